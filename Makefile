@@ -1,0 +1,73 @@
+# The two commands of the README are `make demo` and `make test`; `make check` is all of CI.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# --require-hashes: what is installed is what was locked.
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check lint types floors sizes fix bench soak lock clean hf
+
+help:           ## what can be made
+	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready-run: requirements/run.lock pyproject.toml | $(BIN)/python
+	$(PIP) --require-hashes -r requirements/run.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.ready-dev: requirements/dev.lock $(VENV)/.ready-run
+	$(PIP) --require-hashes -r requirements/dev.lock
+	@touch $@
+
+$(VENV)/.ready-hf: $(VENV)/.ready-dev
+	$(PIP) --prefer-binary torch==2.13.0 'transformers>=5'
+	@touch $@
+
+demo: $(VENV)/.ready-run      ## measure the built-in defenses on the built-in data, offline
+	@$(BIN)/guardmark run
+
+test: $(VENV)/.ready-dev      ## every test that needs no deep-learning library
+	$(BIN)/python -m pytest -m "not soak and not hf"
+
+hf: $(VENV)/.ready-hf
+	$(BIN)/python -m pytest -m "hf and not soak" --no-header || [ $$? -eq 5 ]
+
+test-all: test hf             ## the tests of `make test`, then those of the [hf] extra
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.ready-dev
+	$(BIN)/mypy
+
+floors: $(VENV)/.ready-dev
+	$(BIN)/lint-imports
+
+sizes: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest tests/house -q
+
+check: lint types floors sizes test    ## lint, types, floors, sizes, tests
+
+fix: $(VENV)/.ready-dev       ## format and mend what can be mended
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready-dev     ## ratios to the floors of the same run
+	$(BIN)/python -m compileall -q src
+	$(BIN)/python bench/run.py
+
+soak: $(VENV)/.ready-dev      ## long sweeps: kill -9, coverage simulations
+	$(BIN)/python -m pytest -m soak
+
+lock: $(VENV)/.ready-dev      ## pin every dependency anew
+	$(PIP) uv
+	$(BIN)/uv pip compile pyproject.toml --group build --universal --no-emit-index-url --generate-hashes --quiet -o requirements/run.lock
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --no-emit-index-url --generate-hashes --quiet -c requirements/run.lock -o requirements/dev.lock
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

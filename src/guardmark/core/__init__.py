@@ -1,0 +1,1 @@
+"""The vocabulary: frozen values and protocols, standard library only."""

@@ -1,0 +1,117 @@
+"""The tree of errors we raise on purpose.
+
+::
+
+    GuardmarkError                 70
+    ├── ConfigError                 2   a setting, an option or a name is wrong; nothing was called
+    │   └── UnknownName             2
+    ├── DatasetError                3   rows, fields, labels
+    ├── StoreError                  3   a foreign, damaged or newer run folder
+    │   └── StorageError            7   disk full, folder not writable, folder in use
+    ├── IncomparableRuns            3
+    ├── ServiceError                4   a defense, model or judge is unreachable or refuses us
+    │   ├── ServiceTimeout          4
+    │   └── ServiceRefused          4
+    ├── UntrustworthyRun            5   too many errors or malformed answers, or too few samples
+    └── BudgetReached               6   can be resumed
+
+The number is the exit code of the command line.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class GuardmarkError(Exception):
+    """Base of everything guardmark raises on purpose."""
+
+    exit_code: ClassVar[int] = 70
+
+
+class ConfigError(GuardmarkError):
+    """A setting, an option or a name is wrong; nothing was called."""
+
+    exit_code = 2
+
+
+class UnknownName(ConfigError):
+    """A configuration names a part that is not registered."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        super().__init__(
+            f"No {kind} is called {name!r}.{did_you_mean(name, known)} Known: {listed(known)}."
+        )
+
+
+class DatasetError(GuardmarkError):
+    """A data set cannot be used as it is; every bad row is named."""
+
+    exit_code = 3
+
+
+class StoreError(GuardmarkError):
+    """A run folder is foreign, damaged or of a newer schema."""
+
+    exit_code = 3
+
+
+class StorageError(StoreError):
+    """A run folder cannot be written: disk full, read-only, in use."""
+
+    exit_code = 7
+
+
+class IncomparableRuns(GuardmarkError):
+    """Two runs do not measure the same thing."""
+
+    exit_code = 3
+
+
+class ServiceError(GuardmarkError):
+    """A defense, model or judge cannot be reached or used."""
+
+    exit_code = 4
+
+
+class ServiceTimeout(ServiceError):
+    """A service did not answer in time."""
+
+
+class ServiceRefused(ServiceError):
+    """A service refused our credentials or our request."""
+
+
+class UntrustworthyRun(GuardmarkError):
+    """Errors or malformed answers exceed their limit, or samples do not suffice."""
+
+    exit_code = 5
+
+
+class BudgetReached(GuardmarkError):
+    """A stated budget is spent; the run can be resumed."""
+
+    exit_code = 6
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the nearest known name, or nothing.
+
+    Args:
+        name: What was written.
+        known: What would have been right.
+
+    Returns:
+        A sentence with a leading space, or the empty string when nothing is near.
+    """
+    near = get_close_matches(name, sorted(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names sorted and joined by commas, or the word none."""
+    return ", ".join(sorted(names)) or "none"

@@ -1,0 +1,123 @@
+"""What was run: fingerprints, versions, seeds, policies, settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Policy(StrEnum):
+    """What happens at run time when a defense gives no decision."""
+
+    RECORD = "record"
+    BLOCK = "block"
+    ALLOW = "allow"
+    FALLBACK_TO_MAIN = "fallback_to_main"
+    STOP = "stop"
+
+
+class LatencyMode(StrEnum):
+    """How calls were spaced while latency was measured."""
+
+    ISOLATED = "isolated"
+    LOADED = "loaded"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartManifest:
+    """One defense, model or judge as it was configured.
+
+    Attributes:
+        name: Name in the configuration.
+        kind: `defense`, `model` or `judge`.
+        type: Registered type.
+        version: The user's version of it, or guardmark's for built-in parts.
+        fingerprint: SHA-256 (hex) of the resolved settings and of every file they name.
+        view: What a defense looks at; empty for models and judges.
+        threshold: Score from which the part blocks, or None.
+        settings: Resolved settings as JSON values, secrets by name only.
+    """
+
+    name: str
+    kind: str
+    type: str
+    version: str = ""
+    fingerprint: str = ""
+    view: str = ""
+    threshold: float | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataManifest:
+    """One data set as it was read.
+
+    Attributes:
+        name: Name as printed in reports.
+        version: The set's own version, or empty.
+        sha256: Hash (hex) of the samples in order: ids, content hashes, labels and facets.
+        attacks: Number of attack samples.
+        benign: Number of benign samples.
+        files: File name to SHA-256 (hex) of its bytes.
+        mapping: Field of a sample to the dotted path it was taken from.
+    """
+
+    name: str
+    version: str
+    sha256: str
+    attacks: int
+    benign: int
+    files: Mapping[str, str] = field(default_factory=dict)
+    mapping: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunManifest:
+    """What was run, in full.
+
+    Attributes:
+        name: Name of the run.
+        guardmark_version: Version of this package.
+        config_sha256: Hash (hex) of the resolved configuration.
+        data_sha256: Hash (hex) over all data sets.
+        created_utc: Start, ISO 8601 with seconds; set by `app`.
+        seed: Seed of everything that is drawn.
+        repeats: How often each sample is run.
+        confidence: Nominal coverage of intervals.
+        min_per_category: Below this many samples a category is greyed.
+        on_malformed: Policy for malformed answers.
+        on_error: Policy for errors.
+        latency_mode: How calls were spaced.
+        concurrency: Calls in flight at most.
+        warmup: Calls made before measuring, kept apart.
+        evaluator: Who answers for the run.
+        parts: Defenses, models and judges.
+        data: Data sets.
+        categories: Category names of the taxonomy with subcategories, extensions included.
+        settings: Whatever else the configuration said, as JSON values.
+    """
+
+    name: str
+    guardmark_version: str
+    config_sha256: str
+    data_sha256: str
+    created_utc: str
+    seed: int
+    repeats: int
+    confidence: float
+    min_per_category: int
+    on_malformed: Policy
+    on_error: Policy
+    latency_mode: LatencyMode
+    concurrency: int
+    warmup: int
+    evaluator: str
+    parts: tuple[PartManifest, ...]
+    data: tuple[DataManifest, ...]
+    categories: Mapping[str, tuple[str, ...]]
+    settings: Mapping[str, object] = field(default_factory=dict)

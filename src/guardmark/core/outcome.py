@@ -1,0 +1,205 @@
+"""What a part answered: decisions, responses, verdicts, and failure as a value of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """What a defense did with an input."""
+
+    ALLOW = "allow"
+    BLOCK = "block"
+    MALFORMED = "malformed"
+    ERROR = "error"
+
+
+class ErrorKind(StrEnum):
+    """Why a part did not answer."""
+
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    REFUSED = "refused"
+    HTTP = "http"
+    CRASH = "crash"
+    SKIPPED = "skipped"
+    LENGTH = "length"
+    CONTRACT = "contract"
+
+
+class ScoreKind(StrEnum):
+    """What a score in [0, 1] means; higher is riskier."""
+
+    CLASS_PROB = "class_prob"
+    TWO_TOKEN_SOFTMAX = "two_token_softmax"  # noqa: S105 - a method's name, no secret
+    FULL_VOCAB_PROB = "full_vocab_prob"
+    CATEGORY_MAX = "category_max"
+    ORDINAL = "ordinal"
+    SEVERITY = "severity"
+    SELF_REPORTED = "self_reported"
+    NONE = "none"
+
+
+class VerdictLabel(StrEnum):
+    """What a judge says of a response."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+    MALFORMED = "malformed"
+    ERROR = "error"
+
+
+class AnswerMode(StrEnum):
+    """How a response met the request."""
+
+    ANSWERED = "answered"
+    REFUSED_OR_BLOCKED = "refused_or_blocked"
+    INDIRECT = "indirect"
+    NON_ANSWER = "non_answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try of a call.
+
+    Attributes:
+        service_ns: From the first byte sent to the last byte received, without our queue.
+        status: HTTP status, or None when none came.
+        error: What went wrong in a word, or empty.
+        wait_ns: Sleep before this try (back-off, Retry-After), not part of `service_ns`.
+    """
+
+    service_ns: int
+    status: int | None = None
+    error: str = ""
+    wait_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a call consumed, as the service reported it.
+
+    Attributes:
+        prompt_tokens: Tokens read, or None when not reported.
+        completion_tokens: Tokens written, or None when not reported.
+        cost: In the currency of the user's price table, or None without one.
+    """
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CategoryFinding:
+    """One native category of a defense's answer.
+
+    Attributes:
+        name: Native code or name.
+        flagged: Whether the defense flagged it, or None when it only scored.
+        score: In [0, 1], or None.
+    """
+
+    name: str
+    flagged: bool | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What lies behind an answer, kept for audit; absent when there is nothing to say.
+
+    Attributes:
+        reason: Why, in the part's own words.
+        native_action: The part's own word for what it did (`redact`, `review` ...).
+        raw: The native answer, cut by the adapter if it is huge.
+        message: What failed, for errors and malformed answers.
+        parse_method: Which rung of the parse ladder read the answer.
+        finish_reason: Why a model stopped.
+        categories: Native categories.
+        usage: Tokens and money.
+        attempts: Every try, when there was more than one or one failed.
+        label_mass: Probability on the label tokens at the decision position, in [0, 1].
+        truncated: Whether the input was cut to fit the part.
+        from_cache: Whether the answer came from the cache.
+    """
+
+    reason: str = ""
+    native_action: str = ""
+    raw: str = ""
+    message: str = ""
+    parse_method: str = ""
+    finish_reason: str = ""
+    categories: tuple[CategoryFinding, ...] = ()
+    usage: Usage | None = None
+    attempts: tuple[Attempt, ...] = ()
+    label_mass: float | None = None
+    truncated: bool = False
+    from_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a defense decided on one prompt.
+
+    Attributes:
+        outcome: Allow, block, malformed or error.
+        score: Risk in [0, 1], or None; never invented from the outcome.
+        score_kind: What the score means.
+        error_kind: Why there is no answer; only with outcome `error`.
+        latency_ns: Service time as the adapter measured it, or None to let the engine time
+            the call.
+        amortised: Whether the latency is a share of a batch's time.
+        evidence: What lies behind it, or None.
+    """
+
+    outcome: Outcome
+    score: float | None = None
+    score_kind: ScoreKind = ScoreKind.NONE
+    error_kind: ErrorKind | None = None
+    latency_ns: int | None = None
+    amortised: bool = False
+    evidence: Evidence | None = None
+
+
+ALLOWED = Decision(outcome=Outcome.ALLOW)
+BLOCKED = Decision(outcome=Outcome.BLOCK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """What a target model answered.
+
+    Attributes:
+        text: The answer, or None when there is none.
+        error_kind: Why there is no answer, or None.
+        latency_ns: Service time, or None to let the engine time the call.
+        evidence: Finish reason, usage, attempts.
+    """
+
+    text: str | None
+    error_kind: ErrorKind | None = None
+    latency_ns: int | None = None
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a judge said of a response.
+
+    Attributes:
+        label: Safe, unsafe, malformed or error.
+        answer_mode: How the response met the request, or None when the judge did not say.
+        score: Probability of unsafe in [0, 1], or None.
+        error_kind: Why there is no verdict; only with label `error`.
+        latency_ns: Service time, or None to let the engine time the call.
+        evidence: What lies behind it, or None.
+    """
+
+    label: VerdictLabel
+    answer_mode: AnswerMode | None = None
+    score: float | None = None
+    error_kind: ErrorKind | None = None
+    latency_ns: int | None = None
+    evidence: Evidence | None = None

@@ -1,0 +1,151 @@
+"""What we ask of the parts of a measurement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from guardmark.core.outcome import Decision, Response, Verdict
+    from guardmark.core.sample import Prompt, Sample, View
+
+
+class Part(Protocol):
+    """Anything that is named in a manifest."""
+
+    @property
+    def name(self) -> str:
+        """Stable identifier, printed in reports and stored in run manifests."""
+        ...
+
+
+@runtime_checkable
+class Defense(Part, Protocol):
+    """Anything that can say allow or block before a model sees an input."""
+
+    @property
+    def view(self) -> View:
+        """What of a prompt the defense looks at."""
+        ...
+
+    async def decide(self, prompt: Prompt) -> Decision:
+        """Judge one prompt. Must not raise for ordinary input."""
+        ...
+
+
+@runtime_checkable
+class InlineDefense(Part, Protocol):
+    """A defense that answers at once, in this process; called in line."""
+
+    @property
+    def view(self) -> View:
+        """What of a prompt the defense looks at."""
+        ...
+
+    def decide_now(self, prompt: Prompt) -> Decision:
+        """Judge one prompt."""
+        ...
+
+
+@runtime_checkable
+class BatchDefense(Part, Protocol):
+    """A defense that gains from batches; the engine forms them."""
+
+    @property
+    def view(self) -> View:
+        """What of a prompt the defense looks at."""
+        ...
+
+    @property
+    def batch_limits(self) -> BatchLimits:
+        """How large a batch may be."""
+        ...
+
+    async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
+        """Judge several prompts; the answers come in the order of the prompts."""
+        ...
+
+
+class BatchLimits(Protocol):
+    """How large a batch may grow and how long it may wait."""
+
+    @property
+    def max_count(self) -> int:
+        """Most prompts of one batch."""
+        ...
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of one padded batch (count times longest), or None."""
+        ...
+
+    @property
+    def max_wait_s(self) -> float:
+        """Longest time a prompt waits for company."""
+        ...
+
+
+@runtime_checkable
+class ChatModel(Part, Protocol):
+    """A model that answers a conversation."""
+
+    async def answer(self, prompt: Prompt) -> Response:
+        """Answer one prompt; a failed call is a response without text."""
+        ...
+
+
+@runtime_checkable
+class Judge(Part, Protocol):
+    """Anything that labels a response."""
+
+    async def judge(self, prompt: Prompt, response: str) -> Verdict:
+        """Label one response in the light of the whole prompt."""
+        ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A part that holds a resource."""
+
+    async def close(self) -> None:
+        """Give the resource back; called once, at the end of a run."""
+        ...
+
+
+class Attack(Protocol):
+    """A rewriting of an attack's text."""
+
+    @property
+    def name(self) -> str:
+        """Stable identifier with version."""
+        ...
+
+    def apply(self, text: str, *, seed: bytes) -> str:
+        """Rewrite one text; the same text and seed give the same result."""
+        ...
+
+
+class DatasetSource(Protocol):
+    """Something that yields samples in a fixed order, as often as asked."""
+
+    @property
+    def name(self) -> str:
+        """Name as printed in reports."""
+        ...
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield every sample, in the same order each time."""
+        ...
+
+
+class StopRule(Protocol):
+    """A rule that ends a run early; made by the reading half, asked by the running half."""
+
+    def observe(self, defense: str, sample: Sample, decision: Decision) -> None:
+        """Take note of one stored decision."""
+        ...
+
+    def reason(self) -> str:
+        """Say why the run should end now, or return the empty string."""
+        ...

@@ -1,0 +1,135 @@
+"""The tree of attack categories, open to additions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guardmark.core.errors import UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Category:
+    """One category of attack with its subcategories.
+
+    Attributes:
+        name: Machine name, in snake case.
+        subcategories: Names of the finer categories; empty when none are declared.
+    """
+
+    name: str
+    subcategories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taxonomy:
+    """All categories an attack may have.
+
+    Attributes:
+        categories: In the order reports list them.
+    """
+
+    categories: tuple[Category, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The category names, in order."""
+        return tuple(category.name for category in self.categories)
+
+    def find(self, name: str) -> Category:
+        """Return the category of this name.
+
+        Args:
+            name: Machine name of a category.
+
+        Returns:
+            The category.
+
+        Raises:
+            UnknownName: If no category has this name; near names are suggested.
+        """
+        for category in self.categories:
+            if category.name == name:
+                return category
+        raise UnknownName("category", name, self.names)
+
+    def ancestors(self, name: str) -> tuple[str, ...]:
+        """Return the path from the root to a category or subcategory.
+
+        Args:
+            name: Machine name of a category or subcategory.
+
+        Returns:
+            One name for a category, two for a subcategory (parent first).
+
+        Raises:
+            UnknownName: If the name is nowhere in the tree.
+        """
+        for category in self.categories:
+            if category.name == name:
+                return (name,)
+            if name in category.subcategories:
+                return (category.name, name)
+        known = [*self.names, *(sub for c in self.categories for sub in c.subcategories)]
+        raise UnknownName("category", name, known)
+
+    def knows_subcategory(self, category: str, subcategory: str) -> bool:
+        """Tell whether a subcategory is declared under a category.
+
+        Args:
+            category: Machine name of a declared category.
+            subcategory: Machine name to look up.
+
+        Returns:
+            True if it is declared there; an undeclared one is kept and listed, not refused.
+        """
+        return subcategory in self.find(category).subcategories
+
+    def extended(self, additions: Mapping[str, Sequence[str]]) -> Taxonomy:
+        """Return a taxonomy with a user's own categories added.
+
+        Args:
+            additions: Category name to subcategory names; a known category gains
+                subcategories, an unknown one is appended.
+
+        Returns:
+            A new taxonomy; nothing is ever removed.
+        """
+        grown = {c.name: list(c.subcategories) for c in self.categories}
+        for name, subcategories in additions.items():
+            known = grown.setdefault(name, [])
+            known.extend(sub for sub in subcategories if sub not in known)
+        return Taxonomy(
+            categories=tuple(
+                Category(name=name, subcategories=tuple(subs)) for name, subs in grown.items()
+            )
+        )
+
+
+DEFAULT_TAXONOMY = Taxonomy(
+    categories=(
+        Category(
+            name="direct_injection",
+            subcategories=("instruction_override", "role_switching", "constraint_bypass"),
+        ),
+        Category(
+            name="indirect_injection",
+            subcategories=("rag_injection", "tool_output_injection", "document_injection"),
+        ),
+        Category(
+            name="jailbreak",
+            subcategories=("persona_based", "encoding_based", "multi_turn", "hypothetical"),
+        ),
+        Category(
+            name="extraction",
+            subcategories=("prompt_extraction", "data_extraction", "pii_extraction"),
+        ),
+        Category(
+            name="output_manipulation",
+            subcategories=("format_injection", "content_steering", "hallucination_induction"),
+        ),
+    )
+)
