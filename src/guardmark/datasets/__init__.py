@@ -1,0 +1,1 @@
+"""Labelled attacks and benign inputs: reading, combining and checking them."""

@@ -1,0 +1,100 @@
+"""The data sets that ship with guardmark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from guardmark.core.errors import UnknownName
+from guardmark.datasets.spec import DatasetSpec
+
+_FOLDER = Path(str(files("guardmark.datasets"))) / "builtin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltinSet:
+    """A data set that ships with guardmark.
+
+    Attributes:
+        name: Name in configurations and reports.
+        version: Raised whenever a sample changes.
+        folder: Where its files lie.
+        purpose: What it is for, in a sentence.
+    """
+
+    name: str
+    version: str
+    folder: Path
+    purpose: str
+
+    @property
+    def card(self) -> Path:
+        """The data card: how it was made and what it does not cover."""
+        return self.folder / "CARD.md"
+
+
+BUILTIN_SETS = (
+    BuiltinSet(
+        name="core",
+        version="1",
+        folder=_FOLDER / "core-1",
+        purpose="Attacks of all five categories, benign inputs and hard negatives.",
+    ),
+    BuiltinSet(
+        name="core-train",
+        version="1",
+        folder=_FOLDER / "core-train-1",
+        purpose="For fitting the built-in classifier; nothing in common with core.",
+    ),
+    BuiltinSet(
+        name="tutor",
+        version="1",
+        folder=_FOLDER / "tutor-1",
+        purpose="What children type to a tutor: to decline, and to answer; four variants each.",
+    ),
+)
+
+
+def builtin_set(name: str) -> BuiltinSet:
+    """Return a built-in data set by name.
+
+    Args:
+        name: Its name.
+
+    Returns:
+        The set.
+
+    Raises:
+        UnknownName: If no built-in set has this name.
+    """
+    for builtin in BUILTIN_SETS:
+        if builtin.name == name:
+            return builtin
+    raise UnknownName("built-in data set", name, [builtin.name for builtin in BUILTIN_SETS])
+
+
+def builtin_specs(name: str) -> tuple[DatasetSpec, ...]:
+    """Return the files of a built-in data set as data sets to read.
+
+    Args:
+        name: Name of a built-in set.
+
+    Returns:
+        One entry a file, in the order of their names, all of one name and version.
+
+    Raises:
+        UnknownName: If no built-in set has this name.
+    """
+    builtin = builtin_set(name)
+    paths = sorted([*builtin.folder.glob("*.jsonl"), *builtin.folder.glob("pack.json")])
+    return tuple(
+        DatasetSpec(
+            name=builtin.name,
+            path=path,
+            shown_as=f"{builtin.name}/{path.name}",
+            version=builtin.version,
+            open_categories=path.name == "pack.json",
+        )
+        for path in paths
+    )

@@ -1,0 +1,69 @@
+"""What is wrong with rows of data, all of it at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guardmark.core.errors import DatasetError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing wrong with one row.
+
+    Attributes:
+        file: Name of the file as the user wrote it.
+        row: Line (JSONL), record (CSV, Parquet) or item (JSON, pack), counted from 1; 0 when
+            the whole file is meant.
+        field: Field of the row, or empty when the whole row is meant.
+        message: What is wrong, without a full stop.
+    """
+
+    file: str
+    row: int
+    field: str
+    message: str
+
+
+class BadRows(DatasetError):
+    """Rows that cannot be used; the message lists every one.
+
+    Attributes:
+        faults: All of them, in file order.
+    """
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults: tuple[Fault, ...] = tuple(faults)
+        rows = {(fault.file, fault.row) for fault in self.faults}
+        count = f"{len(rows)} bad row{'s' * (len(rows) != 1)}"
+        head = f"The data cannot be used: {count}. Nothing was run."
+        super().__init__("\n".join([head, *_lines(self.faults)]))
+
+
+def _lines(faults: Sequence[Fault]) -> list[str]:
+    """Return one line for each (file, field, message), naming every row it holds for."""
+    grouped: dict[tuple[str, str, str], list[int]] = {}
+    for fault in faults:
+        grouped.setdefault((fault.file, fault.field, fault.message), []).append(fault.row)
+    lines = []
+    for (file, field, message), rows in grouped.items():
+        where = f"  {file}"
+        if rows != [0]:
+            where += f" row{'s' * (len(rows) > 1)} {_ranges(rows)}"
+        lines.append(f"{where}{f', field {field}' if field else ''}: {message}")
+    return lines
+
+
+def _ranges(rows: Sequence[int]) -> str:
+    """Write row numbers compactly: 3, 7, 9-12."""
+    spans: list[list[int]] = []
+    for row in sorted(set(rows)):
+        if spans and row == spans[-1][1] + 1:
+            spans[-1][1] = row
+        else:
+            spans.append([row, row])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)

@@ -1,0 +1,212 @@
+"""Files of rows: JSONL, JSON, CSV, prompt packs and Parquet, plain or gzip."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import sys
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
+from guardmark.datasets.faults import BadRows, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from guardmark.datasets.spec import DatasetSpec
+
+RawRow = tuple[int, "dict[str, object] | Fault"]
+"""Row number from 1, and the row, or what is wrong with it."""
+
+_BY_SUFFIX = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack")
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
+    """Read the rows of one file.
+
+    Args:
+        spec: Which file, and how it is written.
+
+    Yields:
+        Row numbers from 1 with the row as a mapping, or with the fault that keeps it from
+        being one. Empty lines are passed over.
+
+    Raises:
+        DatasetError: If the file is missing, unreadable or of no known format.
+        ConfigError: If an extra is needed to read it.
+    """
+    kind = file_format(spec)
+    try:
+        if kind == "parquet":
+            yield from _parquet_rows(spec)
+            return
+        with _opened(spec.path) as stream:
+            if kind == "jsonl":
+                yield from _jsonl_rows(stream, spec.shown_as)
+            elif kind in {"csv", "tsv"}:
+                yield from _csv_rows(stream, spec.shown_as, tabs=kind == "tsv")
+            else:
+                yield from _json_rows(stream, spec, pack=kind == "prompt_pack")
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise DatasetError(
+            f"The data file {spec.shown_as} cannot be opened: {error.strerror}.\n"
+            f"Paths are taken from the folder of the configuration."
+        ) from error
+    except (gzip.BadGzipFile, EOFError, OSError) as error:
+        raise DatasetError(f"The data file {spec.shown_as} cannot be read: {error}.") from error
+
+
+def file_format(spec: DatasetSpec) -> str:
+    """Return the format of a file, as stated or by its name.
+
+    Args:
+        spec: The data set.
+
+    Returns:
+        One of `FORMATS`; a `.json` file may turn out to be a prompt pack when read.
+
+    Raises:
+        DatasetError: If neither the statement nor the name says a known format.
+    """
+    if spec.format:
+        if spec.format not in FORMATS:
+            raise DatasetError(
+                f"No data format is called {spec.format!r}.{did_you_mean(spec.format, FORMATS)}"
+                f" Known: {listed(FORMATS)}."
+            )
+        return spec.format
+    suffixes = [s.lower() for s in spec.path.suffixes if s.lower() != ".gz"]
+    found = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+    if found is None:
+        raise DatasetError(
+            f"The name of {spec.shown_as} does not tell its format.\n"
+            f"State it: format: one of {listed(FORMATS)}."
+        )
+    return found
+
+
+def _opened(path: Path) -> BinaryIO:
+    if path.suffix.lower() == ".gz":
+        return cast("BinaryIO", gzip.open(path, "rb"))
+    return path.open("rb")
+
+
+def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
+    """Read one object a line; only a line feed ends a line, so U+2028 stays inside a text."""
+    loads = json.loads
+    for number, line in enumerate(stream, start=1):
+        body = line.removeprefix(_BOM) if number == 1 else line
+        if not body.strip():
+            continue
+        try:
+            row = loads(body)
+        except UnicodeDecodeError as error:
+            yield number, _not_utf8(shown_as, number, error)
+            continue
+        except (ValueError, RecursionError) as error:
+            message = f"is not JSON ({getattr(error, 'msg', 'nested too deeply')})"
+            yield number, Fault(file=shown_as, row=number, field="", message=message)
+            continue
+        yield number, row if isinstance(row, dict) else _not_an_object(shown_as, number, row)
+
+
+def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow]:
+    # The module's limit of 131,072 characters a field would cut long attacks off.
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    try:
+        head = text.readline()
+        delimiter = "\t" if tabs else max(",;\t", key=head.count)
+        names = next(csv.reader([head], delimiter=delimiter), [])
+        if not names:
+            return
+        for number, values in enumerate(csv.reader(text, delimiter=delimiter), start=1):
+            if not values:
+                continue
+            if len(values) != len(names):
+                message = f"has {len(values)} values where the head names {len(names)} columns"
+                yield number, Fault(file=shown_as, row=number, field="", message=message)
+                continue
+            yield number, dict(zip(names, values, strict=True))
+    except UnicodeDecodeError as error:
+        raise BadRows([_not_utf8(shown_as, 0, error)]) from error
+    except csv.Error as error:
+        raise BadRows(
+            [Fault(file=shown_as, row=0, field="", message=f"is not CSV ({error})")]
+        ) from error
+
+
+def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[RawRow]:
+    """Read a list of objects, or the items of a prompt pack."""
+    try:
+        document = json.loads(stream.read().removeprefix(_BOM))
+    except (ValueError, RecursionError) as error:
+        place = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        message = f"is not JSON{place} ({getattr(error, 'msg', error)})"
+        raise BadRows([Fault(file=spec.shown_as, row=0, field="", message=message)]) from error
+    if isinstance(document, dict) and (pack or "items" in document):
+        yield from _pack_items(document, spec)
+        return
+    if not isinstance(document, list):
+        message = "holds neither a list of rows nor a prompt pack with items"
+        raise BadRows([Fault(file=spec.shown_as, row=0, field="", message=message)])
+    for number, row in enumerate(document, start=1):
+        yield number, row if isinstance(row, dict) else _not_an_object(spec.shown_as, number, row)
+
+
+def _pack_items(pack: dict[str, object], spec: DatasetSpec) -> Iterator[RawRow]:
+    """Yield the items of a prompt pack, each told where it comes from."""
+    items = pack.get("items", [])
+    if not isinstance(items, list) or not items:
+        message = "is a prompt pack without items"
+        raise BadRows([Fault(file=spec.shown_as, row=0, field="items", message=message)])
+    name = str(pack.get("name") or spec.path.name.split(".")[0])
+    origin = {"pack_name": name, "pack_subset": str(pack.get("subset") or "")}
+    for number, item in enumerate(items, start=1):
+        if not isinstance(item, dict):
+            yield number, _not_an_object(spec.shown_as, number, item)
+            continue
+        yield number, {"source": f"prompt_pack:{name}", **origin, **item}
+
+
+def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError as error:
+        raise ConfigError(
+            f"Reading {spec.shown_as} needs pyarrow.\nInstall it: pip install 'guardmark[parquet]'."
+        ) from error
+    try:
+        number = 0
+        with ParquetFile(spec.path) as table:
+            for batch in table.iter_batches(batch_size=1_000):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except ArrowException as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        message = f"is not Parquet ({first})"
+        raise BadRows([Fault(file=spec.shown_as, row=0, field="", message=message)]) from error
+
+
+def _not_utf8(shown_as: str, row: int, error: UnicodeDecodeError) -> Fault:
+    message = f"is not UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start})"
+    return Fault(file=shown_as, row=row, field="", message=message)
+
+
+def _not_an_object(shown_as: str, row: int, value: object) -> Fault:
+    message = f"is a {type(value).__name__}, expected an object with named fields"
+    return Fault(file=shown_as, row=row, field="", message=message)

@@ -1,0 +1,294 @@
+"""One row of a file into one sample, or into all that is wrong with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.core.errors import did_you_mean, listed
+from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.datasets.faults import Fault
+from guardmark.datasets.fields import FieldPlan, getter, plan_fields, read_label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from guardmark.core.taxonomy import Taxonomy
+    from guardmark.datasets.spec import DatasetSpec
+
+    Row = Mapping[str, object]
+    Getter = Callable[[Row], object]
+
+_ROLES = {role.value: role for role in Role} | {
+    "human": Role.USER,
+    "ai": Role.ASSISTANT,
+    "model": Role.ASSISTANT,
+    "developer": Role.SYSTEM,
+    "function": Role.TOOL,
+    "context": Role.DOCUMENT,
+}
+_SEVERITIES = {severity.value: severity for severity in Severity}
+_PLAIN_FIELDS = ("expected", "technique", "language", "source")
+_MATERIAL = (Role.TOOL, Role.DOCUMENT)
+
+
+class RowReader:
+    """Turns the rows of one data set into samples.
+
+    Attributes:
+        spec: The data set.
+        mapping: Field of a sample to the path it was taken from, over all rows seen.
+        undeclared: Subcategories that the taxonomy does not know, as `category/subcategory`.
+        own_categories: Categories that the file brought itself (`open_categories`).
+    """
+
+    def __init__(self, spec: DatasetSpec, taxonomy: Taxonomy) -> None:
+        self.spec = spec
+        self.mapping: dict[str, str] = {}
+        self.undeclared: set[str] = set()
+        self.own_categories: dict[str, set[str]] = {}
+        self._taxonomy = taxonomy
+        self._known = {c.name: frozenset(c.subcategories) for c in taxonomy.categories}
+        self._plans: dict[tuple[str, ...], tuple[FieldPlan, dict[str, Getter]]] = {}
+        self._filters = [
+            (getter(path), frozenset(map(_comparable, values)))
+            for path, values in spec.filter.items()
+        ]
+        self._stem = spec.path.name.split(".")[0]
+
+    def wanted(self, row: Row) -> bool:
+        """Tell whether the row passes the filter of the data set."""
+        return all(_comparable(get(row)) in values for get, values in self._filters)
+
+    def read(self, number: int, row: Row) -> Sample | list[Fault]:
+        """Read one row.
+
+        Args:
+            number: Row number, from 1.
+            row: The row as the file has it.
+
+        Returns:
+            The sample, or everything that is wrong with the row.
+        """
+        plan, gets = self._plan(row)
+        faults: list[Fault] = []
+
+        def fault(field: str, message: str) -> None:
+            place = plan.paths.get(field, field)
+            faults.append(Fault(file=self.spec.shown_as, row=number, field=place, message=message))
+
+        prompt = self._prompt(row, gets, fault)
+        label = self._label(row, gets, fault)
+        category, subcategory = self._category(row, gets, label, fault)
+        severity = self._severity(row, gets, fault)
+        must_keep = _spans(self._value(row, gets, "must_keep"), prompt, fault)
+        if faults or prompt is None or label is None:
+            return faults
+        given_id = self._value(row, gets, "id")
+        sample_id = str(given_id) if given_id not in (None, "") else f"{self._stem}:{number}"
+        variant = self._text(row, gets, "variant") or "original"
+        plain = {f: self._text(row, gets, f) for f in _PLAIN_FIELDS}
+        return Sample(
+            id=sample_id,
+            prompt=prompt,
+            label=label,
+            category=category,
+            subcategory=subcategory,
+            severity=severity,
+            variant=variant,
+            group=self._text(row, gets, "group") or _origin(sample_id, variant),
+            must_keep=must_keep,
+            metadata=_leftover(row, plan.taken),
+            expected=plain["expected"],
+            technique=plain["technique"],
+            language=plain["language"],
+            source=plain["source"] or self.spec.name,
+        )
+
+    def _plan(self, row: Row) -> tuple[FieldPlan, dict[str, Getter]]:
+        inner = row.get("metadata")
+        shape = (*row, "|", *inner) if isinstance(inner, dict) else tuple(row)
+        known = self._plans.get(shape)
+        if known is None:
+            plan = plan_fields(row, self.spec)
+            known = plan, {field: getter(path) for field, path in plan.paths.items()}
+            self._plans[shape] = known
+            for field, path in plan.paths.items():
+                self.mapping.setdefault(field, path)
+        return known
+
+    def _value(self, row: Row, gets: Mapping[str, Getter], field: str) -> object:
+        get = gets.get(field)
+        value = get(row) if get else None
+        return self.spec.defaults.get(field) if value is None or value == "" else value
+
+    def _text(self, row: Row, gets: Mapping[str, Getter], field: str) -> str:
+        value = self._value(row, gets, field)
+        return "" if value is None else str(value)
+
+    def _prompt(
+        self, row: Row, gets: Mapping[str, Getter], fault: Callable[[str, str], None]
+    ) -> Prompt | None:
+        if gets.get("messages") and (messages := gets["messages"](row)) is not None:
+            return _conversation(messages, fault)
+        if "text" not in gets:
+            names = listed(str(name) for name in row)
+            fault("text", f"is missing (the row has: {names}); name it under map: {{text: ...}}")
+            return None
+        text = gets["text"](row)
+        if not isinstance(text, str):
+            came = "is missing" if text is None else f"is a {type(text).__name__}, expected text"
+            fault("text", came)
+            return None
+        if message := _unusable(text):
+            fault("text", message)
+            return None
+        return Prompt.of_text(text)
+
+    def _label(
+        self, row: Row, gets: Mapping[str, Getter], fault: Callable[[str, str], None]
+    ) -> Label | None:
+        if self.spec.label is not None:
+            return self.spec.label
+        value = self._value(row, gets, "label")
+        if value is None:
+            fault(
+                "label",
+                "is missing; state it for the whole file (label: attack) "
+                "or name its field (label_field: ...)",
+            )
+            return None
+        label = read_label(value, self.spec.labels)
+        if label is None:
+            fault(
+                "label",
+                f"says {str(value)[:40]!r}, which is no known label; "
+                f"translate it under labels: {{{str(value)[:40]}: attack}}",
+            )
+        return label
+
+    def _category(
+        self,
+        row: Row,
+        gets: Mapping[str, Getter],
+        label: Label | None,
+        fault: Callable[[str, str], None],
+    ) -> tuple[str, str]:
+        category, subcategory = (
+            self._text(row, gets, "category"),
+            self._text(row, gets, "subcategory"),
+        )
+        if label is not Label.ATTACK or not category:
+            return category, subcategory
+        known = self._known.get(category)
+        if known is None and self.spec.open_categories:
+            self.own_categories.setdefault(category, set()).add(subcategory)
+        elif known is None:
+            hint = did_you_mean(category, self._known) or " Known: " + listed(self._known) + "."
+            fault(
+                "category",
+                f"says {category[:60]!r}, which is not declared.{hint} "
+                "Own categories go under taxonomy: {extend: ...}",
+            )
+        elif subcategory and subcategory not in known:
+            self.undeclared.add(f"{category}/{subcategory}")
+        return category, subcategory
+
+    def _severity(
+        self, row: Row, gets: Mapping[str, Getter], fault: Callable[[str, str], None]
+    ) -> Severity | None:
+        word = self._text(row, gets, "severity").strip().lower()
+        if not word:
+            return None
+        severity = _SEVERITIES.get(word)
+        if severity is None:
+            fault("severity", f"says {word[:40]!r}, expected one of {', '.join(_SEVERITIES)}")
+        return severity
+
+
+def _origin(sample_id: str, variant: str) -> str:
+    """The group that an id like `<base>-<variant>` tells, as prompt packs write them."""
+    suffix = f"-{variant}"
+    return sample_id.removesuffix(suffix) if sample_id.endswith(suffix) else ""
+
+
+def _comparable(value: object) -> object:
+    """Make values of JSON, CSV and YAML comparable: all but booleans and null as text."""
+    return value if value is None or isinstance(value, bool) else str(value)
+
+
+def _unusable(text: str) -> str:
+    """Say why a text cannot be sent, or return the empty string."""
+    if not text.strip():
+        return "is empty"
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"holds a lone surrogate at character {error.start}, which no encoding can carry"
+    return ""
+
+
+def _conversation(messages: object, fault: Callable[[str, str], None]) -> Prompt | None:
+    if not isinstance(messages, list) or not messages:
+        fault("messages", "is not a list of messages")
+        return None
+    read: list[Message] = []
+    marked: list[int] = []
+    for index, message in enumerate(messages):
+        role = _ROLES.get(str(message.get("role"))) if isinstance(message, dict) else None
+        content = message.get("content") if isinstance(message, dict) else None
+        if role is None or not isinstance(content, str):
+            fault(
+                "messages",
+                f"message {index + 1} needs a role ({', '.join(Role)}) and a content that is text",
+            )
+            return None
+        read.append(Message(role=role, content=content))
+        if message.get("under_test"):
+            marked.append(index)
+    if len(marked) > 1:
+        fault("messages", "marks more than one message as under_test")
+        return None
+    under_test = marked[0] if marked else _usual_target(read)
+    if message_fault := _unusable(read[under_test].content):
+        fault("messages", f"message {under_test + 1}, the one under test, {message_fault}")
+        return None
+    return Prompt(messages=tuple(read), under_test=under_test)
+
+
+def _usual_target(messages: list[Message]) -> int:
+    """The message under test when none is marked: material at the end, or the last user turn."""
+    last = len(messages) - 1
+    if messages[last].role in _MATERIAL:
+        return last
+    users = [index for index, message in enumerate(messages) if message.role is Role.USER]
+    return users[-1] if users else last
+
+
+def _spans(
+    value: object, prompt: Prompt | None, fault: Callable[[str, str], None]
+) -> tuple[str, ...]:
+    if value is None or prompt is None:
+        return ()
+    spans = [value] if isinstance(value, str) else value
+    if not isinstance(spans, list) or not all(isinstance(span, str) and span for span in spans):
+        fault("must_keep", "is not a list of texts")
+        return ()
+    text = prompt.text
+    lost = [span for span in spans if span not in text]
+    if lost:
+        fault(
+            "must_keep",
+            f"names {len(lost)} span{'s' * (len(lost) > 1)} that the text under test does not hold",
+        )
+    return tuple(spans)
+
+
+def _leftover(row: Row, taken: frozenset[str]) -> dict[str, object]:
+    """What the row says beside the fields of a sample; an inner `metadata` is laid flat."""
+    left: dict[str, object] = {}
+    for name, value in row.items():
+        if name == "metadata" and isinstance(value, dict):
+            left.update(value)
+        elif name not in taken:
+            left[name] = value
+    return left
