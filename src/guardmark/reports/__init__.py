@@ -1,0 +1,1 @@
+"""Telling: one format-free document, and its renderings."""

@@ -1,0 +1,432 @@
+"""The words of a report before it has a format: figures, tables, charts, lists of samples.
+
+Every text in here may come from data or from a service. A renderer escapes all of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Unit(StrEnum):
+    """What a figure counts in."""
+
+    SHARE = "share"
+    POINTS = "points"
+    MILLISECONDS = "ms"
+    COUNT = "count"
+    NUMBER = "number"
+    P_VALUE = "p"
+
+
+class Tone(StrEnum):
+    """How a reader should take a block."""
+
+    PLAIN = "plain"
+    GOOD = "good"
+    BAD = "bad"
+    WARNING = "warning"
+    MUTED = "muted"
+
+
+class SampleKind(StrEnum):
+    """Why a sample is listed."""
+
+    BYPASS = "bypass"
+    FALSE_ALARM = "false_alarm"
+    ERROR = "error"
+    MALFORMED = "malformed"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A figure as a typed cell; `wording.measure_text` puts it into words.
+
+    Attributes:
+        value: In the unit (a share in [0, 1], points in [-1, 1], milliseconds), or None when
+            undefined.
+        low: Lower bound of the interval, or None when there is none.
+        high: Upper bound of the interval, or None when there is none.
+        unit: What the figure counts in.
+        trials: How many observations stand behind it, or None when that says nothing.
+        successes: How many of them had the property, or None.
+        at_least: Whether the value is only a lower limit (shown with >=).
+        greyed: Whether the data are too few to lean on it.
+        reason: Why the value or the interval is undefined, or empty.
+    """
+
+    value: float | None
+    unit: Unit
+    low: float | None = None
+    high: float | None = None
+    trials: int | None = None
+    successes: int | None = None
+    at_least: bool = False
+    greyed: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """A cell of plain words.
+
+    Attributes:
+        text: What is shown.
+        code: Whether it is a name or a hash, shown in a fixed-width face.
+        tone: How to take it.
+    """
+
+    text: str
+    code: bool = False
+    tone: Tone = Tone.PLAIN
+
+
+Cell = Measure | Words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer for one defense, as it heads the report.
+
+    Attributes:
+        defense: Its name.
+        sentence: The whole verdict in one line, without the name.
+        blocked: Share of answered attacks that were blocked.
+        wrongly_blocked: Share of answered benign samples that were blocked.
+        malformed: Answers nobody could read.
+        errors: Samples without an answer.
+        baseline: Whether it only marks the floor or the ceiling (allow-all, block-all, coin).
+        notes: Short remarks that belong beside the verdict.
+    """
+
+    defense: str
+    sentence: str
+    blocked: Measure
+    wrongly_blocked: Measure
+    malformed: int
+    errors: int
+    baseline: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paragraph:
+    """One or more sentences.
+
+    Attributes:
+        text: The sentences.
+        tone: How to take them; `warning` is a caveat the reader must see.
+    """
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bullets:
+    """A list of sentences.
+
+    Attributes:
+        lines: One sentence or more each.
+        tone: How to take them.
+    """
+
+    lines: tuple[str, ...]
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Pairs of a word and what it stands at.
+
+    Attributes:
+        title: What they describe.
+        pairs: Label and value, in order.
+    """
+
+    title: str
+    pairs: tuple[tuple[str, Words], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """Head of a table's column.
+
+    Attributes:
+        title: Short head.
+        numeric: Whether its cells are figures (aligned right).
+        meaning: The abbreviation spelled out, or empty.
+    """
+
+    title: str
+    numeric: bool = False
+    meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of a table; the first cell heads it.
+
+    Attributes:
+        cells: As many as the table has columns.
+        greyed: Whether the data are too few to lean on the row.
+        tone: How to take it.
+    """
+
+    cells: tuple[Cell, ...]
+    greyed: bool = False
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of typed cells.
+
+    Attributes:
+        id: Unique in the document; letters, digits and hyphens.
+        title: Its caption.
+        columns: Heads.
+        rows: Lines, in the order to show.
+        note: What a reader must know beside it, or empty.
+        collapsed: Whether a long report may fold it.
+    """
+
+    id: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    note: str = ""
+    collapsed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalMark:
+    """One dot with its whisker.
+
+    Attributes:
+        label: What it belongs to (a defense, a category).
+        measure: The figure; without a value the line stays empty and says why.
+        series: Name of the series (a defense) when several share a label, or empty.
+        note: Short words beside it, such as `n = 120`.
+    """
+
+    label: str
+    measure: Measure
+    series: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalChart:
+    """Dots with whiskers on one axis, first mark on top.
+
+    Attributes:
+        id: Unique in the document; letters, digits and hyphens.
+        title: What is shown; the accessible name too.
+        unit: Of the axis; `SHARE` runs from 0 to 1.
+        axis: Words under the axis.
+        marks: In the order to show; marks of one label stand together.
+        reference: Value and label of a line across the chart, or None.
+    """
+
+    id: str
+    title: str
+    unit: Unit
+    axis: str
+    marks: tuple[IntervalMark, ...]
+    reference: tuple[float, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a chart.
+
+    Attributes:
+        label: Its name in the legend.
+        points: x and y, in order of x.
+        band: Lower and upper y at each point, or empty without a band.
+    """
+
+    label: str
+    points: tuple[tuple[float, float], ...]
+    band: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineChart:
+    """Lines over two axes.
+
+    Attributes:
+        id: Unique in the document; letters, digits and hyphens.
+        title: What is shown; the accessible name too.
+        x_axis: Words under the x axis.
+        y_axis: Words beside the y axis.
+        lines: One or more.
+        x_unit: `SHARE` runs from 0 to 1; others fit the data from 0.
+        y_unit: As `x_unit`.
+        diagonal: Whether to draw the line of pure chance.
+        summary: What the chart shows, in words, for who cannot see it.
+    """
+
+    id: str
+    title: str
+    x_axis: str
+    y_axis: str
+    lines: tuple[Line, ...]
+    x_unit: Unit = Unit.SHARE
+    y_unit: Unit = Unit.SHARE
+    diagonal: bool = False
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """Counts over bins of one quantity, one row of bars for each series.
+
+    Attributes:
+        id: Unique in the document; letters, digits and hyphens.
+        title: What is shown; the accessible name too.
+        axis: Words under the axis.
+        unit: Of the axis.
+        edges: One more than there are bins, rising.
+        series: Name and counts.
+        logarithmic: Whether the edges rise by a factor, so bins look equally wide on a
+            logarithmic axis.
+    """
+
+    id: str
+    title: str
+    axis: str
+    unit: Unit
+    edges: tuple[float, ...]
+    series: tuple[tuple[str, tuple[int, ...]], ...]
+    logarithmic: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one defense did with a listed sample.
+
+    Attributes:
+        defense: Its name.
+        outcome: Allow, block, malformed or error.
+        kind: Why that is listed, or None when the defense was right.
+        score: In [0, 1], or None.
+        threshold: Score from which the defense blocks, or None.
+        detail: Kind of an error, or empty.
+    """
+
+    defense: str
+    outcome: str
+    kind: SampleKind | None = None
+    score: float | None = None
+    threshold: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleEntry:
+    """One listed sample.
+
+    Attributes:
+        sample_id: Its id.
+        is_attack: Its label.
+        facets: Name and value of what is known of it (category, severity, language ...).
+        kinds: Every reason it is listed.
+        findings: What each defense did, in the order of the run.
+        excerpt: Start of the text under test, as it stands in the data; hostile.
+        characters: Length of the whole text.
+        cut: Whether the excerpt is shorter than the text.
+        sha256: Content hash (hex) of the prompt; stands in for the text on request.
+    """
+
+    sample_id: str
+    is_attack: bool
+    facets: tuple[tuple[str, str], ...]
+    kinds: tuple[SampleKind, ...]
+    findings: tuple[Finding, ...]
+    excerpt: str
+    characters: int
+    cut: bool
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleCount:
+    """How many samples of one kind there are, and how many are listed.
+
+    Attributes:
+        kind: Which kind.
+        total: In the run.
+        listed: In the browser.
+        command: The command that lists all of them.
+    """
+
+    kind: SampleKind
+    total: int
+    listed: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleBrowser:
+    """Samples to read, worst first.
+
+    Attributes:
+        id: Unique in the document; letters, digits and hyphens.
+        title: Its caption.
+        entries: Worst first.
+        counts: One for each kind that occurs.
+    """
+
+    id: str
+    title: str
+    entries: tuple[SampleEntry, ...]
+    counts: tuple[SampleCount, ...]
+
+
+Block = Paragraph | Bullets | Facts | Table | IntervalChart | LineChart | Histogram | SampleBrowser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One part of the report; a part without data says so in a muted paragraph.
+
+    Attributes:
+        id: Unique in the document; letters, digits and hyphens.
+        title: Its heading.
+        blocks: In order.
+        empty: Whether there is no data for it.
+    """
+
+    id: str
+    title: str
+    blocks: tuple[Block, ...]
+    empty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A whole report without a format.
+
+    Attributes:
+        title: Its title.
+        subtitle: Data, date and evaluator in a line.
+        run: Name of the run.
+        created_utc: Start of the run, from its manifest.
+        version: guardmark's version that made the run.
+        confidence: Nominal coverage of the intervals, in (0, 1).
+        verdicts: One for each defense, baselines last.
+        sections: In the order of the report.
+    """
+
+    title: str
+    subtitle: str
+    run: str
+    created_utc: str
+    version: str
+    confidence: float
+    verdicts: tuple[Verdict, ...]
+    sections: tuple[Section, ...]

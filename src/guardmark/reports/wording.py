@@ -1,0 +1,140 @@
+"""Figures in words, the same in every rendering."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from guardmark.reports.blocks import Cell, Measure, Unit, Words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNDEFINED = "undefined"
+"""What stands where a figure has no value; never a zero, never a dash."""
+
+
+def value_text(value: float | None, unit: Unit) -> str:
+    """Put one number into words.
+
+    Args:
+        value: In the unit, or None when undefined.
+        unit: What it counts in.
+
+    Returns:
+        For example `91.2 %`, `+3.4 points`, `12.3 ms`, `< 0.0001`; `undefined` without a value.
+    """
+    if value is None or not math.isfinite(value):
+        return UNDEFINED
+    return _WORDS[unit](value)
+
+
+def measure_text(measure: Measure) -> str:
+    """Put a figure with its interval into words.
+
+    Args:
+        measure: The figure.
+
+    Returns:
+        For example `91.2 % [88.4, 93.4]`; a missing bound of a latency reads `?`; `undefined`
+        without a value.
+    """
+    words = value_text(measure.value, measure.unit)
+    if measure.value is None:
+        return words
+    if measure.at_least:
+        words = f">= {words}"
+    return words + interval_text(measure)
+
+
+def interval_text(measure: Measure) -> str:
+    """Put the interval of a figure into words.
+
+    Args:
+        measure: The figure.
+
+    Returns:
+        For example ` [88.4, 93.4]`, with a leading space; empty without any bound.
+    """
+    if measure.low is None and measure.high is None:
+        return ""
+    low, high = (_bound(bound, measure.unit) for bound in (measure.low, measure.high))
+    return f" [{low}, {high}]"
+
+
+def cell_text(cell: Cell) -> str:
+    """Put any cell into words."""
+    return cell.text if isinstance(cell, Words) else measure_text(cell)
+
+
+def counts_text(measure: Measure) -> str:
+    """Return the counts behind a figure, such as `456/500`, or its n, or nothing."""
+    if measure.trials is None:
+        return ""
+    if measure.successes is None:
+        return count_text(measure.trials)
+    return f"{count_text(measure.successes)}/{count_text(measure.trials)}"
+
+
+def count_text(count: int) -> str:
+    """Return a count with thousands set apart, such as `12,345`."""
+    return f"{count:,}"
+
+
+def percent_text(share: float | None) -> str:
+    """Return a share as a percentage with one decimal, such as `91.2 %`."""
+    return value_text(share, Unit.SHARE)
+
+
+def _percent(share: float) -> str:
+    # A rate that is not quite 0 or 1 must not be rounded into it.
+    digits = f"{100 * share:.1f}"
+    if digits == "0.0" and share > 0:
+        return "< 0.1 %"
+    if digits == "100.0" and share < 1:
+        return "> 99.9 %"
+    return f"{digits} %"
+
+
+def _points(difference: float) -> str:
+    return f"{100 * difference:+.1f} points"
+
+
+def _milliseconds(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f} ms"
+    if value >= 1:
+        return f"{value:.1f} ms"
+    return f"{value:.3f} ms"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _p_value(value: float) -> str:
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def _count(value: float) -> str:
+    return count_text(round(value))
+
+
+_WORDS: dict[Unit, Callable[[float], str]] = {
+    Unit.SHARE: _percent,
+    Unit.POINTS: _points,
+    Unit.MILLISECONDS: _milliseconds,
+    Unit.COUNT: _count,
+    Unit.NUMBER: _number,
+    Unit.P_VALUE: _p_value,
+}
+
+
+def _bound(bound: float | None, unit: Unit) -> str:
+    if bound is None:
+        return "?"
+    if unit is Unit.SHARE:
+        return f"{100 * bound:.1f}"
+    if unit is Unit.POINTS:
+        return f"{100 * bound:+.1f}"
+    return value_text(bound, unit).removesuffix(" ms")
