@@ -1,0 +1,1 @@
+"""Wiring: names to objects, configurations to runs; the public verbs."""

@@ -1,0 +1,136 @@
+"""Names to lazily imported factories: one table a kind, and entry points of other packages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from guardmark.core.errors import ConfigError, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pydantic import BaseModel
+
+    from guardmark.net import Services
+
+_DEFENSES = "guardmark.app.defense_settings"
+_MODELS = "guardmark.app.model_settings"
+
+BUILTIN_PARTS: dict[str, dict[str, str]] = {
+    "defense": {
+        "allow-all": f"{_DEFENSES}:AllowAllSettings",
+        "block-all": f"{_DEFENSES}:BlockAllSettings",
+        "chain": f"{_DEFENSES}:ChainSettings",
+        "coin": f"{_DEFENSES}:CoinSettings",
+        "decisions": f"{_DEFENSES}:DecisionsSettings",
+        "http": f"{_DEFENSES}:HttpSettings",
+        "ngram": f"{_DEFENSES}:NgramSettings",
+        "pattern": f"{_DEFENSES}:PatternSettings",
+        "python": f"{_DEFENSES}:PythonSettings",
+    },
+    "model": {},
+    "judge": {},
+}
+"""Kind, then type as written in a configuration, to `module:name` of its settings."""
+
+GROUPS = {
+    "defense": "guardmark.defenses",
+    "model": "guardmark.models",
+    "judge": "guardmark.judges",
+}
+"""Kind to the entry-point group under which other packages add theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildContext:
+    """What a part may ask for while it is built.
+
+    Attributes:
+        folder: Folder that relative paths start from.
+        seed: Seed of the run.
+        services: The one client of the run, or None where nothing may be called.
+        defenses: Defenses already built, by name; for chains.
+    """
+
+    folder: Path
+    seed: int
+    services: Services | None
+    defenses: Mapping[str, object]
+
+
+class PartSettings(Protocol):
+    """Checked settings that know how to build their part."""
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the part; heavy imports happen here."""
+        ...
+
+
+def settings_model(kind: str, part_type: str) -> type[BaseModel]:
+    """Return the settings of a registered type.
+
+    Args:
+        kind: `defense`, `model` or `judge`.
+        part_type: The type as written in a configuration.
+
+    Returns:
+        A pydantic model with a `build` method.
+
+    Raises:
+        UnknownName: If nothing of this kind has this type; near names are suggested.
+        ConfigError: If a package that provides it cannot be imported, or two claim it.
+    """
+    table = known_types(kind)
+    if part_type not in table:
+        raise UnknownName(f"{kind} type", part_type, table)
+    module_name, _, attribute = table[part_type].partition(":")
+    try:
+        return cast("type[BaseModel]", getattr(import_module(module_name), attribute))
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"The {kind} type {part_type!r} cannot be loaded from {table[part_type]}: {error}."
+        ) from error
+
+
+@cache
+def known_types(kind: str) -> Mapping[str, str]:
+    """Return every type of a kind with the place it is loaded from.
+
+    Args:
+        kind: `defense`, `model` or `judge`.
+
+    Returns:
+        Type to `module:name`, built-in ones and those of other packages.
+
+    Raises:
+        ConfigError: If a name is taken twice; both owners are named.
+    """
+    table = dict(BUILTIN_PARTS[kind])
+    for entry in entry_points(group=GROUPS[kind]):
+        owner = table.get(entry.name)
+        if owner is not None and owner != entry.value:
+            raise ConfigError(
+                f"Two packages provide a {kind} type called {entry.name!r}: {owner} and "
+                f"{entry.value}.\nUninstall one of them."
+            )
+        table[entry.name] = entry.value
+    return table
+
+
+def build_part(settings: Any, name: str, context: BuildContext) -> object:
+    """Build a part from its checked settings.
+
+    Args:
+        settings: What `settings_model` checked.
+        name: Name of the part in the configuration.
+        context: What it may ask for.
+
+    Returns:
+        The part, which fulfils one of the protocols of `core.protocols`.
+    """
+    return cast("PartSettings", settings).build(name, context)

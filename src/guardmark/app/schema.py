@@ -1,0 +1,45 @@
+"""The JSON Schema of a configuration, with the settings of every registered part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from guardmark.app.registry import GROUPS, known_types, settings_model
+from guardmark.app.settings import Config
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a configuration.
+
+    Returns:
+        The schema; the settings of each type of part stand under `$defs`, and every place
+        that names a part accepts one of them.
+
+    Raises:
+        ConfigError: If a plug-in cannot be loaded.
+    """
+    schema = Config.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "guardmark configuration"
+    definitions: dict[str, Any] = schema.setdefault("$defs", {})
+    for kind in GROUPS:
+        names = []
+        for part_type in sorted(known_types(kind)):
+            name = f"{kind}.{part_type}"
+            definitions[name] = _part_schema(kind, part_type, definitions)
+            names.append(name)
+        definitions[kind] = {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
+    schema["properties"]["defenses"]["additionalProperties"] = {"$ref": "#/$defs/defense"}
+    pipeline = definitions["PipelineSettings"]["properties"]
+    pipeline["model"] = {"$ref": "#/$defs/model"}
+    pipeline["judges"]["items"] = {"$ref": "#/$defs/judge"}
+    return schema
+
+
+def _part_schema(kind: str, part_type: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    part = settings_model(kind, part_type).model_json_schema()
+    definitions.update(part.pop("$defs", {}))
+    part["properties"] = {"type": {"const": part_type}, **part.get("properties", {})}
+    part["required"] = ["type", *part.get("required", [])]
+    part["title"] = f"{kind} of type {part_type}"
+    return part

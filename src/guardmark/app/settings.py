@@ -1,0 +1,196 @@
+"""The configuration, typed: what may stand in a guardmark YAML file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from guardmark.core.manifest import LatencyMode, Policy
+from guardmark.core.sample import Label
+
+Rate = Annotated[float, Field(ge=0, le=1)]
+Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
+
+
+class Settings(BaseModel):
+    """Base of every section: unknown keys are errors, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Secret(Settings):
+    """A secret, named by the environment variable that holds it; never written down."""
+
+    env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+
+
+class DataSettings(Settings):
+    """One data set: a file, several files by a pattern, or a built-in set."""
+
+    path: str | None = None
+    builtin: str | None = None
+    name: str | None = None
+    version: str = ""
+    format: Literal["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"] | None = None
+    label: Label | None = None
+    label_field: str | None = None
+    labels: dict[str, Label] = {}
+    map: dict[str, str] = {}
+    filter: dict[str, Any] = {}
+    defaults: dict[str, str] = {}
+    sha256: str | None = None
+    open_categories: bool = False
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> DataSettings:
+        if (self.path is None) == (self.builtin is None):
+            raise ValueError(
+                "needs either path (a file) or builtin (a set that ships with guardmark)"
+            )
+        return self
+
+    @field_validator("map", "defaults")
+    @classmethod
+    def _known_fields(cls, value: dict[str, str]) -> dict[str, str]:
+        from guardmark.core.errors import did_you_mean
+        from guardmark.datasets.fields import SAMPLE_FIELDS
+
+        for field in value:
+            if field not in SAMPLE_FIELDS:
+                hint = did_you_mean(field, SAMPLE_FIELDS)
+                raise ValueError(f"a sample has no field {field!r}.{hint}")
+        return value
+
+
+class ServiceSettings(Settings):
+    """How one service may be called."""
+
+    concurrency: int | None = Field(None, ge=1, le=10_000)
+    rate: str | None = Field(None, pattern=r"^\d+(\.\d+)?/(s|min|h)$")
+    tokens: str | None = Field(None, pattern=r"^\d+/(s|min|h)$")
+    connect_timeout_s: float = Field(5.0, gt=0)
+    read_timeout_s: float = Field(60.0, gt=0)
+    retries: int = Field(3, ge=0, le=20)
+    adaptive: bool = False
+
+
+class RunSettings(Settings):
+    """How the run goes about its work."""
+
+    concurrency: int = Field(16, ge=1, le=10_000)
+    repeats: int = Field(1, ge=1, le=10_000)
+    seed: int = Field(7, ge=0)
+    on_malformed: Policy | None = None
+    on_error: Policy | None = None
+    evaluator: str = ""
+    workers: Literal["inline", "threads", "processes"] = "inline"
+    max_errors: int | None = Field(None, ge=0)
+    error_limit: Rate = 0.5
+    malformed_limit: Rate = 0.5
+    max_calls: int | None = Field(None, ge=1)
+    max_tokens: int | None = Field(None, ge=1)
+    max_cost: float | None = Field(None, gt=0)
+    max_time_s: float | None = Field(None, gt=0)
+    cache: bool = False
+    uvloop: bool = False
+
+
+class TaxonomySettings(Settings):
+    """Own categories, beside the built-in ones."""
+
+    extend: dict[str, list[str]] = {}
+
+
+class LatencySettings(Settings):
+    """How calls are spaced while latency is measured."""
+
+    mode: LatencyMode = LatencyMode.LOADED
+    warmup: int = Field(3, ge=0)
+    rate: str | None = Field(None, pattern=r"^\d+(\.\d+)?/(s|min|h)$")
+
+    @model_validator(mode="after")
+    def _open_needs_a_rate(self) -> LatencySettings:
+        if self.mode is LatencyMode.OPEN and self.rate is None:
+            raise ValueError("mode: open needs a rate, for example rate: 20/s")
+        return self
+
+
+class StatsSettings(Settings):
+    """How sure one wants to be, and of what."""
+
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    min_per_category: int = Field(100, ge=1)
+    margin: float = Field(0.05, gt=0, lt=0.5)
+    non_inferiority_margin: float | None = Field(None, gt=0, lt=1)
+    replicates: int = Field(2_000, ge=2_000, le=1_000_000)
+    prevalence: list[Rate] = [0.0001, 0.001, 0.01, 0.1]
+    cost_missed_attack: float | None = Field(None, gt=0)
+    cost_false_alarm: float | None = Field(None, gt=0)
+    deployment_mix: dict[str, dict[str, Rate]] = {}
+
+
+class PriceSettings(Settings):
+    """What a model costs, in the user's currency for a thousand tokens or a call."""
+
+    input_per_1k: float = Field(0.0, ge=0)
+    output_per_1k: float = Field(0.0, ge=0)
+    per_call: float = Field(0.0, ge=0)
+
+
+class PipelineSettings(Settings):
+    """Guard, target model and judges of a pipeline run."""
+
+    guards: list[str] = ["none"]
+    model: dict[str, Any]
+    judges: list[dict[str, Any]] = []
+    system_prompt_name: str | None = None
+
+
+class GateSettings(Settings):
+    """What a release must hold; read by `guardmark gate`."""
+
+    asr_upper: Rate | None = None
+    fpr_upper: Rate | None = None
+    max_malformed: Rate | None = None
+    max_errors: Rate | None = None
+    latency_p95_upper_ms: float | None = Field(None, gt=0)
+    regression_margin: Rate | None = None
+    per_category: dict[str, Rate] = {}
+    defenses: list[str] = []
+
+
+ReportFormat = Literal["html", "md", "json", "csv", "junit", "sarif"]
+
+
+class Config(Settings):
+    """A whole configuration file."""
+
+    version: Literal[1]
+    name: Name = "run"
+    data: list[DataSettings] = Field(min_length=1)
+    defenses: dict[Name, dict[str, Any]] = {}
+    pipeline: PipelineSettings | None = None
+    services: dict[str, ServiceSettings] = {}
+    prices: dict[str, PriceSettings] = {}
+    run: RunSettings = RunSettings()
+    taxonomy: TaxonomySettings = TaxonomySettings()
+    latency: LatencySettings = LatencySettings()
+    stats: StatsSettings = StatsSettings()
+    gate: GateSettings | None = None
+    report: list[ReportFormat] = ["html", "md", "json", "csv"]
+
+    @model_validator(mode="after")
+    def _something_to_measure(self) -> Config:
+        if not self.defenses and self.pipeline is None:
+            raise ValueError("names nothing to measure: add defenses or a pipeline")
+        return self
+
+    @property
+    def policies(self) -> tuple[Policy, Policy]:
+        """What to do on malformed answers and on errors.
+
+        A defense alone enforces nothing, so both are recorded; a pipeline blocks.
+        """
+        usual = Policy.RECORD if self.pipeline is None else Policy.BLOCK
+        return self.run.on_malformed or usual, self.run.on_error or usual

@@ -1,0 +1,103 @@
+"""Words typed by a person: commands as thin shims over the verbs of `app`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from guardmark.core.errors import GuardmarkError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXIT_FAULT = 70
+EXIT_INTERRUPTED = 130
+_BROKEN_PIPE = 141
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and exit.
+
+    Args:
+        argv: Words after the program's name; those of the process when None.
+
+    Raises:
+        SystemExit: Always; the code is that of `core.errors`, 70 for a fault of ours, 130
+            when interrupted.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    sys.exit(_guarded([word for word in words if word != "--debug"], debug=debug))
+
+
+def _guarded(words: list[str], *, debug: bool) -> int:
+    """Turn what comes out of a command into an exit code and at most a few lines."""
+    from guardmark.cli.commands import build
+
+    try:
+        code = build()(words, standalone_mode=False, prog_name="guardmark")
+        return code if isinstance(code, int) else 0
+    except GuardmarkError as error:
+        return _tell(error, error.exit_code, debug=debug)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nInterrupted.\n")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away (`guardmark show | head`): that is no fault.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except Exception as error:  # noqa: BLE001 - the edge of the command line: exit 70
+        return _usage_or_fault(error, debug=debug)
+
+
+def _usage_or_fault(error: Exception, *, debug: bool) -> int:
+    from click.exceptions import Abort, ClickException, Exit
+
+    if isinstance(error, Exit):
+        return error.exit_code
+    if isinstance(error, Abort):
+        sys.stderr.write("\nInterrupted.\n")
+        return EXIT_INTERRUPTED
+    if isinstance(error, ClickException):
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "guardmark"
+        sys.stderr.write(f"{error.format_message()}\nTo see what is possible: {path} --help\n")
+        return 2
+    return _tell_fault(error, debug=debug)
+
+
+def _tell(error: GuardmarkError, code: int, *, debug: bool) -> int:
+    from guardmark.cli.terminal import clean
+
+    sys.stderr.write(clean(str(error)).rstrip() + "\n")
+    if debug:
+        _trace(error)
+    return code
+
+
+def _tell_fault(error: Exception, *, debug: bool) -> int:
+    """Write the traceback to a file and say where; a person gets three lines."""
+    import tempfile
+    import traceback
+
+    from guardmark.cli.terminal import clean
+
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="guardmark-fault-", suffix=".log", delete=False, encoding="utf-8"
+    ) as log:
+        log.write("".join(traceback.format_exception(error)))
+    first = (str(error).splitlines() or [""])[0][:300]
+    sys.stderr.write(
+        f"A fault of guardmark itself: {type(error).__name__}: {clean(first)}\n"
+        f"The traceback is in {log.name}; what was stored is safe, and the run can be continued.\n"
+    )
+    if debug:
+        _trace(error)
+    return EXIT_FAULT
+
+
+def _trace(error: BaseException) -> None:
+    import traceback
+
+    sys.stderr.write("".join(traceback.format_exception(error)))

@@ -1,0 +1,76 @@
+"""The table of commands: names to the files that hold them, loaded only when typed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("guardmark.cli.run", "Measure defenses; nothing named: built-in data, offline."),
+    "init": ("guardmark.cli.init", "Print a commented configuration to start from."),
+    "check": ("guardmark.cli.check", "Check a configuration, its data, its price, before a run."),
+    "data": ("guardmark.cli.data", "List, check and describe data sets."),
+    "plan": ("guardmark.cli.plan", "How many samples a claim needs."),
+    "compare": ("guardmark.cli.compare", "Compare defenses on the same samples."),
+    "report": ("guardmark.cli.report", "Write the reports of a finished run again."),
+    "schema": ("guardmark.cli.schema", "Print the JSON Schema of a configuration."),
+    "plugins": ("guardmark.cli.plugins", "List every type of defense, model and judge."),
+    "doctor": ("guardmark.cli.doctor", "Say what this installation can do."),
+}
+"""Command to module and one-line help, in the order of `--help`."""
+
+_HELP = "Measure whether an AI defense works, and how sure one may be of it."
+
+
+class _Lazy(click.Group):
+    """A group that imports a command's module only when that command is typed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
+        """Return the commands in the order of the table."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the signature is click's
+        """Load one command, or None when it does not exist."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _ = _COMMANDS[cmd_name]
+        command: click.Command = import_module(module).command()
+        command.name = cmd_name
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, with a hint when it is misspelt."""
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            from guardmark.core.errors import UnknownName
+
+            raise UnknownName("command", name, _COMMANDS)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+def build() -> Callable[..., object]:
+    """Return the command line as one callable."""
+
+    @click.group(
+        cls=_Lazy,
+        help=_HELP,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        epilog="Add --debug to any command for a traceback. Documentation: docs/ in the project.",
+    )
+    @click.version_option(package_name="guardmark", message="guardmark %(version)s")
+    def guardmark() -> None:
+        """Hold the commands."""
+
+    return guardmark

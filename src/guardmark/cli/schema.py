@@ -1,0 +1,19 @@
+"""`guardmark schema`: the JSON Schema of a configuration, for editors."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+def command() -> click.Command:
+    """Return the command."""
+
+    @click.command(help="Print the JSON Schema of a configuration, for editors.")
+    def schema() -> None:
+        from guardmark.app.schema import config_schema
+
+        click.echo(json.dumps(config_schema(), indent=2))
+
+    return schema
