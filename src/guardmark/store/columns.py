@@ -1,0 +1,221 @@
+"""Samples and records as columns, for the reading half.
+
+numpy is imported on use: who only writes records does not pay for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.errors import StoreError
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.store import connect
+from guardmark.store.codes import OUTCOME_NAMES, STAGE_CODE
+from guardmark.store.schema import FACET_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from guardmark.store.reader import RecordReader
+
+__all__ = [
+    "OUTCOME_NAMES",
+    "Facet",
+    "RecordColumns",
+    "SampleColumns",
+    "record_columns",
+    "sample_columns",
+]
+
+_CHUNK: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facet:
+    """One property of samples, as codes.
+
+    Attributes:
+        names: Word of each code, in order of first appearance; the empty word stands for
+            absent.
+        codes: int32, one a sample.
+    """
+
+    names: tuple[str, ...]
+    codes: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleColumns:
+    """All samples of a run, one place each, in order of position.
+
+    Attributes:
+        ids: Ids.
+        is_attack: Labels.
+        category: Taxonomy category or topic.
+        subcategory: Finer category.
+        severity: `low` to `critical`.
+        language: ISO code.
+        variant: Which rewriting.
+        technique: How an attack works.
+        source: Where it comes from.
+        group: Origin; a sample that stands alone is its own origin, under its id.
+        length: Characters of the text under test.
+    """
+
+    ids: list[str]
+    is_attack: NDArray[np.bool_]
+    category: Facet
+    subcategory: Facet
+    severity: Facet
+    language: Facet
+    variant: Facet
+    technique: Facet
+    source: Facet
+    group: Facet
+    length: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordColumns:
+    """All records of one defense, stage and layer, by repeat, then sample.
+
+    Attributes:
+        defense: Name of the defense (of the arm, in a pipeline).
+        stage: Where in the pipeline.
+        layer: `run`, or the name of a later judging.
+        sample: Position of the sample.
+        repeat: Which repetition.
+        outcome: Index into `OUTCOME_NAMES`.
+        score: In [0, 1]; nan where there is none.
+        latency_ns: Service time; -1 where nothing was timed.
+        error_kind: Index into `codes.ERROR_KINDS`; -1 where there is none.
+        answer_mode: Index into `codes.ANSWER_MODES`; -1 where there is none.
+        flags: Bits of `codes.FLAG_*`.
+    """
+
+    defense: str
+    stage: Stage
+    layer: str
+    sample: NDArray[np.int64]
+    repeat: NDArray[np.int32]
+    outcome: NDArray[np.int8]
+    score: NDArray[np.float64]
+    latency_ns: NDArray[np.int64]
+    error_kind: NDArray[np.int8]
+    answer_mode: NDArray[np.int8]
+    flags: NDArray[np.uint8]
+
+
+def sample_columns(reader: RecordReader) -> SampleColumns:
+    """Read all samples as columns.
+
+    Args:
+        reader: An open reader.
+
+    Returns:
+        One place a sample; facets keep only the names that occur.
+    """
+    import numpy as np
+
+    query = (
+        f"SELECT id, is_attack, length, coalesce(origin, id), {', '.join(FACET_COLUMNS)}"  # noqa: S608 - only our own column names
+        " FROM samples ORDER BY position"
+    )
+    with connect.errors_of(reader.path):
+        rows = reader.connection.execute(query).fetchall()
+        names = dict(reader.connection.execute("SELECT id, name FROM facets").fetchall())
+    columns: list[tuple[Any, ...]] = (
+        list(zip(*rows, strict=True)) if rows else [()] * (4 + len(FACET_COLUMNS))
+    )
+    facets = {
+        name: _facet(column, names) for name, column in zip(FACET_COLUMNS, columns[4:], strict=True)
+    }
+    return SampleColumns(
+        ids=list(columns[0]),
+        is_attack=np.array(columns[1], dtype=np.bool_),
+        length=np.array(columns[2], dtype=np.int64),
+        group=_facet(columns[3], None),
+        **facets,
+    )
+
+
+def _facet(values: tuple[Any, ...], names: dict[int, str] | None) -> Facet:
+    import numpy as np
+
+    seen: dict[Any, int] = {}
+    codes = np.fromiter(
+        (seen.setdefault(value, len(seen)) for value in values), dtype=np.int32, count=len(values)
+    )
+    words = tuple(seen) if names is None else tuple(names[value] for value in seen)
+    return Facet(names=words, codes=codes)
+
+
+def record_columns(
+    reader: RecordReader,
+    defense: str,
+    *,
+    stage: Stage = Stage.DEFENSE,
+    layer: str = FIRST_LAYER,
+) -> RecordColumns:
+    """Read all records of one defense, stage and layer as columns.
+
+    Args:
+        reader: An open reader.
+        defense: Name of the defense (of the arm, in a pipeline).
+        stage: Where in the pipeline.
+        layer: `run`, or the name of a later judging.
+
+    Returns:
+        The columns; of length 0 when nothing was stored there.
+
+    Raises:
+        StoreError: If the run has no such defense or layer.
+    """
+    import numpy as np
+
+    for kind, name, known in (
+        ("defense", defense, reader.defenses()),
+        ("layer", layer, reader.layers()),
+    ):
+        if name not in known:
+            raise StoreError(f"The run has no {kind} {name!r}. It has: {', '.join(known)}.")
+    parts: list[list[tuple[Any, ...]]] = [
+        list(zip(*rows, strict=True))
+        for rows in _chunks(reader, (defense, STAGE_CODE[stage], layer))
+    ]
+
+    def column(at: int, dtype: type[Any]) -> NDArray[Any]:
+        if not parts:
+            return np.empty(0, dtype=dtype)
+        return np.concatenate([np.array(part[at], dtype=dtype) for part in parts])
+
+    return RecordColumns(
+        defense=defense,
+        stage=stage,
+        layer=layer,
+        sample=column(0, np.int64),
+        repeat=column(1, np.int32),
+        outcome=column(2, np.int8),
+        score=column(3, np.float64),
+        latency_ns=column(4, np.int64),
+        error_kind=column(5, np.int8),
+        answer_mode=column(6, np.int8),
+        flags=column(7, np.uint8),
+    )
+
+
+def _chunks(reader: RecordReader, key: tuple[str, int, str]) -> Iterator[list[tuple[Any, ...]]]:
+    query = (
+        "SELECT sample, repeat, outcome, score, ifnull(latency_ns, -1), ifnull(error_kind, -1),"
+        " ifnull(answer_mode, -1), flags FROM records"
+        " WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
+        " AND layer = (SELECT id FROM layers WHERE name = ?) ORDER BY repeat, sample"
+    )
+    with connect.errors_of(reader.path):
+        cursor = reader.connection.execute(query, key)
+        while rows := cursor.fetchmany(_CHUNK):
+            yield rows

@@ -1,0 +1,214 @@
+"""Opening `records.sqlite`, and SQLite's errors in a user's words."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import StorageError, StoreError
+from guardmark.store import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_MAGIC: Final = b"SQLite format 3\x00"
+_HEADER: Final = 100
+_CHECKPOINT_PAGES: Final = 8000  # 32 MB of log between checkpoints: an fsync stalls calls in flight
+_DAMAGE: Final = ("not a database", "malformed", "no such table", "no such column")
+
+
+@contextmanager
+def errors_of(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours while a block runs.
+
+    Args:
+        path: The file the block works on, named in the message.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        StorageError: If the disk is full, the file cannot be written, or is locked.
+        StoreError: If the file is damaged.
+    """
+    try:
+        yield
+    except sqlite3.IntegrityError:
+        raise
+    except sqlite3.DatabaseError as error:
+        said = str(error)
+        if any(word in said for word in _DAMAGE):
+            raise StoreError(
+                f"{path} is damaged ({said}).\n"
+                "Next: restore it from a copy, or start again with --fresh."
+            ) from error
+        raise StorageError(
+            f"{path} cannot be written or read: {said}.\n"
+            "Everything committed before is kept.\n"
+            "Next: free disk space or make the folder writable, then give the same command again."
+        ) from error
+
+
+def identify(path: Path) -> None:
+    """Check from the header that a file holds our records, whole and of a known version.
+
+    Args:
+        path: The file; it must exist.
+
+    Raises:
+        StoreError: If it is foreign, truncated or newer.
+        StorageError: If it cannot be opened.
+    """
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER)
+        size = path.stat().st_size
+        log = path.with_name(path.name + "-wal")
+        has_log = log.exists() and log.stat().st_size > 0
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"{path} does not exist.\nNext: name the folder of a run (it holds records.sqlite)."
+        ) from error
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if len(header) < _HEADER and has_log:
+        return  # killed before the first checkpoint: everything is still in the log
+    if len(header) < _HEADER or not header.startswith(_MAGIC):
+        raise StoreError(
+            f"{path} is not a records file of guardmark (no SQLite header).\n"
+            "Next: name the folder of a run, or start again with --fresh."
+        )
+    if has_log:
+        return  # the header in the file may lag behind the log; SQLite reads both
+    _check_header(path, header, size)
+
+
+def _check_header(path: Path, header: bytes, size: int) -> None:
+    (raw_page,) = struct.unpack_from(">H", header, 16)
+    page = 65536 if raw_page == 1 else raw_page
+    (pages,) = struct.unpack_from(">I", header, 28)
+    (version,) = struct.unpack_from(">I", header, 60)
+    (application,) = struct.unpack_from(">I", header, 68)
+    if application != schema.APPLICATION_ID:
+        raise StoreError(
+            f"{path} is an SQLite database of another program.\n"
+            "Next: name the folder of a run, or choose another output folder."
+        )
+    if size < page * pages:
+        raise StoreError(
+            f"{path} is truncated: {size} of {page * pages} bytes are there.\n"
+            "Next: restore it from a copy, or start again with --fresh."
+        )
+    if version > schema.SCHEMA_VERSION:
+        raise StoreError(
+            f"{path} has schema version {version}; this guardmark reads up to"
+            f" {schema.SCHEMA_VERSION}.\nNext: update guardmark."
+        )
+
+
+def open_to_write(path: Path) -> sqlite3.Connection:
+    """Open the records for writing; create them where there are none.
+
+    Commits do not wait for the disk (`synchronous=NORMAL` in WAL mode): a killed process
+    loses nothing that was committed, a power loss may take the last commits but never
+    leaves half of one. `seal` in `RecordWriter` waits for the disk.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A connection in autocommit mode, at the present schema version.
+
+    Raises:
+        StoreError: If the file is foreign, damaged or newer.
+        StorageError: If it cannot be written.
+    """
+    is_new = not path.exists() or (
+        path.stat().st_size == 0 and not path.with_name(path.name + "-wal").exists()
+    )
+    if not is_new:
+        identify(path)
+    with errors_of(path):
+        connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            connection.execute("PRAGMA cache_size = -16000")
+            _create_or_migrate(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _create_or_migrate(connection: sqlite3.Connection, path: Path) -> None:
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    if tables == 0:
+        schema.create(connection)
+        return
+    _check_application(connection, path)
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != schema.SCHEMA_VERSION:
+        schema.migrate(connection)
+
+
+def _check_application(connection: sqlite3.Connection, path: Path) -> None:
+    found = connection.execute("PRAGMA application_id").fetchone()[0]
+    if found != schema.APPLICATION_ID:
+        raise StoreError(
+            f"{path} is an SQLite database of another program.\n"
+            "Next: name the folder of a run, or choose another output folder."
+        )
+
+
+def open_to_read(path: Path) -> sqlite3.Connection:
+    """Open the records for reading, also while a run writes them.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A read-only connection.
+
+    Raises:
+        StoreError: If the file is missing, foreign, damaged, newer, or empty.
+        StorageError: If it cannot be read.
+    """
+    identify(path)
+    log = path.with_name(path.name + "-wal")
+    with errors_of(path):
+        try:
+            connection = _read_only(path, "mode=ro")
+        except sqlite3.OperationalError:
+            # A folder that cannot be written has no place for the shared-memory file of the
+            # log; without a log the file can be read as it lies.
+            if log.exists() and log.stat().st_size > 0:
+                raise
+            connection = _read_only(path, "mode=ro&immutable=1")
+        try:
+            _check_application(connection, path)
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+        except BaseException:
+            connection.close()
+            raise
+    if version == schema.SCHEMA_VERSION:
+        return connection
+    connection.close()
+    open_to_write(path).close()
+    return open_to_read(path)
+
+
+def _read_only(path: Path, options: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.resolve().as_uri()}?{options}", uri=True, isolation_level=None, timeout=10
+    )
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,178 @@
+"""Records as JSON lines, CSV and Parquet, for other programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.errors import ConfigError
+from guardmark.store import connect
+from guardmark.store.run_dir import whole_file
+from guardmark.store.schema import FACET_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from guardmark.store.reader import RecordReader
+
+_CHUNK: Final = 2000
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+COLUMNS: Final = (
+    "defense",
+    "stage",
+    "layer",
+    "repeat",
+    "position",
+    "id",
+    "sha256",
+    "label",
+    *FACET_COLUMNS,
+    "group",
+    "outcome",
+    "score",
+    "score_kind",
+    "error_kind",
+    "answer_mode",
+    "latency_ns",
+    "flags",
+    "text",
+)
+"""Fields of a row, in order; JSON lines have `evidence` too."""
+
+_WORD: Final = "(SELECT name FROM words WHERE kind = '{0}' AND id = r.{0})"
+_FACET: Final = "(SELECT name FROM facets WHERE id = s.{0})"
+_SOURCES: Final[dict[str, str]] = {
+    "defense": "d.name",
+    "stage": _WORD.format("stage"),
+    "layer": "l.name",
+    "repeat": "r.repeat",
+    "position": "r.sample",
+    "id": "s.id",
+    "sha256": "lower(hex(s.digest))",
+    "label": "CASE s.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END",
+    **{name: _FACET.format(name) for name in FACET_COLUMNS},
+    "group": "ifnull(s.origin, s.id)",
+    "outcome": _WORD.format("outcome"),
+    "score": "r.score",
+    "score_kind": _WORD.format("score_kind"),
+    "error_kind": _WORD.format("error_kind"),
+    "answer_mode": _WORD.format("answer_mode"),
+    "latency_ns": "r.latency_ns",
+    "flags": "r.flags",
+    "text": "x.text",
+    "evidence": "json(x.evidence)",
+}
+_FROM: Final = (
+    " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
+    " JOIN samples s ON s.position = r.sample"
+    " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
+    " AND x.repeat = r.repeat AND x.sample = r.sample"
+    " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
+)
+
+
+def write_jsonl(reader: RecordReader, path: Path) -> int:
+    """Write one JSON object a record; SQLite builds the lines.
+
+    Args:
+        reader: An open reader.
+        path: File to write, whole or not at all. The order of lines is that of the records:
+            defense, stage, layer, repeat, sample.
+
+    Returns:
+        Number of lines.
+
+    Raises:
+        StorageError: If the file cannot be written.
+    """
+    fields = ", ".join(f"'{name}', {source}" for name, source in _SOURCES.items())
+    query = f"SELECT json_object({fields}) || char(10){_FROM}"
+    lines = 0
+    with whole_file(path) as file, connect.errors_of(reader.path):
+        cursor = reader.connection.execute(query)
+        while rows := cursor.fetchmany(_CHUNK):
+            lines += len(rows)
+            file.write("".join([row[0] for row in rows]).encode())
+    return lines
+
+
+def write_csv(reader: RecordReader, path: Path) -> int:
+    """Write one CSV row a record, safe to open in a spreadsheet.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe in front.
+
+    Args:
+        reader: An open reader.
+        path: File to write, whole or not at all; UTF-8, RFC 4180 quoting, a header row.
+            Absent values are empty.
+
+    Returns:
+        Number of rows below the header.
+
+    Raises:
+        StorageError: If the file cannot be written.
+    """
+    count = 0
+    with whole_file(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        out = csv.writer(text)
+        out.writerow(COLUMNS)
+        for rows in _rows(reader):
+            out.writerows([[_inert(value) for value in row] for row in rows])
+            count += len(rows)
+        text.flush()
+        text.detach()
+    return count
+
+
+def write_parquet(reader: RecordReader, path: Path) -> int:
+    """Write one Parquet row a record.
+
+    Args:
+        reader: An open reader.
+        path: File to write, whole or not at all.
+
+    Returns:
+        Number of rows.
+
+    Raises:
+        ConfigError: If the extra `parquet` is not installed.
+        StorageError: If the file cannot be written.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ConfigError(
+            "Parquet needs pyarrow.\nNext: pip install 'guardmark[parquet]'."
+        ) from error
+    kinds = {"score": pa.float64()}
+    whole = ("repeat", "position", "latency_ns", "flags")
+    kinds.update({name: pa.int64() for name in whole})
+    table = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    count = 0
+    with whole_file(path) as file, pq.ParquetWriter(file, table) as out:
+        for rows in _rows(reader):
+            columns = [
+                pa.array(values, type=field.type)
+                for values, field in zip(zip(*rows, strict=True), table, strict=True)
+            ]
+            out.write_batch(pa.record_batch(columns, schema=table))
+            count += len(rows)
+    return count
+
+
+def _rows(reader: RecordReader) -> Iterator[list[tuple[Any, ...]]]:
+    fields = ", ".join(_SOURCES[name] for name in COLUMNS)
+    with connect.errors_of(reader.path):
+        cursor = reader.connection.execute(f"SELECT {fields}{_FROM}")
+        while rows := cursor.fetchmany(_CHUNK):
+            yield rows
+
+
+def _inert(value: object) -> object:
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value

@@ -1,0 +1,172 @@
+"""Where the answers of one part go: one defense, stage, layer and repeat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.outcome import Evidence
+from guardmark.store.codec import evidence_to_json
+from guardmark.store.codes import (
+    ANSWER_MODE_CODE,
+    ERROR_KIND_CODE,
+    FLAG_AMORTISED,
+    FLAG_CACHED,
+    FLAG_TRUNCATED,
+    OUTCOME_CODE,
+    SCORE_KIND_CODE,
+)
+
+if TYPE_CHECKING:
+    from guardmark.core.outcome import Decision, Response, Verdict
+
+_ANSWERED: Final = OUTCOME_CODE["answered"]
+_ERROR: Final = OUTCOME_CODE["error"]
+_CONTRACT: Final = ERROR_KIND_CODE["contract"]
+_NO_SCORE_KIND: Final = SCORE_KIND_CODE["none"]
+
+
+class Lane:
+    """Encodes answers of one part into the rows its writer has not yet committed.
+
+    Attributes:
+        defense: Number of the defense (of the arm, in a pipeline).
+        stage: Code of the stage.
+        layer: Number of the layer.
+        repeat: Which repetition, from 0.
+    """
+
+    __slots__ = ("_details", "_rows", "defense", "layer", "repeat", "stage")
+
+    def __init__(
+        self, key: tuple[int, int, int, int], *, rows: list[Any], details: list[Any]
+    ) -> None:
+        self.defense, self.stage, self.layer, self.repeat = key
+        self._rows = rows
+        self._details = details
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        """Defense, stage, layer and repeat, as numbers."""
+        return (self.defense, self.stage, self.layer, self.repeat)
+
+    def add_decision(
+        self, sample: int, decision: Decision, *, latency_ns: int | None, flags: int = 0
+    ) -> int:
+        """Take a defense's decision; the next flush commits it.
+
+        Args:
+            sample: Position of the sample.
+            decision: What the defense decided.
+            latency_ns: What the engine measured; the decision's own latency wins.
+            flags: Bits of `FLAG_*`.
+
+        Returns:
+            The outcome's code as stored: `error` when the score is not in [0, 1].
+        """
+        score = decision.score
+        if score is not None and not 0.0 <= score <= 1.0:
+            return self._broken(sample, f"the score {score!r} is not in [0, 1]", latency_ns)
+        own, kind, evidence = decision.latency_ns, decision.error_kind, decision.evidence
+        if decision.amortised:
+            flags |= FLAG_AMORTISED
+        if evidence is not None:
+            flags |= self._keep(sample, None, evidence)
+        outcome = OUTCOME_CODE[decision.outcome]
+        self._rows.append((
+            self.defense,
+            self.stage,
+            self.layer,
+            self.repeat,
+            sample,
+            outcome,
+            None if score is None else float(score),
+            SCORE_KIND_CODE[decision.score_kind],
+            None if kind is None else ERROR_KIND_CODE[kind],
+            None,
+            latency_ns if own is None else own,
+            flags,
+        ))  # fmt: skip
+        return outcome
+
+    def add_response(
+        self, sample: int, response: Response, *, latency_ns: int | None, flags: int = 0
+    ) -> int:
+        """Take a target model's answer.
+
+        Args:
+            sample: Position of the sample.
+            response: What the model answered.
+            latency_ns: What the engine measured; the response's own latency wins.
+            flags: Bits of `FLAG_*`.
+
+        Returns:
+            The code of `answered` or of `error`.
+        """
+        has_text = response.text is not None and response.error_kind is None
+        outcome = _ANSWERED if has_text else _ERROR
+        if response.text is not None or response.evidence is not None:
+            flags |= self._keep(sample, response.text, response.evidence)
+        kind = response.error_kind
+        code = None if has_text else ERROR_KIND_CODE[kind or "contract"]
+        own = response.latency_ns
+        self._add(
+            sample, outcome, error=code, latency=latency_ns if own is None else own, flags=flags
+        )
+        return outcome
+
+    def add_verdict(
+        self, sample: int, verdict: Verdict, *, latency_ns: int | None, flags: int = 0
+    ) -> int:
+        """Take a judge's verdict.
+
+        Args:
+            sample: Position of the sample.
+            verdict: What the judge said.
+            latency_ns: What the engine measured; the verdict's own latency wins.
+            flags: Bits of `FLAG_*`.
+
+        Returns:
+            The label's code as stored: `error` when the score is not in [0, 1].
+        """
+        score = verdict.score
+        if score is not None and not 0.0 <= score <= 1.0:
+            return self._broken(sample, f"the score {score!r} is not in [0, 1]", latency_ns)
+        if verdict.evidence is not None:
+            flags |= self._keep(sample, None, verdict.evidence)
+        outcome, own = OUTCOME_CODE[verdict.label], verdict.latency_ns
+        self._rows.append((
+            self.defense,
+            self.stage,
+            self.layer,
+            self.repeat,
+            sample,
+            outcome,
+            None if score is None else float(score),
+            SCORE_KIND_CODE["class_prob"] if score is not None else _NO_SCORE_KIND,
+            None if verdict.error_kind is None else ERROR_KIND_CODE[verdict.error_kind],
+            None if verdict.answer_mode is None else ANSWER_MODE_CODE[verdict.answer_mode],
+            latency_ns if own is None else own,
+            flags,
+        ))  # fmt: skip
+        return outcome
+
+    def _broken(self, sample: int, message: str, latency: int | None) -> int:
+        self._keep(sample, None, Evidence(message=message))
+        self._add(sample, _ERROR, error=_CONTRACT, latency=latency, flags=0)
+        return _ERROR
+
+    def _add(
+        self, sample: int, outcome: int, *, error: int | None, latency: int | None, flags: int
+    ) -> None:
+        key = (self.defense, self.stage, self.layer, self.repeat, sample)
+        self._rows.append((*key, outcome, None, _NO_SCORE_KIND, error, None, latency, flags))
+
+    def _keep(self, sample: int, text: str | None, evidence: Evidence | None) -> int:
+        said = evidence_to_json(evidence) if evidence is not None else "{}"
+        if text is not None or said != "{}":
+            key = (self.defense, self.stage, self.layer, self.repeat, sample)
+            self._details.append((*key, text, None if said == "{}" else said))
+        if evidence is None:
+            return 0
+        cached = FLAG_CACHED if evidence.from_cache else 0
+        return cached | (FLAG_TRUNCATED if evidence.truncated else 0)

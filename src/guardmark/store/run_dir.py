@@ -1,0 +1,307 @@
+"""The folder of a run: where its files lie, whole writes, and who holds it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from guardmark.core.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOCK: Final = ".lock"
+_REASONS: Final = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the disk is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EFBIG: "the file would be larger than allowed",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The process that writes into a run folder.
+
+    Attributes:
+        pid: Its number.
+        host: Name of its machine.
+        started: When it took the folder, as `app` said; may be empty.
+    """
+
+    pid: int
+    host: str
+    started: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDir:
+    """The folder of one run.
+
+    Attributes:
+        path: The folder; `create` makes it.
+    """
+
+    path: Path
+
+    def create(self) -> RunDir:
+        """Make the folder if it is not there.
+
+        Returns:
+            This folder.
+
+        Raises:
+            StorageError: If it cannot be made or is no folder.
+        """
+        with _errors_of(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def file(self, name: str) -> Path:
+        """Return the path of a file of the run.
+
+        Args:
+            name: A plain file name, or a relative path below the folder.
+
+        Returns:
+            The path; nothing is created.
+
+        Raises:
+            ValueError: If the name leads out of the folder.
+        """
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ValueError(f"{name!r} leads out of the run folder")
+        return self.path / name
+
+    @property
+    def records(self) -> Path:
+        """The records; the one source of everything else."""
+        return self.path / "records.sqlite"
+
+    @property
+    def results(self) -> Path:
+        """One JSON line a record."""
+        return self.path / "results.jsonl"
+
+    @property
+    def resolved_config(self) -> Path:
+        """The configuration with every default filled in."""
+        return self.path / "config.resolved.yaml"
+
+    @property
+    def data_manifest(self) -> Path:
+        """What data was read."""
+        return self.path / "data_manifest.json"
+
+    @property
+    def environment(self) -> Path:
+        """Versions of everything that took part."""
+        return self.path / "environment.json"
+
+    @property
+    def summary_json(self) -> Path:
+        """The summary for machines."""
+        return self.path / "summary.json"
+
+    @property
+    def summary_md(self) -> Path:
+        """The summary as Markdown."""
+        return self.path / "summary.md"
+
+    @property
+    def report_html(self) -> Path:
+        """The report as one page."""
+        return self.path / "report.html"
+
+    @property
+    def categories_csv(self) -> Path:
+        """Rates per category."""
+        return self.path / "categories.csv"
+
+    @property
+    def variant_metrics_csv(self) -> Path:
+        """Rates per variant."""
+        return self.path / "variant_metrics.csv"
+
+    @property
+    def comparison_json(self) -> Path:
+        """Paired comparisons."""
+        return self.path / "comparison.json"
+
+    @property
+    def junit(self) -> Path:
+        """Gates as JUnit XML."""
+        return self.path / "junit.xml"
+
+    @property
+    def sarif(self) -> Path:
+        """Findings as SARIF."""
+        return self.path / "results.sarif"
+
+    @property
+    def log(self) -> Path:
+        """What happened, for support."""
+        return self.path / "run.log"
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write a file whole or not at all.
+
+        Args:
+            name: File name below the folder; folders on the way are made.
+            text: Content, written as UTF-8 with line ends as given.
+
+        Returns:
+            Path of the file.
+
+        Raises:
+            StorageError: If it cannot be written; an earlier file of that name stays.
+        """
+        return self.write_bytes(name, text.encode())
+
+    def write_bytes(self, name: str, content: bytes) -> Path:
+        """Write a file whole or not at all.
+
+        Args:
+            name: File name below the folder; folders on the way are made.
+            content: Content.
+
+        Returns:
+            Path of the file.
+
+        Raises:
+            StorageError: If it cannot be written; an earlier file of that name stays.
+        """
+        path = self.file(name)
+        with whole_file(path) as file:
+            file.write(content)
+        return path
+
+    @contextmanager
+    def lock(self, *, started: str = "") -> Iterator[Holder]:
+        """Hold the folder against other runs while a block runs.
+
+        The lock goes with the process, however it ends.
+
+        Args:
+            started: When the run started, for the message to others.
+
+        Yields:
+            Who we are.
+
+        Raises:
+            StorageError: If another process holds it (it is named), or it cannot be written.
+        """
+        self.create()
+        me = Holder(pid=os.getpid(), host=platform.node(), started=started)
+        with _errors_of(self.path):
+            file = os.fdopen(os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644), "r+")
+        with file:
+            if not _try_lock(file):
+                raise StorageError(_in_use(self.path, _read_holder(file)))
+            with _errors_of(self.path):
+                file.seek(0)
+                file.truncate()
+                file.write(json.dumps({"pid": me.pid, "host": me.host, "started": me.started}))
+                file.flush()
+            yield me
+
+
+def holder_of(folder: Path) -> Holder | None:
+    """Tell who writes into a run folder at this moment.
+
+    Args:
+        folder: Folder of a run.
+
+    Returns:
+        The process that holds it, or None.
+    """
+    try:
+        file = (folder / _LOCK).open("r+")
+    except OSError:
+        return None
+    with file:
+        return None if _try_lock(file) else _read_holder(file)
+
+
+def _in_use(path: Path, holder: Holder) -> str:
+    since = f", since {holder.started}" if holder.started else ""
+    return (
+        f"{path} is in use by another run: process {holder.pid} on {holder.host}{since}.\n"
+        "Next: wait for it, stop it, or choose another output folder with -o."
+    )
+
+
+def _read_holder(file: IO[str]) -> Holder:
+    file.seek(0)
+    try:
+        said = json.loads(file.read())
+        return Holder(pid=int(said["pid"]), host=str(said["host"]), started=str(said["started"]))
+    except (ValueError, KeyError, TypeError):
+        return Holder(pid=0, host="unknown")  # taken a moment ago, not yet signed
+
+
+def _try_lock(file: IO[str]) -> bool:
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            # Beyond the content: Windows would also keep others from reading locked bytes.
+            file.seek(1 << 20)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]  # Windows only
+        else:
+            import fcntl
+
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that takes its name only once it is complete and on the disk.
+
+    Args:
+        path: Where it will lie; folders on the way are made.
+
+    Yields:
+        A binary file in the same folder under another name.
+
+    Raises:
+        StorageError: If it cannot be written; an earlier file of that name stays.
+    """
+    with _errors_of(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(number, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise
+
+
+@contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = _REASONS.get(error.errno or 0, error.strerror or str(error))
+        raise StorageError(
+            f"{path} cannot be written: {why}.\n"
+            "Next: free disk space or make the folder writable, or choose another with -o."
+        ) from error

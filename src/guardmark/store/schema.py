@@ -1,0 +1,187 @@
+"""The tables of `records.sqlite`, their version, and how an older version is brought up.
+
+::
+
+    meta      key, value                       manifest, state, planned, seals
+    words     kind, id, name                   what the small integers mean
+    facets    id, name                         categories, languages, ...; 0 is the empty word
+    samples   position, id, facets, text       every sample in full
+    defenses  id, name        layers  id, name, settings
+    batches   id, rows, hash                   one row a commit; a hash chain
+    records   (defense, stage, layer, repeat, sample) -> what was observed, lean
+    details   the same key -> text, evidence   only where there is something to say
+    results   a view with words in place of integers
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import StoreError
+from guardmark.store.codes import WORDS
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Mapping
+
+SCHEMA_VERSION: Final = 1
+APPLICATION_ID: Final = 0x474D524B
+"""`GMRK`: lies in the header of the file, so that a foreign database is recognised."""
+
+KEY_COLUMNS: Final = ("defense", "stage", "layer", "repeat", "sample")
+VALUE_COLUMNS: Final = (
+    "outcome",
+    "score",
+    "score_kind",
+    "error_kind",
+    "answer_mode",
+    "latency_ns",
+    "flags",
+)
+FACET_COLUMNS: Final = (
+    "category",
+    "subcategory",
+    "severity",
+    "language",
+    "variant",
+    "technique",
+    "source",
+)
+
+TABLES: Final = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE words (
+    kind TEXT NOT NULL, id INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (kind, id)
+) WITHOUT ROWID;
+CREATE TABLE facets (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE defenses (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE layers (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL DEFAULT '{}'
+);
+CREATE TABLE samples (
+    position INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    is_attack INTEGER NOT NULL,
+    category INTEGER NOT NULL,
+    subcategory INTEGER NOT NULL,
+    severity INTEGER NOT NULL,
+    language INTEGER NOT NULL,
+    variant INTEGER NOT NULL,
+    technique INTEGER NOT NULL,
+    source INTEGER NOT NULL,
+    origin TEXT,
+    length INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    text TEXT NOT NULL,
+    prompt TEXT,
+    rest TEXT
+);
+CREATE TABLE batches (id INTEGER PRIMARY KEY, rows INTEGER NOT NULL, hash BLOB NOT NULL);
+CREATE TABLE records (
+    defense INTEGER NOT NULL,
+    stage INTEGER NOT NULL,
+    layer INTEGER NOT NULL,
+    repeat INTEGER NOT NULL,
+    sample INTEGER NOT NULL,
+    outcome INTEGER NOT NULL,
+    score REAL,
+    score_kind INTEGER NOT NULL,
+    error_kind INTEGER,
+    answer_mode INTEGER,
+    latency_ns INTEGER,
+    flags INTEGER NOT NULL,
+    batch INTEGER NOT NULL,
+    PRIMARY KEY (defense, stage, layer, repeat, sample)
+) WITHOUT ROWID;
+CREATE TABLE details (
+    defense INTEGER NOT NULL,
+    stage INTEGER NOT NULL,
+    layer INTEGER NOT NULL,
+    repeat INTEGER NOT NULL,
+    sample INTEGER NOT NULL,
+    batch INTEGER NOT NULL,
+    text TEXT,
+    evidence TEXT,
+    UNIQUE (defense, stage, layer, repeat, sample)
+);
+CREATE VIEW results AS
+SELECT d.name AS defense, st.name AS stage, l.name AS layer, r.repeat, r.sample AS position,
+       s.id, CASE s.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END AS label,
+       c.name AS category, o.name AS outcome, r.score, sk.name AS score_kind,
+       e.name AS error_kind, a.name AS answer_mode, r.latency_ns / 1e6 AS latency_ms, r.flags
+FROM records r
+JOIN defenses d ON d.id = r.defense
+JOIN layers l ON l.id = r.layer
+JOIN samples s ON s.position = r.sample
+JOIN facets c ON c.id = s.category
+JOIN words o ON o.kind = 'outcome' AND o.id = r.outcome
+JOIN words st ON st.kind = 'stage' AND st.id = r.stage
+JOIN words sk ON sk.kind = 'score_kind' AND sk.id = r.score_kind
+LEFT JOIN words e ON e.kind = 'error_kind' AND e.id = r.error_kind
+LEFT JOIN words a ON a.kind = 'answer_mode' AND a.id = r.answer_mode;
+INSERT INTO facets VALUES (0, '');
+INSERT INTO layers (id, name) VALUES (0, 'run');
+"""
+
+MIGRATIONS: Final[Mapping[int, Callable[[sqlite3.Connection], None]]] = {}
+"""Version -> the step that brings a file from it to the next; version 1 is the first."""
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Write the tables of the present version into an empty database.
+
+    Args:
+        connection: An open connection in autocommit mode; the database has no tables.
+    """
+    # One transaction: a kill in the middle leaves an empty file, not half a schema.
+    connection.executescript(
+        f"BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION_ID};"
+        f" PRAGMA user_version = {SCHEMA_VERSION};"
+    )
+    connection.executemany(
+        "INSERT INTO words VALUES (?, ?, ?)",
+        [(kind, code, name) for kind, names in WORDS.items() for code, name in enumerate(names)],
+    )
+    connection.execute("COMMIT")
+
+
+def migrate(
+    connection: sqlite3.Connection,
+    *,
+    steps: Mapping[int, Callable[[sqlite3.Connection], None]] = MIGRATIONS,
+    target: int = SCHEMA_VERSION,
+) -> int:
+    """Bring an older file to a newer version, all of it or nothing.
+
+    Args:
+        connection: An open, writable connection in autocommit mode.
+        steps: Version to the step that leads from it to the next.
+        target: Version to reach.
+
+    Returns:
+        The version the file had before.
+
+    Raises:
+        StoreError: If the file is newer than `target`, or a step is missing.
+    """
+    before = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if before > target:
+        raise StoreError(
+            f"The records have schema version {before}; this guardmark reads up to {target}."
+            " Next: update guardmark."
+        )
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for version in range(before, target):
+            if version not in steps:
+                raise StoreError(
+                    f"The records have schema version {before}; no way leads to {target}."
+                    " Next: read them with the guardmark version that wrote them."
+                )
+            steps[version](connection)
+        connection.execute(f"PRAGMA user_version = {target}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return before

@@ -1,0 +1,401 @@
+"""What is written into the records comes out again, once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from guardmark.core.errors import DatasetError, StoreError
+from guardmark.core.manifest import RunManifest
+from guardmark.core.outcome import (
+    ALLOWED,
+    BLOCKED,
+    AnswerMode,
+    Attempt,
+    CategoryFinding,
+    Decision,
+    ErrorKind,
+    Evidence,
+    Outcome,
+    Response,
+    ScoreKind,
+    Usage,
+    Verdict,
+    VerdictLabel,
+)
+from guardmark.core.record import Record, RecordKey, Stage
+from guardmark.core.sample import Label, Message, Prompt, Role, Sample
+from guardmark.store.codec import evidence_from_json, evidence_to_json
+from guardmark.store.records import RecordReader, RecordWriter, RunState
+
+MakeSample = Callable[[int], Sample]
+FULL_EVIDENCE = Evidence(
+    reason="says so",
+    native_action="redact",
+    raw='{"a": "\ud800"}',
+    message="",
+    parse_method="direct",
+    finish_reason="stop",
+    categories=(CategoryFinding(name="S1", flagged=True, score=0.5), CategoryFinding(name="S2")),
+    usage=Usage(prompt_tokens=3, completion_tokens=None, cost=0.25),
+    attempts=(Attempt(service_ns=5, status=429, error="busy", wait_ns=7), Attempt(service_ns=1)),
+    label_mass=0.75,
+    truncated=True,
+    from_cache=True,
+)
+
+
+def test_samples_come_back_in_full(writer: RecordWriter, path: Path, sample: MakeSample) -> None:
+    """Reports and re-judging need nothing but the records."""
+    with RecordReader(path) as reader:
+        assert list(reader.samples()) == [sample(n) for n in range(30)]
+        assert reader.sample_at(7) == sample(7)
+        assert reader.sample_count() == 30
+        assert reader.position_of("s-0011") == 11
+        assert reader.position_of("nobody") is None
+        with pytest.raises(IndexError):
+            reader.sample_at(30)
+
+
+def test_loading_twice_keeps_the_first_load(writer: RecordWriter) -> None:
+    """Continuing a run does not read the data again."""
+    seal = writer.samples_seal
+
+    def untouched() -> None:
+        raise AssertionError
+
+    assert writer.load_samples(untouched() for _ in range(1)) == 30
+    assert writer.samples_seal == seal
+
+
+def test_a_load_that_was_cut_off_starts_again(path: Path, sample: MakeSample) -> None:
+    """A kill while samples are stored leaves no half set behind."""
+
+    def breaking() -> list[Sample]:
+        raise KeyError("stopped")
+
+    with RecordWriter(path) as writer:
+        with pytest.raises(KeyError):
+            writer.load_samples(s for part in ([sample(0)], None) for s in (part or breaking()))
+        assert not writer.has_samples
+        assert writer.load_samples([sample(n) for n in range(3)]) == 3
+
+
+def test_equal_ids_are_refused_by_name(path: Path, sample: MakeSample) -> None:
+    """Two samples with one id could not be told apart in any report."""
+    with (
+        RecordWriter(path) as writer,
+        pytest.raises(DatasetError, match=r"'s-0001' \(samples 2 and 4\)"),
+    ):
+        writer.load_samples([sample(0), sample(1), sample(2), sample(1)])
+
+
+def test_a_lone_surrogate_is_refused_by_name(path: Path) -> None:
+    """What has no UTF-8 cannot be sent, so it is said before anything runs."""
+    broken = Sample(id="bad", prompt=Prompt.of_text("a\ud800"), label=Label.ATTACK)
+    with RecordWriter(path) as writer, pytest.raises(DatasetError, match=r"'bad'.*character 1"):
+        writer.load_samples([broken])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{{7*7}}", "${HOME}", "%s", "a\x00b\x01\x7f", "\u202eabc\u2066", "x" * 1_000_000, "a\r\nb\n"],
+)
+def test_texts_survive_byte_for_byte(path: Path, text: str) -> None:
+    """The attack that is read back is the attack that was stored."""
+    both = (Message(role=Role.USER, content=text), Message(role=Role.TOOL, content=text))
+    samples = [
+        Sample(id="one", prompt=Prompt.of_text(text), label=Label.ATTACK),
+        Sample(id="two", prompt=Prompt(messages=both, under_test=1), label=Label.BENIGN),
+    ]
+    with RecordWriter(path) as writer:
+        writer.load_samples(samples)
+    with RecordReader(path) as reader:
+        assert list(reader.samples()) == samples
+
+
+def test_the_manifest_comes_back_equal(
+    writer: RecordWriter, path: Path, manifest: RunManifest
+) -> None:
+    """What was run is part of the records."""
+    assert writer.manifest == manifest
+    with RecordReader(path) as reader:
+        assert reader.manifest() == manifest
+
+
+def test_a_run_without_a_manifest_says_so(path: Path) -> None:
+    """A run killed in its first second is not mistaken for damage."""
+    RecordWriter(path).close()
+    with RecordReader(path) as reader, pytest.raises(StoreError, match="holds no manifest"):
+        reader.manifest()
+
+
+def test_decisions_come_back_as_records(writer: RecordWriter, path: Path) -> None:
+    """Every field of a decision has a place."""
+    lane = writer.lane("granite", repeat=2)
+    rich = Decision(
+        outcome=Outcome.BLOCK,
+        score=0.875,
+        score_kind=ScoreKind.CLASS_PROB,
+        latency_ns=99,
+        amortised=True,
+        evidence=FULL_EVIDENCE,
+    )
+    lane.add_decision(3, rich, latency_ns=5)
+    lane.add_decision(1, ALLOWED, latency_ns=7)
+    lane.add_decision(
+        2, Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.TIMEOUT), latency_ns=None
+    )
+    writer.flush()
+    with RecordReader(path) as reader:
+        first, second, third = reader.records(defense="granite")
+        assert first == Record(
+            key=RecordKey(defense="granite", sample=1, repeat=2), outcome="allow", latency_ns=7
+        )
+        assert (second.outcome, second.error_kind, second.latency_ns) == (
+            "error",
+            ErrorKind.TIMEOUT,
+            None,
+        )
+        assert third == Record(
+            key=RecordKey(defense="granite", sample=3, repeat=2),
+            outcome="block",
+            score=0.875,
+            score_kind=ScoreKind.CLASS_PROB,
+            latency_ns=99,
+            amortised=True,
+            evidence=FULL_EVIDENCE,
+        )
+        assert reader.record(third.key) == third
+        assert reader.record(RecordKey(defense="granite", sample=4)) is None
+
+
+def test_responses_and_verdicts_come_back_as_records(writer: RecordWriter, path: Path) -> None:
+    """Every stage of a pipeline has rows of its own."""
+    answers = writer.lane("none", Stage.MODEL)
+    answers.add_response(0, Response(text="Hello\n\u2028"), latency_ns=3)
+    answers.add_response(1, Response(text=None, error_kind=ErrorKind.HTTP), latency_ns=None)
+    answers.add_response(2, Response(text=None), latency_ns=None)
+    verdicts = writer.lane("none", Stage.JUDGE, layer="second")
+    verdicts.add_verdict(
+        0,
+        Verdict(label=VerdictLabel.SAFE, answer_mode=AnswerMode.INDIRECT, score=0.25),
+        latency_ns=4,
+    )
+    writer.flush()
+    with RecordReader(path) as reader:
+        zero, one, two = reader.records(stage=Stage.MODEL)
+        assert (zero.outcome, zero.text) == ("answered", "Hello\n\u2028")
+        assert (one.outcome, one.error_kind) == ("error", ErrorKind.HTTP)
+        assert (two.outcome, two.error_kind) == ("error", ErrorKind.CONTRACT)
+        (verdict,) = reader.records(layer="second")
+        assert (verdict.outcome, verdict.score) == ("safe", 0.25)
+        assert verdict.answer_mode is AnswerMode.INDIRECT
+        assert reader.layers() == ("run", "second")
+        assert reader.lanes() == (("none", Stage.MODEL, "run"), ("none", Stage.JUDGE, "second"))
+
+
+@pytest.mark.parametrize("score", [float("nan"), -0.1, 1.5, float("inf")])
+def test_a_score_that_is_no_risk_is_an_error(
+    writer: RecordWriter, path: Path, score: float
+) -> None:
+    """A part that breaks its contract gives no decision."""
+    lane = writer.lane("odd")
+    lane.add_decision(0, Decision(outcome=Outcome.ALLOW, score=score), latency_ns=1)
+    lane.add_verdict(1, Verdict(label=VerdictLabel.SAFE, score=score), latency_ns=1)
+    writer.flush()
+    with RecordReader(path) as reader:
+        for record in reader.records(defense="odd"):
+            assert (record.outcome, record.error_kind) == ("error", ErrorKind.CONTRACT)
+            assert record.evidence is not None
+            assert "not in [0, 1]" in record.evidence.message
+
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+_SCORES = st.none() | st.floats(0, 1)
+_RECORDS = st.builds(
+    Record,
+    key=st.builds(
+        RecordKey,
+        defense=st.sampled_from(["a", "b"]),
+        sample=st.integers(0, 29),
+        repeat=st.integers(0, 3),
+        stage=st.sampled_from(Stage),
+        layer=st.sampled_from(["run", "later"]),
+    ),
+    outcome=st.sampled_from(["allow", "block", "malformed", "error", "safe", "unsafe", "answered"]),
+    score=_SCORES,
+    score_kind=st.sampled_from(ScoreKind),
+    error_kind=st.none() | st.sampled_from(ErrorKind),
+    answer_mode=st.none() | st.sampled_from(AnswerMode),
+    latency_ns=st.none() | st.integers(0, 2**62),
+    amortised=st.booleans(),
+    text=st.none() | _TEXTS,
+    evidence=st.none() | st.builds(Evidence, reason=_TEXTS.filter(bool), label_mass=_SCORES),
+)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(records=st.lists(_RECORDS, max_size=20, unique_by=lambda record: record.key))
+def test_any_record_survives_the_way_to_disk_and_back(
+    tmp_path_factory: pytest.TempPathFactory, sample: MakeSample, records: list[Record]
+) -> None:
+    """Imports and runs lose nothing of what was observed."""
+    path = tmp_path_factory.mktemp("law") / "records.sqlite"
+    with RecordWriter(path) as writer:
+        writer.load_samples(sample(n) for n in range(30))
+        for record in records:
+            writer.add(record)
+    with RecordReader(path) as reader:
+        found = {record.key: record for record in reader.records()}
+    assert found == {record.key: record for record in records}
+
+
+@given(evidence=st.builds(Evidence, raw=st.text(), message=st.text(), truncated=st.booleans()))
+def test_evidence_survives_as_json(evidence: Evidence) -> None:
+    """Even a native answer that is no valid Unicode is kept."""
+    assert evidence_from_json(evidence_to_json(evidence)) == evidence
+
+
+def test_a_record_is_stored_at_most_once(writer: RecordWriter, path: Path) -> None:
+    """A doubled row would count a sample twice."""
+    writer.lane("words").add_decision(0, ALLOWED, latency_ns=1)
+    writer.flush()
+    writer.lane("words").add_decision(1, BLOCKED, latency_ns=1)
+    writer.lane("words").add_decision(0, BLOCKED, latency_ns=1)
+    with pytest.raises(StoreError, match="stored twice"):
+        writer.flush()
+    writer.close()
+    with RecordReader(path) as reader:
+        assert [record.outcome for record in reader.records()] == ["allow"]
+
+
+def test_pending_names_exactly_what_is_missing(writer: RecordWriter) -> None:
+    """A stopped run goes on where it was, whatever is missing."""
+    lane = writer.lane("words")
+    assert [p for c in writer.pending(lane, size=7) for p in c.positions] == list(range(30))
+    for position in (0, 3, 4, 29):
+        lane.add_decision(position, ALLOWED, latency_ns=1)
+    writer.flush()
+    left = [p for c in writer.pending(lane, size=7) for p in c.positions]
+    assert left == [n for n in range(30) if n not in {0, 3, 4, 29}]
+    assert writer.stored(lane) == 4
+    other = writer.lane("words", repeat=1)
+    assert sum(len(c.positions) for c in writer.pending(other)) == 30
+    for position in left:
+        lane.add_decision(position, BLOCKED, latency_ns=1)
+    writer.flush()
+    assert list(writer.pending(lane)) == []
+    assert sum(writer.tally(lane)) == 30
+
+
+def test_a_chunk_shows_prompts_and_labels(writer: RecordWriter, sample: MakeSample) -> None:
+    """The engine gets what it sends, and nothing else."""
+    (chunk,) = writer.pending(writer.lane("words"))
+    assert chunk.prompts == [sample(n).prompt for n in range(30)]
+    assert chunk.attacks == [sample(n).is_attack for n in range(30)]
+
+
+def test_batches_are_committed_by_count_and_by_time(writer: RecordWriter, path: Path) -> None:
+    """A slow service does not leave its answers in memory."""
+    lane = writer.lane("words")
+    assert not writer.flush_if_due(1_000)
+    lane.add_decision(0, ALLOWED, latency_ns=1)
+    assert not writer.flush_if_due(2_000, count=2)
+    lane.add_decision(1, ALLOWED, latency_ns=1)
+    assert writer.flush_if_due(3_000, count=2)
+    lane.add_decision(2, ALLOWED, latency_ns=1)
+    assert not writer.flush_if_due(4_000)
+    assert writer.flush_if_due(4_000 + 400_000_000)
+    assert writer.waiting == 0
+
+
+def test_a_reader_sees_commits_while_a_run_writes(writer: RecordWriter, path: Path) -> None:
+    """A report may be made of a run that is under way."""
+    lane = writer.lane("words")
+    with RecordReader(path) as reader:
+        for position in range(3):
+            lane.add_decision(position, ALLOWED, latency_ns=1)
+            assert len(list(reader.records())) == position
+            writer.flush()
+            assert len(list(reader.records())) == position + 1
+
+
+def test_counts_group_in_the_database(writer: RecordWriter, path: Path) -> None:
+    """Small questions need no columns."""
+    lane = writer.lane("words")
+    for position in range(30):
+        lane.add_decision(position, BLOCKED if position % 3 == 0 else ALLOWED, latency_ns=1)
+    writer.flush()
+    with RecordReader(path) as reader:
+        whole = {(c.is_attack, c.outcome): c.count for c in reader.counts("words")}
+        assert whole == {
+            (False, "allow"): 10,
+            (False, "block"): 5,
+            (True, "allow"): 10,
+            (True, "block"): 5,
+        }
+        by_language = {
+            (c.facet, c.outcome): c.count for c in reader.counts("words", facet="language")
+        }
+        assert by_language[("de", "block")] == 5
+        with pytest.raises(ValueError, match="facet must be one of"):
+            reader.counts("words", facet="; DROP TABLE records")
+
+
+def test_the_manifest_is_fixed_with_the_first_record(
+    writer: RecordWriter, manifest: RunManifest
+) -> None:
+    """Records of two configurations never share a file."""
+    writer.lane("words").add_decision(0, ALLOWED, latency_ns=1)
+    writer.flush()
+    writer.put_manifest(manifest)
+    from dataclasses import replace
+
+    with pytest.raises(StoreError, match="another configuration"):
+        writer.put_manifest(replace(manifest, seed=8))
+
+
+def test_a_later_judging_keeps_its_settings(writer: RecordWriter, path: Path) -> None:
+    """Two judgings under one name would be confused for ever."""
+    writer.add_layer("second", {"model": "judge-2"})
+    writer.add_layer("second", {"model": "judge-2"})
+    with pytest.raises(StoreError, match="other settings"):
+        writer.add_layer("second", {"model": "judge-3"})
+    with RecordReader(path) as reader:
+        assert reader.layer_settings("second") == {"model": "judge-2"}
+        assert reader.layer_settings("run") == {}
+
+
+def test_the_state_tells_how_a_run_ended(writer: RecordWriter, path: Path) -> None:
+    """A killed run says running in its file and nobody holds it: it was interrupted."""
+    with RecordReader(path) as reader:
+        assert reader.status().state is RunState.NEW
+        writer.begin(30)
+        writer.lane("words").add_decision(0, ALLOWED, latency_ns=1)
+        writer.lane("words", Stage.WARMUP).add_decision(0, ALLOWED, latency_ns=1)
+        writer.flush()
+        status = reader.status()
+        assert (status.state, status.planned, status.stored) == (RunState.INTERRUPTED, 30, 1)
+    writer.finish(RunState.COMPLETE)
+    with RecordReader(path) as reader:
+        assert reader.status().state is RunState.COMPLETE
+
+
+def test_the_view_reads_in_words(writer: RecordWriter, path: Path) -> None:
+    """Any SQLite tool can read a run."""
+    writer.lane("words").add_decision(1, BLOCKED, latency_ns=2_500_000)
+    writer.flush()
+    connection = sqlite3.connect(path)
+    row = connection.execute(
+        "SELECT defense, stage, id, label, category, outcome, latency_ms FROM results"
+    ).fetchone()
+    connection.close()
+    assert row == ("words", "defense", "s-0001", "attack", "jailbreak", "block", 2.5)
