@@ -1,0 +1,1 @@
+"""Pure functions from counts to figures with intervals; each module is loaded on use."""

@@ -1,0 +1,187 @@
+"""What grouped counts say about a rate: variance, intra-group correlation, design effect.
+
+Every figure is a sum over groups, so that many slices are summarised in one pass.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from guardmark.stats.arguments import (
+    GroupCounts,
+    require_counts,
+    require_equal_lengths,
+    require_group_counts,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSummary:
+    """What grouped counts say about a rate and about how groups differ.
+
+    Attributes:
+        successes: Rows with the property.
+        trials: Rows.
+        groups: Groups with at least one row.
+        rate: Row-weighted rate, or None without rows.
+        group_mean: Mean of the groups' own rates, or None without rows.
+        se_cr0: Clustered standard error without small-sample factor, or None.
+        se_cr1: The same times sqrt(K / (K - 1)), or None with fewer than two groups.
+        icc: Intra-group correlation by analysis of variance; None where undefined.
+        design_effect: Variance against that of independent rows, unclipped; None where undefined.
+        design_effect_limit: The design effect if the intra-group correlation were 1.
+        degrees_of_freedom: Groups minus one.
+        groups_with_event: Groups with at least one success.
+        groups_with_non_event: Groups with at least one failure.
+        singletons: Whether every group has one row.
+    """
+
+    successes: int
+    trials: int
+    groups: int
+    rate: float | None
+    group_mean: float | None
+    se_cr0: float | None
+    se_cr1: float | None
+    icc: float | None
+    design_effect: float | None
+    design_effect_limit: float | None
+    degrees_of_freedom: int
+    groups_with_event: int
+    groups_with_non_event: int
+    singletons: bool
+
+
+def summarise(successes: ArrayLike, sizes: ArrayLike) -> ClusterSummary:
+    """Summarise one set of grouped counts.
+
+    Args:
+        successes: Rows with the property, one entry a group.
+        sizes: Rows, one entry a group; groups without rows are left out.
+
+    Raises:
+        ValueError: On unequal lengths, a bad count, or more successes than rows in a group.
+
+    References:
+        Miller (2024), arXiv:2411.00640 (CR0); Ridout, Demetrio & Firth (1999),
+        doi:10.1111/j.0006-341X.1999.00137.x (ICC); Kish (1965) (design effect).
+    """
+    counts = require_group_counts(successes, sizes)
+    return _summaries(counts, np.zeros(len(counts.sizes), dtype=np.int64), 1)[0]
+
+
+def summarise_slices(
+    successes: ArrayLike, sizes: ArrayLike, *, slices: ArrayLike, slice_count: int
+) -> list[ClusterSummary]:
+    """Summarise many slices at once, in a single pass over the counts.
+
+    Args:
+        successes: Rows with the property, one entry for each group within a slice.
+        sizes: Rows, one entry for each group within a slice.
+        slices: Index of the slice of each entry, in 0..slice_count - 1.
+        slice_count: Slices wanted; one without entries gives an undefined summary.
+
+    Raises:
+        ValueError: On unequal lengths, a bad count or index, or more successes than rows.
+    """
+    index = require_counts("slices", slices)
+    rows = require_counts("sizes", sizes)
+    require_equal_lengths(slices=len(index), sizes=len(rows))
+    if len(index) and int(index.max()) >= slice_count:
+        raise ValueError(f"slices must be below {slice_count}, got {index.max()}")
+    return _summaries(require_group_counts(successes, rows), index[rows > 0], slice_count)
+
+
+def _summaries(
+    counts: GroupCounts, slices: NDArray[np.int64], slice_count: int
+) -> list[ClusterSummary]:
+    """Reduce groups to slices; every sum is one weighted `bincount`."""
+    events, rows = counts.successes.astype(float), counts.sizes.astype(float)
+
+    def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums: NDArray[np.float64] = np.bincount(
+            slices, weights=values, minlength=slice_count
+        ).astype(float)
+        return sums
+
+    groups = np.bincount(slices, minlength=slice_count)
+    trials, successes = total(rows), total(events)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = successes / trials
+        shares = events / rows
+        residual = total((events - rate[slices] * rows) ** 2)
+        between = total(rows * (shares - rate[slices]) ** 2)
+    columns = zip(
+        groups.tolist(),
+        successes.tolist(),
+        trials.tolist(),
+        residual.tolist(),
+        between.tolist(),
+        total(events * (1.0 - shares)).tolist(),
+        total(rows * rows).tolist(),
+        total(shares).tolist(),
+        total((events > 0).astype(float)).tolist(),
+        total((events < rows).astype(float)).tolist(),
+        strict=True,
+    )
+    return [_summary(_Sums(*column)) for column in columns]
+
+
+class _Sums(NamedTuple):
+    """Sums over the groups of one slice."""
+
+    groups: int
+    successes: float
+    trials: float
+    residual: float
+    between: float
+    within: float
+    squares: float
+    shares: float
+    with_event: float
+    with_non_event: float
+
+
+def _summary(sums: _Sums) -> ClusterSummary:
+    groups, successes, trials = sums.groups, sums.successes, sums.trials
+    rate = successes / trials if trials else None
+    se_cr0 = math.sqrt(sums.residual) / trials if trials else None
+    se_cr1 = (
+        se_cr0 * math.sqrt(groups / (groups - 1)) if groups > 1 and se_cr0 is not None else None
+    )
+    binomial = rate * (1.0 - rate) / trials if rate is not None else 0.0
+    return ClusterSummary(
+        successes=int(successes),
+        trials=int(trials),
+        groups=groups,
+        rate=rate,
+        group_mean=sums.shares / groups if groups else None,
+        se_cr0=se_cr0,
+        se_cr1=se_cr1,
+        icc=_anova_icc(sums),
+        design_effect=se_cr1**2 / binomial if binomial > 0 and se_cr1 is not None else None,
+        design_effect_limit=sums.squares / trials if trials else None,
+        degrees_of_freedom=max(groups - 1, 0),
+        groups_with_event=int(sums.with_event),
+        groups_with_non_event=int(sums.with_non_event),
+        singletons=trials == groups,
+    )
+
+
+def _anova_icc(sums: _Sums) -> float | None:
+    """Return the ANOVA intra-group correlation; None without variation or spare rows."""
+    groups, trials = sums.groups, sums.trials
+    if groups < 2 or trials <= groups:
+        return None
+    mean_between = sums.between / (groups - 1)
+    mean_within = sums.within / (trials - groups)
+    usual_size = (trials - sums.squares / trials) / (groups - 1)
+    variance = mean_between + (usual_size - 1.0) * mean_within
+    return (mean_between - mean_within) / variance if variance > 0 else None
