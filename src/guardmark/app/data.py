@@ -1,0 +1,101 @@
+"""From the data settings of a configuration to validated samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from guardmark.core.errors import DatasetError
+from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
+from guardmark.datasets.builtin import builtin_specs
+from guardmark.datasets.sources import LoadedData, file_sha256, load
+from guardmark.datasets.spec import DatasetSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.app.config import LoadedConfig
+    from guardmark.app.settings import Config, DataSettings
+
+_GLOB = frozenset("*?[")
+
+
+def load_data(loaded: LoadedConfig, *, limit: int | None = None) -> LoadedData:
+    """Read and validate every data set of a configuration.
+
+    Args:
+        loaded: The checked configuration.
+        limit: Take only so many samples, seeded and stratified.
+
+    Returns:
+        The samples with their manifests.
+
+    Raises:
+        DatasetError: If a file is missing or a row cannot be used; all of them are named.
+    """
+    specs = [spec for entry in loaded.config.data for spec in dataset_specs(entry, loaded.folder)]
+    return load(specs, taxonomy_of(loaded.config), limit=limit, seed=loaded.config.run.seed)
+
+
+def taxonomy_of(config: Config) -> Taxonomy:
+    """Return the built-in taxonomy with the configuration's own categories."""
+    return DEFAULT_TAXONOMY.extended(config.taxonomy.extend)
+
+
+def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
+    """Return the files one data entry names.
+
+    Args:
+        entry: A path, a pattern of paths, or a built-in set.
+        folder: Folder that relative paths start from.
+
+    Returns:
+        One spec a file, patterns resolved in the order of names.
+
+    Raises:
+        DatasetError: If nothing fits a pattern, or a file is not the one stated by `sha256`.
+        UnknownName: If no built-in set has the name.
+    """
+    if entry.builtin is not None:
+        return builtin_specs(entry.builtin)
+    stated = entry.path or ""
+    paths = list(_paths(stated, folder))
+    if entry.sha256 and (len(paths) != 1 or file_sha256(paths[0]) != entry.sha256.lower()):
+        raise DatasetError(
+            f"The data file {stated} is not the one the configuration states (sha256).\n"
+            "Take the file of that hash, or state the new hash: guardmark data hash FILE."
+        )
+    return tuple(
+        DatasetSpec(
+            name=entry.name or path.name.split(".")[0],
+            path=path,
+            shown_as=stated if len(paths) == 1 else str(Path(stated).parent / path.name),
+            version=entry.version,
+            format=entry.format or "",
+            label=entry.label,
+            label_field=entry.label_field or "",
+            labels={word: label.value for word, label in entry.labels.items()},
+            map=entry.map,
+            filter={
+                field: tuple(value) if isinstance(value, list) else (value,)
+                for field, value in entry.filter.items()
+            },
+            defaults=entry.defaults,
+            open_categories=entry.open_categories or entry.format == "prompt_pack",
+        )
+        for path in paths
+    )
+
+
+def _paths(stated: str, folder: Path) -> Iterator[Path]:
+    path = Path(stated).expanduser()
+    whole = path if path.is_absolute() else folder / path
+    if not _GLOB & set(stated) or whole.exists():
+        yield whole
+        return
+    found = sorted(whole.parent.glob(whole.name))
+    if not found:
+        raise DatasetError(
+            f"No data file fits {stated}.\nPaths are taken from the folder of the configuration."
+        )
+    yield from found

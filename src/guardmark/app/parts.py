@@ -1,0 +1,194 @@
+"""Building the parts that a configuration names, each with its manifest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from guardmark import __version__
+from guardmark.app.registry import BuildContext, build_part
+from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.manifest import PartManifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from guardmark.app.config import LoadedConfig
+    from guardmark.net import Services
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltPart:
+    """A part, ready to be called, and what the manifest says of it.
+
+    Attributes:
+        part: A defense, model or judge of `core.protocols`.
+        manifest: Name, type, settings and fingerprint.
+    """
+
+    part: Any
+    manifest: PartManifest
+
+
+def build_defenses(
+    loaded: LoadedConfig, services: Services | None, *, only: Sequence[str] = ()
+) -> tuple[BuiltPart, ...]:
+    """Build the defenses of a configuration, in its order.
+
+    Args:
+        loaded: The checked configuration.
+        services: The one client of the run, or None when nothing may be called.
+        only: Names to build; all of them when empty. What a chain is made of is built too.
+
+    Returns:
+        The defenses asked for.
+
+    Raises:
+        UnknownName: If `only` names a defense that is not configured.
+        ConfigError: If a part cannot be built, or chains run in a circle.
+    """
+    names = list(loaded.config.defenses)
+    for name in only:
+        if name not in names:
+            raise UnknownName("defense", name, names)
+    built: dict[str, BuiltPart] = {}
+    for name in only or names:
+        _build_defense(name, loaded, services, built, above=())
+    return tuple(built[name] for name in (only or names))
+
+
+def _build_defense(
+    name: str,
+    loaded: LoadedConfig,
+    services: Services | None,
+    built: dict[str, BuiltPart],
+    *,
+    above: tuple[str, ...],
+) -> None:
+    """Build one defense after those it is made of (the setting `of` of a chain)."""
+    if name in built:
+        return
+    if name in above:
+        raise ConfigError(
+            f"{loaded.shown_as}: the chain {' -> '.join([*above, name])} runs in a circle.\n"
+            "A chain may not contain itself."
+        )
+    settings = loaded.parts["defenses", name]
+    members: Sequence[str] = getattr(settings, "of", ())
+    for member in members:
+        if member not in loaded.config.defenses:
+            raise UnknownName("defense", member, loaded.config.defenses)
+        _build_defense(member, loaded, services, built, above=(*above, name))
+    context = BuildContext(
+        folder=loaded.folder,
+        seed=loaded.config.run.seed,
+        services=services,
+        defenses={member: built[member].part for member in members},
+    )
+    part = build_part(settings, name, context)
+    built[name] = BuiltPart(
+        part=part,
+        manifest=_manifest(
+            name=name,
+            kind="defense",
+            said=loaded.config.defenses[name],
+            settings=settings,
+            part=part,
+            below=[built[member].manifest.fingerprint for member in members],
+        ),
+    )
+
+
+def build_one(
+    loaded: LoadedConfig,
+    path: tuple[str, ...],
+    kind: str,
+    *,
+    name: str,
+    services: Services | None,
+) -> BuiltPart:
+    """Build the model or a judge of a pipeline.
+
+    Args:
+        loaded: The checked configuration.
+        path: Where its settings stand, for example `("pipeline", "model")`.
+        kind: `model` or `judge`.
+        name: Name of the part in records and reports.
+        services: The one client of the run, or None when nothing may be called.
+
+    Returns:
+        The part.
+
+    Raises:
+        ConfigError: If it cannot be built.
+    """
+    settings = loaded.parts[path]
+    context = BuildContext(
+        folder=loaded.folder, seed=loaded.config.run.seed, services=services, defenses={}
+    )
+    part = build_part(settings, name, context)
+    said = _said_at(loaded, path)
+    return BuiltPart(
+        part=part, manifest=_manifest(name=name, kind=kind, said=said, settings=settings, part=part)
+    )
+
+
+def _said_at(loaded: LoadedConfig, path: tuple[str, ...]) -> Mapping[str, Any]:
+    pipeline = loaded.config.pipeline
+    if pipeline is None:
+        raise ConfigError(f"{loaded.shown_as}: has no pipeline.")
+    return pipeline.model if path[-1] == "model" else pipeline.judges[int(path[-1])]
+
+
+def _manifest(
+    *,
+    name: str,
+    kind: str,
+    said: Mapping[str, Any],
+    settings: BaseModel,
+    part: object,
+    below: Sequence[str] = (),
+) -> PartManifest:
+    resolved = settings.model_dump(mode="json")
+    view = getattr(part, "view", "")
+    threshold = getattr(part, "threshold", None)
+    digest = sha256(json.dumps(resolved, sort_keys=True).encode())
+    digest.update(str(said["type"]).encode())
+    for path in _files_of(part):
+        digest.update(_content_hash(path))
+    for fingerprint in below:
+        digest.update(bytes.fromhex(fingerprint))
+    return PartManifest(
+        name=name,
+        kind=kind,
+        type=str(said["type"]),
+        version=str(resolved.get("version") or f"guardmark {__version__}"),
+        fingerprint=digest.hexdigest(),
+        view=str(getattr(view, "value", view)),
+        threshold=cast("float | None", threshold),
+        settings=resolved,
+    )
+
+
+def _files_of(part: object) -> Iterator[Path]:
+    """The files a part says it was made from, in order; a folder stands for its files."""
+    for path in getattr(part, "files", ()):
+        if Path(path).is_dir():
+            yield from sorted(p for p in Path(path).rglob("*") if p.is_file())
+        else:
+            yield Path(path)
+
+
+def _content_hash(path: Path) -> bytes:
+    digest = sha256(path.name.encode())
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.digest()
