@@ -1,0 +1,347 @@
+"""How far raters, human or judge, agree beyond chance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guardmark.stats.arguments import require_equal_lengths, require_fraction
+from guardmark.stats.columns import group_column
+from guardmark.stats.drawing import Drawing, draw_weights
+from guardmark.stats.normal import two_sided_z
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+_NO_TRIALS = "no samples rated by both"
+_ONE_VALUE = "chance agreement is 1: the raters used one and the same category"
+_NO_VARIANCE = "the ratings show no variance to build an interval on"
+_NO_PAIRS = "no sample was rated by two raters"
+_CONSTANT = "all ratings are the same: agreement beyond chance is undefined"
+_FEW_GROUPS = "an interval needs two groups"
+_UNSTABLE = "agreement is undefined in more than 5 % of the draws"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kappa:
+    """Agreement of two raters.
+
+    Attributes:
+        value: Cohen's kappa in [-1, 1], or None when undefined.
+        standard_error: Its large-sample standard error, or None when undefined.
+        low: Lower limit, or None when undefined.
+        high: Upper limit, or None when undefined.
+        observed: Share of samples they agree on, or None without samples.
+        pabak: Kappa adjusted for prevalence and bias; None without samples. Read it and
+            `observed` beside kappa, which falls where one category is rare.
+        trials: Samples both rated.
+        confidence: Nominal coverage, in (0, 1).
+        method: Name of the interval.
+        groups: Groups behind the interval, or None when groups play no part.
+        reason: Why something is undefined, or empty.
+    """
+
+    trials: int
+    confidence: float
+    method: str
+    value: float | None = None
+    standard_error: float | None = None
+    low: float | None = None
+    high: float | None = None
+    observed: float | None = None
+    pabak: float | None = None
+    groups: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alpha:
+    """Agreement of any number of raters, gaps allowed.
+
+    Attributes:
+        value: Krippendorff's nominal alpha, at most 1, or None when undefined.
+        low: Lower limit, or None when undefined.
+        high: Upper limit, or None when undefined.
+        units: Samples with at least two ratings.
+        ratings: Ratings on those samples.
+        groups: Groups drawn for the interval.
+        replicates: Draws behind the interval; 0 without one.
+        confidence: Nominal coverage, in (0, 1).
+        method: Name of the interval.
+        reason: Why something is undefined, or empty.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    units: int
+    ratings: int
+    groups: int
+    replicates: int
+    confidence: float
+    method: str
+    reason: str = ""
+
+
+def cohen_kappa(table: ArrayLike, *, confidence: float = 0.95) -> Kappa:
+    """Measure how far two raters agree beyond chance.
+
+    Args:
+        table: Square counts, shape (c, c) with c at least 2: rows are the first rater's
+            categories, columns the second's.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        Kappa with the standard error of Fleiss, Cohen and Everitt. Without samples all is
+        undefined; where chance agreement is 1 only kappa is; where the standard error is 0 (for
+        one, in full agreement) there is no interval.
+
+    Raises:
+        ValueError: If the table is not square or holds something else than counts.
+
+    References:
+        Cohen (1960), doi:10.1177/001316446002000104; Fleiss, Cohen & Everitt (1969),
+        doi:10.1037/h0028106; Byrt, Bishop & Carlin (1993), doi:10.1016/0895-4356(93)90018-V.
+    """
+    z = two_sided_z(confidence)
+    counts = _square(table)
+    trials, categories = int(counts.sum()), len(counts)
+    bare = Kappa(trials=trials, confidence=confidence, method="fleiss-cohen-everitt")
+    if not trials:
+        return replace(bare, reason=_NO_TRIALS)
+    share = counts / trials
+    observed = float(np.trace(share))
+    pabak = (categories * observed - 1) / (categories - 1)
+    bare = replace(bare, observed=observed, pabak=pabak)
+    value = float(_kappa_of(counts[None])[0])
+    if math.isnan(value):
+        return replace(bare, reason=_ONE_VALUE)
+    error = _kappa_error(share, kappa=value, trials=trials)
+    return replace(
+        bare,
+        value=value,
+        standard_error=error,
+        low=max(-1.0, value - z * error) if error else None,
+        high=min(1.0, value + z * error) if error else None,
+        reason="" if error else _NO_VARIANCE,
+    )
+
+
+def clustered_kappa(
+    first: Sequence[Hashable],
+    second: Sequence[Hashable],
+    *,
+    groups: ArrayLike,
+    confidence: float = 0.95,
+    drawing: Drawing | None = None,
+) -> Kappa:
+    """Measure the agreement of two raters where samples share groups.
+
+    Args:
+        first: The first rater's category for each sample, shape (n,); None is a gap.
+        second: The second rater's, shape (n,).
+        groups: Name of each sample's group, shape (n,).
+        confidence: Nominal coverage, strictly between 0 and 1.
+        drawing: Seed and number of bootstrap draws; None: seed 0, 2,000 draws.
+
+    Returns:
+        Kappa with percentile limits of a bootstrap of whole groups; samples with a gap are left
+        out. Undefined as `cohen_kappa`; no interval with fewer than two groups, without
+        variance, or where more than 5 % of the draws leave kappa undefined.
+
+    Raises:
+        ValueError: On unequal lengths or a bad option.
+    """
+    require_fraction("confidence", confidence)
+    tables = _tabulate_pairs(first, second, groups)
+    members, width = tables.shape[:2]
+    point = cohen_kappa(tables.sum(axis=0), confidence=confidence)
+    limits, reason, error = None, point.reason, None
+    if point.value is not None:
+        drawn = _drawn(
+            tables.reshape(members, -1),
+            lambda sums: _kappa_of(sums.reshape(-1, width, width)),
+            drawing or Drawing(),
+        )
+        limits, reason = _percentiles(drawn, confidence, members)
+        error = float(np.nanstd(drawn, ddof=1)) if limits else None
+    return replace(
+        point,
+        standard_error=error,
+        low=limits[0] if limits else None,
+        high=limits[1] if limits else None,
+        method="group bootstrap, percentile",
+        groups=members,
+        reason=reason,
+    )
+
+
+def krippendorff_alpha(
+    ratings: Sequence[Sequence[Hashable]],
+    *,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
+    drawing: Drawing | None = None,
+) -> Alpha:
+    """Measure how far raters agree on categories, with gaps allowed.
+
+    Args:
+        ratings: One sequence per rater, each with one category per sample, shape
+            (raters, samples); None (or NaN) where a rater gave none.
+        groups: Name of each sample's group, shape (samples,); None: every sample alone.
+        confidence: Nominal coverage, strictly between 0 and 1.
+        drawing: Seed and number of bootstrap draws; None: seed 0, 2,000 draws.
+
+    Returns:
+        Nominal alpha with percentile limits of a bootstrap of whole groups. Undefined where no
+        sample has two ratings or where all ratings are the same.
+
+    Raises:
+        ValueError: If the raters' sequences differ in length, or on a bad option.
+
+    References:
+        Krippendorff (2011), Computing Krippendorff's alpha-reliability.
+    """
+    require_fraction("confidence", confidence)
+    counts = _tabulate(ratings)
+    codes = group_column(groups, len(counts))
+    used = counts.sum(axis=1) >= 2
+    counts = counts[used]
+    names, codes = np.unique(codes[used], return_inverse=True)
+    total, members = int(counts.sum()), len(names)
+    value, limits, reason = None, None, _NO_PAIRS if not total else ""
+    if not reason and np.count_nonzero(counts.sum(axis=0)) == 1:
+        reason = _CONSTANT
+    plan = drawing or Drawing()
+    if not reason:
+        parts = np.zeros((members, counts.shape[1] + 1))
+        np.add.at(parts, codes, _disagreement(counts))
+        value = float(_alpha_of(parts.sum(axis=0)[None])[0])
+        limits, reason = _percentiles(_drawn(parts, _alpha_of, plan), confidence, members)
+    return Alpha(
+        value=value,
+        low=limits[0] if limits else None,
+        high=limits[1] if limits else None,
+        units=len(counts),
+        ratings=total,
+        groups=members,
+        replicates=plan.replicates if limits else 0,
+        confidence=confidence,
+        method="group bootstrap, percentile",
+        reason=reason,
+    )
+
+
+def _square(table: ArrayLike) -> NDArray[np.float64]:
+    counts = np.asarray(table, dtype=np.float64)
+    if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or len(counts) < 2:
+        raise ValueError(f"table must be square with 2 or more categories, got {counts.shape}")
+    if not np.all(np.isfinite(counts)) or np.any((counts < 0) | (counts != np.floor(counts))):
+        raise ValueError("table must hold whole numbers from 0 on")
+    return counts
+
+
+def _kappa_of(tables: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return kappa of each table, shape (b, c, c); NaN where chance agreement is 1."""
+    totals = tables.sum(axis=(1, 2))
+    rows, columns = tables.sum(axis=2), tables.sum(axis=1)
+    # In counts, so that chance agreement of exactly 1 is seen as such.
+    chance = np.einsum("bi,bi->b", rows, columns)
+    observed = np.einsum("bii->b", tables) * totals
+    room = totals**2 - chance
+    kappa = np.full(len(room), np.nan)
+    np.divide(observed - chance, room, out=kappa, where=room > 0)
+    return kappa
+
+
+def _kappa_error(share: NDArray[np.float64], *, kappa: float, trials: int) -> float:
+    rows, columns = share.sum(axis=1), share.sum(axis=0)
+    chance = float(rows @ columns)
+    agreeing = float(np.diag(share) @ (1 - (rows + columns) * (1 - kappa)) ** 2)
+    # Crosswise: a cell in row i and column j meets the *column* share of i and the row share of j.
+    off = share - np.diag(np.diag(share))
+    differing = (1 - kappa) ** 2 * float(np.sum(off * (columns[:, None] + rows) ** 2))
+    centre = (kappa - chance * (1 - kappa)) ** 2
+    variance = (agreeing + differing - centre) / (1 - chance) ** 2 / trials
+    return math.sqrt(variance) if variance > 1e-16 else 0.0
+
+
+def _tabulate_pairs(
+    first: Sequence[Hashable], second: Sequence[Hashable], groups: ArrayLike
+) -> NDArray[np.float64]:
+    """Return one square table per group with pairs, shape (groups, c, c)."""
+    require_equal_lengths(first=len(first), second=len(second))
+    codes = group_column(groups, len(first))
+    used = [i for i in range(len(first)) if not (_is_gap(first[i]) or _is_gap(second[i]))]
+    chosen = dict.fromkeys([*(first[i] for i in used), *(second[i] for i in used)])
+    known = {name: number for number, name in enumerate(chosen)}
+    members, of_pair = np.unique(codes[used], return_inverse=True)
+    tables = np.zeros((len(members), max(2, len(known)), max(2, len(known))))
+    rows = np.array([known[first[i]] for i in used], dtype=np.int64)
+    columns = np.array([known[second[i]] for i in used], dtype=np.int64)
+    np.add.at(tables, (of_pair, rows, columns), 1)
+    return tables
+
+
+def _tabulate(ratings: Sequence[Sequence[Hashable]]) -> NDArray[np.float64]:
+    """Return how often each sample got each category, shape (samples, categories)."""
+    require_equal_lengths(**{f"rater {i + 1}": len(row) for i, row in enumerate(ratings)})
+    given = dict.fromkeys(rating for row in ratings for rating in row if not _is_gap(rating))
+    known = {name: number for number, name in enumerate(given)}
+    counts = np.zeros((len(ratings[0]) if ratings else 0, len(known)))
+    for row in ratings:
+        for sample, rating in enumerate(row):
+            if not _is_gap(rating):
+                counts[sample, known[rating]] += 1
+    return counts
+
+
+def _is_gap(rating: Hashable) -> bool:
+    return rating is None or (isinstance(rating, float) and math.isnan(rating))
+
+
+def _disagreement(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return per sample its disagreement, then its counts: what alpha is a function of."""
+    ratings = counts.sum(axis=1)
+    unlike = (ratings**2 - (counts**2).sum(axis=1)) / (ratings - 1)
+    return np.column_stack([unlike, counts])
+
+
+def _alpha_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return alpha of each row of summed `_disagreement`; NaN where all ratings are equal."""
+    unlike, counts = sums[:, 0], sums[:, 1:]
+    total = counts.sum(axis=1)
+    room = total**2 - (counts**2).sum(axis=1)
+    alpha: NDArray[np.float64] = 1 - np.divide(
+        (total - 1) * unlike, room, out=np.full(len(room), np.nan), where=room > 0
+    )
+    return alpha
+
+
+def _drawn(
+    parts: NDArray[np.float64],
+    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    drawing: Drawing,
+) -> NDArray[np.float64]:
+    """Return the statistic of each draw of whole groups; `parts` has one row per group."""
+    strata = [np.arange(len(parts))]
+    blocks = draw_weights(strata, drawing=drawing, rows=parts.shape[1])
+    return np.concatenate([statistic(weights @ parts) for weights in blocks])
+
+
+def _percentiles(
+    drawn: NDArray[np.float64], confidence: float, groups: int
+) -> tuple[tuple[float, float] | None, str]:
+    usable = drawn[~np.isnan(drawn)]
+    if groups < 2:
+        return None, _FEW_GROUPS
+    if len(usable) < 0.95 * len(drawn):
+        return None, _UNSTABLE
+    tail = (1 - confidence) / 2
+    low, high = (float(limit) for limit in np.quantile(usable, [tail, 1 - tail]))
+    return ((low, high), "") if high - low > 1e-12 else (None, _NO_VARIANCE)

@@ -1,0 +1,242 @@
+"""What more blind tries would reach: a model's guess, always labelled as one.
+
+For the blind arm only, whose tries do not learn from each other. An attacker who learns breaks
+the model, and no curve is extrapolated for him.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guardmark.core.estimate import Ratio
+from guardmark.stats.arguments import require_counts, require_equal_lengths, require_fraction
+from guardmark.stats.columns import group_column
+from guardmark.stats.drawing import Drawing, draw_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+# Logarithms of a + b: from "a sample is always or never broken" to "all samples are alike".
+_LOWEST, _HIGHEST = -7.0, 14.0
+_NARROWINGS = 32
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_REACH = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BetaBinomial:
+    """How the samples' chances of a bypass per try spread.
+
+    Attributes:
+        a: First parameter of the Beta distribution, or None when undefined.
+        b: Second parameter, or None when undefined.
+        samples: Samples fitted.
+        tries: Tries of all samples together.
+        reason: Why there is no fit, or empty.
+    """
+
+    a: float | None
+    b: float | None
+    samples: int
+    tries: int
+    reason: str = ""
+
+    def success_at(self, k: int) -> float | None:
+        """Return the modelled chance that one of k tries gets through, or None."""
+        if self.a is None or self.b is None:
+            return None
+        return float(_success_at(np.array([self.a]), np.array([self.b]), k)[0])
+
+
+def fit_beta_binomial(tries: ArrayLike, successes: ArrayLike) -> BetaBinomial:
+    """Fit the spread of bypass chances over samples by maximum likelihood.
+
+    Args:
+        tries: Blind tries per sample, shape (n,).
+        successes: Tries that got through, per sample, shape (n,).
+
+    Returns:
+        The fit; undefined where no sample or every try of every sample got through, where no
+        sample was tried twice, and without samples.
+
+    Raises:
+        ValueError: If counts do not fit together.
+
+    References:
+        Griffiths (1973), doi:10.2307/2529131.
+    """
+    n, c = _checked(tries, successes)
+    reason = _refusal(n, c)
+    if reason:
+        return BetaBinomial(a=None, b=None, samples=len(n), tries=int(n.sum()), reason=reason)
+    cells, weights = np.unique(np.column_stack([n, c]), axis=0, return_counts=True)
+    a, b = _fit(cells, weights[None].astype(np.float64))
+    return BetaBinomial(a=float(a[0]), b=float(b[0]), samples=len(n), tries=int(n.sum()))
+
+
+def extrapolate_success(
+    tries: ArrayLike,
+    successes: ArrayLike,
+    *,
+    k: int,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
+    drawing: Drawing | None = None,
+) -> Ratio:
+    """Guess the chance that one of k blind tries gets through, past the tries made.
+
+    Args:
+        tries: Blind tries per sample, shape (n,).
+        successes: Tries that got through, per sample, shape (n,).
+        k: Tries to guess for; at most ten times the mean tries per sample.
+        groups: Name of each sample's group, shape (n,); None: every sample alone.
+        confidence: Nominal coverage of the band, strictly between 0 and 1.
+        drawing: Seed and number of bootstrap draws; None: seed 0, 500 draws.
+
+    Returns:
+        The model's value with a percentile band of a bootstrap of whole groups. The band covers
+        chance, not a wrong model. Refused past ten times the data; undefined as the fit.
+
+    Raises:
+        ValueError: If counts do not fit together or an option is out of range.
+    """
+    require_fraction("confidence", confidence)
+    n, c = _checked(tries, successes)
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}")
+    codes = group_column(groups, len(n))
+    members = len(np.unique(codes))
+    plan = drawing or Drawing(replicates=500)
+    reason = _refusal(n, c)
+    if not reason and k > _REACH * float(n.mean()):
+        reason = f"{k} tries lie past {_REACH} times the {n.mean():.3g} tries made per sample"
+    value, limits = None, None
+    if not reason:
+        value = fit_beta_binomial(n, c).success_at(k)
+        reason = "a band needs two groups" if members < 2 else ""
+    if value is not None and not reason:
+        limits = _band(_Cells.of(n, c, codes), k=k, confidence=confidence, drawing=plan)
+    return Ratio(
+        value=value,
+        low=limits[0] if limits else None,
+        high=limits[1] if limits else None,
+        confidence=confidence,
+        method="extrapolated, beta-binomial, group bootstrap",
+        trials=len(n),
+        groups=members if groups is not None else None,
+        replicates=plan.replicates if limits else 0,
+        reason=reason,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cells:
+    """Distinct (tries, successes), and how many samples of each group have them."""
+
+    values: NDArray[np.int64]
+    by_group: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, n: NDArray[np.int64], c: NDArray[np.int64], codes: NDArray[np.int64]) -> _Cells:
+        values, inverse = np.unique(np.column_stack([n, c]), axis=0, return_inverse=True)
+        members, of_row = np.unique(codes, return_inverse=True)
+        by_group = np.zeros((len(members), len(values)))
+        np.add.at(by_group, (of_row, inverse.reshape(-1)), 1)
+        return cls(values=values, by_group=by_group)
+
+
+def _checked(tries: ArrayLike, successes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    n, c = require_counts("tries", tries), require_counts("successes", successes)
+    require_equal_lengths(tries=len(n), successes=len(c))
+    if bool(np.any(c > n)):
+        raise ValueError("successes must not exceed tries")
+    return n, c
+
+
+def _refusal(n: NDArray[np.int64], c: NDArray[np.int64]) -> str:
+    if not n.sum():
+        return "no tries"
+    if n.max() < 2:
+        return "no sample was tried twice: how samples differ cannot be seen"
+    if not c.sum():
+        return "no try got through: there is nothing to extrapolate from"
+    return "every try got through" if bool(np.all(c == n)) else ""
+
+
+def _band(cells: _Cells, *, k: int, confidence: float, drawing: Drawing) -> tuple[float, float]:
+    groups, width = cells.by_group.shape
+    drawn = []
+    n, c = cells.values[:, 0], cells.values[:, 1]
+    for block in draw_weights([np.arange(groups)], drawing=drawing, rows=width):
+        weights = block @ cells.by_group
+        hits, total = weights @ c, weights @ n
+        # A draw without any bypass says 0 and one of bypasses alone says 1: neither has a fit.
+        found = np.where(hits == 0, 0.0, 1.0)
+        mixed = (hits > 0) & (hits < total)
+        if mixed.any():
+            found[mixed] = _success_at(*_fit(cells.values, weights[mixed]), k)
+        drawn.append(found)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(np.concatenate(drawn), [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _success_at(a: NDArray[np.float64], b: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    from scipy.special import gammaln
+
+    log_all_fail = gammaln(b + k) - gammaln(b) - gammaln(a + b + k) + gammaln(a + b)
+    reached: NDArray[np.float64] = -np.expm1(np.minimum(log_all_fail, 0.0))
+    return reached
+
+
+def _fit(
+    cells: NDArray[np.int64], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the best a and b for each row of weights, shape (r, cells).
+
+    The likelihood is searched over log(a + b), first coarsely, then by golden section, with the
+    mean solved for at each step: two parameters, no start value, no way to diverge.
+    """
+    grid = np.linspace(_LOWEST, _HIGHEST, 22)
+    heights = np.stack([_profile(cells, weights, np.full(len(weights), each))[0] for each in grid])
+    best = np.argmax(heights, axis=0)
+    low, high = grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, len(grid) - 1)]
+    for _ in range(_NARROWINGS):
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        rises = _profile(cells, weights, left)[0] < _profile(cells, weights, right)[0]
+        low, high = np.where(rises, left, low), np.where(rises, high, right)
+    size = (low + high) / 2
+    mean = _profile(cells, weights, size)[1]
+    return mean * np.exp(size), (1 - mean) * np.exp(size)
+
+
+def _profile(
+    cells: NDArray[np.int64], weights: NDArray[np.float64], log_size: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the height of the log-likelihood at log(a + b), and the mean that reaches it."""
+    from scipy.special import gammaln, psi
+
+    n, c = cells[:, 0].astype(np.float64), cells[:, 1].astype(np.float64)
+    size = np.exp(log_size)[:, None]
+
+    def slope(mean: NDArray[np.float64]) -> NDArray[np.float64]:
+        a, b = mean[:, None] * size, (1 - mean[:, None]) * size
+        per_cell = psi(a + c) - psi(a) - psi(b + n - c) + psi(b)
+        found: NDArray[np.float64] = np.sum(weights * per_cell, axis=1)
+        return found
+
+    # The slope in the mean falls through 0 exactly once, so its root is found by halving.
+    low, high = np.full(len(weights), 1e-9), np.full(len(weights), 1 - 1e-9)
+    for _ in range(36):
+        middle = (low + high) / 2
+        rises = slope(middle) > 0
+        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
+    mean = (low + high) / 2
+    a, b = mean[:, None] * size, (1 - mean[:, None]) * size
+    heights = gammaln(a + c) - gammaln(a) + gammaln(b + n - c) - gammaln(b)
+    heights = heights - gammaln(size + n) + gammaln(size)
+    return np.sum(weights * heights, axis=1), mean

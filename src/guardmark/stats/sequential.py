@@ -1,0 +1,243 @@
+"""Intervals and tests that stay valid however often one looks, for runs that stop early."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guardmark.core.estimate import Estimate, Ratio
+from guardmark.stats.arguments import require_count, require_fraction, require_part
+from guardmark.stats.columns import number_column
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+_HALVINGS = 80
+_LARGEST_LOG = 709.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EValue:
+    """Evidence against "both defenses are alike" that may be looked at at any time.
+
+    Attributes:
+        e_value: Stop and reject when it reaches 1 / alpha. At least 0; the largest float where
+            it would overflow.
+        log_e_value: Its natural logarithm.
+        p_value: Valid at any time, in (0, 1]: 1 / `e_value`, at most 1.
+        first_only: Pairs where only the first had the property.
+        second_only: Pairs where only the second had it.
+        reason: Why it carries no evidence, or empty.
+    """
+
+    e_value: float
+    log_e_value: float
+    p_value: float
+    first_only: int
+    second_only: int
+    reason: str = ""
+
+
+def beta_mixture_sequence(
+    successes: int,
+    trials: int,
+    *,
+    confidence: float = 0.95,
+    prior_a: float = 0.5,
+    prior_b: float = 0.5,
+) -> Estimate:
+    """Estimate a rate with an interval that holds at every look.
+
+    The interval is the set of rates whose mixture likelihood ratio is below 1 / (1 - confidence).
+    With the stated confidence it holds the true rate at all looks at once. Trials must be
+    independent and in an order set beforehand: use it where every sample is its own group.
+
+    Args:
+        successes: Trials with the property so far. Between 0 and `trials`.
+        trials: Trials so far. Zero gives an undefined estimate.
+        confidence: Coverage over all looks, strictly between 0 and 1.
+        prior_a: First parameter of the Beta mixture, above 0.
+        prior_b: Second parameter, above 0.
+
+    Returns:
+        The estimate; the lower limit is 0 at no successes, the upper 1 at all successes.
+
+    Raises:
+        ValueError: If a count or an option is out of range.
+
+    References:
+        Robbins (1970), doi:10.1214/aoms/1177696786; Ville (1939).
+    """
+    require_fraction("confidence", confidence)
+    _require_prior(prior_a, prior_b)
+    hits, total = require_part(successes, trials)
+    low, high = None, None
+    if total:
+        mixture = _log_beta(prior_a + hits, prior_b + total - hits) - _log_beta(prior_a, prior_b)
+        floor = mixture + math.log1p(-confidence)
+        low, high = _likelihood_set(hits, total, floor)
+    return Estimate(
+        successes=hits,
+        trials=total,
+        low=low,
+        high=high,
+        confidence=confidence,
+        method="beta mixture sequence",
+        reason="" if total else "no trials",
+    )
+
+
+def mcnemar_e_value(
+    first_only: int, second_only: int, *, prior_a: float = 0.5, prior_b: float = 0.5
+) -> EValue:
+    """Weigh the evidence that two defenses differ, valid at every look.
+
+    Under "alike" a discordant pair falls either way with chance 1/2; the e-value is a Beta
+    mixture of the likelihoods of all other chances against that. Pairs must be independent.
+
+    Args:
+        first_only: Pairs where only the first had the property.
+        second_only: Pairs where only the second had it.
+        prior_a: First parameter of the Beta mixture, above 0.
+        prior_b: Second parameter, above 0.
+
+    Returns:
+        The e-value; 1 with a reason where no pair is discordant.
+
+    Raises:
+        ValueError: If a count is negative or a parameter is not above 0.
+
+    References:
+        Robbins (1970), doi:10.1214/aoms/1177696786; Ramdas et al. (2023), doi:10.1214/23-STS894.
+    """
+    _require_prior(prior_a, prior_b)
+    first = require_count("first_only", first_only)
+    second = require_count("second_only", second_only)
+    log_e = _log_beta(prior_a + first, prior_b + second) - _log_beta(prior_a, prior_b)
+    log_e += (first + second) * math.log(2)
+    return EValue(
+        e_value=math.exp(log_e) if log_e < _LARGEST_LOG else sys.float_info.max,
+        log_e_value=log_e,
+        p_value=max(math.exp(min(0.0, -log_e)), sys.float_info.min),
+        first_only=first,
+        second_only=second,
+        reason="" if first + second else "no discordant pair",
+    )
+
+
+def betting_sequence(observations: ArrayLike, *, confidence: float = 0.95) -> Ratio:
+    """Estimate the mean of observations in [0, 1], valid at every look.
+
+    Where samples share groups an observation is the mean of one group, so that the figure is
+    the group-weighted rate: each group weighs the same. It is the running intersection over all
+    looks so far, so it never grows when more is seen.
+
+    Args:
+        observations: Means of the groups so far, in the order they came, shape (k,), each in
+            [0, 1]. The order must be a random one that was set beforehand.
+        confidence: Coverage over all looks, strictly between 0 and 1.
+
+    Returns:
+        The mean and its limits; undefined without observations. Its cost is linear in k: with
+        many groups look after every hundredth more, not after every one.
+
+    Raises:
+        ValueError: If an observation is outside [0, 1], or `confidence` is not in (0, 1).
+
+    References:
+        Waudby-Smith & Ramdas (2024), doi:10.1093/jrsssb/qkad009: hedged capital with predictable
+        plug-in bets, truncated at one half.
+    """
+    require_fraction("confidence", confidence)
+    values = number_column(observations, name="observations")
+    if values.size and (values.min() < 0 or values.max() > 1):
+        raise ValueError("observations must be in [0, 1]")
+    mean, low, high = None, None, None
+    if values.size:
+        mean = float(values.mean())
+        bets = _bets(values, alpha=1 - confidence)
+        low = _lower_limit(values, bets, alpha=1 - confidence)
+        high = 1 - _lower_limit(1 - values, bets, alpha=1 - confidence)
+        # Looks of the past may rule out what the last mean says; the limits then still cover.
+        low, high = min(low, high), max(low, high)
+    return Ratio(
+        value=mean,
+        low=low,
+        high=high,
+        confidence=confidence,
+        method="betting sequence, group-weighted",
+        trials=len(values),
+        groups=len(values),
+        reason="" if values.size else "no groups",
+    )
+
+
+def _require_prior(prior_a: float, prior_b: float) -> None:
+    for name, value in (("prior_a", prior_a), ("prior_b", prior_b)):
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} must be finite and above 0, got {value}")
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
+
+
+def _likelihood_set(successes: int, trials: int, floor: float) -> tuple[float, float]:
+    """Return the ends of the rates whose log-likelihood is at or above the floor."""
+    failures = trials - successes
+
+    def is_inside(rate: float) -> bool:
+        total = successes * math.log(rate) if successes else 0.0
+        total += failures * math.log1p(-rate) if failures else 0.0
+        return total > floor
+
+    best = successes / trials
+    low = 0.0 if not successes else _border(0.0, best, is_inside)
+    high = 1.0 if not failures else _border(1.0, best, is_inside)
+    return low, high
+
+
+def _border(outside: float, inside: float, is_inside: Callable[[float], bool]) -> float:
+    """Halve the gap between a value that is out and one that is in, to the last bit."""
+    for _ in range(_HALVINGS):
+        middle = (outside + inside) / 2
+        if middle in {outside, inside}:
+            break
+        if is_inside(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside
+
+
+def _bets(values: NDArray[np.float64], *, alpha: float) -> NDArray[np.float64]:
+    """Return how much to bet on each observation, from those before it alone."""
+    seen = np.arange(1, len(values) + 1)
+    means = (0.5 + np.cumsum(values)) / (seen + 1)
+    variances = (0.25 + np.cumsum((values - means) ** 2)) / (seen + 1)
+    before = np.concatenate(([0.25], variances[:-1]))
+    bets: NDArray[np.float64] = np.sqrt(
+        2 * math.log(2 / alpha) / (before * seen * np.log(seen + 1))
+    )
+    return bets
+
+
+def _lower_limit(values: NDArray[np.float64], bets: NDArray[np.float64], *, alpha: float) -> float:
+    """Return the lowest mean that no look so far has ruled out.
+
+    Each factor of the capital falls as the mean rises, so one border parts the ruled out from
+    the rest. Half of the capital bets on each side, hence 2 / alpha.
+    """
+    wall = math.log(2 / alpha)
+
+    def is_possible(mean: float) -> bool:
+        capital = np.cumsum(np.log1p(np.minimum(bets, 0.5 / mean) * (values - mean)))
+        return bool(capital.max() < wall)
+
+    return 0.0 if is_possible(sys.float_info.epsilon) else _border(0.0, 1.0, is_possible)
