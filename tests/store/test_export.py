@@ -1,0 +1,90 @@
+"""Exports carry the records to other programs, inert."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from guardmark.core.outcome import Decision, Evidence, Outcome, Response
+from guardmark.core.record import Stage
+from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.store.export import COLUMNS, write_csv, write_jsonl, write_parquet
+from guardmark.store.records import RecordReader, RecordWriter
+
+
+@pytest.fixture
+def reader(writer: RecordWriter, path: Path) -> RecordReader:
+    """Thirty decisions and one answer."""
+    for position in range(30):
+        decision = Decision(
+            outcome=Outcome.BLOCK if position % 2 else Outcome.ALLOW,
+            score=position / 30,
+            evidence=Evidence(reason="why") if position == 3 else None,
+        )
+        writer.lane("words").add_decision(position, decision, latency_ns=position)
+    answer = Response(text='=HYPERLINK("x")\n\u2028 "quoted", <b>')
+    writer.lane("none", Stage.MODEL).add_response(0, answer, latency_ns=1)
+    writer.flush()
+    return RecordReader(path)
+
+
+def test_json_lines_say_the_same_as_the_records(
+    reader: RecordReader, tmp_path: Path, sample: Callable[[int], Sample]
+) -> None:
+    """Each line stands alone and can be checked with standard tools."""
+    with reader:
+        assert write_jsonl(reader, tmp_path / "results.jsonl") == 31
+        records = list(reader.records())
+    lines = (tmp_path / "results.jsonl").read_text().split("\n")
+    assert lines.pop() == ""
+    rows = [json.loads(line) for line in lines]
+    assert [(r["defense"], r["position"], r["outcome"]) for r in rows] == [
+        (r.key.defense, r.key.sample, r.outcome) for r in records
+    ]
+    assert list(rows[0]) == [*COLUMNS, "evidence"]
+    assert rows[3]["evidence"] == {"reason": "why"}
+    assert rows[3]["score"] == 0.1
+    assert rows[3]["sha256"] == sample(3).prompt.digest().hex()
+    assert rows[3]["category"] == sample(3).category
+    assert rows[30]["text"] == records[30].text
+    assert rows[30]["score"] is None
+
+
+def test_csv_is_inert_in_a_spreadsheet(reader: RecordReader, tmp_path: Path) -> None:
+    """A model's answer must not run as a formula."""
+    with reader:
+        assert write_csv(reader, tmp_path / "results.csv") == 31
+    with (tmp_path / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[30]["text"].startswith("'=HYPERLINK")
+    assert rows[0]["text"] == ""
+    assert rows[3]["score"] == "0.1"
+
+
+def test_parquet_has_typed_columns(reader: RecordReader, tmp_path: Path) -> None:
+    """Data frames read it without guessing."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    with reader:
+        assert write_parquet(reader, tmp_path / "results.parquet") == 31
+    table = pq.read_table(tmp_path / "results.parquet")
+    assert table.column_names == list(COLUMNS)
+    assert table["score"].to_pylist()[3] == 0.1
+    assert table["text"].to_pylist()[30].startswith("=HYPERLINK")
+
+
+def test_ids_and_topics_with_odd_characters_stay_valid_json(path: Path, tmp_path: Path) -> None:
+    """A hostile id breaks no line."""
+    odd = 'a"b\\c\n\x00\u2028</script>'
+    with RecordWriter(path) as writer:
+        writer.load_samples(
+            [Sample(id=odd, prompt=Prompt.of_text("x"), label=Label.BENIGN, category=odd)]
+        )
+        writer.lane(odd).add_decision(0, Decision(outcome=Outcome.ALLOW), latency_ns=1)
+    with RecordReader(path) as reader:
+        write_jsonl(reader, tmp_path / "r.jsonl")
+    row = json.loads((tmp_path / "r.jsonl").read_bytes().decode())
+    assert (row["id"], row["category"], row["defense"]) == (odd, odd, odd)

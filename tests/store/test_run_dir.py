@@ -1,0 +1,114 @@
+"""The folder of a run: whole files, and one writer at a time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from guardmark.core.errors import StorageError
+from guardmark.store.run_dir import RunDir, holder_of
+
+HOLD = """
+import sys
+from pathlib import Path
+from guardmark.store.run_dir import RunDir
+with RunDir(path=Path(sys.argv[1])).lock(started="2026-11-21T10:00:00Z"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_file_is_written_whole_with_its_folders(tmp_path: Path) -> None:
+    """Rounds of an adaptive run have folders of their own."""
+    run = RunDir(path=tmp_path / "deep" / "run").create()
+    path = run.write_text("rounds/1/notes.txt", "äö\r\n")
+    assert path.read_bytes() == "äö\r\n".encode()
+    assert [p.name for p in path.parent.iterdir()] == ["notes.txt"]
+
+
+def test_a_failed_write_keeps_the_earlier_file(tmp_path: Path) -> None:
+    """A report is either the old one or the new one."""
+    run = RunDir(path=tmp_path)
+    run.write_text("summary.json", "old")
+    with pytest.raises(UnicodeEncodeError):
+        run.write_text("summary.json", "\ud800")
+    assert run.summary_json.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["summary.json"]
+
+
+@pytest.mark.parametrize("name", ["../out.txt", "/etc/out.txt", "a/../../b"])
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    """A data set name in a file name cannot write elsewhere."""
+    with pytest.raises(ValueError, match="leads out"):
+        RunDir(path=tmp_path).file(name)
+
+
+def test_the_second_process_is_refused_and_told_the_first(tmp_path: Path) -> None:
+    """Two runs in one folder would mix their records."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "held\n"
+        holder = holder_of(tmp_path)
+        assert holder is not None
+        assert holder.pid == child.pid
+        with (
+            pytest.raises(StorageError, match=f"process {child.pid} on .*2026-11-21T10:00:00Z"),
+            RunDir(path=tmp_path).lock(),
+        ):
+            pass
+        child.kill()
+        child.wait()
+    assert holder_of(tmp_path) is None
+    with RunDir(path=tmp_path).lock() as me:
+        assert me.pid == os.getpid()
+
+
+def test_a_folder_that_is_a_file_is_an_error_in_words(tmp_path: Path) -> None:
+    """A mistyped -o is not a traceback."""
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StorageError, match="cannot be written"):
+        RunDir(path=tmp_path / "file" / "run").create()
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere"
+)
+def test_a_read_only_folder_is_an_error_in_words(tmp_path: Path) -> None:
+    """Permission denied comes with the next step."""
+    tmp_path.chmod(0o500)
+    with pytest.raises(StorageError, match="permission denied"):
+        RunDir(path=tmp_path).write_text("a.txt", "x")
+    tmp_path.chmod(0o700)
+
+
+def test_a_folder_nobody_ever_held_has_no_holder(tmp_path: Path) -> None:
+    """A copied run can be read anywhere."""
+    assert holder_of(tmp_path) is None
+    (tmp_path / ".lock").write_text("not json")
+    assert holder_of(tmp_path) is None
+
+
+def test_every_artefact_has_its_documented_name(tmp_path: Path) -> None:
+    """The names are part of the product."""
+    run = RunDir(path=tmp_path)
+    names = {
+        run.records.name, run.results.name, run.resolved_config.name, run.data_manifest.name,
+        run.environment.name, run.summary_json.name, run.summary_md.name, run.report_html.name,
+        run.categories_csv.name, run.variant_metrics_csv.name, run.comparison_json.name,
+        run.junit.name, run.sarif.name, run.log.name,
+    }  # fmt: skip
+    assert names == {
+        "records.sqlite", "results.jsonl", "config.resolved.yaml", "data_manifest.json",
+        "environment.json", "summary.json", "summary.md", "report.html", "categories.csv",
+        "variant_metrics.csv", "comparison.json", "junit.xml", "results.sarif", "run.log",
+    }  # fmt: skip
