@@ -1,0 +1,50 @@
+"""Rules of style that a linter does not know."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "src" / "guardmark").rglob("*.py"))
+BANNED_ROOMS = {"utils", "common", "helpers", "base", "misc"}
+EDGES = ("engine/", "cli/__init__.py")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_no_room_is_called_utils(path: Path) -> None:
+    """A file named after nothing attracts everything."""
+    parts = {part.removesuffix(".py").lstrip("_") for part in path.relative_to(ROOT).parts}
+    assert not parts & BANNED_ROOMS
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_nothing_is_left_to_do_later(path: Path) -> None:
+    """What is not done is in the issue tracker, not in a comment."""
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text(encoding="utf-8"))
+
+
+def test_broad_excepts_live_at_the_edges_only() -> None:
+    """Failure becomes a value in the engine and an exit code in the cli; elsewhere it passes on."""
+    strays = [
+        f"{path.relative_to(ROOT).as_posix()}:{handler.lineno}"
+        for path in SOURCES
+        for handler in _swallowing_handlers(path)
+        if not path.relative_to(ROOT / "src" / "guardmark").as_posix().startswith(EDGES)
+    ]
+    assert strays == []
+
+
+def _swallowing_handlers(path: Path) -> list[ast.ExceptHandler]:
+    """Handlers that catch everything and do not raise it again."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or ast.unparse(node.type) in {"Exception", "BaseException"})
+        and not any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+    ]
