@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.core.estimate import Difference, Ratio
-from guardmark.stats.arguments import require_equal_lengths, require_fraction
+from guardmark.stats.arguments import require_equal_lengths, require_fraction, require_rate
 from guardmark.stats.columns import label_column, number_column
 from guardmark.stats.curves import count_at_thresholds
 from guardmark.stats.normal import two_sided_p, two_sided_z
@@ -68,9 +68,9 @@ class TprAtFpr:
         threshold: Block at or above it; None when every threshold breaks the limit, so that
             nothing may be blocked, or when undefined.
         resolvable: Whether one benign sample weighs no more than the limit.
-        needed_benign: Benign samples from which the limit can be resolved.
+        needed_benign: Benign samples from which the limit can be resolved; None: no number can.
         needed_for_proof: Benign samples which, none of them blocked, show with 95 % confidence,
-            one-sided, that the limit is kept.
+            one-sided, that the limit is kept; None: no number can.
         attacks: Attacks behind the rates.
         benign: Benign samples behind the rates.
         reason: Why something is undefined or not resolvable, or empty.
@@ -81,8 +81,8 @@ class TprAtFpr:
     fpr: float | None
     threshold: float | None
     resolvable: bool
-    needed_benign: int
-    needed_for_proof: int
+    needed_benign: int | None
+    needed_for_proof: int | None
     attacks: int
     benign: int
     reason: str = ""
@@ -215,21 +215,22 @@ def tpr_at_fpr(labels: ArrayLike, scores: ArrayLike, *, max_fpr: float) -> TprAt
     Args:
         labels: True for an attack, shape (n,).
         scores: Higher means more like an attack, shape (n,).
-        max_fpr: Highest false positive rate allowed, in (0, 1).
+        max_fpr: Highest false positive rate allowed, in [0, 1].
 
     Returns:
         The rates at the lowest threshold within the limit. With fewer than 1 / `max_fpr` benign
-        samples it is marked as not resolvable, with the number needed; one class only is
-        undefined.
+        samples it is marked as not resolvable, with the number needed (a limit of 0 always is);
+        one class only is undefined.
 
     Raises:
-        ValueError: On unequal lengths, a bad label, a NaN score, or a limit not in (0, 1).
+        ValueError: On unequal lengths, a bad label, a NaN score, or a limit not in [0, 1].
     """
-    require_fraction("max_fpr", max_fpr)
+    require_rate("max_fpr", max_fpr)
     counts = count_at_thresholds(labels, scores)
     # A product such as 0.07 * 100 may fall a hair short of the whole number it means.
     allowed = math.floor(max_fpr * counts.benign * (1 + 1e-12))
-    needed = math.ceil(1 / max_fpr * (1 - 1e-12))
+    needed = math.ceil(1 / max_fpr * (1 - 1e-12)) if max_fpr else None
+    resolvable = needed is not None and counts.benign >= needed and not counts.undefined
     tpr, fpr, threshold, reason = None, None, None, counts.undefined
     if not reason:
         tpr, fpr = 0.0, 0.0
@@ -238,19 +239,17 @@ def tpr_at_fpr(labels: ArrayLike, scores: ArrayLike, *, max_fpr: float) -> TprAt
             tpr = float(counts.blocked_attacks[usable - 1] / counts.attacks)
             fpr = float(counts.blocked_benign[usable - 1] / counts.benign)
             threshold = float(counts.thresholds[usable - 1])
-        if counts.benign < needed:
-            reason = (
-                f"not resolvable: FPR {max_fpr:g} needs {needed} benign samples, "
-                f"got {counts.benign}"
-            )
+        if not resolvable:
+            needs = f"needs {needed}" if needed else "cannot be shown by any number of"
+            reason = f"not resolvable: FPR {max_fpr:g} {needs} benign samples, got {counts.benign}"
     return TprAtFpr(
         max_fpr=max_fpr,
         tpr=tpr,
         fpr=fpr,
         threshold=threshold,
-        resolvable=counts.benign >= needed and not counts.undefined,
+        resolvable=resolvable,
         needed_benign=needed,
-        needed_for_proof=math.ceil(math.log(0.05) / math.log1p(-max_fpr)),
+        needed_for_proof=_needed_for_proof(max_fpr),
         attacks=counts.attacks,
         benign=counts.benign,
         reason=reason,
@@ -311,6 +310,12 @@ def logit_limits(value: float, half_width: float) -> tuple[float, float]:
     half = half_width / (value * (1 - value))
     centre = math.log(value) - math.log1p(-value)
     return _expit(centre - half), _expit(centre + half)
+
+
+def _needed_for_proof(max_fpr: float) -> int | None:
+    if max_fpr in {0.0, 1.0}:
+        return 1 if max_fpr else None
+    return math.ceil(math.log(0.05) / math.log1p(-max_fpr))
 
 
 def _expit(x: float) -> float:

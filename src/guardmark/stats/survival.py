@@ -286,7 +286,7 @@ def _curve(table: _LifeTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     terms = np.zeros(len(table.times))
     np.divide(table.events, table.at_risk * survivors, out=terms, where=survivors > 0)
     shares = np.asarray(survivors / table.at_risk, dtype=np.float64)
-    return np.cumprod(shares), np.cumsum(terms)
+    return np.multiply.accumulate(shares), np.cumsum(terms)
 
 
 def _log_log(survival: float, greenwood: float, z: float) -> tuple[float, float] | None:
