@@ -1,0 +1,221 @@
+"""Exchanges on file: recorded once, replayed as often as wanted, without secrets."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import IO, TYPE_CHECKING, Any
+
+from guardmark.core.errors import ConfigError, StorageError
+from guardmark.core.outcome import Attempt, ErrorKind
+from guardmark.net.exchange import Exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from guardmark.net.redaction import Redactor
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What makes two requests the same.
+
+    Attributes:
+        method: HTTP method.
+        url: The whole address.
+        headers: Headers that are no secret.
+        body: The encoded request.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Recorder:
+    """Writes exchanges to a file, one a line, each flushed when it is complete.
+
+    An existing cassette is continued, so that a run which was interrupted may go on
+    recording; a last line that was cut off is removed first.
+
+    Args:
+        path: The file.
+        redactor: What keeps secrets out of it.
+
+    Raises:
+        StorageError: If the file cannot be written.
+    """
+
+    def __init__(self, path: Path, redactor: Redactor) -> None:
+        self._path = path
+        self._redactor = redactor
+        self._file = _open_to_append(path)
+
+    def add(self, request: Request, exchange: Exchange) -> None:
+        """Write one exchange.
+
+        Args:
+            request: What was sent.
+            exchange: What came back.
+
+        Raises:
+            StorageError: If the disk is full or the file has become unwritable.
+        """
+        hidden = _redacted(request, self._redactor)
+        line = {
+            "guardmark_cassette": _VERSION,
+            "key": _key(hidden),
+            "method": hidden.method,
+            "url": hidden.url,
+            "headers": dict(hidden.headers),
+            "request": _written(hidden.body),
+            "status": exchange.status,
+            "content_type": exchange.content_type,
+            "response": _written(self._redactor.data(exchange.body)),
+            "service_ns": exchange.service_ns,
+            "error_kind": exchange.error_kind,
+            "message": exchange.message,
+            "attempts": [[a.service_ns, a.status, a.error, a.wait_ns] for a in exchange.attempts],
+        }
+        try:
+            self._file.write(json.dumps(line).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise StorageError(
+                f"The cassette {self._path} cannot be written: {error.strerror}."
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Player:
+    """Answers from a file instead of the network.
+
+    Equal requests get their recorded answers in the order of the recording, each once: a
+    run that asks more often than was recorded would otherwise pass off one answer as many.
+
+    Args:
+        path: The file.
+        redactor: The same secrets must be hidden as in the recording for keys to agree.
+
+    Raises:
+        ConfigError: If the file is missing or is no cassette.
+    """
+
+    def __init__(self, path: Path, redactor: Redactor) -> None:
+        self._path = path
+        self._redactor = redactor
+        self._answers = _load(path)
+
+    def answer(self, request: Request) -> Exchange:
+        """Return the next recorded answer to a request.
+
+        Args:
+            request: What would have been sent.
+
+        Returns:
+            The recorded exchange, or one that failed as `refused` when there is none left.
+        """
+        hidden = _redacted(request, self._redactor)
+        left = self._answers.get(_key(hidden))
+        if left:
+            return left.popleft()
+        state = "no answer to this request" if left is None else "no further answer"
+        return Exchange(
+            status=None,
+            body=b"",
+            service_ns=0,
+            error_kind=ErrorKind.REFUSED,
+            message=f"{request.method} {hidden.url}: the cassette {self._path} has {state}",
+            replayed=True,
+        )
+
+
+def _redacted(request: Request, redactor: Redactor) -> Request:
+    return Request(
+        method=request.method,
+        url=redactor.text(request.url),
+        headers={name.lower(): redactor.text(text) for name, text in request.headers.items()},
+        body=redactor.data(request.body),
+    )
+
+
+def _key(request: Request) -> str:
+    """Hash a request of which the secrets are already gone."""
+    head = [request.method, request.url, sorted(request.headers.items())]
+    return sha256(json.dumps(head).encode() + b"\n" + request.body).hexdigest()
+
+
+def _written(data: bytes) -> object:
+    """Write bytes as text where they are text, so that people can read the file."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _read_back(written: Any) -> bytes:
+    if isinstance(written, str):
+        return written.encode()
+    return base64.b64decode(written["base64"], validate=True)
+
+
+def _open_to_append(path: Path) -> IO[bytes]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+b")
+        file.seek(0)
+        complete = sum(len(line) for line in file if line.endswith(b"\n"))
+        file.truncate(complete)
+    except OSError as error:
+        raise StorageError(f"The cassette {path} cannot be written: {error.strerror}.") from error
+    return file
+
+
+def _load(path: Path) -> dict[str, deque[Exchange]]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ConfigError(
+            f"The cassette {path} cannot be read: {error.strerror}.\n"
+            "To make one: guardmark run CONFIG --record FILE"
+        ) from error
+    answers: dict[str, deque[Exchange]] = defaultdict(deque)
+    # What follows the last line end was cut off while it was written.
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            document = json.loads(line)
+            answers[document["key"]].append(_exchange(document))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{path}, line {number}: this is no exchange that guardmark recorded."
+            ) from error
+    return dict(answers)
+
+
+def _exchange(document: dict[str, Any]) -> Exchange:
+    if document["guardmark_cassette"] != _VERSION:
+        raise ValueError("another version")
+    kind = document["error_kind"]
+    return Exchange(
+        status=document["status"],
+        body=_read_back(document["response"]),
+        content_type=document["content_type"],
+        service_ns=document["service_ns"],
+        error_kind=None if kind is None else ErrorKind(kind),
+        message=document["message"],
+        attempts=tuple(
+            Attempt(service_ns=ns, status=status, error=error, wait_ns=wait)
+            for ns, status, error, wait in document["attempts"]
+        ),
+        replayed=True,
+    )

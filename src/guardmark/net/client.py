@@ -1,0 +1,312 @@
+"""The one HTTP client of a run, and the endpoints it hands out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import aiohttp
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from guardmark import __version__
+from guardmark.core.errors import ConfigError
+from guardmark.core.outcome import ErrorKind
+from guardmark.net.cassette import Player, Recorder, Request
+from guardmark.net.exchange import Exchange
+from guardmark.net.limits import ServiceLimits
+from guardmark.net.redaction import Redactor
+from guardmark.net.retry import as_attempts, try_again
+from guardmark.net.service import Service, ServiceUse
+from guardmark.net.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from guardmark.net.exchange import Answer
+
+_USUAL_HEADERS = {
+    "Accept": "application/json",
+    # Unpacking costs CPU, and a packed answer does not say how large it is.
+    "Accept-Encoding": "identity",
+    "Content-Type": "application/json",
+    "User-Agent": f"guardmark/{__version__}",
+}
+_USUAL_LIMITS = ServiceLimits()
+
+
+class Services:
+    """Every connection of a run; build one, hand out endpoints, close it at the end.
+
+    Args:
+        limits: Base URL to its limits; the longest base that an address lies under counts.
+            Endpoints of one base share its gate and its rates.
+        default: Limits of services that `limits` does not name; they are told apart by
+            scheme, host and port.
+        record: Write every exchange to this cassette.
+        replay: Answer every request from this cassette; nothing is sent.
+        offline: Refuse every request that a cassette does not answer.
+
+    Raises:
+        ConfigError: If a base URL, a rate or a cassette is wrong, or both `record` and
+            `replay` are given.
+        StorageError: If the cassette cannot be written.
+    """
+
+    def __init__(
+        self,
+        limits: Mapping[str, ServiceLimits] | None = None,
+        *,
+        default: ServiceLimits = _USUAL_LIMITS,
+        record: Path | None = None,
+        replay: Path | None = None,
+        offline: bool = False,
+    ) -> None:
+        if record is not None and replay is not None:
+            raise ConfigError("A run either records exchanges or replays them, not both.")
+        self._default = default
+        self._redactor = Redactor()
+        self._services = {
+            _base(url): Service(_base(url), its) for url, its in (limits or {}).items()
+        }
+        self._recorder = None if record is None else Recorder(record, self._redactor)
+        self._player = None if replay is None else Player(replay, self._redactor)
+        self._offline = offline
+        self._session: aiohttp.ClientSession | None = None
+
+    def endpoint(
+        self,
+        url: str,
+        *,
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+        secret_headers: Mapping[str, str] | None = None,
+        final_statuses: frozenset[int] = frozenset(),
+    ) -> Endpoint:
+        """Prepare an address for many requests.
+
+        Args:
+            url: Absolute, http or https, without a user name or password.
+            method: HTTP method.
+            headers: Sent with every request and part of a recorded request's identity.
+            secret_headers: Sent with every request, redacted everywhere, never on file.
+            final_statuses: Statuses that are answers: no failure, never retried.
+
+        Returns:
+            The endpoint.
+
+        Raises:
+            ConfigError: If the address or a header cannot be sent.
+        """
+        address = _address(url)
+        plain = CIMultiDict({**_USUAL_HEADERS})
+        plain.update(_checked(headers or {}))
+        secrets = _checked(secret_headers or {})
+        for secret in secrets.values():
+            self._redactor.hide(secret)
+        everything = CIMultiDict(plain)
+        everything.update(secrets)
+        wire = Wire(
+            method,
+            address,
+            headers=CIMultiDictProxy(everything),
+            service=self._service_of(address),
+            final_statuses=final_statuses,
+        )
+        template = Request(method=method, url=str(address), headers=dict(plain), body=b"")
+        return Endpoint(self, self._service_of(address), wire=wire, template=template)
+
+    def hide(self, secret: str) -> None:
+        """Redact a secret from every message and every cassette from now on."""
+        self._redactor.hide(secret)
+
+    def redact(self, text: str) -> str:
+        """Return the text without the secrets known so far."""
+        return self._redactor.text(text)
+
+    def use(self) -> tuple[ServiceUse, ...]:
+        """Say how each service was used so far, in the order of their addresses."""
+        return tuple(self._services[base].use() for base in sorted(self._services))
+
+    async def close(self) -> None:
+        """Close every connection and the cassette; further requests are a mistake."""
+        if self._session is not None:
+            await self._session.close()
+        if self._recorder is not None:
+            self._recorder.close()
+
+    def answer_without_wire(self, request: Request) -> Exchange | None:
+        """Return what a cassette or being offline makes of a request, or None to send it.
+
+        Args:
+            request: What would be sent.
+
+        Returns:
+            The recorded exchange, a refusal, or None.
+        """
+        if self._player is not None:
+            return self._player.answer(request)
+        if self._offline:
+            return Exchange(
+                status=None,
+                body=b"",
+                service_ns=0,
+                error_kind=ErrorKind.REFUSED,
+                message=f"{request.method} {_shown(request.url)}: the run is offline",
+            )
+        return None
+
+    @property
+    def is_without_wire(self) -> bool:
+        """Whether requests are answered without a network."""
+        return self._offline or self._player is not None
+
+    def finish(self, request: Request, exchange: Exchange) -> Exchange:
+        """Redact an exchange's message and record it where that is wanted.
+
+        Args:
+            request: What was sent.
+            exchange: What came back.
+
+        Returns:
+            The exchange as callers may see it.
+        """
+        if exchange.message:
+            exchange = replace(exchange, message=self._redactor.text(exchange.message))
+        if self._recorder is not None:
+            self._recorder.add(request, exchange)
+        return exchange
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether exchanges are recorded."""
+        return self._recorder is not None
+
+    def session(self) -> aiohttp.ClientSession:
+        """Return the connections, opened within the running loop on first use."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # The gates of the services decide how many connections there are.
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+    def _service_of(self, address: URL) -> Service:
+        whole = str(address.with_query(None))
+        bases = [b for b in self._services if whole == b or whole.startswith(b.rstrip("/") + "/")]
+        if bases:
+            return self._services[max(bases, key=len)]
+        origin = str(address.origin())
+        return self._services.setdefault(origin, Service(origin, self._default))
+
+
+class Endpoint:
+    """One address of a service, ready for many requests; made by `Services.endpoint`."""
+
+    __slots__ = ("_request", "_service", "_services", "_wire", "url")
+
+    def __init__(
+        self, services: Services, service: Service, *, wire: Wire, template: Request
+    ) -> None:
+        self._services = services
+        self._service = service
+        self._wire = wire
+        self._request = template
+        self.url = services.redact(_shown(template.url))
+
+    async def send(self, body: bytes, *, tokens: int | None = None) -> Exchange:
+        """Send one request, retrying what may go better a second time.
+
+        The first attempt is bare: the machinery of retries is entered only after a failure.
+
+        Args:
+            body: The encoded request, sent byte for byte.
+            tokens: What the request will cost, for a limit on tokens; a quarter of its
+                bytes unless stated.
+
+        Returns:
+            What came of it. Nothing a network or a server does raises.
+
+        Raises:
+            StorageError: If the exchange is to be recorded and cannot be written.
+        """
+        services, service = self._services, self._service
+        service.calls += 1
+        if services.is_without_wire:
+            kept = services.answer_without_wire(replace(self._request, body=body))
+            if kept is not None:
+                return kept
+        cost = len(body) // 4 if tokens is None else tokens
+        answer = await self._attempt(body, cost)
+        if answer.error_kind is None and not services.is_recording:
+            return _exchange([answer])
+        answers = [answer]
+        if answer.worth_retrying and service.limits.retries:
+            answers = await try_again(
+                answer, lambda: self._attempt(body, cost), limits=service.limits
+            )
+        return services.finish(replace(self._request, body=body), _exchange(answers))
+
+    async def _attempt(self, body: bytes, tokens: int) -> Answer:
+        service = self._service
+        await service.admit(tokens)
+        try:
+            answer = await self._wire.attempt(self._services.session(), body)
+        finally:
+            service.gate.leave()
+        service.note(answer)
+        return answer
+
+
+def _exchange(answers: list[Answer]) -> Exchange:
+    last = answers[-1]
+    clean = len(answers) == 1 and last.error_kind is None
+    return Exchange(
+        status=last.status,
+        body=last.body,
+        content_type=last.content_type,
+        service_ns=last.service_ns,
+        error_kind=last.error_kind,
+        message=last.message,
+        attempts=() if clean else as_attempts(answers),
+    )
+
+
+def _address(url: str) -> URL:
+    try:
+        address = URL(url)
+        usable = address.scheme in {"http", "https"} and bool(address.host)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(f"{_shown(url)!r} is no address. Write it as https://host/path.")
+    if address.user is not None or address.password is not None:
+        raise ConfigError(
+            f"The address of {address.host} carries a user name or password.\n"
+            "Name the environment variable that holds them instead, under headers."
+        )
+    return address
+
+
+def _base(url: str) -> str:
+    return str(_address(url).with_query(None).with_fragment(None)).rstrip("/")
+
+
+def _shown(url: str) -> str:
+    """Cut what may hold a secret off an address."""
+    head, at, tail = url.split("?", 1)[0].rpartition("@")
+    return (head.split("//", 1)[0] + "//" + tail) if at and "//" in head else url.split("?", 1)[0]
+
+
+def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
+    for name, text in headers.items():
+        good = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+        if not good:
+            raise ConfigError(f"{name!r} cannot be the name of a header.")
+        if any(ord(c) < 32 or ord(c) == 127 for c in text) or not text.isascii():
+            raise ConfigError(
+                f"The header {name} holds a line break or another character that HTTP forbids."
+            )
+    return headers

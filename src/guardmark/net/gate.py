@@ -1,0 +1,153 @@
+"""How many requests are in flight at once, fixed or finding its own level."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+
+_START = 4
+_SLOWER = 1.5
+_STEP_BACK = 0.9
+
+
+class Gate:
+    """Lets a limited number in; the rest wait in order of arrival.
+
+    Unlike a semaphore its limit may move, and entering an open gate never suspends.
+
+    Args:
+        limit: How many may be inside; at least 1.
+    """
+
+    __slots__ = ("_inside", "_limit", "_waiters", "peak")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._inside = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self.peak = 0
+
+    @property
+    def limit(self) -> int:
+        """How many may be inside now."""
+        return self._limit
+
+    @property
+    def inside(self) -> int:
+        """How many are inside now."""
+        return self._inside
+
+    async def enter(self) -> None:
+        """Go in, waiting for a place if need be."""
+        if self._inside < self._limit and not self._waiters:
+            self._take()
+            return
+        place = asyncio.get_running_loop().create_future()
+        self._waiters.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self.leave()  # the place was given to us at the moment we were cancelled
+            else:
+                with suppress(ValueError):
+                    self._waiters.remove(place)
+            raise
+
+    def leave(self) -> None:
+        """Go out and let the next one in."""
+        self._inside -= 1
+        self._admit()
+
+    def move_limit(self, limit: int) -> None:
+        """Set another limit; those inside above it may finish.
+
+        Args:
+            limit: How many may be inside from now on; at least 1.
+        """
+        self._limit = limit
+        self._admit()
+
+    def _take(self) -> None:
+        self._inside += 1
+        self.peak = max(self.peak, self._inside)
+
+    def _admit(self) -> None:
+        while self._waiters and self._inside < self._limit:
+            place = self._waiters.popleft()
+            if not place.done():
+                self._take()
+                place.set_result(None)
+
+
+class AdaptiveLimit:
+    """Moves a gate's limit: up while latency holds, halved when told to slow down.
+
+    A round is as many answers as the limit had at its start. A round whose mean latency
+    stays within 1.5 times the best round's doubles the limit until the first setback and
+    adds one after that; a slower one takes a tenth away. A request to slow down (429, 503)
+    halves it, once a round, since requests already under way will hear the same.
+
+    Args:
+        gate: The gate to move; its limit is set to a gentle start.
+        ceiling: Highest limit; at least 1.
+    """
+
+    __slots__ = (
+        "_best_ns",
+        "_ceiling",
+        "_deaf",
+        "_doubling",
+        "_gate",
+        "_left",
+        "_size",
+        "_total_ns",
+    )
+
+    def __init__(self, gate: Gate, ceiling: int) -> None:
+        self._gate = gate
+        self._ceiling = ceiling
+        self._best_ns: float | None = None
+        self._doubling = True
+        self._deaf = 0
+        gate.move_limit(min(_START, ceiling))
+        self._size = self._left = gate.limit
+        self._total_ns = 0
+
+    def observe(self, service_ns: int, *, told_to_slow_down: bool) -> None:
+        """Take note of one answer.
+
+        Args:
+            service_ns: Its time on the wire.
+            told_to_slow_down: Whether it was a 429 or 503.
+        """
+        if self._deaf:
+            self._deaf -= 1  # it was under way when the limit was halved
+            return
+        if told_to_slow_down:
+            self._doubling = False
+            self._deaf = self._gate.inside
+            self._move(max(1, self._gate.limit // 2))
+            return
+        self._total_ns += service_ns
+        self._left -= 1
+        if self._left == 0:
+            self._judge(self._total_ns / self._size)
+
+    def _move(self, limit: int) -> None:
+        """Set the limit and begin a round."""
+        self._gate.move_limit(limit)
+        self._size = self._left = limit
+        self._total_ns = 0
+
+    def _judge(self, mean_ns: float) -> None:
+        limit = self._gate.limit
+        if self._best_ns is None or mean_ns < self._best_ns:
+            self._best_ns = mean_ns
+        if mean_ns > _SLOWER * self._best_ns:
+            self._doubling = False
+            limit = max(1, int(limit * _STEP_BACK))
+        else:
+            limit = min(self._ceiling, limit * 2 if self._doubling else limit + 1)
+        self._move(limit)

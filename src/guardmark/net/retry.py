@@ -1,0 +1,102 @@
+"""Trying again after a failure: entered only once the first attempt has failed."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from guardmark.core.outcome import Attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from guardmark.net.exchange import Answer
+    from guardmark.net.limits import ServiceLimits
+
+_LONGEST_BACKOFF_S = 30.0
+
+
+class _Failed(Exception):
+    """An attempt that may go better next time; carries no word of the service."""
+
+    def __init__(self, wait_s: float | None) -> None:
+        super().__init__("the attempt failed")
+        self.wait_s = wait_s
+
+
+async def try_again(
+    first: Answer, attempt: Callable[[], Awaitable[Answer]], *, limits: ServiceLimits
+) -> list[Answer]:
+    """Repeat an attempt that failed until one goes well or the retries are used up.
+
+    Waits grow exponentially with jitter; a Retry-After of the service takes their place.
+
+    Args:
+        first: The attempt that failed, worth retrying.
+        attempt: Makes another one.
+        limits: How often, and how long to wait at first.
+
+    Returns:
+        All answers in order, the first one included; the last one is the one that counts.
+    """
+    import stamina
+
+    _silence_library()
+    answers = [first]
+    try:
+        async for turn in stamina.retry_context(
+            on=_wait_before_next,
+            attempts=limits.retries + 1,
+            timeout=None,
+            wait_initial=limits.backoff_s,
+            wait_max=_LONGEST_BACKOFF_S,
+            wait_jitter=limits.backoff_s,
+        ):
+            with turn:
+                if turn.num > 1:
+                    answers.append(await attempt())
+                _accept(answers[-1])
+    except _Failed:
+        pass  # the last answer says what went wrong
+    return answers
+
+
+def as_attempts(answers: list[Answer]) -> tuple[Attempt, ...]:
+    """Write down every try, with the wait before it.
+
+    Args:
+        answers: In the order they were made.
+
+    Returns:
+        One attempt for each; the wait runs from the end of one to the start of the next.
+    """
+    ends = [answers[0].started_ns, *(a.started_ns + a.service_ns for a in answers)]
+    return tuple(
+        Attempt(
+            service_ns=answer.service_ns,
+            status=answer.status,
+            error=answer.error,
+            wait_ns=answer.started_ns - end_ns,
+        )
+        for answer, end_ns in zip(answers, ends, strict=False)
+    )
+
+
+def _accept(answer: Answer) -> None:
+    """Let an answer pass, or raise what makes stamina go on."""
+    if answer.worth_retrying:
+        raise _Failed(answer.retry_after_s)
+
+
+def _wait_before_next(error: Exception) -> bool | float:
+    """Tell stamina whether to go on, and how long to wait if the service has said so."""
+    if not isinstance(error, _Failed):
+        return False
+    return True if error.wait_s is None else error.wait_s
+
+
+def _silence_library() -> None:
+    """Keep the library's warnings off stderr unless somebody has set up logging."""
+    logger = logging.getLogger("stamina")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())

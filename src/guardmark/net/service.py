@@ -1,0 +1,153 @@
+"""One service as the run sees it: its gate, its rates, its timeouts, its counters."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from guardmark.core.errors import ConfigError
+from guardmark.net.gate import AdaptiveLimit, Gate
+from guardmark.net.limits import ServiceLimits, parse_rate
+
+if TYPE_CHECKING:
+    import ssl
+
+    from aiolimiter import AsyncLimiter
+
+    from guardmark.net.exchange import Answer
+
+_SLOW_DOWN = frozenset({429, 503})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceUse:
+    """How a service was used in a run.
+
+    Attributes:
+        base_url: The service.
+        calls: Requests asked for.
+        attempts: Requests sent, retries included.
+        peak_in_flight: Most requests on the wire at once.
+        limit: Requests that may be on the wire at once, as it stands now.
+    """
+
+    base_url: str
+    calls: int
+    attempts: int
+    peak_in_flight: int
+    limit: int
+
+
+class Service:
+    """What all endpoints of one service share.
+
+    Args:
+        base_url: The service's address.
+        limits: How hard it may be pressed.
+
+    Raises:
+        ConfigError: If a rate or the certificate authority's file cannot be read.
+    """
+
+    def __init__(self, base_url: str, limits: ServiceLimits) -> None:
+        self.base_url = base_url
+        self.limits = limits
+        self.gate = Gate(limits.concurrency)
+        self.calls = 0
+        self.attempts = 0
+        self.timeout = aiohttp.ClientTimeout(
+            total=limits.connect_timeout_s + limits.read_timeout_s,
+            connect=limits.connect_timeout_s,
+        )
+        self._adaptive = AdaptiveLimit(self.gate, limits.concurrency) if limits.adaptive else None
+        self._requests = _request_limiter(limits.rate)
+        self._tokens = _token_limiter(limits.tokens)
+        self._open_from = 0.0
+        self._tls: ssl.SSLContext | None = None
+        if limits.ca_file is not None:
+            self._tls = _trusting(limits.ca_file)
+
+    def tls(self) -> ssl.SSLContext:
+        """Return what decides on certificates; made once, on the first encrypted call."""
+        if self._tls is None:
+            self._tls = _trusting(None)
+        return self._tls
+
+    async def admit(self, tokens: int) -> None:
+        """Wait for a place, for the end of a pause and for the rates; then go in.
+
+        Args:
+            tokens: What the request will cost, for a limit on tokens.
+        """
+        await self.gate.enter()
+        try:
+            if self._open_from:
+                await self._sit_out_pause()
+            if self._requests is not None:
+                await self._requests.acquire()
+            if self._tokens is not None:
+                # One request larger than the allowance of a period takes all of it.
+                await self._tokens.acquire(min(tokens, self._tokens.max_rate))
+        except BaseException:
+            self.gate.leave()
+            raise
+        self.attempts += 1
+
+    def note(self, answer: Answer) -> None:
+        """Learn from an answer: pause when asked to, move the adaptive limit."""
+        if answer.status in _SLOW_DOWN and answer.retry_after_s and answer.worth_retrying:
+            until = asyncio.get_running_loop().time() + answer.retry_after_s
+            self._open_from = max(self._open_from, until)
+        if self._adaptive is not None:
+            self._adaptive.observe(answer.service_ns, told_to_slow_down=answer.status in _SLOW_DOWN)
+
+    def use(self) -> ServiceUse:
+        """Say how the service was used so far."""
+        return ServiceUse(
+            base_url=self.base_url,
+            calls=self.calls,
+            attempts=self.attempts,
+            peak_in_flight=self.gate.peak,
+            limit=self.gate.limit,
+        )
+
+    async def _sit_out_pause(self) -> None:
+        loop = asyncio.get_running_loop()
+        # Another answer may have moved the end of the pause meanwhile.
+        while (left_s := self._open_from - loop.time()) > 0:  # noqa: ASYNC110 - a time, no event
+            await asyncio.sleep(left_s)
+        self._open_from = 0.0
+
+
+def _request_limiter(rate: str | None) -> AsyncLimiter | None:
+    """Spread requests evenly: a burst of a tenth of a second's worth, at least one."""
+    if rate is None:
+        return None
+    from aiolimiter import AsyncLimiter
+
+    parsed = parse_rate(rate)
+    per_s = parsed.count / parsed.period_s
+    burst = max(1.0, per_s / 10)
+    return AsyncLimiter(burst, burst / per_s)
+
+
+def _token_limiter(tokens: str | None) -> AsyncLimiter | None:
+    if tokens is None:
+        return None
+    from aiolimiter import AsyncLimiter
+
+    parsed = parse_rate(tokens)
+    return AsyncLimiter(parsed.count, parsed.period_s)
+
+
+def _trusting(ca_file: str | None) -> ssl.SSLContext:
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it holds no certificate in PEM form"
+        raise ConfigError(f"The certificate file {ca_file} cannot be used: {reason}.") from error

@@ -1,0 +1,235 @@
+"""One attempt on the wire: sent, timed, read within bounds, failures named."""
+
+from __future__ import annotations
+
+import io
+from email.utils import parsedate_to_datetime
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from guardmark.core.outcome import ErrorKind
+from guardmark.net.exchange import Answer
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    from aiohttp import ClientResponse, ClientSession
+    from yarl import URL
+
+    from guardmark.net.service import Service
+
+LONGEST_WAIT_S = 120.0
+"""A service that asks for a longer pause is not retried: its quota is spent."""
+
+_RETRIED = frozenset({408, 409, 429})
+_REFUSED = frozenset({401, 403, 407})
+_LARGE_BODY = 1024 * 1024
+_EXCERPT = 200
+
+
+class Wire:
+    """Sends requests of one endpoint, one attempt at a time.
+
+    Args:
+        method: HTTP method.
+        url: Where to.
+        headers: Complete, secrets included.
+        service: Timeouts and certificates.
+        final_statuses: Statuses that are answers, whatever HTTP thinks of them.
+    """
+
+    __slots__ = ("_final", "_headers", "_method", "_service", "_shown", "_tls", "_url")
+
+    def __init__(
+        self,
+        method: str,
+        url: URL,
+        *,
+        headers: Mapping[str, str],
+        service: Service,
+        final_statuses: frozenset[int],
+    ) -> None:
+        self._method = method
+        self._url = url
+        self._headers = headers
+        self._service = service
+        self._final = final_statuses
+        self._shown = f"{method} {url.with_query(None)}"
+        self._tls: ssl.SSLContext | bool = service.tls() if url.scheme == "https" else True
+
+    async def attempt(self, session: ClientSession, body: bytes) -> Answer:
+        """Make one attempt; whatever a network or a server does becomes an answer.
+
+        Args:
+            session: The run's connections.
+            body: The encoded request.
+
+        Returns:
+            What came, with the time from the start of the request to the last byte.
+        """
+        # aiohttp wants large bodies as a file, which it sends piece by piece.
+        data = body if len(body) < _LARGE_BODY else io.BytesIO(body)
+        status: int | None = None
+        started_ns = perf_counter_ns()
+        try:
+            async with session.request(
+                self._method,
+                self._url,
+                data=data,
+                headers=self._headers,
+                timeout=self._service.timeout,
+                ssl=self._tls,
+                allow_redirects=False,
+            ) as response:
+                status = response.status
+                received = await _read(response, self._service.limits.max_response_bytes)
+                service_ns = perf_counter_ns() - started_ns
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            service_ns = perf_counter_ns() - started_ns
+            return self._failed(error, status=status, started_ns=started_ns, service_ns=service_ns)
+        if received is None:
+            return self._too_large(status, started_ns=started_ns, service_ns=service_ns)
+        if 200 <= status < 300 or status in self._final:
+            return Answer(
+                status=status,
+                body=received,
+                content_type=response.content_type,
+                started_ns=started_ns,
+                service_ns=service_ns,
+            )
+        return self._refused(response, received, started_ns=started_ns, service_ns=service_ns)
+
+    def _refused(
+        self, response: ClientResponse, body: bytes, *, started_ns: int, service_ns: int
+    ) -> Answer:
+        """Turn a complete answer of another status than 2xx into a failure."""
+        status = response.status
+        wait_s = _retry_after_s(response.headers)
+        patient = wait_s is None or wait_s <= LONGEST_WAIT_S
+        said = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())[:_EXCERPT]
+        message = f"{self._shown} answered {status}" + (f": {said}" if said else "")
+        if status < 400:
+            message += " (a redirect is not followed: give its target as the address)"
+        if not patient:
+            message += f" (and asks to wait {wait_s:.0f} s)"
+        return Answer(
+            status=status,
+            body=body,
+            content_type=response.content_type,
+            started_ns=started_ns,
+            service_ns=service_ns,
+            error=f"http_{status}",
+            error_kind=_kind_of(status),
+            message=message,
+            worth_retrying=patient and (status in _RETRIED or status >= 500),
+            retry_after_s=wait_s,
+        )
+
+    def _too_large(self, status: int | None, *, started_ns: int, service_ns: int) -> Answer:
+        most = self._service.limits.max_response_bytes
+        return Answer(
+            status=status,
+            body=b"",
+            started_ns=started_ns,
+            service_ns=service_ns,
+            error="too_large",
+            error_kind=ErrorKind.CONTRACT,
+            message=f"{self._shown} sent more than {most} bytes; the answer was refused",
+        )
+
+    def _failed(
+        self, error: Exception, *, status: int | None, started_ns: int, service_ns: int
+    ) -> Answer:
+        """Name what aiohttp raised."""
+        word, kind, retry = _name(error)
+        limits = self._service.limits
+        told = {
+            "connect_timeout": f"no connection within {limits.connect_timeout_s:g} s",
+            "timeout": f"no complete answer within {limits.read_timeout_s:g} s",
+            "dns": "the name does not resolve",
+            "certificate": f"the certificate is not valid: {_first_line(error)}",
+            "half_response": "the answer broke off",
+            "disconnected": "the connection was dropped",
+        }.get(word, _first_line(error))
+        return Answer(
+            status=status,
+            body=b"",
+            started_ns=started_ns,
+            service_ns=service_ns,
+            error=word,
+            error_kind=kind,
+            message=f"{self._shown}: {told}",
+            worth_retrying=retry,
+        )
+
+
+async def _read(response: ClientResponse, most: int) -> bytes | None:
+    """Read a body of at most so many bytes; None when there are more."""
+    length = response.content_length
+    if length is not None and length > most:
+        response.close()
+        return None
+    if length is not None and "Content-Encoding" not in response.headers:
+        return await response.read()
+    pieces, total = [], 0
+    # Neither a missing length nor a compressed body says how much will come.
+    async for piece in response.content.iter_any():
+        total += len(piece)
+        if total > most:
+            response.close()
+            return None
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _kind_of(status: int) -> ErrorKind:
+    if status in _REFUSED:
+        return ErrorKind.REFUSED
+    return ErrorKind.HTTP if status >= 400 else ErrorKind.CONTRACT
+
+
+_NAMES: tuple[tuple[type[Exception], str, ErrorKind, bool], ...] = (
+    (aiohttp.ConnectionTimeoutError, "connect_timeout", ErrorKind.TIMEOUT, True),
+    (TimeoutError, "timeout", ErrorKind.TIMEOUT, False),
+    (aiohttp.ClientConnectorCertificateError, "certificate", ErrorKind.CONNECTION, False),
+    (aiohttp.ClientSSLError, "tls", ErrorKind.CONNECTION, False),
+    (aiohttp.ClientConnectorDNSError, "dns", ErrorKind.CONNECTION, True),
+    (aiohttp.ClientConnectorError, "no_connection", ErrorKind.CONNECTION, True),
+    (aiohttp.ClientPayloadError, "half_response", ErrorKind.CONNECTION, True),
+    (aiohttp.ClientResponseError, "not_http", ErrorKind.CONTRACT, False),
+    (aiohttp.ClientConnectionError, "disconnected", ErrorKind.CONNECTION, True),
+    (aiohttp.ClientError, "connection", ErrorKind.CONNECTION, True),
+    (OSError, "connection", ErrorKind.CONNECTION, True),
+    (ValueError, "not_http", ErrorKind.CONTRACT, False),
+)
+"""From the narrow to the wide: aiohttp's own, then the system's."""
+
+
+def _name(error: Exception) -> tuple[str, ErrorKind, bool]:
+    for kind, word, error_kind, retry in _NAMES:
+        if isinstance(error, kind):
+            return word, error_kind, retry
+    return "connection", ErrorKind.CONNECTION, True
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0][:_EXCERPT] or type(error).__name__
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Read Retry-After; a date counts from the answer's own Date, so no clock is asked."""
+    value = headers.get("Retry-After", "").strip()
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        until = parsedate_to_datetime(value)
+        return max(0.0, (until - parsedate_to_datetime(headers["Date"])).total_seconds())
+    except (KeyError, TypeError, ValueError):
+        return None
