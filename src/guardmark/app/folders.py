@@ -14,52 +14,89 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from guardmark.core.manifest import RunManifest
 
-def run_folder(
-    base: Path, name: str, config_hash: str, data_hash: str, *, now: datetime, fresh: bool
-) -> RunDir:
-    """Choose the folder of a run.
+_STAMP = "%Y%m%dT%H%M%SZ"
+_SHOWN_OF_HASH = 8
+
+
+def new_run(base: Path, name: str, config_hash: str, *, now: datetime) -> RunDir:
+    """Name the folder of a new run.
 
     Args:
-        base: Folder of all runs (`runs`).
+        base: Folder of all runs.
         name: Name of the run.
-        config_hash: Hash of its configuration.
-        data_hash: Hash of its data.
+        config_hash: Hash (hex) of what is measured and how.
         now: The present time, UTC.
-        fresh: Start anew even if an unfinished run could be continued.
 
     Returns:
-        The newest unfinished run of equal configuration and data, or a new folder; nothing
-        is created.
+        A folder that does not exist yet; nothing is created.
     """
-    family = base / re.sub(r"[^A-Za-z0-9_.@-]", "_", name)
-    if not fresh:
-        for earlier in _newest_first(family, config_hash):
-            if _can_continue(earlier, config_hash, data_hash):
-                return earlier
-    stamp = now.strftime("%Y%m%dT%H%M%SZ")
-    folder = family / f"{stamp}-{config_hash[:8]}"
-    serial = 2
+    stem = f"{now.strftime(_STAMP)}-{config_hash[:_SHOWN_OF_HASH]}"
+    folder, serial = _family(base, name) / stem, 2
     while folder.exists():
-        folder = family / f"{stamp}-{config_hash[:8]}-{serial}"
-        serial += 1
+        folder, serial = folder.with_name(f"{stem}-{serial}"), serial + 1
     return RunDir(path=folder)
 
 
-def _newest_first(family: Path, config_hash: str) -> Iterator[RunDir]:
-    if family.is_dir():
-        for folder in sorted(family.glob(f"*-{config_hash[:8]}*"), reverse=True):
-            yield RunDir(path=folder)
+def unfinished_runs(base: Path, name: str, config_hash: str) -> Iterator[RunDir]:
+    """Yield earlier runs that the same command would continue, newest first.
+
+    Args:
+        base: Folder of all runs.
+        name: Name of the run.
+        config_hash: Hash (hex) of what is measured and how.
+
+    Yields:
+        Folders of runs that are not complete; damaged ones are passed over.
+    """
+    family = _family(base, name)
+    for path in sorted(family.glob(f"*-{config_hash[:_SHOWN_OF_HASH]}*"), reverse=True):
+        folder = RunDir(path=path)
+        if folder.records.exists() and _is_unfinished(folder):
+            yield folder
 
 
-def _can_continue(folder: RunDir, config_hash: str, data_hash: str) -> bool:
+def stored_manifest(folder: RunDir) -> RunManifest | None:
+    """Return what a folder's run was, if it got as far as storing its samples.
+
+    Args:
+        folder: Folder of a run.
+
+    Returns:
+        The manifest, or None where there is no run, or one without samples.
+
+    Raises:
+        StoreError: If there is a file of records that is damaged or not ours.
+    """
     if not folder.records.exists():
-        return False
+        return None
+    with RecordReader(folder.records) as reader:
+        if reader.status().state is RunState.NEW:
+            return None
+        return reader.manifest()
+
+
+def set_aside(folder: RunDir, *, now: datetime) -> None:
+    """Rename the records of an earlier run, so that a fresh one starts in the same folder.
+
+    Args:
+        folder: Folder of the run; untouched when it holds no records.
+        now: The present time, UTC; becomes part of the new name.
+    """
+    for suffix in ("", "-wal", "-shm"):
+        path = folder.records.with_name(folder.records.name + suffix)
+        if path.exists():
+            path.rename(path.with_name(f"records.before-{now.strftime(_STAMP)}.sqlite{suffix}"))
+
+
+def _family(base: Path, name: str) -> Path:
+    return base / re.sub(r"[^A-Za-z0-9_.@-]", "_", name)
+
+
+def _is_unfinished(folder: RunDir) -> bool:
     try:
         with RecordReader(folder.records) as reader:
-            manifest = reader.manifest()
-            unfinished = reader.status().state is not RunState.COMPLETE
+            return reader.status().state is not RunState.COMPLETE
     except StoreError:
         return False  # a damaged run is left alone; a new one starts beside it
-    same = manifest.config_sha256 == config_hash and manifest.data_sha256 == data_hash
-    return unfinished and same

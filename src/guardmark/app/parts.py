@@ -12,6 +12,7 @@ from guardmark import __version__
 from guardmark.app.registry import BuildContext, build_part
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
+from guardmark.engine.plan import NO_GUARD, Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,84 @@ class BuiltPart:
 
     part: Any
     manifest: PartManifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Every part of a run.
+
+    Attributes:
+        defenses: Each is asked about every sample; guards of the pipeline among them.
+        model: The target model, or None when defenses are measured alone.
+        judges: Who labels its answers.
+        arms: Guards of the pipeline, `none` for the baseline.
+    """
+
+    defenses: tuple[BuiltPart, ...]
+    model: BuiltPart | None = None
+    judges: tuple[BuiltPart, ...] = ()
+    arms: tuple[str, ...] = ()
+
+    @property
+    def manifests(self) -> tuple[PartManifest, ...]:
+        """What the manifest says of each part."""
+        return tuple(built.manifest for built in self._built())
+
+    @property
+    def every(self) -> tuple[Any, ...]:
+        """The parts themselves."""
+        return tuple(built.part for built in self._built())
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """Model, judges and arms as the engine takes them, or None without a model."""
+        if self.model is None:
+            return None
+        return Pipeline(
+            arms=self.arms,
+            model=self.model.part,
+            judges=tuple(judge.part for judge in self.judges),
+        )
+
+    def _built(self) -> tuple[BuiltPart, ...]:
+        return (*self.defenses, *((self.model,) if self.model else ()), *self.judges)
+
+
+def build_parts(
+    loaded: LoadedConfig, services: Services | None, *, only: Sequence[str] = ()
+) -> Parts:
+    """Build every part of a configuration.
+
+    Args:
+        loaded: The checked configuration.
+        services: The one client of the run, or None when nothing may be called.
+        only: Names of defenses to build; all of them when empty.
+
+    Returns:
+        The parts. In a pipeline, a guard that `only` leaves out is no arm.
+
+    Raises:
+        UnknownName: If `only` names a defense that is not configured.
+        ConfigError: If a part cannot be built.
+    """
+    defenses = build_defenses(loaded, services, only=only)
+    pipeline = loaded.config.pipeline
+    if pipeline is None:
+        return Parts(defenses=defenses)
+    names = {built.manifest.name for built in defenses}
+    model = build_one(loaded, ("pipeline", "model"), "model", name="model", services=services)
+    judges = tuple(
+        build_one(
+            loaded,
+            ("pipeline", "judges", str(index)),
+            "judge",
+            name=str(said.get("name") or f"judge-{index + 1}"),
+            services=services,
+        )
+        for index, said in enumerate(pipeline.judges)
+    )
+    arms = tuple(arm for arm in pipeline.guards if arm == NO_GUARD or arm in names)
+    return Parts(defenses=defenses, model=model, judges=judges, arms=arms)
 
 
 def build_defenses(

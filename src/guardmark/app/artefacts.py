@@ -1,0 +1,131 @@
+"""The files a run leaves behind, all of them made from the records."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from guardmark.analysis.run import AnalysisSettings, analyse_run
+from guardmark.reports.document import build_document
+from guardmark.store.export import write_jsonl
+from guardmark.store.records import RecordReader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.app.settings import Config
+    from guardmark.core.manifest import DataManifest
+    from guardmark.reports.blocks import Document
+    from guardmark.store.run_dir import RunDir
+
+FORMATS = ("html", "md", "json", "csv")
+"""What `report` can be asked for, in the order it is written."""
+
+
+def analysis_settings(config: Config, reader: RecordReader) -> AnalysisSettings:
+    """Return how the records of a run are to be read.
+
+    Args:
+        config: The settings of the run.
+        reader: Its records, for what the manifest says.
+
+    Returns:
+        The settings of the analysis.
+    """
+    stats = config.stats
+    return AnalysisSettings.of(
+        reader.manifest(),
+        margin=stats.margin,
+        prevalences=tuple(stats.prevalence),
+        cost_missed_attack=stats.cost_missed_attack,
+        cost_false_alarm=stats.cost_false_alarm,
+        non_inferiority_margin=stats.non_inferiority_margin,
+        replicates=stats.replicates,
+    )
+
+
+def write_description(
+    folder: RunDir,
+    *,
+    config: Mapping[str, Any],
+    data: Sequence[DataManifest],
+    environment: Mapping[str, object],
+) -> None:
+    """Write what was run: configuration, data and environment.
+
+    Args:
+        folder: Folder of the run.
+        config: The configuration with every default filled in.
+        data: Manifests of the data sets.
+        environment: Versions and machine.
+
+    Raises:
+        StorageError: If a file cannot be written.
+    """
+    import yaml
+
+    folder.write_text(
+        folder.resolved_config.name,
+        yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True),
+    )
+    folder.write_text(folder.data_manifest.name, _json([_data_json(m) for m in data]))
+    folder.write_text(folder.environment.name, _json(environment))
+
+
+def write_reports(
+    folder: RunDir, config: Config, *, formats: Sequence[str], texts: bool = True
+) -> tuple[RunAnalysis, Document]:
+    """Write the reports of a run from its records.
+
+    Args:
+        folder: Folder of the run.
+        config: The settings of the run.
+        formats: Which of `FORMATS`.
+        texts: Whether reports may show prompt texts; hashes only when not.
+
+    Returns:
+        The analysis and the document that every format tells.
+
+    Raises:
+        StoreError: If the records cannot be read.
+        StorageError: If a file cannot be written.
+    """
+    with RecordReader(folder.records) as reader:
+        write_jsonl(reader, folder.results)
+        analysis = analyse_run(reader, analysis_settings(config, reader))
+    document = build_document(analysis)
+    if "json" in formats:
+        from guardmark.reports.summary import summary_json
+
+        folder.write_text(folder.summary_json.name, summary_json(analysis))
+    if "md" in formats:
+        from guardmark.reports.markdown import render_markdown
+
+        folder.write_text(folder.summary_md.name, render_markdown(document, texts=texts))
+    if "csv" in formats:
+        from guardmark.reports.tables import categories_csv, variants_csv
+
+        folder.write_text(folder.categories_csv.name, categories_csv(analysis))
+        folder.write_text(folder.variant_metrics_csv.name, variants_csv(analysis))
+    if "html" in formats:
+        from guardmark.reports.html import render_html
+
+        folder.write_text(folder.report_html.name, render_html(document, texts=texts))
+    return analysis, document
+
+
+def _data_json(manifest: DataManifest) -> dict[str, object]:
+    return {
+        "name": manifest.name,
+        "version": manifest.version,
+        "sha256": manifest.sha256,
+        "attacks": manifest.attacks,
+        "benign": manifest.benign,
+        "files": dict(manifest.files),
+        "mapping": dict(manifest.mapping),
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False) + "\n"

@@ -1,0 +1,103 @@
+"""The one client of a run, made only when a part needs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pydantic import BaseModel
+
+    from guardmark.app.config import LoadedConfig
+    from guardmark.core.manifest import PartManifest
+    from guardmark.net import Services
+
+_ADDRESS_FIELDS = ("url", "base_url", "preset")
+
+
+def service_address(settings: BaseModel) -> str:
+    """Return the address a part calls, or the empty string for a part in this process.
+
+    Args:
+        settings: The checked settings of the part.
+
+    Returns:
+        Its URL, or the name of the preset that stands for one.
+    """
+    for field in _ADDRESS_FIELDS:
+        value = getattr(settings, field, None)
+        if value:
+            return str(value)
+    return ""
+
+
+def has_address(manifest: PartManifest) -> bool:
+    """Tell whether a part calls a service, from what its manifest says."""
+    return any(manifest.settings.get(field) for field in _ADDRESS_FIELDS)
+
+
+def open_services(
+    loaded: LoadedConfig,
+    *,
+    offline: bool = False,
+    record: Path | None = None,
+    replay: Path | None = None,
+) -> Services | None:
+    """Make the client of a run.
+
+    Args:
+        loaded: The checked configuration.
+        offline: Refuse every call that a cassette does not answer.
+        record: Write exchanges to this cassette.
+        replay: Answer from this cassette.
+
+    Returns:
+        The client, or None when no part of the configuration calls anything.
+
+    Raises:
+        ConfigError: If a service setting or a cassette cannot be used.
+    """
+    if not any(service_address(settings) for settings in loaded.parts.values()):
+        return None
+    from guardmark.net import ServiceLimits, Services
+
+    usual = loaded.config.run.concurrency
+    limits = {
+        base: ServiceLimits(
+            concurrency=said.concurrency or usual,
+            rate=said.rate,
+            tokens=said.tokens,
+            connect_timeout_s=said.connect_timeout_s,
+            read_timeout_s=said.read_timeout_s,
+            retries=said.retries,
+            adaptive=said.adaptive,
+        )
+        for base, said in loaded.config.services.items()
+    }
+    return Services(
+        limits,
+        default=ServiceLimits(concurrency=usual),
+        offline=offline,
+        record=record,
+        replay=replay,
+    )
+
+
+def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
+    """Return how many calls each defense may have in flight, where a service says so.
+
+    Args:
+        loaded: The checked configuration.
+
+    Returns:
+        Name of a defense to its limit; defenses that are not named use that of the run.
+    """
+    found = {}
+    for path, settings in loaded.parts.items():
+        address = service_address(settings)
+        for base, said in loaded.config.services.items():
+            if path[0] == "defenses" and said.concurrency and address.startswith(base):
+                found[path[1]] = said.concurrency
+    return found

@@ -1,0 +1,334 @@
+"""The verb `run`: a configuration to a finished run folder, exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from guardmark import __version__
+from guardmark.app.artefacts import write_description
+from guardmark.app.data import dataset_specs, load_data, taxonomy_of
+from guardmark.app.environment import describe_environment
+from guardmark.app.fingerprints import config_sha256, data_sha256, resolved
+from guardmark.app.folders import new_run, set_aside, stored_manifest, unfinished_runs
+from guardmark.app.network import concurrency_of, open_services
+from guardmark.app.parts import build_parts
+from guardmark.app.probing import probe_parts
+from guardmark.core.manifest import RunManifest
+from guardmark.core.protocols import Closable
+from guardmark.datasets.sources import file_sha256
+from guardmark.engine.plan import Budget, Plan, Timing, Workers
+from guardmark.engine.runner import run as run_engine
+from guardmark.store.records import RecordWriter
+from guardmark.store.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from guardmark.app.config import LoadedConfig
+    from guardmark.app.parts import Parts
+    from guardmark.core.manifest import DataManifest
+    from guardmark.core.sample import Sample
+    from guardmark.datasets.sources import LoadedData
+    from guardmark.engine.progress import Progress
+    from guardmark.engine.runner import RunSummary
+    from guardmark.engine.stop import StopSignal
+    from guardmark.net import Services
+
+RUNS = Path("runs")
+"""Folder of all runs when none is named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What a person adds to a configuration on the command line.
+
+    Attributes:
+        out: Folder of the run, or None for one under `runs/`.
+        limit: Take only so many samples, seeded and stratified.
+        only: Names of the defenses to run; all when empty.
+        fresh: Start anew even if an unfinished run could be continued.
+        offline: Refuse every call that a cassette does not answer.
+        max_cost: Stop when so much is spent.
+        max_errors: Stop after so many errors.
+        record: Write exchanges to this cassette.
+        replay: Answer from this cassette.
+    """
+
+    out: Path | None = None
+    limit: int | None = None
+    only: tuple[str, ...] = ()
+    fresh: bool = False
+    offline: bool = False
+    max_cost: float | None = None
+    max_errors: int | None = None
+    record: Path | None = None
+    replay: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """A run that was carried out, or as far as it came.
+
+    Attributes:
+        folder: Where everything lies.
+        summary: How it ended, and what it took.
+        data: What was read.
+        continued: Whether an earlier run was continued.
+        warnings: What deserves a word.
+    """
+
+    folder: RunDir
+    summary: RunSummary
+    data: tuple[DataManifest, ...]
+    continued: bool
+    warnings: tuple[str, ...]
+
+
+def run(
+    loaded: LoadedConfig,
+    options: RunOptions,
+    *,
+    now: datetime,
+    progress: Progress,
+    stop: StopSignal,
+    announce: Callable[[str], None],
+) -> RunResult:
+    """Carry out a run, or continue it.
+
+    Args:
+        loaded: The checked configuration.
+        options: What was added on the command line.
+        now: The present time, UTC.
+        progress: Counters that grow while the run goes.
+        stop: Ends the run when set.
+        announce: Is told, in a line each, what was taken and where it goes.
+
+    Returns:
+        The run; its records are stored, its reports not yet written.
+
+    Raises:
+        ConfigError: If a part cannot be built.
+        DatasetError: If the data cannot be used.
+        ServiceError: If a probe finds a part unreachable or refused.
+        UntrustworthyRun: If errors pass their limit.
+        BudgetReached: If a budget is spent.
+        StorageError: If the folder cannot be written.
+    """
+    services = open_services(
+        loaded, offline=options.offline, record=options.record, replay=options.replay
+    )
+    parts = build_parts(loaded, services, only=options.only)
+    invocation = _Invocation(
+        loaded=loaded,
+        options=options,
+        parts=parts,
+        services=services,
+        config_hash=config_sha256(
+            loaded.config, parts.manifests, only=options.only, limit=options.limit
+        ),
+        now=now,
+        announce=announce,
+    )
+    return asyncio.run(invocation.carry_out(progress, stop))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Input:
+    """The samples of a run: read just now, or stored by an earlier invocation."""
+
+    folder: RunDir
+    fresh: LoadedData | None
+
+    @property
+    def samples(self) -> Iterable[Sample]:
+        return self.fresh.samples() if self.fresh else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Invocation:
+    """One call of the verb, after its parts were built."""
+
+    loaded: LoadedConfig
+    options: RunOptions
+    parts: Parts
+    services: Services | None
+    config_hash: str
+    now: datetime
+    announce: Callable[[str], None]
+
+    async def carry_out(self, progress: Progress, stop: StopSignal) -> RunResult:
+        warnings: list[str] = []
+        try:
+            source = self._stored_input() or self._read_input(warnings)
+            warnings.extend(await probe_parts(self.parts))
+            with (
+                source.folder.lock(started=_stamp(self.now)),
+                RecordWriter(source.folder.records) as writer,
+            ):
+                continued = writer.manifest is not None
+                self.announce(f"{'Continuing' if continued else 'Writing'} {source.folder.path}")
+                writer.load_samples(source.samples)
+                manifest = writer.manifest or self._manifest(source)
+                writer.put_manifest(manifest)
+                self._describe(source.folder, manifest)
+                summary = await run_engine(self._plan(), writer, progress=progress, stop=stop)
+        finally:
+            await self._close()
+        return RunResult(
+            folder=source.folder,
+            summary=summary,
+            data=manifest.data,
+            continued=continued,
+            warnings=tuple(warnings),
+        )
+
+    def _stored_input(self) -> _Input | None:
+        """Find the unfinished run that this call continues, if its data files are unchanged.
+
+        Comparing file hashes is enough: which rows are taken and how they are read is part
+        of the configuration's hash. So a run over a million rows goes on at once.
+        """
+        if self.options.fresh:
+            return None
+        out = self.options.out
+        folders = (
+            [RunDir(path=out)]
+            if out is not None
+            else unfinished_runs(RUNS, self.loaded.config.name, self.config_hash)
+        )
+        files = None
+        for folder in folders:
+            manifest = stored_manifest(folder)
+            if manifest is None or manifest.config_sha256 != self.config_hash:
+                continue
+            files = files or self._file_hashes()
+            if files == [dict(data.files) for data in manifest.data]:
+                return _Input(folder=folder, fresh=None)
+        return None
+
+    def _file_hashes(self) -> list[dict[str, str]]:
+        return [
+            {spec.shown_as: file_sha256(spec.path)}
+            for entry in self.loaded.config.data
+            for spec in dataset_specs(entry, self.loaded.folder)
+        ]
+
+    def _read_input(self, warnings: list[str]) -> _Input:
+        data = load_data(self.loaded, limit=self.options.limit)
+        warnings.extend(data.warnings)
+        for line in describe_mapping(data.manifests):
+            self.announce(line)
+        folder = (
+            RunDir(path=self.options.out)
+            if self.options.out is not None
+            else new_run(RUNS, self.loaded.config.name, self.config_hash, now=self.now)
+        )
+        if self.options.fresh:
+            set_aside(folder, now=self.now)
+        return _Input(folder=folder, fresh=data)
+
+    def _manifest(self, source: _Input) -> RunManifest:
+        config = self.loaded.config
+        data = source.fresh.manifests if source.fresh else ()
+        taxonomy = source.fresh.taxonomy if source.fresh else taxonomy_of(config)
+        on_malformed, on_error = config.policies
+        return RunManifest(
+            name=config.name,
+            guardmark_version=__version__,
+            config_sha256=self.config_hash,
+            data_sha256=data_sha256(data),
+            created_utc=_stamp(self.now),
+            seed=config.run.seed,
+            repeats=config.run.repeats,
+            confidence=config.stats.confidence,
+            min_per_category=config.stats.min_per_category,
+            on_malformed=on_malformed,
+            on_error=on_error,
+            latency_mode=config.latency.mode,
+            concurrency=config.run.concurrency,
+            warmup=config.latency.warmup,
+            evaluator=config.run.evaluator,
+            parts=self.parts.manifests,
+            data=data,
+            categories={c.name: c.subcategories for c in taxonomy.categories},
+            settings=resolved(config),
+        )
+
+    def _describe(self, folder: RunDir, manifest: RunManifest) -> None:
+        write_description(
+            folder,
+            config=resolved(self.loaded.config),
+            data=manifest.data,
+            environment=describe_environment(),
+        )
+
+    def _plan(self) -> Plan:
+        config, options = self.loaded.config, self.options
+        on_malformed, on_error = config.policies
+        rate = per_second(config.latency.rate) if config.latency.rate else None
+        return Plan(
+            defenses=tuple(built.part for built in self.parts.defenses),
+            repeats=config.run.repeats,
+            concurrency=config.run.concurrency,
+            concurrency_of=concurrency_of(self.loaded),
+            on_malformed=on_malformed,
+            on_error=on_error,
+            timing=Timing(mode=config.latency.mode, warmup=config.latency.warmup, rate_per_s=rate),
+            budget=Budget(
+                calls=config.run.max_calls,
+                tokens=config.run.max_tokens,
+                cost=options.max_cost or config.run.max_cost,
+                seconds=config.run.max_time_s,
+            ),
+            max_errors=(
+                config.run.max_errors if options.max_errors is None else options.max_errors
+            ),
+            workers=Workers(config.run.workers),
+            pipeline=self.parts.pipeline,
+        )
+
+    async def _close(self) -> None:
+        for part in self.parts.every:
+            if isinstance(part, Closable):
+                await part.close()
+        if self.services is not None:
+            await self.services.close()
+
+
+def per_second(rate: str) -> float:
+    """Return a rate such as `300/min` in calls per second.
+
+    Args:
+        rate: A number, a slash, and `s`, `min` or `h`.
+
+    Returns:
+        Calls per second.
+    """
+    number, _, unit = rate.partition("/")
+    return float(number) / {"s": 1, "min": 60, "h": 3600}[unit]
+
+
+def describe_mapping(manifests: Sequence[DataManifest]) -> Iterable[str]:
+    """Say, in a line a data set, which field of the file was taken for what.
+
+    Args:
+        manifests: The data sets as read.
+
+    Yields:
+        One line for each file.
+    """
+    for manifest in manifests:
+        taken = ", ".join(
+            f"{field} from {path}" if field != path else field
+            for field, path in manifest.mapping.items()
+        )
+        counts = f"{manifest.attacks:,} attacks, {manifest.benign:,} benign"
+        yield f"Read {', '.join(manifest.files)}: {counts} ({taken})"
+
+
+def _stamp(now: datetime) -> str:
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,61 @@
+"""`guardmark run`: measure defenses, or continue where it stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_PATH = click.Path(path_type=Path)
+
+
+def command() -> click.Command:
+    """Return the command."""
+
+    @click.command(
+        help="Measure the defenses of CONFIG. Without CONFIG: the built-in defenses on the "
+        "built-in data, offline. The same command continues a run that was interrupted."
+    )
+    @click.argument("config", required=False, type=_PATH)
+    @click.option("-o", "--out", type=_PATH, help="Folder of the run; default: under runs/.")
+    @click.option("--limit", type=click.IntRange(min=1), help="Take N samples, stratified.")
+    @click.option("--only", help="Only these defenses, by name, with commas.")
+    @click.option("--fresh", is_flag=True, help="Start anew instead of continuing.")
+    @click.option("--offline", is_flag=True, help="Refuse every call to a service.")
+    @click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop there.")
+    @click.option("--max-errors", type=click.IntRange(min=0), help="Stop after more errors.")
+    @click.option("--record", type=_PATH, help="Write all exchanges to this file.")
+    @click.option("--replay", type=_PATH, help="Answer all calls from this file.")
+    @click.option("--no-texts", is_flag=True, help="Leave prompt texts out of the reports.")
+    @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+    def run(
+        config: Path | None,
+        out: Path | None,
+        limit: int | None,
+        only: str | None,
+        fresh: bool,
+        offline: bool,
+        max_cost: float | None,
+        max_errors: int | None,
+        record: Path | None,
+        replay: Path | None,
+        no_texts: bool,
+        as_json: bool,
+    ) -> int:
+        from guardmark.app.running import RunOptions
+        from guardmark.cli.run_output import carry_out
+
+        options = RunOptions(
+            out=out,
+            limit=limit,
+            only=tuple(name.strip() for name in (only or "").split(",") if name.strip()),
+            fresh=fresh,
+            offline=offline,
+            max_cost=max_cost,
+            max_errors=max_errors,
+            record=record,
+            replay=replay,
+        )
+        return carry_out(config, options, texts=not no_texts, as_json=as_json)
+
+    return run

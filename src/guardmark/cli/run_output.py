@@ -1,0 +1,110 @@
+"""What `guardmark run` prints: progress on stderr, verdicts and paths on stdout."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from guardmark.app.config import load_config
+from guardmark.app.configuration import builtin_config
+from guardmark.app.finishing import finish
+from guardmark.app.running import run
+from guardmark.cli.progress import ProgressLine
+from guardmark.cli.terminal import clean
+from guardmark.core.errors import BudgetReached, UntrustworthyRun
+from guardmark.engine.progress import Progress
+from guardmark.engine.runner import Ending
+from guardmark.engine.stop import StopSignal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from guardmark.app.running import RunOptions
+
+EXIT_INTERRUPTED = 130
+EXIT_UNTRUSTWORTHY = 5
+
+
+def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json: bool) -> int:
+    """Run, write the reports and print what came out.
+
+    Args:
+        config: The configuration file, or None for the built-in run.
+        options: What was added on the command line.
+        texts: Whether reports may show prompt texts.
+        as_json: Whether stdout carries the summary as JSON.
+
+    Returns:
+        The exit code: 0, 5 when the run cannot be trusted, 130 when interrupted.
+
+    Raises:
+        GuardmarkError: If the run cannot start or has to stop; nothing stored is lost.
+    """
+    loaded = load_config(config) if config is not None else builtin_config()
+    progress, stop = Progress(), StopSignal()
+    try:
+        with _interruptible(stop), ProgressLine(progress):
+            result = run(
+                loaded,
+                options,
+                now=datetime.now(UTC),
+                progress=progress,
+                stop=stop,
+                announce=_say,
+            )
+    except (BudgetReached, UntrustworthyRun) as error:
+        _say(f"{error}\nTo continue: {_same_command()}")
+        return error.exit_code
+    for warning in result.warnings:
+        _say(f"Note: {warning}")
+    if result.summary.ending is Ending.INTERRUPTED:
+        _say(
+            f"Interrupted; {result.summary.stored:,} of {result.summary.planned:,} records are "
+            f"stored in {result.folder.path}.\nTo continue: {_same_command()}"
+        )
+        return EXIT_INTERRUPTED
+    told = finish(result.folder, loaded.config, texts=texts)
+    if as_json:
+        sys.stdout.write(told.summary_json)
+    else:
+        sys.stdout.write(told.terminal)
+        sys.stdout.write("".join(f"{label:<10}{path}\n" for label, path in told.files))
+    for complaint in told.complaints:
+        _say(complaint)
+    return EXIT_UNTRUSTWORTHY if told.complaints else 0
+
+
+def _say(text: str) -> None:
+    line_start = "\r\x1b[2K" if sys.stderr.isatty() else ""
+    sys.stderr.write(f"{line_start}{clean(text)}\n")
+
+
+def _same_command() -> str:
+    import shlex
+
+    return shlex.join(["guardmark", *(word for word in sys.argv[1:] if word != "--fresh")])
+
+
+@contextmanager
+def _interruptible(stop: StopSignal) -> Iterator[None]:
+    """Turn the first Ctrl-C or termination into an orderly end; the second one ends at once."""
+
+    def on_signal(number: int, _frame: object) -> None:
+        if stop.is_set:
+            raise KeyboardInterrupt
+        stop.set(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, on_signal) for number in _signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _signals() -> tuple[signal.Signals, ...]:
+    return (signal.SIGINT, signal.SIGTERM)
