@@ -1,0 +1,143 @@
+"""Recorded exchanges: the same answers again, offline, without a secret on file."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from guardmark.core.errors import ConfigError, StorageError
+from guardmark.core.outcome import ErrorKind
+from guardmark.net import Services
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Serve = Callable[..., Any]
+    Make = Callable[..., Services]
+
+BODIES = [b'{"text": "one"}', b"\xff\x00 not text", '{"text": "zwei \u2028"}'.encode()]
+
+
+def _counting() -> Callable[[web.Request], Any]:
+    numbers = count()
+
+    async def answer(request: web.Request) -> web.Response:
+        body = await request.read()
+        if body == b"fail":
+            return web.Response(status=400, text="no " + request.headers["X-Key"])
+        return web.Response(body=str(next(numbers)).encode() + b" \xfe " + body)
+
+    return answer
+
+
+def _endpoint(client: Services, base: str) -> Any:
+    return client.endpoint(
+        base + "/check?key=in-the-url",
+        headers={"X-Plain": "p"},
+        secret_headers={"X-Key": "sk-12345"},
+    )
+
+
+async def test_a_replay_gives_the_recorded_answers(
+    make_services: Make, serve: Serve, tmp_path: Path
+) -> None:
+    """Byte for byte, times and failures included, equal requests in their order."""
+    server = await serve(_counting())
+    recorder = make_services(record=tmp_path / "c.jsonl")
+    sent = [*BODIES, BODIES[0], b"fail"]
+    first = [await _endpoint(recorder, server.url).send(body) for body in sent]
+    await server.stop()
+    player = make_services(replay=tmp_path / "c.jsonl", offline=True)
+    again = [await _endpoint(player, server.url).send(body) for body in sent]
+    assert [(e.status, e.error_kind, e.service_ns, e.attempts) for e in again] == [
+        (e.status, e.error_kind, e.service_ns, e.attempts) for e in first
+    ]
+    assert [e.body for e in again[:4]] == [e.body for e in first[:4]]
+    assert first[0].body != first[3].body
+    assert all(e.replayed for e in again)
+
+
+async def test_no_secret_is_on_file(make_services: Make, serve: Serve, tmp_path: Path) -> None:
+    """Not the header, not its echo, not what a caller has hidden."""
+    server = await serve(_counting())
+    recorder = make_services(record=tmp_path / "c.jsonl")
+    recorder.hide("in-the-url")
+    endpoint = _endpoint(recorder, server.url)
+    await endpoint.send(b"fail")
+    await endpoint.send(b'{"key": "sk-12345"}')
+    written = (tmp_path / "c.jsonl").read_text()
+    assert "sk-12345" not in written
+    assert "in-the-url" not in written
+    assert "X-Key" not in written.replace("x-key", "X-Key")
+
+
+async def test_another_key_replays_the_same_cassette(
+    make_services: Make, serve: Serve, tmp_path: Path
+) -> None:
+    """A colleague has a key of her own, or none."""
+    server = await serve(_counting())
+    recorder = make_services(record=tmp_path / "c.jsonl")
+    await recorder.endpoint(server.url, secret_headers={"X-Key": "hers-123"}).send(b"x")
+    player = make_services(replay=tmp_path / "c.jsonl")
+    again = await player.endpoint(server.url, secret_headers={"X-Key": "his-4567"}).send(b"x")
+    assert again.status == 200
+
+
+@pytest.mark.parametrize("change", ["body", "url", "header", "method", "once more"])
+async def test_what_was_not_recorded_is_refused(
+    make_services: Make, serve: Serve, tmp_path: Path, change: str
+) -> None:
+    """A replay invents nothing, and does not pass off one answer as two."""
+    server = await serve(_counting())
+    recorder = make_services(record=tmp_path / "c.jsonl")
+    await recorder.endpoint(server.url).send(b"x")
+    player = make_services(replay=tmp_path / "c.jsonl")
+    endpoint = player.endpoint(
+        server.url + ("/other" if change == "url" else ""),
+        method="PUT" if change == "method" else "POST",
+        headers={"X-Tenant": "b"} if change == "header" else {},
+    )
+    if change == "once more":
+        assert (await endpoint.send(b"x")).status == 200
+    exchange = await endpoint.send(b"y" if change == "body" else b"x")
+    assert exchange.error_kind is ErrorKind.REFUSED
+    assert "cassette" in exchange.message
+
+
+async def test_a_line_that_was_cut_off_is_dropped(
+    make_services: Make, serve: Serve, tmp_path: Path
+) -> None:
+    """A killed run leaves half a line; recording goes on behind the last whole one."""
+    server = await serve(_counting())
+    path = tmp_path / "c.jsonl"
+    recorder = make_services(record=path)
+    await recorder.endpoint(server.url).send(b"x")
+    with path.open("ab") as file:
+        file.write(b'{"guardmark_cassette": 1, "key": "ab')
+    assert (await make_services(replay=path).endpoint(server.url).send(b"x")).status == 200
+    continued = make_services(record=path)
+    await continued.endpoint(server.url).send(b"z")
+    lines = path.read_bytes().splitlines()
+    assert [json.loads(line)["request"] for line in lines] == ["x", "z"]
+
+
+def test_a_file_that_is_no_cassette_is_named(tmp_path: Path) -> None:
+    """With the line that gave it away."""
+    (tmp_path / "c.jsonl").write_text('{"text": "a data set"}\n')
+    with pytest.raises(ConfigError, match="line 1"):
+        Services(replay=tmp_path / "c.jsonl")
+    with pytest.raises(ConfigError, match="--record"):
+        Services(replay=tmp_path / "missing.jsonl")
+    with pytest.raises(ConfigError, match="not both"):
+        Services(replay=tmp_path / "c.jsonl", record=tmp_path / "d.jsonl")
+
+
+def test_a_cassette_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """A folder stands where the file should be."""
+    with pytest.raises(StorageError):
+        Services(record=tmp_path)
