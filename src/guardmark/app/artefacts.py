@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from guardmark.analysis.run import AnalysisSettings, analyse_run
@@ -23,25 +24,29 @@ FORMATS = ("html", "md", "json", "csv")
 """What `report` can be asked for, in the order it is written."""
 
 
-def analysis_settings(config: Config, reader: RecordReader) -> AnalysisSettings:
+def analysis_settings(
+    config: Config, reader: RecordReader, *, run_folder: str = "RUN"
+) -> AnalysisSettings:
     """Return how the records of a run are to be read.
 
     Args:
         config: The settings of the run.
         reader: Its records, for what the manifest says.
+        run_folder: The run's folder as a person types it.
 
     Returns:
         The settings of the analysis.
     """
     stats = config.stats
-    return AnalysisSettings.of(
-        reader.manifest(),
+    return replace(
+        AnalysisSettings.of(reader.manifest()),
         margin=stats.margin,
         prevalences=tuple(stats.prevalence),
         cost_missed_attack=stats.cost_missed_attack,
         cost_false_alarm=stats.cost_false_alarm,
         non_inferiority_margin=stats.non_inferiority_margin,
         replicates=stats.replicates,
+        run_folder=run_folder,
     )
 
 
