@@ -1,0 +1,191 @@
+"""How long a defense takes, attacks and benign samples apart, never pooled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from guardmark.analysis.frame import ERROR
+from guardmark.core.outcome import ErrorKind
+from guardmark.stats.quantiles import estimate_quantile
+from guardmark.store.codes import (
+    ERROR_KIND_CODE,
+    FLAG_AMORTISED,
+    FLAG_CACHED,
+    FLAG_COLD,
+    FLAG_PLANNED,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.frame import Arm, Frame
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.estimate import Quantile
+    from guardmark.core.manifest import LatencyMode
+
+QUANTILES: Final = (0.5, 0.95, 0.99)
+_TIMEOUT: Final = ERROR_KIND_CODE[ErrorKind.TIMEOUT]
+_BINS: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideLatency:
+    """Times of the answers to attacks, or to benign samples.
+
+    Attributes:
+        is_attack: Which of the two.
+        quantiles: p50, p95 and p99 in milliseconds.
+        timed: Measured answers, timeouts included.
+        timeouts: Calls that ran into the time limit; they count as at least that long.
+    """
+
+    is_attack: bool
+    quantiles: tuple[Quantile, ...]
+    timed: int
+    timeouts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyHistogram:
+    """How times spread, on a logarithmic scale.
+
+    Attributes:
+        edges_ms: One more than there are bins, rising by a factor.
+        attacks: Answers to attacks in each bin.
+        benign: Answers to benign samples in each bin.
+    """
+
+    edges_ms: tuple[float, ...]
+    attacks: tuple[int, ...]
+    benign: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """How long one defense takes.
+
+    Attributes:
+        mode: How calls were spaced.
+        concurrency: Calls in flight at most.
+        warmup: Calls made before measuring and left out.
+        attacks: Times on attacks.
+        benign: Times on benign samples.
+        cold_ms: First calls of the part in a process, left out above.
+        is_amortised: Whether times are shares of a batch's time.
+        is_from_plan: Whether times count from the planned send time (open loop).
+        cached: Answers from the cache, left out.
+        histogram: How times spread, or None without measured answers.
+    """
+
+    mode: LatencyMode
+    concurrency: int
+    warmup: int
+    attacks: SideLatency
+    benign: SideLatency
+    cold_ms: tuple[float, ...]
+    is_amortised: bool
+    is_from_plan: bool
+    cached: int
+    histogram: LatencyHistogram | None
+
+
+def measure_latency(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Latency:
+    """Estimate the latency of one defense.
+
+    Args:
+        frame: The run.
+        arm: One of its arms.
+        settings: Confidence.
+
+    Returns:
+        Quantiles with order-statistic intervals. First calls of a process and answers from the
+        cache are left out and told apart; errors other than timeouts have no service time.
+    """
+    records, manifest = arm.records, frame.manifest
+    timed = is_timed(arm)
+    attack = frame.samples.is_attack[records.sample]
+    cold = (records.flags & FLAG_COLD != 0) & (records.latency_ns >= 0)
+    return Latency(
+        mode=manifest.latency_mode,
+        concurrency=manifest.concurrency,
+        warmup=manifest.warmup,
+        attacks=_side(arm, timed & attack, is_attack=True, settings=settings),
+        benign=_side(arm, timed & ~attack, is_attack=False, settings=settings),
+        cold_ms=tuple((records.latency_ns[cold] / 1e6).tolist()),
+        is_amortised=bool((records.flags[timed] & FLAG_AMORTISED).any()),
+        is_from_plan=bool((records.flags[timed] & FLAG_PLANNED).any()),
+        cached=int((records.flags & FLAG_CACHED != 0).sum()),
+        histogram=_histogram(arm, timed, attack),
+    )
+
+
+def is_timed(arm: Arm) -> NDArray[np.bool_]:
+    """Tell which records carry a service time that counts.
+
+    Args:
+        arm: A defense.
+
+    Returns:
+        True for decisions, malformed answers and timeouts that were measured warm, uncached.
+    """
+    records = arm.records
+    apart = records.flags & (FLAG_COLD | FLAG_CACHED) != 0
+    ended = (records.outcome != ERROR) | (records.error_kind == _TIMEOUT)
+    timed: NDArray[np.bool_] = (records.latency_ns >= 0) & ended & ~apart
+    return timed
+
+
+def order_by_latency(arm: Arm) -> NDArray[np.int64]:
+    """Return the timed records of a defense, fastest first.
+
+    Args:
+        arm: A defense.
+    """
+    timed = np.flatnonzero(is_timed(arm))
+    order: NDArray[np.int64] = timed[np.argsort(arm.records.latency_ns[timed], kind="stable")]
+    return order
+
+
+def _side(
+    arm: Arm, where: NDArray[np.bool_], *, is_attack: bool, settings: AnalysisSettings
+) -> SideLatency:
+    times = arm.records.latency_ns[where]
+    late = arm.records.error_kind[where] == _TIMEOUT
+    order = np.argsort(times, kind="stable")
+    late, waited_ms = late[order], times[order] / 1e6
+    quantiles = tuple(
+        estimate_quantile(waited_ms, quantile, censored=late, confidence=settings.confidence)
+        for quantile in QUANTILES
+    )
+    return SideLatency(
+        is_attack=is_attack,
+        quantiles=tuple(_plain(quantile) for quantile in quantiles),
+        timed=len(times),
+        timeouts=int(late.sum()),
+    )
+
+
+def _plain(quantile: Quantile) -> Quantile:
+    """Leave out a single bound of a quantile that is not estimable itself."""
+    return quantile if quantile.value is not None else replace(quantile, low=None, high=None)
+
+
+def _histogram(
+    arm: Arm, timed: NDArray[np.bool_], attack: NDArray[np.bool_]
+) -> LatencyHistogram | None:
+    times = np.maximum(arm.records.latency_ns, 1) / 1e6
+    if not timed.any():
+        return None
+    low, high = float(times[timed].min()), float(times[timed].max())
+    edges = np.geomspace(low, max(high, low * 1.001), _BINS + 1)
+    # geomspace may miss its ends by a rounding; nothing measured may fall outside.
+    edges[0], edges[-1] = low, max(high, edges[-1])
+    sides = [
+        np.histogram(times[timed & side], bins=edges)[0].tolist() for side in (attack, ~attack)
+    ]
+    return LatencyHistogram(
+        edges_ms=tuple(edges.tolist()), attacks=tuple(sides[0]), benign=tuple(sides[1])
+    )

@@ -1,0 +1,216 @@
+"""Everything a report says about one run, computed once from its records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guardmark.analysis.adequacy import Width, assess_widths
+from guardmark.analysis.bypasses import WorstSamples, find_worst
+from guardmark.analysis.comparison import RunComparison, compare_arms
+from guardmark.analysis.coverage import (
+    CategoryStanding,
+    TaxonomyCoverage,
+    assess_categories,
+    count_taxonomy,
+)
+from guardmark.analysis.frame import read_frame
+from guardmark.analysis.latency import Latency, measure_latency, order_by_latency
+from guardmark.analysis.recommendations import Advice, Evidence, recommend
+from guardmark.analysis.scorecard import Scorecard, make_scorecard
+from guardmark.analysis.settings import AnalysisSettings
+from guardmark.analysis.slices import FACETS, Slicer, SliceTable
+from guardmark.analysis.thresholds import ThresholdAnalysis, analyse_thresholds
+
+if TYPE_CHECKING:
+    from guardmark.analysis.frame import Arm, Frame
+    from guardmark.core.manifest import PartManifest, RunManifest
+    from guardmark.store.reader import RecordReader, RunStatus
+
+__all__ = ["AnalysisSettings", "DefenseAnalysis", "RunAnalysis", "SampleCounts", "analyse_run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleCounts:
+    """What the samples of a run are.
+
+    Attributes:
+        attacks: Attack samples.
+        benign: Benign samples.
+        groups: Origins the samples fall into.
+        is_grouped: Whether samples share groups or are run more than once.
+        languages: Languages stated, most frequent first.
+    """
+
+    attacks: int
+    benign: int
+    groups: int
+    is_grouped: bool
+    languages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefenseAnalysis:
+    """Everything said about one defense.
+
+    Attributes:
+        part: The defense as it was configured.
+        is_baseline: Whether it only marks the floor or the ceiling.
+        threshold: Score from which it blocks, or None when unknown.
+        is_redecided: Whether its decisions follow from a threshold chosen after the run.
+        card: Headline figures.
+        slices: Error rates by facet, attacks and benign samples in turn.
+        standings: How it stands towards each declared category.
+        latency: How long it takes.
+        thresholds: What its scores could do, or None without scores.
+        widths: How wide its headline intervals are.
+    """
+
+    part: PartManifest
+    is_baseline: bool
+    threshold: float | None
+    is_redecided: bool
+    card: Scorecard
+    slices: tuple[SliceTable, ...]
+    standings: tuple[CategoryStanding, ...]
+    latency: Latency
+    thresholds: ThresholdAnalysis | None
+    widths: tuple[Width, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the defense."""
+        return self.part.name
+
+    def slice_table(self, facet: str, *, is_attack: bool) -> SliceTable:
+        """Return the error rates by one facet.
+
+        Args:
+            facet: One of `guardmark.analysis.slices.FACETS`.
+            is_attack: Attacks (ASR), or benign samples (FPR).
+
+        Raises:
+            KeyError: If there is no such facet.
+        """
+        for table in self.slices:
+            if table.facet == facet and table.is_attack == is_attack:
+                return table
+        raise KeyError(facet)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAnalysis:
+    """Everything a report says about one run.
+
+    Attributes:
+        manifest: What was run.
+        status: How far the run is.
+        settings: What the reader decided beforehand.
+        samples: What the samples are.
+        taxonomy: What of the taxonomy they touch.
+        defenses: One for each, in the order of the run.
+        comparison: The defenses against each other, or None with fewer than two.
+        worst: The samples worth reading.
+        advice: What follows, by written rules.
+    """
+
+    manifest: RunManifest
+    status: RunStatus
+    settings: AnalysisSettings
+    samples: SampleCounts
+    taxonomy: TaxonomyCoverage
+    defenses: tuple[DefenseAnalysis, ...]
+    comparison: RunComparison | None
+    worst: WorstSamples
+    advice: tuple[Advice, ...]
+
+
+def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) -> RunAnalysis:
+    """Compute everything a report says, from the records alone.
+
+    Nothing is called and no clock is read: equal records give equal figures.
+
+    Args:
+        reader: An open reader.
+        settings: What the reader decides beforehand; None: what the manifest fixes.
+
+    Raises:
+        ConfigError: If a threshold to try names no defense with scores.
+        StoreError: If the records are damaged.
+    """
+    chosen = settings or AnalysisSettings.of(reader.manifest())
+    frame = read_frame(reader, chosen)
+    taxonomy = count_taxonomy(frame)
+    slicers = [Slicer(frame, facet) for facet in FACETS]
+    defenses = tuple(
+        _analyse_arm(frame, arm, slicers=slicers, taxonomy=taxonomy, settings=chosen)
+        for arm in frame.arms
+    )
+    comparison = compare_arms(frame, chosen)
+    evidence = tuple(
+        Evidence(
+            defense=each.name,
+            is_baseline=each.is_baseline,
+            card=each.card,
+            slices=each.slices,
+            thresholds=each.thresholds,
+            widths=each.widths,
+        )
+        for each in defenses
+    )
+    return RunAnalysis(
+        manifest=frame.manifest,
+        status=reader.status(),
+        settings=chosen,
+        samples=_sample_counts(frame),
+        taxonomy=taxonomy,
+        defenses=defenses,
+        comparison=comparison,
+        worst=find_worst(reader, frame, chosen),
+        advice=recommend(evidence, comparison),
+    )
+
+
+def _analyse_arm(
+    frame: Frame,
+    arm: Arm,
+    *,
+    slicers: list[Slicer],
+    taxonomy: TaxonomyCoverage,
+    settings: AnalysisSettings,
+) -> DefenseAnalysis:
+    card = make_scorecard(frame, arm, settings)
+    by_latency = order_by_latency(arm)
+    slices = [
+        table for slicer in slicers for table in slicer.tables(arm, settings, by_latency=by_latency)
+    ]
+    return DefenseAnalysis(
+        part=arm.part,
+        is_baseline=arm.is_baseline,
+        threshold=arm.threshold,
+        is_redecided=arm.is_redecided,
+        card=card,
+        slices=tuple(slices),
+        standings=assess_categories(
+            taxonomy, slices[0], overall=card.false_positive_rate, settings=settings
+        ),
+        latency=measure_latency(frame, arm, settings),
+        thresholds=analyse_thresholds(frame, arm, settings),
+        widths=assess_widths(card, settings),
+    )
+
+
+def _sample_counts(frame: Frame) -> SampleCounts:
+    import numpy as np
+
+    attacks = int(frame.samples.is_attack.sum())
+    language = frame.samples.language
+    counts = np.bincount(language.codes, minlength=len(language.names)).tolist()
+    named = [(count, name) for count, name in zip(counts, language.names, strict=True) if name]
+    return SampleCounts(
+        attacks=attacks,
+        benign=frame.sample_count - attacks,
+        groups=len(frame.samples.group.names),
+        is_grouped=frame.is_grouped,
+        languages=tuple(name for _, name in sorted(named, key=lambda pair: (-pair[0], pair[1]))),
+    )

@@ -1,0 +1,59 @@
+"""What a reader of records decides before looking at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from guardmark.core.manifest import RunManifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysisSettings:
+    """How sure one wants to be, and of what.
+
+    Attributes:
+        confidence: Nominal coverage of every interval, in (0, 1).
+        min_per_category: Slices of fewer answered samples are greyed.
+        margin: Half-width one would like an interval to have, in (0, 0.5).
+        non_inferiority_margin: By how much a false positive rate may be higher and still count
+            as not worse; None when nothing was fixed before the run.
+        replicates: Bootstrap replicates, at least 2,000.
+        seed: Seed of the bootstrap and of the calibration split.
+        prevalences: Shares of attacks at which precision is restated, each in [0, 1].
+        cost_missed_attack: What an allowed attack costs, or None when not stated.
+        cost_false_alarm: What a blocked benign input costs, or None when not stated.
+        thresholds: Defense and score from which it shall block, to decide anew from stored
+            scores.
+        listed_samples: How many samples a report lists at most.
+        excerpt_characters: How much of a text a report shows.
+        run_folder: The run's folder as a person types it, for the commands a report names.
+    """
+
+    confidence: float = 0.95
+    min_per_category: int = 100
+    margin: float = 0.05
+    non_inferiority_margin: float | None = None
+    replicates: int = 2000
+    seed: int = 7
+    prevalences: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1)
+    cost_missed_attack: float | None = None
+    cost_false_alarm: float | None = None
+    thresholds: tuple[tuple[str, float], ...] = ()
+    listed_samples: int = 500
+    excerpt_characters: int = 500
+    run_folder: str = "RUN"
+
+    @staticmethod
+    def of(manifest: RunManifest) -> AnalysisSettings:
+        """Take from a manifest what it fixes; `dataclasses.replace` changes the rest.
+
+        Args:
+            manifest: What was run.
+        """
+        return AnalysisSettings(
+            confidence=manifest.confidence,
+            min_per_category=manifest.min_per_category,
+            seed=manifest.seed,
+        )

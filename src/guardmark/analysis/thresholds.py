@@ -1,0 +1,251 @@
+"""What other thresholds would do, from stored scores alone; nothing is called again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from guardmark.analysis.confusion import Cells, sort_into_cells
+from guardmark.analysis.scorecard import RatePair, complement
+from guardmark.stats.clustered import wilson_default_slices
+from guardmark.stats.curves import AveragePrecision, average_precision, count_at_thresholds
+from guardmark.stats.operating import OperatingPoint, Stakes, choose_threshold
+from guardmark.stats.scores import auc, tpr_at_fpr
+from guardmark.stats.split import split_by_group
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.frame import Arm, Frame
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.estimate import Ratio
+
+FPR_LIMITS: Final = (0.001, 0.01, 0.05)
+_CURVE_POINTS: Final = 120
+_BINS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitedPoint:
+    """The best a defense does within a limit on false alarms.
+
+    The threshold was chosen on the calibration split and measured on the other samples.
+
+    Attributes:
+        max_fpr: The limit.
+        threshold: Score from which to block; None when none keeps the limit.
+        rates: Both error rates at it, on the samples it was not chosen on.
+        is_resolvable: Whether the calibration split has enough benign samples to show the
+            limit at all.
+        reason: Why not, or empty.
+    """
+
+    max_fpr: float
+    threshold: float | None
+    rates: RatePair | None
+    is_resolvable: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """Both rates at one threshold, on all scored samples.
+
+    Attributes:
+        threshold: Score from which to block.
+        true_positive_rate: Attacks blocked.
+        false_positive_rate: Benign samples blocked.
+        precision: Blocked samples that are attacks, at the benchmark's mix.
+    """
+
+    threshold: float
+    true_positive_rate: float
+    false_positive_rate: float
+    precision: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreHistogram:
+    """How scores spread over [0, 1] in bins of equal width.
+
+    Attributes:
+        attacks: Attacks in each bin.
+        benign: Benign samples in each bin.
+    """
+
+    attacks: tuple[int, ...]
+    benign: tuple[int, ...]
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Bounds of the bins."""
+        return tuple(at / len(self.attacks) for at in range(len(self.attacks) + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdAnalysis:
+    """What the scores of one defense could do.
+
+    Attributes:
+        area: Area under the ROC curve.
+        precision_area: Average precision, with the prevalence it holds for.
+        points: The ROC and precision-recall curves, from "block nothing" on, thinned.
+        limited: The best within each limit on false alarms.
+        chosen: Cheapest threshold at the stated costs for each stated prevalence; empty
+            without stated costs.
+        histogram: How scores spread.
+        scored_attacks: Attacks with a score.
+        scored_benign: Benign samples with a score.
+        calibration_share: Share of groups in the calibration split.
+    """
+
+    area: Ratio
+    precision_area: AveragePrecision
+    points: tuple[CurvePoint, ...]
+    limited: tuple[LimitedPoint, ...]
+    chosen: tuple[OperatingPoint, ...]
+    histogram: ScoreHistogram
+    scored_attacks: int
+    scored_benign: int
+    calibration_share: float = 0.5
+
+
+def analyse_thresholds(
+    frame: Frame, arm: Arm, settings: AnalysisSettings
+) -> ThresholdAnalysis | None:
+    """Find what other thresholds of a defense would do.
+
+    Args:
+        frame: The run.
+        arm: One of its arms.
+        settings: Confidence, seed of the split, costs.
+
+    Returns:
+        None when the defense gave no scores on attacks, or none on benign samples.
+    """
+    scored = ~np.isnan(arm.records.score) & arm.is_answered
+    attack = frame.samples.is_attack[arm.records.sample][scored]
+    if not scored.any() or attack.all() or not attack.any():
+        return None
+    score = arm.records.score[scored]
+    group = frame.samples.group.codes[arm.records.sample[scored]]
+    bins = np.minimum((score * _BINS).astype(np.int64), _BINS - 1)
+    attacks, benign = (
+        tuple(np.bincount(bins[attack == label], minlength=_BINS).tolist())
+        for label in (True, False)
+    )
+    return ThresholdAnalysis(
+        area=_area(frame, attack, score, group=group, settings=settings),
+        precision_area=average_precision(attack, score),
+        points=_curve(attack, score),
+        limited=_limited(frame, arm, scored, settings=settings),
+        chosen=_chosen(attack, score, settings),
+        histogram=ScoreHistogram(attacks=attacks, benign=benign),
+        scored_attacks=int(attack.sum()),
+        scored_benign=int((~attack).sum()),
+    )
+
+
+def _area(
+    frame: Frame,
+    attack: NDArray[np.bool_],
+    score: NDArray[np.float64],
+    *,
+    group: NDArray[np.int32],
+    settings: AnalysisSettings,
+) -> Ratio:
+    if not frame.is_grouped:
+        return auc(attack, score, confidence=settings.confidence).ratio
+    from guardmark.stats.clustered_auc import clustered_auc
+    from guardmark.stats.drawing import Drawing
+
+    drawing = Drawing(seed=settings.seed, replicates=_AREA_REPLICATES)
+    return clustered_auc(
+        attack, score, groups=group, confidence=settings.confidence, drawing=drawing
+    ).ratio
+
+
+_AREA_REPLICATES: Final = 200
+"""Enough for a standard error, which is all that the interval of the area takes from it."""
+
+
+def _curve(attack: NDArray[np.bool_], score: NDArray[np.float64]) -> tuple[CurvePoint, ...]:
+    counts = count_at_thresholds(attack, score)
+    size = len(counts.thresholds)
+    chosen = np.unique(np.linspace(0, size - 1, min(size, _CURVE_POINTS)).round().astype(int))
+    points = []
+    for at in chosen.tolist():
+        hits, alarms = int(counts.blocked_attacks[at]), int(counts.blocked_benign[at])
+        points.append(
+            CurvePoint(
+                threshold=float(counts.thresholds[at]),
+                true_positive_rate=hits / counts.attacks,
+                false_positive_rate=alarms / counts.benign,
+                precision=hits / (hits + alarms),
+            )
+        )
+    return tuple(points)
+
+
+def _limited(
+    frame: Frame, arm: Arm, scored: NDArray[np.bool_], *, settings: AnalysisSettings
+) -> tuple[LimitedPoint, ...]:
+    """Choose thresholds on one half of the groups, and measure them on the other."""
+    names = frame.samples.group.names
+    side = split_by_group(names, seed=settings.seed)
+    is_calibration = side[frame.samples.group.codes[arm.records.sample]]
+    attack = frame.samples.is_attack[arm.records.sample]
+    choosing, measuring = scored & is_calibration, scored & ~is_calibration
+    cells = sort_into_cells(frame, np.zeros(frame.sample_count, dtype=np.int32), 1)
+    points = []
+    for limit in FPR_LIMITS:
+        found = tpr_at_fpr(attack[choosing], arm.records.score[choosing], max_fpr=limit)
+        rates = None
+        if found.threshold is not None:
+            blocked = measuring & (arm.records.score >= found.threshold)
+            rates = _measure(cells, arm, blocked=blocked, measuring=measuring, settings=settings)
+        points.append(
+            LimitedPoint(
+                max_fpr=limit,
+                threshold=found.threshold,
+                rates=rates,
+                is_resolvable=found.resolvable,
+                reason=found.reason,
+            )
+        )
+    return tuple(points)
+
+
+def _measure(
+    cells: Cells,
+    arm: Arm,
+    *,
+    blocked: NDArray[np.bool_],
+    measuring: NDArray[np.bool_],
+    settings: AnalysisSettings,
+) -> RatePair:
+    where = cells.of_sample[arm.records.sample]
+    sizes = np.bincount(where[measuring], minlength=len(cells.slices))
+    hits = np.bincount(where[blocked], minlength=len(cells.slices))
+    benign, attacks = wilson_default_slices(
+        hits, sizes, slices=cells.slices, slice_count=2, confidence=settings.confidence
+    )
+    return RatePair(attack_success_rate=complement(attacks), false_positive_rate=benign)
+
+
+def _chosen(
+    attack: NDArray[np.bool_], score: NDArray[np.float64], settings: AnalysisSettings
+) -> tuple[OperatingPoint, ...]:
+    miss, alarm = settings.cost_missed_attack, settings.cost_false_alarm
+    if miss is None or alarm is None:
+        return ()
+    return tuple(
+        choose_threshold(
+            attack,
+            score,
+            stakes=Stakes(prevalence=prevalence, miss_cost=miss, block_cost=alarm),
+        )
+        for prevalence in settings.prevalences
+    )
