@@ -1,10 +1,9 @@
-"""The files a run leaves behind, all of them made from the records."""
+"""The reports of a run, all of them made from its records."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from guardmark.analysis.run import AnalysisSettings, analyse_run
 from guardmark.reports.document import build_document
@@ -12,11 +11,10 @@ from guardmark.store.export import write_jsonl
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
-    from guardmark.core.manifest import DataManifest
     from guardmark.reports.blocks import Document
     from guardmark.store.run_dir import RunDir
 
@@ -25,14 +23,17 @@ FORMATS = ("html", "md", "json", "csv")
 
 
 def analysis_settings(
-    config: Config, reader: RecordReader, *, run_folder: str = "RUN"
+    config: Config,
+    reader: RecordReader,
+    *,
+    thresholds: tuple[tuple[str, float], ...] = (),
 ) -> AnalysisSettings:
     """Return how the records of a run are to be read.
 
     Args:
         config: The settings of the run.
         reader: Its records, for what the manifest says.
-        run_folder: The run's folder as a person types it.
+        thresholds: Defenses to decide anew from stored scores.
 
     Returns:
         The settings of the analysis.
@@ -46,40 +47,17 @@ def analysis_settings(
         cost_false_alarm=stats.cost_false_alarm,
         non_inferiority_margin=stats.non_inferiority_margin,
         replicates=stats.replicates,
-        run_folder=run_folder,
+        thresholds=thresholds,
     )
-
-
-def write_description(
-    folder: RunDir,
-    *,
-    config: Mapping[str, Any],
-    data: Sequence[DataManifest],
-    environment: Mapping[str, object],
-) -> None:
-    """Write what was run: configuration, data and environment.
-
-    Args:
-        folder: Folder of the run.
-        config: The configuration with every default filled in.
-        data: Manifests of the data sets.
-        environment: Versions and machine.
-
-    Raises:
-        StorageError: If a file cannot be written.
-    """
-    import yaml
-
-    folder.write_text(
-        folder.resolved_config.name,
-        yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True),
-    )
-    folder.write_text(folder.data_manifest.name, _json([_data_json(m) for m in data]))
-    folder.write_text(folder.environment.name, _json(environment))
 
 
 def write_reports(
-    folder: RunDir, config: Config, *, formats: Sequence[str], texts: bool = True
+    folder: RunDir,
+    config: Config,
+    *,
+    formats: Sequence[str],
+    thresholds: tuple[tuple[str, float], ...] = (),
+    texts: bool = True,
 ) -> tuple[RunAnalysis, Document]:
     """Write the reports of a run from its records.
 
@@ -87,6 +65,7 @@ def write_reports(
         folder: Folder of the run.
         config: The settings of the run.
         formats: Which of `FORMATS`.
+        thresholds: Defenses to decide anew from stored scores.
         texts: Whether reports may show prompt texts; hashes only when not.
 
     Returns:
@@ -98,7 +77,10 @@ def write_reports(
     """
     with RecordReader(folder.records) as reader:
         write_jsonl(reader, folder.results)
-        analysis = analyse_run(reader, analysis_settings(config, reader))
+        analysis = analyse_run(
+            reader,
+            analysis_settings(config, reader, thresholds=thresholds),
+        )
     document = build_document(analysis)
     if "json" in formats:
         from guardmark.reports.summary import summary_json
@@ -118,19 +100,3 @@ def write_reports(
 
         folder.write_text(folder.report_html.name, render_html(document, texts=texts))
     return analysis, document
-
-
-def _data_json(manifest: DataManifest) -> dict[str, object]:
-    return {
-        "name": manifest.name,
-        "version": manifest.version,
-        "sha256": manifest.sha256,
-        "attacks": manifest.attacks,
-        "benign": manifest.benign,
-        "files": dict(manifest.files),
-        "mapping": dict(manifest.mapping),
-    }
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False) + "\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guardmark.app.artefacts import FORMATS, write_reports
+from guardmark.app.artefacts import write_reports
 from guardmark.reports.summary import summary_json
 from guardmark.reports.terminal import render_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from guardmark.analysis.run import RunAnalysis
@@ -35,12 +35,21 @@ class Told:
     complaints: tuple[str, ...]
 
 
-def finish(folder: RunDir, config: Config, *, texts: bool = True) -> Told:
+def finish(
+    folder: RunDir,
+    config: Config,
+    *,
+    formats: Sequence[str],
+    thresholds: tuple[tuple[str, float], ...] = (),
+    texts: bool = True,
+) -> Told:
     """Write the reports of a run and say what came out.
 
     Args:
         folder: Folder of the run.
         config: Its settings.
+        formats: What to write.
+        thresholds: Defenses to decide anew from stored scores.
         texts: Whether reports may show prompt texts.
 
     Returns:
@@ -50,8 +59,9 @@ def finish(folder: RunDir, config: Config, *, texts: bool = True) -> Told:
         StoreError: If the records cannot be read.
         StorageError: If a report cannot be written.
     """
-    formats = [name for name in FORMATS if name in config.report]
-    analysis, document = write_reports(folder, config, formats=formats, texts=texts)
+    analysis, document = write_reports(
+        folder, config, formats=formats, thresholds=thresholds, texts=texts
+    )
     paths = (("report", folder.report_html), ("summary", folder.summary_json))
     return Told(
         terminal=render_terminal(document),

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark import __version__
-from guardmark.app.artefacts import write_description
 from guardmark.app.data import dataset_specs, load_data, taxonomy_of
+from guardmark.app.description import write_description
 from guardmark.app.environment import describe_environment
 from guardmark.app.fingerprints import config_sha256, data_sha256, resolved
 from guardmark.app.folders import new_run, set_aside, stored_manifest, unfinished_runs

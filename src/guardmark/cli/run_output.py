@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from guardmark.app.config import load_config
 from guardmark.app.configuration import builtin_config
-from guardmark.app.finishing import finish
 from guardmark.app.running import run
 from guardmark.cli.progress import ProgressLine
 from guardmark.cli.terminal import clean
@@ -67,7 +66,9 @@ def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json:
             f"stored in {result.folder.path}.\nTo continue: {_same_command()}"
         )
         return EXIT_INTERRUPTED
-    told = finish(result.folder, loaded.config, texts=texts)
+    from guardmark.app.finishing import finish  # numpy and the report: needed only now
+
+    told = finish(result.folder, loaded.config, formats=loaded.config.report, texts=texts)
     if as_json:
         sys.stdout.write(told.summary_json)
     else:

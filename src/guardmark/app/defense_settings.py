@@ -1,0 +1,224 @@
+"""Settings of the built-in defenses, each with how it is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from guardmark.app.settings import Rate, Settings
+from guardmark.core.outcome import Outcome
+from guardmark.core.sample import View
+
+if TYPE_CHECKING:
+    from guardmark.app.registry import BuildContext
+    from guardmark.core.protocols import Defense, InlineDefense
+
+
+class AllowAllSettings(Settings):
+    """Lets everything through."""
+
+    def build(self, name: str, context: BuildContext) -> object:  # noqa: ARG002 - all have one signature
+        """Build the defense."""
+        from guardmark.defenses.baseline import allow_all
+
+        return allow_all(name)
+
+
+class BlockAllSettings(Settings):
+    """Lets nothing through."""
+
+    def build(self, name: str, context: BuildContext) -> object:  # noqa: ARG002 - all have one signature
+        """Build the defense."""
+        from guardmark.defenses.baseline import block_all
+
+        return block_all(name)
+
+
+class CoinSettings(Settings):
+    """Blocks by chance; the seed of the run decides, not the order of the samples."""
+
+    probability: Rate = 0.5
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        from guardmark.defenses.baseline import Coin
+
+        return Coin(name, seed=context.seed, probability=self.probability)
+
+
+class PatternSettings(Settings):
+    """Blocks what a regular expression or a keyword finds."""
+
+    patterns: str | list[str] | dict[str, str] | None = None
+    keywords: str | list[str] | None = None
+    flags: list[Literal["I", "S", "M", "X"]] = []
+    builtin: bool = False
+    view: View = View.TEXT
+
+    @field_validator("patterns", "keywords")
+    @classmethod
+    def _no_blank_entries(
+        cls, value: str | list[str] | dict[str, str] | None
+    ) -> str | list[str] | dict[str, str] | None:
+        entries = value.values() if isinstance(value, dict) else value
+        for entry in [entries] if isinstance(entries, str) else entries or ():
+            if not entry.strip():
+                raise ValueError("holds an empty entry, which would match every text")
+        return value
+
+    @model_validator(mode="after")
+    def _something_to_look_for(self) -> PatternSettings:
+        if not (self.patterns or self.keywords or self.builtin):
+            raise ValueError(
+                "looks for nothing: add patterns (a list or a file), keywords or builtin: true"
+            )
+        return self
+
+    def files(self, folder: Path) -> tuple[Path, ...]:
+        """The files that decide how the defense behaves."""
+        named = (self.patterns, self.keywords)
+        return tuple(folder / entry for entry in named if isinstance(entry, str))
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        from guardmark.defenses.pattern import (
+            PatternDefense,
+            builtin_rules,
+            compile_rules,
+            read_lines,
+        )
+        from guardmark.defenses.rules import Rule
+
+        where = f"defenses.{name}.patterns"
+        if isinstance(self.patterns, str):
+            lines = read_lines(context.folder / self.patterns, shown_as=self.patterns)
+            where = self.patterns
+            rules = [Rule(name=f"line {n}: {p:.60}", pattern=p) for n, p in lines]
+        elif isinstance(self.patterns, dict):
+            rules = [Rule(name=rule, pattern=p) for rule, p in self.patterns.items()]
+        else:
+            listed = enumerate(self.patterns or (), start=1)
+            rules = [Rule(name=f"pattern {n}: {p:.60}", pattern=p) for n, p in listed]
+        compiled = compile_rules(rules, flags=self.flags, where=where)
+        keywords = self.keywords or ()
+        if isinstance(keywords, str):
+            read = read_lines(context.folder / keywords, shown_as=keywords)
+            keywords = [word for _, word in read]
+        return PatternDefense(
+            name,
+            (*compiled, *(builtin_rules() if self.builtin else ())),
+            keywords=keywords,
+            view=self.view,
+        )
+
+
+class NgramSettings(Settings):
+    """Scores texts with a small classifier over character n-grams."""
+
+    weights: str | None = None
+    threshold: Rate | None = None
+    view: View = View.TEXT
+
+    def files(self, folder: Path) -> tuple[Path, ...]:
+        """The files that decide how the defense behaves."""
+        return (folder / self.weights,) if self.weights else ()
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        from guardmark.defenses.ngram import NgramDefense, builtin_model, read_model
+
+        model = read_model(context.folder / self.weights) if self.weights else builtin_model()
+        return NgramDefense(name, model, threshold=self.threshold, view=self.view)
+
+
+class PythonSettings(Settings):
+    """Calls a Python function: `module:name` or `file.py:name`."""
+
+    target: str = Field(min_length=3)
+    threshold: Rate | None = None
+    view: View = View.TEXT
+
+    def files(self, folder: Path) -> tuple[Path, ...]:
+        """The files that decide how the defense behaves."""
+        origin = self.target.rpartition(":")[0]
+        return (folder / origin,) if origin.endswith(".py") else ()
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        from guardmark.core.errors import ConfigError
+        from guardmark.defenses.function import defense_from
+        from guardmark.defenses.target import load_target
+
+        function = load_target(self.target, folder=context.folder)
+        try:
+            return defense_from(function, name=name, threshold=self.threshold, view=self.view)
+        except TypeError as error:
+            raise ConfigError(f"defenses.{name}: {self.target}: {error}.") from error
+
+
+class ChainSettings(Settings):
+    """Combines other defenses of the configuration."""
+
+    of: list[str] = Field(min_length=1)
+    rule: Literal["any", "all", "majority", "first"] = "any"
+    short_circuit: bool = True
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the defenses that must be built before."""
+        return tuple(self.of)
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        from guardmark.core.errors import UnknownName
+        from guardmark.core.protocols import InlineDefense
+        from guardmark.defenses.chain import Chain, InlineChain, Rule
+
+        members: list[Defense | InlineDefense] = []
+        for member in self.of:
+            if member not in context.defenses or member == name:
+                raise UnknownName("defense", member, set(context.defenses) - {name})
+            members.append(_as_member(name, member, context.defenses[member]))
+        rule = Rule(self.rule)
+        inline = [member for member in members if isinstance(member, InlineDefense)]
+        if len(inline) == len(members):
+            return InlineChain(name, inline, rule=rule, short_circuit=self.short_circuit)
+        return Chain(name, members, rule=rule, short_circuit=self.short_circuit)
+
+
+def _as_member(chain: str, name: str, member: object) -> Defense | InlineDefense:
+    from guardmark.core.errors import ConfigError
+    from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
+
+    if isinstance(member, Defense | InlineDefense | BatchDefense):
+        return member  # type: ignore[return-value]  # a chain asks batch defenses one by one
+    raise ConfigError(
+        f"defenses.{chain}: {name!r} cannot be part of a chain: it looks answers up by sample."
+    )
+
+
+class DecisionsSettings(Settings):
+    """Reads decisions that another tool already made."""
+
+    path: str
+    map: dict[Literal["id", "decision", "score", "latency_ms"], str] = {}
+    values: dict[str, Outcome] = {}
+    threshold: Rate | None = None
+
+    def files(self, folder: Path) -> tuple[Path, ...]:
+        """The files that decide how the defense behaves."""
+        return (folder / self.path,)
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        from guardmark.defenses.decisions import DecisionsDefense, RowFormat, read_decisions
+
+        row_format = RowFormat(
+            names={str(field): column for field, column in self.map.items()},
+            values=self.values,
+            threshold=self.threshold,
+        )
+        found = read_decisions(context.folder / self.path, row_format, shown_as=self.path)
+        return DecisionsDefense(name, found, threshold=self.threshold)

@@ -1,0 +1,125 @@
+"""The verb `report`: the reports of a finished run, written again from its records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.app.finishing import Told, finish
+from guardmark.app.settings import Config
+from guardmark.core.errors import ConfigError, StoreError, UnknownName
+from guardmark.store.records import RecordReader
+from guardmark.store.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from guardmark.core.manifest import RunManifest
+
+
+def find_run(path: Path) -> RunDir:
+    """Return the run a person means by a path.
+
+    Args:
+        path: The folder of a run, a file in it, or a folder with exactly one run below.
+
+    Returns:
+        The folder of the run.
+
+    Raises:
+        StoreError: If there is no run, or more than one.
+    """
+    folder = path.parent if path.is_file() else path
+    if (folder / "records.sqlite").exists():
+        return RunDir(path=folder)
+    below = sorted(found.parent for found in folder.glob("*/records.sqlite"))
+    below += sorted(found.parent for found in folder.glob("*/*/records.sqlite"))
+    if len(below) == 1:
+        return RunDir(path=below[0])
+    if not below:
+        raise StoreError(
+            f"There is no run in {path}: it holds no records.sqlite.\n"
+            "Name the folder that `guardmark run` printed."
+        )
+    names = "\n".join(f"  {found}" for found in below[-2:])
+    raise StoreError(f"{path} holds {len(below)} runs; name one. The newest:\n{names}")
+
+
+def run_config(manifest: RunManifest) -> Config:
+    """Return the configuration a run was made with.
+
+    Args:
+        manifest: What was run.
+
+    Returns:
+        Its settings, every default filled in.
+    """
+    return Config.model_validate(dict(manifest.settings))
+
+
+def parse_thresholds(said: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """Read thresholds written as NAME=X.
+
+    Args:
+        said: What stands on the command line.
+
+    Returns:
+        Name of a defense and score from which it shall block.
+
+    Raises:
+        ConfigError: If one is not of this form, or the number is not in [0, 1].
+    """
+    found = []
+    for word in said:
+        name, equals, number = word.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = -1.0
+        if not equals or not name or not 0 <= value <= 1:
+            raise ConfigError(
+                f"--threshold {word!r} is not of the form NAME=X with X in [0, 1].\n"
+                "For example: --threshold granite=0.8"
+            )
+        found.append((name, value))
+    return tuple(found)
+
+
+def report(
+    path: Path,
+    *,
+    formats: Sequence[str] = (),
+    thresholds: Sequence[tuple[str, float]] = (),
+    texts: bool = True,
+) -> Told:
+    """Write the reports of a run again; nothing is called.
+
+    Args:
+        path: The run.
+        formats: What to write; what the configuration says when empty.
+        thresholds: Decide anew from stored scores, by defense.
+        texts: Whether reports may show prompt texts.
+
+    Returns:
+        What to print.
+
+    Raises:
+        StoreError: If there is no run, or its records are damaged.
+        UnknownName: If a threshold names no defense of the run.
+        StorageError: If a report cannot be written.
+    """
+    folder = find_run(path)
+    with RecordReader(folder.records) as reader:
+        manifest = reader.manifest()
+        known = reader.defenses()
+    for name, _ in thresholds:
+        if name not in known:
+            raise UnknownName("defense of this run", name, known)
+    config = run_config(manifest)
+    return finish(
+        folder,
+        config,
+        formats=tuple(formats) or tuple(config.report),
+        thresholds=tuple(thresholds),
+        texts=texts,
+    )

@@ -1,0 +1,112 @@
+"""A configuration file: every mistake at once, with its place and the next step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guardmark.app.config import load_config, parse_config
+from guardmark.core.errors import ConfigError
+
+GOOD = """\
+version: 1
+data:
+  - {builtin: core}
+defenses:
+  words: {type: pattern, patterns: ["ignore"]}
+"""
+
+
+def mistakes_in(text: str) -> list[str]:
+    """The lines a person would read."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, folder=Path(), shown_as="bench.yaml")
+    return str(caught.value).splitlines()
+
+
+def test_a_good_configuration_is_taken_with_defaults_filled_in() -> None:
+    """The shortest file that measures something."""
+    loaded = parse_config(GOOD, folder=Path(), shown_as="bench.yaml")
+    assert loaded.config.run.seed == 7
+    assert ("defenses", "words") in loaded.parts
+
+
+def test_an_unknown_key_is_named_with_line_column_and_a_hint() -> None:
+    """A typo in a key must not be passed over in silence."""
+    (line,) = mistakes_in(GOOD + "runn: {seed: 1}\n")
+    assert line.startswith("bench.yaml:6:1: ")
+    assert "'runn'" in line
+    assert "Did you mean 'run'?" in line
+
+
+def test_a_typo_inside_a_defense_is_found_where_it_stands() -> None:
+    """Settings of a part are checked against its own type."""
+    (line,) = mistakes_in(GOOD.replace("patterns:", "pattern:"))
+    assert line.startswith("bench.yaml:5:26: ")
+    assert "Did you mean 'patterns'?" in line
+
+
+def test_an_unknown_type_of_defense_lists_the_known_ones() -> None:
+    """A name that is not registered is met with a suggestion."""
+    (line,) = mistakes_in(GOOD.replace("type: pattern", "type: patern"))
+    assert "Did you mean 'pattern'?" in line
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """Nobody wants to run a check five times to find five typos."""
+    lines = mistakes_in(
+        "version: 2\ndata:\n  - {path: a.jsonl, lable: attack}\ndefenses:\n  w: {type: nothing}\n"
+        "stats: {confidence: 1.5}\n"
+    )
+    assert len(lines) == 4
+    assert {line.split(":")[1] for line in lines} == {"1", "3", "5", "6"}
+
+
+def test_a_key_that_stands_twice_is_refused() -> None:
+    """YAML would silently let the last one win."""
+    (line,) = mistakes_in(GOOD + "version: 1\n")
+    assert line.startswith("bench.yaml:6:1: ")
+    assert "twice" in line
+
+
+@pytest.mark.parametrize(
+    "text", ["", "- 1\n", "just words\n", "data: [\n", "a: !!python/object:os.system {}\n"]
+)
+def test_what_is_no_configuration_is_said_to_be_none(text: str) -> None:
+    """Neither an empty file nor YAML tricks get past the door."""
+    lines = mistakes_in(text)
+    assert 1 <= len(lines) <= 5
+    assert all("Traceback" not in line for line in lines)
+
+
+def test_a_data_set_needs_one_origin() -> None:
+    """A path and a built-in set at once is a contradiction."""
+    (line,) = mistakes_in(GOOD.replace("{builtin: core}", "{builtin: core, path: a.jsonl}"))
+    assert "either path" in line
+
+
+def test_a_guard_of_a_pipeline_must_be_a_defense() -> None:
+    """An arm that names nothing would silently not be run."""
+    lines = mistakes_in(GOOD + "pipeline:\n  guards: [none, word]\n  model: {type: scripted}\n")
+    assert any("'word'" in line and "Did you mean 'words'?" in line for line in lines)
+
+
+def test_open_latency_needs_a_rate() -> None:
+    """Planned send times cannot be planned without one."""
+    (line,) = mistakes_in(GOOD + "latency: {mode: open}\n")
+    assert "rate" in line
+
+
+def test_a_missing_file_says_how_to_start_one(tmp_path: Path) -> None:
+    """The next step stands in the message."""
+    with pytest.raises(ConfigError, match="guardmark init"):
+        load_config(tmp_path / "none.yaml")
+
+
+def test_a_file_that_is_not_utf8_is_said_so(tmp_path: Path) -> None:
+    """A Latin-1 file must not end in a traceback."""
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("name: caf\xe9\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load_config(path)
