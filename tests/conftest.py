@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from aiohttp import web
+
+# Nothing is timed: a loaded machine must not fail a law.
+settings.register_profile("guardmark", deadline=None)
+settings.load_profile("guardmark")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -1,0 +1,184 @@
+"""How far raters agree beyond chance."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guardmark.stats.agreement import clustered_kappa, cohen_kappa, krippendorff_alpha
+from guardmark.stats.drawing import Drawing
+
+FEW = Drawing(seed=3, replicates=200)
+
+tables = st.integers(2, 4).flatmap(
+    lambda c: st.lists(st.lists(st.integers(0, 20), min_size=c, max_size=c), min_size=c, max_size=c)
+)
+ratings = st.integers(1, 8).flatmap(
+    lambda n: st.lists(
+        st.lists(st.sampled_from(["safe", "unsafe", "odd", None]), min_size=n, max_size=n),
+        min_size=1,
+        max_size=4,
+    )
+)
+
+
+@given(tables)
+def test_exchanging_the_raters_changes_nothing(table: list[list[int]]) -> None:
+    """Agreement has no first and no second."""
+    one, other = cohen_kappa(table), cohen_kappa([list(row) for row in zip(*table, strict=True)])
+    assert one.value == pytest.approx(other.value, abs=1e-12)
+    assert one.standard_error == pytest.approx(other.standard_error, abs=1e-9)
+    assert one.observed == pytest.approx(other.observed, abs=1e-12)
+
+
+@given(tables)
+def test_kappa_is_defined_or_says_why(table: list[list[int]]) -> None:
+    """No figure is ever NaN, and limits stay in range."""
+    found = cohen_kappa(table)
+    for figure in (found.value, found.standard_error, found.low, found.high, found.pabak):
+        assert figure is None or math.isfinite(figure)
+    if found.value is None or found.low is None:
+        assert found.reason
+    else:
+        assert found.high is not None
+        assert -1 <= found.low <= found.value <= found.high <= 1
+
+
+def test_full_agreement_has_no_interval() -> None:
+    """The formula says width zero there; nobody should read that as certainty."""
+    found = cohen_kappa([[5, 0], [0, 5]])
+    assert (found.value, found.standard_error, found.low) == (1.0, 0.0, None)
+    assert "no variance" in found.reason
+
+
+def test_raters_who_only_said_one_thing_have_no_kappa_but_raw_agreement() -> None:
+    """Chance alone would agree as well."""
+    found = cohen_kappa([[0, 0], [0, 9]])
+    assert (found.value, found.standard_error) == (None, None)
+    assert (found.observed, found.pabak) == (1.0, 1.0)
+    assert "chance agreement" in found.reason
+
+
+def test_no_samples_are_undefined() -> None:
+    """Nothing rated, nothing agreed."""
+    found = cohen_kappa([[0, 0], [0, 0]])
+    assert (found.value, found.observed, found.pabak, found.trials) == (None, None, None, 0)
+    assert "no samples" in found.reason
+
+
+def test_rare_unsafe_lowers_kappa_and_not_raw_agreement() -> None:
+    """Why kappa never stands alone."""
+    found = cohen_kappa([[0, 3], [3, 94]])
+    assert found.value is not None
+    assert found.value < 0
+    assert found.observed == 0.94
+    assert found.pabak == pytest.approx(0.88)
+
+
+@pytest.mark.parametrize("table", [[[1, 2]], [[1]], [1, 2], [[1, -1], [0, 0]], [[0.5, 1], [1, 1]]])
+def test_what_is_no_table_is_refused(table: list[object]) -> None:
+    """A table is square and holds counts."""
+    with pytest.raises(ValueError, match="table must"):
+        cohen_kappa(table)
+
+
+def test_grouped_kappa_has_the_same_value_and_wider_limits() -> None:
+    """Ten copies of each sample add no information."""
+    first = ["safe", "unsafe", "safe", "unsafe", "safe", "safe", "unsafe", "safe"] * 3
+    second = ["safe", "unsafe", "unsafe", "unsafe", "safe", "safe", "safe", "safe"] * 3
+    single = clustered_kappa(first, second, groups=list(range(24)), drawing=FEW)
+    copied = clustered_kappa(first * 10, second * 10, groups=[*range(24)] * 10, drawing=FEW)
+    rowwise = cohen_kappa([[130, 30], [30, 50]])
+    assert copied.value == pytest.approx(single.value)
+    assert (copied.low, copied.high) == (single.low, single.high)
+    assert copied.low is not None
+    assert rowwise.low is not None
+    assert copied.groups == 24
+    assert copied.low < rowwise.low
+
+
+def test_gaps_are_left_out_of_kappa() -> None:
+    """Only what both rated counts."""
+    found = clustered_kappa(
+        ["a", "b", None, "c"], ["a", "b", "a", math.nan], groups=["w", "x", "y", "z"], drawing=FEW
+    )
+    assert (found.trials, found.groups, found.value) == (2, 2, 1.0)
+    assert found.low is None
+    empty = clustered_kappa([], [], groups=[], drawing=FEW)
+    assert (empty.value, empty.trials) == (None, 0)
+
+
+def test_one_group_has_no_interval() -> None:
+    """Between-group spread needs two groups."""
+    found = clustered_kappa(list("abab"), list("abba"), groups=["x"] * 4, drawing=FEW)
+    assert found.value == 0
+    assert (found.low, "two groups" in found.reason) == (None, True)
+
+
+def test_agreement_that_many_draws_cannot_define_has_no_interval() -> None:
+    """One odd sample among many alike: most draws miss it."""
+    first, second = ["safe"] * 30, ["safe"] * 29 + ["unsafe"]
+    found = clustered_kappa(first, second, groups=list(range(30)), drawing=FEW)
+    assert (found.value, found.low) == (0.0, None)
+    assert "5 %" in found.reason
+
+
+def test_unequal_raters_are_refused() -> None:
+    """The message names both lengths."""
+    with pytest.raises(ValueError, match="first 1, second 2"):
+        clustered_kappa(["a"], ["a", "b"], groups=["x"])
+    with pytest.raises(ValueError, match="rater 1 1, rater 2 2"):
+        krippendorff_alpha([["a"], ["a", "b"]])
+
+
+@given(ratings)
+def test_alpha_is_defined_or_says_why(given_ratings: list[list[str | None]]) -> None:
+    """Gaps, single raters and constant raters never give NaN."""
+    found = krippendorff_alpha(given_ratings, drawing=FEW)
+    if found.value is None:
+        assert found.reason
+    else:
+        assert math.isfinite(found.value)
+        assert found.value <= 1
+    assert (found.low is None) == (found.high is None) == bool(found.reason)
+
+
+@given(ratings)
+def test_names_and_order_of_raters_do_not_matter(given_ratings: list[list[str | None]]) -> None:
+    """Alpha sees categories, not their names, and raters, not their order."""
+    renamed = [
+        [None if r is None else {"safe": 7, "unsafe": 8, "odd": 9}[r] for r in row]
+        for row in given_ratings
+    ]
+    one = krippendorff_alpha(given_ratings, drawing=FEW)
+    other = krippendorff_alpha(renamed[::-1], drawing=FEW)
+    assert one.value == pytest.approx(other.value, abs=1e-12)
+    assert one.ratings == other.ratings
+
+
+@pytest.mark.parametrize(
+    ("given_ratings", "said"),
+    [
+        ([], "no sample"),
+        ([["a", None], [None, "b"]], "no sample"),
+        ([["a", "a"], ["a", None]], "the same"),
+        ([["a", "a"], ["a", "a"]], "the same"),
+    ],
+)
+def test_nothing_to_compare_is_undefined(given_ratings: list[list[str]], said: str) -> None:
+    """Without pairs, or with one value throughout, there is no agreement beyond chance."""
+    found = krippendorff_alpha(given_ratings, drawing=FEW)
+    assert (found.value, found.low, found.replicates) == (None, None, 0)
+    assert said in found.reason
+
+
+def test_groups_widen_alpha_limits() -> None:
+    """Samples of one origin are drawn together."""
+    rows = [["a", "b", "a", "b", "a", "a"] * 4, ["a", "b", "b", "b", "a", "b"] * 4]
+    alone = krippendorff_alpha(rows, drawing=FEW)
+    grouped = krippendorff_alpha(rows, groups=[i % 3 for i in range(24)], drawing=FEW)
+    assert alone.value == grouped.value
+    assert (alone.groups, grouped.groups) == (24, 3)
