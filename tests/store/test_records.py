@@ -280,25 +280,46 @@ def test_a_record_is_stored_at_most_once(writer: RecordWriter, path: Path) -> No
 def test_pending_names_exactly_what_is_missing(writer: RecordWriter) -> None:
     """A stopped run goes on where it was, whatever is missing."""
     lane = writer.lane("words")
-    assert [p for c in writer.pending(lane, size=7) for p in c.positions] == list(range(30))
+    assert [p for c in writer.stored.pending(lane, size=7) for p in c.positions] == list(range(30))
     for position in (0, 3, 4, 29):
         lane.add_decision(position, ALLOWED, latency_ns=1)
     writer.flush()
-    left = [p for c in writer.pending(lane, size=7) for p in c.positions]
+    left = [p for c in writer.stored.pending(lane, size=7) for p in c.positions]
     assert left == [n for n in range(30) if n not in {0, 3, 4, 29}]
-    assert writer.stored(lane) == 4
+    assert writer.stored.count(lane) == 4
     other = writer.lane("words", repeat=1)
-    assert sum(len(c.positions) for c in writer.pending(other)) == 30
+    assert sum(len(c.positions) for c in writer.stored.pending(other)) == 30
     for position in left:
         lane.add_decision(position, BLOCKED, latency_ns=1)
     writer.flush()
-    assert list(writer.pending(lane)) == []
-    assert sum(writer.tally(lane)) == 30
+    assert list(writer.stored.pending(lane)) == []
+    assert sum(writer.stored.tally(lane)) == 30
+
+
+def test_a_shuffled_order_holds_every_missing_sample_once(writer: RecordWriter) -> None:
+    """A rule that stops early needs samples in random order."""
+    lane = writer.lane("words")
+    for position in (0, 3, 4, 29):
+        lane.add_decision(position, ALLOWED, latency_ns=1)
+    writer.flush()
+    order = [(7 * n + 5) % 30 for n in range(30)]
+    found = [p for c in writer.stored.pending(lane, size=8, order=order) for p in c.positions]
+    assert found == [n for n in order if n not in {0, 3, 4, 29}]
+
+
+def test_outcomes_and_texts_of_single_samples_are_found(writer: RecordWriter) -> None:
+    """A pipeline looks up which of its stages are stored."""
+    lane = writer.lane("none", Stage.MODEL)
+    lane.add_response(3, Response(text="yes"), latency_ns=1)
+    lane.add_response(4, Response(text=None, error_kind=ErrorKind.HTTP), latency_ns=1)
+    writer.flush()
+    assert writer.stored.outcomes(lane, [2, 3, 4]) == {3: 6, 4: 3}
+    assert writer.stored.texts(lane, [2, 3, 4]) == {3: "yes"}
 
 
 def test_a_chunk_shows_prompts_and_labels(writer: RecordWriter, sample: MakeSample) -> None:
     """The engine gets what it sends, and nothing else."""
-    (chunk,) = writer.pending(writer.lane("words"))
+    (chunk,) = writer.stored.pending(writer.lane("words"))
     assert chunk.prompts == [sample(n).prompt for n in range(30)]
     assert chunk.attacks == [sample(n).is_attack for n in range(30)]
 

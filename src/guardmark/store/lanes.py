@@ -11,6 +11,7 @@ from guardmark.store.codes import (
     ERROR_KIND_CODE,
     FLAG_AMORTISED,
     FLAG_CACHED,
+    FLAG_PLANNED,
     FLAG_TRUNCATED,
     OUTCOME_CODE,
     SCORE_KIND_CODE,
@@ -57,7 +58,8 @@ class Lane:
         Args:
             sample: Position of the sample.
             decision: What the defense decided.
-            latency_ns: What the engine measured; the decision's own latency wins.
+            latency_ns: What the engine measured; the decision's own latency wins, unless the
+                engine counted from a planned send time.
             flags: Bits of `FLAG_*`.
 
         Returns:
@@ -83,7 +85,7 @@ class Lane:
             SCORE_KIND_CODE[decision.score_kind],
             None if kind is None else ERROR_KIND_CODE[kind],
             None,
-            latency_ns if own is None else own,
+            latency_ns if own is None or flags & FLAG_PLANNED else own,
             flags,
         ))  # fmt: skip
         return outcome

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import json
+from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.store.samples import chunk_of
+from guardmark.store import connect
+from guardmark.store.samples import chunk_of, count
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from guardmark.store.lanes import Lane
     from guardmark.store.samples import Chunk
 
+_CHUNK: Final = 1000
 _LANE: Final = "r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ?"
-_ALL: Final = (
+_RANGE: Final = (
     "SELECT position, is_attack, text, prompt FROM samples s WHERE position >= ? AND position < ?"
+)
+_PICKED: Final = (
+    "SELECT position, is_attack, text, prompt FROM samples s"
+    " WHERE position IN (SELECT value FROM json_each(?))"
 )
 _GAP: Final = (
     "NOT EXISTS (SELECT 1 FROM records r WHERE r.sample = s.position AND r.defense = ?"
@@ -23,64 +31,111 @@ _GAP: Final = (
 )
 
 
-def stored(connection: sqlite3.Connection, lane: Lane) -> int:
-    """Count the committed records of a lane.
+class Stored:
+    """Questions about what is committed; rows a lane has only taken do not count."""
 
-    Args:
-        connection: Any.
-        lane: Which part's answers.
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
 
-    Returns:
-        Rows on disk.
-    """
-    query = f"SELECT count(*) FROM records r WHERE {_LANE}"  # noqa: S608 - a constant of ours
-    return int(connection.execute(query, lane.key).fetchone()[0])
+    def count(self, lane: Lane) -> int:
+        """Count the records of a lane.
 
+        Args:
+            lane: Which part's answers.
 
-def tally(connection: sqlite3.Connection, lane: Lane) -> list[int]:
-    """Count the committed records of a lane by label and outcome.
+        Returns:
+            Rows on disk.
+        """
+        query = f"SELECT count(*) FROM records r WHERE {_LANE}"  # noqa: S608 - a constant of ours
+        return int(self._all(query, lane.key)[0][0])
 
-    Args:
-        connection: Any.
-        lane: Which part's answers.
+    def tally(self, lane: Lane) -> list[int]:
+        """Count the records of a lane by label and outcome.
 
-    Returns:
-        Fourteen counts: index `outcome + 7 * is_attack`.
-    """
-    query = (
-        "SELECT s.is_attack, r.outcome, count(*) FROM records r"  # noqa: S608 - a constant of ours
-        f" JOIN samples s ON s.position = r.sample WHERE {_LANE} GROUP BY 1, 2"
-    )
-    counts = [0] * 14
-    for is_attack, outcome, count in connection.execute(query, lane.key):
-        counts[outcome + 7 * is_attack] = count
-    return counts
+        Args:
+            lane: Which part's answers.
 
+        Returns:
+            Fourteen counts: index `outcome + 7 * is_attack`.
+        """
+        query = (
+            "SELECT s.is_attack, r.outcome, count(*) FROM records r"  # noqa: S608 - a constant of ours
+            f" JOIN samples s ON s.position = r.sample WHERE {_LANE} GROUP BY 1, 2"
+        )
+        counts = [0] * 14
+        for is_attack, outcome, number in self._all(query, lane.key):
+            counts[outcome + 7 * is_attack] = number
+        return counts
 
-def pending(
-    connection: sqlite3.Connection, lane: Lane, *, total: int, size: int
-) -> Iterator[Chunk]:
-    """Yield the samples that have no committed record in a lane.
+    def outcomes(self, lane: Lane, positions: Sequence[int]) -> dict[int, int]:
+        """Return the outcome codes of some samples in a lane.
 
-    Args:
-        connection: Any.
-        lane: Which part's answers.
-        total: Number of samples.
-        size: Most samples of a chunk.
+        Args:
+            lane: Which part's answers.
+            positions: Which samples.
 
-    Yields:
-        Chunks in order of position, each read when it is asked for.
-    """
-    found = stored(connection, lane)
-    if found >= total:
-        return
-    query = f"{_ALL} AND {_GAP} ORDER BY position" if found else f"{_ALL} ORDER BY position"
-    for start in range(0, total, size):
-        # Short queries: one long read would keep the log from being cut.
-        bounds = (start, min(start + size, total))
-        rows = connection.execute(query, (*bounds, *lane.key) if found else bounds).fetchall()
-        if rows:
-            yield chunk_of(rows)
+        Returns:
+            Position to code, for those that have a record.
+        """
+        query = (
+            f"SELECT sample, outcome FROM records r WHERE {_LANE}"  # noqa: S608 - a constant of ours
+            " AND sample IN (SELECT value FROM json_each(?))"
+        )
+        return dict(self._all(query, (*lane.key, json.dumps(positions))))
+
+    def texts(self, lane: Lane, positions: Sequence[int]) -> dict[int, str]:
+        """Return the stored answers of some samples in a lane.
+
+        Args:
+            lane: Lane of a target model.
+            positions: Which samples.
+
+        Returns:
+            Position to text, for those that have one.
+        """
+        query = (
+            f"SELECT sample, text FROM details r WHERE {_LANE} AND text IS NOT NULL"  # noqa: S608 - a constant of ours
+            " AND sample IN (SELECT value FROM json_each(?))"
+        )
+        return dict(self._all(query, (*lane.key, json.dumps(positions))))
+
+    def pending(
+        self, lane: Lane | None, *, size: int = _CHUNK, order: Sequence[int] | None = None
+    ) -> Iterator[Chunk]:
+        """Yield the samples that have no record in a lane.
+
+        Args:
+            lane: Which part's answers; None for all samples.
+            size: Most samples of a chunk.
+            order: Every position once, in the order wanted; None for the order of the data.
+
+        Yields:
+            Chunks, each read when it is asked for, so that memory stays flat and the log can
+            be cut meanwhile.
+        """
+        with connect.errors_of(self._path):
+            total = count(self._connection)
+        found = 0 if lane is None else self.count(lane)
+        if found >= total and lane is not None:
+            return
+        gap, key = (f" AND {_GAP}", lane.key) if lane is not None and found else ("", ())
+        for start in range(0, total, size):
+            rows: list[Any]
+            if order is None:
+                end = min(start + size, total)
+                rows = self._all(f"{_RANGE}{gap} ORDER BY position", (start, end, *key))
+            else:
+                wanted = list(order[start : start + size])
+                found_rows = self._all(f"{_PICKED}{gap}", (json.dumps(wanted), *key))
+                by_position = {row[0]: row for row in found_rows}
+                rows = [by_position[position] for position in wanted if position in by_position]
+            if rows:
+                yield chunk_of(rows)
+
+    def _all(self, query: str, values: tuple[Any, ...]) -> list[Any]:
+        with connect.errors_of(self._path):
+            return self._connection.execute(query, values).fetchall()
 
 
 def meta(connection: sqlite3.Connection, key: str) -> str | None:

@@ -15,17 +15,17 @@ from guardmark.store.codec import manifest_from_json, manifest_to_json
 from guardmark.store.codes import STAGE_CODE
 from guardmark.store.encode import details_of, row_of
 from guardmark.store.lanes import Lane
+from guardmark.store.lookups import Stored
 from guardmark.store.reader import RecordReader, RunState, RunStatus
 from guardmark.store.schema import KEY_COLUMNS, VALUE_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
     from guardmark.core.record import Record
     from guardmark.core.sample import Sample
-    from guardmark.store.samples import Chunk
 
 __all__ = ["RecordReader", "RecordWriter", "RunState", "RunStatus", "Table"]
 
@@ -222,43 +222,10 @@ class RecordWriter:
         names[number] = name
         return number
 
-    def stored(self, lane: Lane) -> int:
-        """Count the committed records of a lane.
-
-        Args:
-            lane: Any lane of this writer.
-
-        Returns:
-            Rows on disk.
-        """
-        with connect.errors_of(self.path):
-            return lookups.stored(self._connection, lane)
-
-    def tally(self, lane: Lane) -> list[int]:
-        """Count the committed records of a lane by label and outcome.
-
-        Args:
-            lane: Any lane of this writer.
-
-        Returns:
-            Fourteen counts: index `outcome + 7 * is_attack`.
-        """
-        with connect.errors_of(self.path):
-            return lookups.tally(self._connection, lane)
-
-    def pending(self, lane: Lane, *, size: int = _CHUNK) -> Iterator[Chunk]:
-        """Yield the samples that have no committed record in a lane.
-
-        Args:
-            lane: Any lane of this writer.
-            size: Most samples of a chunk.
-
-        Yields:
-            Chunks in order of position. Each is read when it is asked for, so memory stays
-            flat; rows taken but not flushed count as not stored.
-        """
-        with connect.errors_of(self.path):
-            yield from lookups.pending(self._connection, lane, total=self._count, size=size)
+    @property
+    def stored(self) -> Stored:
+        """Questions about what is committed."""
+        return Stored(self._connection, self.path)
 
     # --- records ---------------------------------------------------------------------------
 
@@ -363,8 +330,16 @@ class RecordWriter:
         Args:
             planned: Records the run will have when it is complete.
         """
-        self._put_meta("planned", str(planned))
+        self.plan(planned)
         self._put_meta("state", RunState.RUNNING)
+
+    def plan(self, planned: int) -> None:
+        """Note how many records the run will have when it is complete.
+
+        Args:
+            planned: Warm-up calls and tries apart.
+        """
+        self._put_meta("planned", str(planned))
 
     def finish(self, state: RunState) -> None:
         """Commit everything, wait for the disk, and note how the run ended.

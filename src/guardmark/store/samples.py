@@ -38,6 +38,22 @@ class Chunk:
     attacks: list[bool]
     prompts: list[Prompt]
 
+    def part(self, start: int, end: int) -> Chunk:
+        """Return some of the samples.
+
+        Args:
+            start: Index of the first.
+            end: Index after the last; may lie beyond the end.
+
+        Returns:
+            A smaller chunk.
+        """
+        return Chunk(
+            positions=self.positions[start:end],
+            attacks=self.attacks[start:end],
+            prompts=self.prompts[start:end],
+        )
+
 
 def of_user_text(text: str) -> Prompt:
     """Build the prompt of one user message.

@@ -1,0 +1,1 @@
+"""Doing: samples go through defenses, models and judges; every answer is stored once."""

@@ -1,0 +1,176 @@
+"""Calling a part: its time is taken, and what it raises becomes an answer."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout
+from guardmark.core.outcome import (
+    Decision,
+    ErrorKind,
+    Evidence,
+    Outcome,
+    Response,
+    Verdict,
+    VerdictLabel,
+)
+from guardmark.core.sample import View
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from guardmark.core.sample import Prompt
+
+_MESSAGE: Final = 2000  # characters of an exception's text that are kept
+ALWAYS_SHOWN: Final = (View.TEXT, View.CONVERSATION)
+"""Views that every prompt can show."""
+SKIPPED: Final = Decision(
+    outcome=Outcome.ERROR,
+    error_kind=ErrorKind.SKIPPED,
+    evidence=Evidence(message="the sample has nothing for this defense's view"),
+)
+T = TypeVar("T")
+
+
+class Failure:
+    """What a call raised, or that it broke its contract.
+
+    Attributes:
+        kind: Kind of error it counts as.
+        message: What was raised.
+    """
+
+    __slots__ = ("kind", "message")
+
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        self.kind = kind
+        self.message = message[:_MESSAGE]
+
+    def as_decision(self) -> Decision:
+        """Return the failure as a defense's decision."""
+        evidence = Evidence(message=self.message)
+        return Decision(outcome=Outcome.ERROR, error_kind=self.kind, evidence=evidence)
+
+    def as_response(self) -> Response:
+        """Return the failure as a model's response."""
+        return Response(text=None, error_kind=self.kind, evidence=Evidence(message=self.message))
+
+    def as_verdict(self) -> Verdict:
+        """Return the failure as a judge's verdict."""
+        evidence = Evidence(message=self.message)
+        return Verdict(label=VerdictLabel.ERROR, error_kind=self.kind, evidence=evidence)
+
+
+def failure_of(error: Exception) -> Failure:
+    """Name what a part raised.
+
+    Args:
+        error: Whatever it raised.
+
+    Returns:
+        The failure: of the service when the part says so, otherwise a crash.
+    """
+    kind = ErrorKind.CRASH
+    for known, meaning in (
+        (ServiceTimeout, ErrorKind.TIMEOUT),
+        (TimeoutError, ErrorKind.TIMEOUT),
+        (ServiceRefused, ErrorKind.REFUSED),
+        (ServiceError, ErrorKind.CONNECTION),
+    ):
+        if isinstance(error, known):
+            kind = meaning
+            break
+    return Failure(kind, f"{type(error).__name__}: {error}")
+
+
+def not_a(wanted: str, answer: object) -> Failure:
+    """Name an answer of the wrong type.
+
+    Args:
+        wanted: What was expected.
+        answer: What came.
+
+    Returns:
+        A failure of kind contract.
+    """
+    return Failure(ErrorKind.CONTRACT, f"expected a {wanted}, got {type(answer).__name__}")
+
+
+def decide_all(
+    decide: Callable[[Prompt], object], prompts: Sequence[Prompt]
+) -> tuple[list[Decision], list[int]]:
+    """Ask a defense that answers at once about several prompts.
+
+    Args:
+        decide: The defense's function.
+        prompts: In order.
+
+    Returns:
+        Decisions and latencies in nanoseconds, in the order of the prompts.
+    """
+    decisions, latencies, clock = list[Decision](), list[int](), perf_counter_ns
+    for prompt in prompts:
+        start = clock()
+        try:
+            decision = decide(prompt)
+        except Exception as error:  # noqa: BLE001 - the edge to foreign code: it becomes a record
+            decision = failure_of(error).as_decision()
+        latencies.append(clock() - start)
+        decisions.append(
+            decision
+            if isinstance(decision, Decision)
+            else not_a("Decision", decision).as_decision()
+        )
+    return decisions, latencies
+
+
+async def attempt(call: Callable[..., Awaitable[T]], *about: Any) -> T | Failure:
+    """Ask a part and wait for its answer, or for what it raises.
+
+    Args:
+        call: The part's coroutine function.
+        about: What it is asked about.
+
+    Returns:
+        The answer, or the failure. Cancellation passes through.
+    """
+    try:
+        return await call(*about)
+    except Exception as error:  # noqa: BLE001 - the edge to foreign code: it becomes a record
+        return failure_of(error)
+
+
+def skipping(decide: Callable[[Prompt], Decision], view: View) -> Callable[[Prompt], Decision]:
+    """Keep prompts from a defense that cannot be shown to it.
+
+    Args:
+        decide: The defense's function.
+        view: What it looks at.
+
+    Returns:
+        The function itself when every prompt can be shown, otherwise one that answers an
+        error of kind skipped for those that cannot.
+    """
+    if view in ALWAYS_SHOWN:
+        return decide
+
+    def shown(prompt: Prompt) -> Decision:
+        return SKIPPED if prompt.shown(view) is None else decide(prompt)
+
+    return shown
+
+
+def as_decision(answer: Any) -> Decision:
+    """Return an answer or failure as a decision.
+
+    Args:
+        answer: What came from `attempt`.
+
+    Returns:
+        A decision; of kind contract when it was something else.
+    """
+    if isinstance(answer, Decision):
+        return answer
+    failure = answer if isinstance(answer, Failure) else not_a("Decision", answer)
+    return failure.as_decision()

@@ -1,0 +1,310 @@
+"""What a run has spent and met, and whether it may go on."""
+
+from __future__ import annotations
+
+from array import array
+from enum import StrEnum
+from random import Random
+from time import monotonic, perf_counter_ns
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.manifest import Policy
+from guardmark.core.outcome import ErrorKind
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.engine.desk import Desk
+from guardmark.engine.progress import OUTCOMES
+from guardmark.store.codes import OUTCOME_CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.core.outcome import Decision, Evidence
+    from guardmark.core.protocols import StopRule
+    from guardmark.engine.desk import Item
+    from guardmark.engine.plan import Plan
+    from guardmark.engine.progress import Progress
+    from guardmark.engine.stop import StopSignal
+    from guardmark.store.records import RecordWriter
+    from guardmark.store.samples import Chunk
+
+_MALFORMED: Final = OUTCOME_CODE["malformed"]
+_ERROR: Final = OUTCOME_CODE["error"]
+_FLUSH_EVERY: Final = 250  # a commit of this size stalls calls in flight for about a millisecond
+
+
+class Halt(StrEnum):
+    """Why a run ends before its plan is done."""
+
+    INTERRUPTED = "interrupted"
+    BUDGET = "budget"
+    TIME = "time"
+    ERRORS = "errors"
+    POLICY = "policy"
+    EARLY = "early"
+
+
+class Ledger:
+    """Keeps the counts of a run and says when it must end.
+
+    Attributes:
+        plan: What is done.
+        writer: Where answers are stored.
+        halt: Why the run ends early, or None.
+        reason: The same in a user's words.
+        calls: Calls made.
+        tokens: Tokens reported.
+        cost: Money reported.
+        added: Records taken.
+        busy_ns: Sum of the durations of all calls.
+        lag_ns: Largest delay of the event loop that was seen.
+        errors: Failed calls of this invocation.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        writer: RecordWriter,
+        *,
+        progress: Progress,
+        stop: StopSignal,
+        stop_rule: StopRule | None,
+    ) -> None:
+        self.plan = plan
+        self.writer = writer
+        self.halt: Halt | None = None
+        self.reason = ""
+        self.calls = self.tokens = self.added = 0
+        self.busy_ns = self.lag_ns = self.errors = 0
+        self.cost = 0.0
+        self._progress = progress
+        self._stop = stop
+        self._rule = stop_rule
+        self._unseen: list[tuple[str, int, Decision]] = []
+        self._began = monotonic()
+
+    def desk(self, name: str, stage: Stage, *, layer: str = FIRST_LAYER, repeat: int = 0) -> Desk:
+        """Open the desk of a part; what is stored already is counted in.
+
+        Args:
+            name: Name of the defense (of the arm).
+            stage: Where in the pipeline.
+            layer: Which judging.
+            repeat: Which repetition.
+
+        Returns:
+            The desk.
+        """
+        lane = self.writer.lane(name, stage, layer=layer, repeat=repeat)
+        shown = name if layer == FIRST_LAYER else layer
+        tally = self._progress.tally(shown, stage)
+        if stage is not Stage.WARMUP:
+            tally.planned += self.writer.sample_count
+            for index, count in enumerate(self.writer.stored.tally(lane)):
+                tally.counts[index] += count
+        return Desk(lane, tally)
+
+    def order(self, repeat: int) -> Sequence[int] | None:
+        """Return the order in which samples are asked about.
+
+        Args:
+            repeat: Which repetition; each has an order of its own.
+
+        Returns:
+            Positions, or None for the order of the data.
+        """
+        if self.plan.order_seed is None:
+            return None
+        positions = array("q", range(self.writer.sample_count))
+        Random(f"{self.plan.order_seed}/{repeat}").shuffle(positions)
+        return positions
+
+    def note_lag(self, lag_ns: int) -> None:
+        """Note a delay of the event loop.
+
+        Args:
+            lag_ns: How much later than planned it woke.
+        """
+        self.lag_ns = max(self.lag_ns, lag_ns)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the run began."""
+        return monotonic() - self._began
+
+    def may_go_on(self) -> bool:
+        """Tell whether another call may be made, looking at stop, budget and limits."""
+        if self.halt is not None:
+            return False
+        if self._stop.is_set:
+            self.end(Halt.INTERRUPTED, self._stop.reason)
+            return False
+        budget = self.plan.budget
+        for spent, limit, what in (
+            (self.calls, budget.calls, "calls"),
+            (self.tokens, budget.tokens, "tokens"),
+            (self.cost, budget.cost, "cost"),
+        ):
+            if limit is not None and spent >= limit:
+                self.end(Halt.BUDGET, f"{spent:g} of {limit:g} {what} are spent")
+                return False
+        if budget.seconds is not None and self.elapsed_s >= budget.seconds:
+            self.end(Halt.TIME, f"{budget.seconds:g} seconds are over")
+        return self.halt is None
+
+    def end(self, halt: Halt, reason: str) -> None:
+        """Note that the run must end; the first reason stays.
+
+        Args:
+            halt: Why.
+            reason: The same in a user's words.
+        """
+        if self.halt is None:
+            self.halt, self.reason = halt, reason
+
+    def room(self, wanted: int) -> int:
+        """Return how many of some calls the budget still allows.
+
+        Args:
+            wanted: Calls one would like to make.
+
+        Returns:
+            At most `wanted`; 0 when no call may be made.
+        """
+        if not self.may_go_on():
+            return 0
+        limit = self.plan.budget.calls
+        return wanted if limit is None else min(wanted, limit - self.calls)
+
+    def took_decision(
+        self, item: Item, decision: Decision, *, latency_ns: int, flags: int = 0
+    ) -> int:
+        """Store and count one decision of a defense.
+
+        Args:
+            item: What was asked, and where the answer goes.
+            decision: What was decided.
+            latency_ns: What was measured.
+            flags: Bits of `FLAG_*`.
+
+        Returns:
+            Code of the outcome as stored.
+        """
+        desk = item.desk
+        self.busy_ns += latency_ns
+        code = desk.lane.add_decision(item.position, decision, latency_ns=latency_ns, flags=flags)
+        self.took(desk, code=code, is_attack=item.is_attack, evidence=decision.evidence)
+        if code >= _MALFORMED:
+            self.met_failure(desk, decision, code=code)
+        if self._rule is not None:
+            self._unseen.append((desk.name, item.position, decision))
+        return code
+
+    def took_all(
+        self,
+        desk: Desk,
+        chunk: Chunk,
+        *,
+        decisions: list[Decision],
+        latencies: list[int],
+        flags: int,
+    ) -> None:
+        """Store and count the decisions of a defense that answers at once.
+
+        Args:
+            desk: Where the answers go.
+            chunk: What was asked.
+            decisions: What was decided, in order.
+            latencies: What was measured, in nanoseconds.
+            flags: Bits of `FLAG_*` for the first one.
+        """
+        add, counts = desk.lane.add_decision, desk.tally.counts
+        for position, is_attack, decision, latency in zip(
+            chunk.positions, chunk.attacks, decisions, latencies, strict=True
+        ):
+            code = add(position, decision, latency_ns=latency, flags=flags)
+            counts[code + OUTCOMES * is_attack] += 1
+            if decision.evidence is not None:
+                self.spend(decision.evidence)
+            if code >= _MALFORMED:
+                self.met_failure(desk, decision, code=code)
+            flags = 0
+        self.calls += len(decisions)
+        self.added += len(decisions)
+        if self._rule is not None:
+            name = desk.name
+            self._unseen.extend(
+                (name, position, decision)
+                for position, decision in zip(chunk.positions, decisions, strict=True)
+            )
+
+    def took(self, desk: Desk, *, code: int, is_attack: bool, evidence: Evidence | None) -> None:
+        """Count one answer of any part.
+
+        Args:
+            desk: Where it arrived.
+            code: Outcome as stored.
+            is_attack: Label of the sample.
+            evidence: Tokens, money and tries are read from it.
+        """
+        desk.tally.counts[code + OUTCOMES * is_attack] += 1
+        self.added += 1
+        if evidence is not None:
+            self.spend(evidence)
+
+    def spend(self, evidence: Evidence) -> None:
+        """Count what a call consumed beyond itself.
+
+        Args:
+            evidence: Tokens, money and tries.
+        """
+        if len(evidence.attempts) > 1:
+            self.calls += len(evidence.attempts) - 1
+        usage = evidence.usage
+        if usage is not None and not evidence.from_cache:
+            self.tokens += (usage.prompt_tokens or 0) + (usage.completion_tokens or 0)
+            self.cost += usage.cost or 0.0
+
+    def met_error(self) -> None:
+        """Count one failed call against the limit."""
+        self.errors += 1
+        limit = self.plan.max_errors
+        if limit is not None and self.errors > limit:
+            self.end(Halt.ERRORS, f"{self.errors} calls failed, {limit} are allowed")
+
+    def met_failure(self, desk: Desk, decision: Decision, *, code: int) -> None:
+        """Count a decision that is none, and follow the policy for it.
+
+        Args:
+            desk: Where it arrived.
+            decision: Malformed, or an error; a skipped sample is neither here nor there.
+            code: Outcome as stored.
+        """
+        if decision.error_kind is ErrorKind.SKIPPED:
+            return
+        policy, what = self.plan.on_malformed, "gave a malformed answer"
+        if code == _ERROR:
+            self.met_error()
+            policy, what = self.plan.on_error, "failed"
+        if policy is Policy.STOP:
+            self.end(Halt.POLICY, f"{desk.name} {what}, and the policy is to stop")
+
+    def store(self, *, is_forced: bool = False) -> None:
+        """Commit what is due, and show it to the stop rule.
+
+        Args:
+            is_forced: Commit whatever there is.
+        """
+        if is_forced:
+            self.writer.flush()
+        elif not self.writer.flush_if_due(perf_counter_ns(), count=_FLUSH_EVERY):
+            return
+        if self._rule is not None:
+            self._ask_rule(self._rule)
+
+    def _ask_rule(self, rule: StopRule) -> None:
+        seen, self._unseen = self._unseen, []
+        for name, position, decision in seen:
+            rule.observe(name, self.writer.sample(position), decision)
+        reason = rule.reason()
+        if reason:
+            self.end(Halt.EARLY, reason)

@@ -1,0 +1,168 @@
+"""What a run does, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import ConfigError
+from guardmark.core.manifest import LatencyMode, Policy
+from guardmark.core.protocols import BatchDefense, ChatModel, Defense, InlineDefense, Judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+AnyDefense = Defense | InlineDefense | BatchDefense
+NO_GUARD: Final = "none"
+"""Name of the arm without a guard, and of the rows every arm shares."""
+
+
+class Workers(StrEnum):
+    """Where defenses that answer at once are called."""
+
+    INLINE = "inline"
+    THREADS = "threads"
+    PROCESSES = "processes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How calls are spaced, so that a latency means something.
+
+    Attributes:
+        mode: `isolated` (one call at a time, one part after the other), `loaded` (closed
+            loop: as many in flight as allowed), `open` (planned send times; the latency
+            counts from the planned time, so a slow answer does not hide those behind it).
+        warmup: Calls per defense made before measuring and kept apart.
+        rate_per_s: Calls per second and defense; only with `open`.
+    """
+
+    mode: LatencyMode = LatencyMode.LOADED
+    warmup: int = 0
+    rate_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one invocation may spend; a continued run gets a fresh one.
+
+    Calls under way when a limit is reached are finished and stored, so tokens and money
+    may end above their limit by what was in flight.
+
+    Attributes:
+        calls: Calls to parts, warm-up included.
+        tokens: Tokens, as services report them.
+        cost: Money, in the currency of the price table.
+        seconds: Wall time.
+    """
+
+    calls: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """Guard, target model and judges, in several arms over the same answers.
+
+    Attributes:
+        arms: Names of defenses, `NO_GUARD` for the baseline.
+        model: The target.
+        judges: Who labels its answers; may be empty.
+    """
+
+    arms: tuple[str, ...]
+    model: ChatModel
+    judges: tuple[Judge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything a run does.
+
+    Attributes:
+        defenses: Each is asked about every sample; guards of a pipeline among them.
+        repeats: How often each sample is run.
+        concurrency: Calls in flight per part.
+        concurrency_of: The same for single parts, by name.
+        on_malformed: What happens after a malformed decision.
+        on_error: What happens after an error.
+        timing: How calls are spaced.
+        budget: What may be spent.
+        max_errors: The run stops when more calls than this failed; None for no limit.
+        workers: Where defenses that answer at once are called.
+        worker_count: Threads or processes; 0 for one a processor.
+        factories: Picklable makers of defenses by name, for processes.
+        order_seed: None for the order of the data, or the seed of a shuffle.
+        pipeline: Model and judges, or None to measure defenses alone.
+    """
+
+    defenses: tuple[AnyDefense, ...]
+    repeats: int = 1
+    concurrency: int = 16
+    concurrency_of: Mapping[str, int] = field(default_factory=dict)
+    on_malformed: Policy = Policy.RECORD
+    on_error: Policy = Policy.RECORD
+    timing: Timing = field(default_factory=Timing)
+    budget: Budget = field(default_factory=Budget)
+    max_errors: int | None = None
+    workers: Workers = Workers.INLINE
+    worker_count: int = 0
+    factories: Mapping[str, Callable[[], InlineDefense]] = field(default_factory=dict)
+    order_seed: int | None = None
+    pipeline: Pipeline | None = None
+
+    def in_flight(self, part: str) -> int:
+        """Return how many calls a part may have in flight.
+
+        Args:
+            part: Name of a defense, model or judge.
+
+        Returns:
+            At least 1; 1 in isolated mode.
+        """
+        if self.timing.mode is LatencyMode.ISOLATED:
+            return 1
+        return max(1, self.concurrency_of.get(part, self.concurrency))
+
+
+def check(plan: Plan) -> None:
+    """Refuse a plan that cannot be carried out.
+
+    Args:
+        plan: What is to be done.
+
+    Raises:
+        ConfigError: If names are doubled or unknown, or a number is out of range.
+    """
+    names = [defense.name for defense in plan.defenses]
+    doubled = {name for name in names if names.count(name) > 1}
+    if doubled:
+        raise ConfigError(f"Two defenses have the same name: {', '.join(sorted(doubled))}.")
+    if plan.repeats < 1:
+        raise ConfigError(f"repeats must be at least 1, got {plan.repeats}.")
+    _check_timing(plan.timing)
+    if plan.pipeline is None:
+        return
+    if plan.timing.mode is LatencyMode.OPEN:
+        raise ConfigError(
+            "Latency mode open measures defenses alone; a pipeline has no single send time.\n"
+            "Next: set latency.mode to isolated or loaded, or leave out the pipeline."
+        )
+    unknown = [arm for arm in plan.pipeline.arms if arm != NO_GUARD and arm not in names]
+    if unknown or not plan.pipeline.arms:
+        said = f"unknown arm {unknown[0]!r}" if unknown else "no arm"
+        raise ConfigError(f"The pipeline has {said}. Known: {', '.join([NO_GUARD, *names])}.")
+    judges = [judge.name for judge in plan.pipeline.judges]
+    if len(set(judges)) < len(judges):
+        raise ConfigError(f"Two judges have the same name: {', '.join(sorted(judges))}.")
+
+
+def _check_timing(timing: Timing) -> None:
+    is_open = timing.mode is LatencyMode.OPEN
+    if is_open and (timing.rate_per_s is None or timing.rate_per_s <= 0):
+        raise ConfigError("Latency mode open needs a rate above 0. Next: set latency.rate.")
+    if timing.warmup < 0:
+        raise ConfigError(f"warmup must be at least 0, got {timing.warmup}.")

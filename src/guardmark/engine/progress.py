@@ -1,0 +1,126 @@
+"""How far a run is: counters that grow while it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.store.codes import OUTCOME_CODE, OUTCOME_NAMES
+
+if TYPE_CHECKING:
+    from guardmark.core.record import Stage
+
+OUTCOMES: Final = len(OUTCOME_NAMES)
+"""Width of a tally: the count of an outcome lies at `outcome + OUTCOMES * is_attack`."""
+_FAILED: Final = (OUTCOME_CODE["malformed"], OUTCOME_CODE["error"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanePulse:
+    """How far one part is, at one moment.
+
+    Attributes:
+        name: Name of the part.
+        stage: Where in the pipeline.
+        planned: Records it will have, as far as known.
+        done: Records it has, earlier runs of the same command included.
+        attacks_answered: Attacks with an allow or a block.
+        attacks_blocked: Attacks blocked.
+        benign_answered: Benign inputs with an allow or a block.
+        benign_blocked: Benign inputs blocked.
+        malformed: Malformed answers.
+        errors: Errors.
+    """
+
+    name: str
+    stage: Stage
+    planned: int
+    done: int
+    attacks_answered: int
+    attacks_blocked: int
+    benign_answered: int
+    benign_blocked: int
+    malformed: int
+    errors: int
+
+
+class Tally:
+    """Counts of one part by label and outcome.
+
+    Attributes:
+        name: Name of the part.
+        stage: Where in the pipeline.
+        planned: Records it will have, as far as known.
+        counts: Index `outcome + OUTCOMES * is_attack`.
+    """
+
+    __slots__ = ("counts", "name", "planned", "stage")
+
+    def __init__(self, name: str, stage: Stage) -> None:
+        self.name = name
+        self.stage = stage
+        self.planned = 0
+        self.counts = [0] * (2 * OUTCOMES)
+
+    @property
+    def done(self) -> int:
+        """Number of records."""
+        return sum(self.counts)
+
+    def pulse(self) -> LanePulse:
+        """Return the present counts as a value."""
+        counts = list(self.counts)
+        benign, attacks = counts[:OUTCOMES], counts[OUTCOMES:]
+        malformed, error = _FAILED
+        return LanePulse(
+            name=self.name,
+            stage=self.stage,
+            planned=self.planned,
+            done=sum(counts),
+            attacks_answered=attacks[0] + attacks[1],
+            attacks_blocked=attacks[1],
+            benign_answered=benign[0] + benign[1],
+            benign_blocked=benign[1],
+            malformed=benign[malformed] + attacks[malformed],
+            errors=benign[error] + attacks[error],
+        )
+
+
+class Progress:
+    """Counters of a run; written by the engine, read by anybody, also by another thread."""
+
+    __slots__ = ("tallies",)
+
+    def __init__(self) -> None:
+        self.tallies: list[Tally] = []
+
+    def tally(self, name: str, stage: Stage) -> Tally:
+        """Return the counts of a part, new ones if it has none.
+
+        Args:
+            name: Name of the part.
+            stage: Where in the pipeline.
+
+        Returns:
+            The counts; they go on growing.
+        """
+        for tally in self.tallies:
+            if tally.name == name and tally.stage == stage:
+                return tally
+        tally = Tally(name, stage)
+        self.tallies.append(tally)
+        return tally
+
+    @property
+    def planned(self) -> int:
+        """Records the run will have, as far as known."""
+        return sum(tally.planned for tally in self.tallies)
+
+    @property
+    def done(self) -> int:
+        """Records the run has, earlier runs of the same command included."""
+        return sum(tally.done for tally in self.tallies)
+
+    def snapshot(self) -> tuple[LanePulse, ...]:
+        """Return the present counts of every part."""
+        return tuple(tally.pulse() for tally in list(self.tallies))

@@ -1,0 +1,230 @@
+"""Many samples through all parts of a plan, each answer stored exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from guardmark.core.errors import BudgetReached, StorageError, UntrustworthyRun
+from guardmark.core.manifest import LatencyMode
+from guardmark.core.protocols import BatchDefense, InlineDefense
+from guardmark.core.record import Stage
+from guardmark.engine import plan as planning
+from guardmark.engine.batches import ask_batches, batches_of
+from guardmark.engine.inline import run_inline, run_pooled
+from guardmark.engine.ledger import Halt, Ledger
+from guardmark.engine.pipeline import Flow
+from guardmark.engine.plan import Workers
+from guardmark.engine.progress import Progress
+from guardmark.engine.service import feed_of, workers_of
+from guardmark.engine.stop import StopSignal
+from guardmark.engine.tasks import DefenseTask, takes_batches, warm_up
+from guardmark.engine.watch import supervise
+from guardmark.store.records import RunState
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from guardmark.core.protocols import StopRule
+    from guardmark.engine.plan import AnyDefense, Plan
+    from guardmark.store.records import RecordWriter
+
+
+class Ending(StrEnum):
+    """How a run ended."""
+
+    COMPLETE = "complete"
+    INTERRUPTED = "interrupted"
+    EARLY = "early"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """What an invocation did.
+
+    Attributes:
+        ending: How it ended.
+        reason: Why it did not go to the end; empty when it did.
+        planned: Records the run has when it is complete.
+        stored: Records it has now.
+        added: Records this invocation added, warm-up calls included.
+        calls: Calls made.
+        tokens: Tokens reported.
+        cost: Money reported.
+        elapsed_s: Wall time.
+        mean_in_flight: Durations of all calls over wall time.
+        loop_lag_ms: Largest delay of the event loop that was seen.
+    """
+
+    ending: Ending
+    reason: str
+    planned: int
+    stored: int
+    added: int
+    calls: int
+    tokens: int
+    cost: float
+    elapsed_s: float
+    mean_in_flight: float
+    loop_lag_ms: float
+
+
+async def run(
+    plan: Plan,
+    writer: RecordWriter,
+    *,
+    progress: Progress | None = None,
+    stop: StopSignal | None = None,
+    stop_rule: StopRule | None = None,
+) -> RunSummary:
+    """Do what is planned and not stored yet.
+
+    Every combination of defense, sample, repeat and stage is stored exactly once, however
+    often a run is interrupted and continued. Defenses that answer at once are called in
+    line, one after the other; those behind a wire work beside each other.
+
+    Args:
+        plan: What to do.
+        writer: Holds the samples; takes the answers.
+        progress: Counters to watch meanwhile.
+        stop: A wish to stop.
+        stop_rule: Ends the run early when it has seen enough.
+
+    Returns:
+        What was done, when the run is complete, was interrupted, or ended early by its rule.
+
+    Raises:
+        ConfigError: If the plan cannot be carried out; nothing was called.
+        BudgetReached: If a budget is spent; what is finished is stored.
+        UntrustworthyRun: If too many calls failed, or the policy is to stop.
+        StorageError: If the records cannot be written; what was committed is kept.
+    """
+    planning.check(plan)
+    counters = progress or Progress()
+    ledger = Ledger(plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=stop_rule)
+    gc.collect()
+    gc.freeze()
+    try:
+        await _carry_out(ledger, counters)
+        ledger.store(is_forced=True)
+    except StorageError:
+        raise
+    except asyncio.CancelledError:
+        writer.finish(RunState.INTERRUPTED)
+        raise
+    except BaseException:
+        writer.finish(RunState.FAILED)
+        raise
+    finally:
+        gc.unfreeze()
+    writer.plan(counters.planned)
+    writer.finish(_STATES.get(ledger.halt, RunState.COMPLETE) if ledger.halt else RunState.COMPLETE)
+    _raise_for(ledger)
+    return _summary(ledger, counters)
+
+
+_STATES = {
+    Halt.INTERRUPTED: RunState.INTERRUPTED,
+    Halt.BUDGET: RunState.INTERRUPTED,
+    Halt.TIME: RunState.INTERRUPTED,
+    Halt.ERRORS: RunState.FAILED,
+    Halt.POLICY: RunState.FAILED,
+}
+
+
+def _raise_for(ledger: Ledger) -> None:
+    if ledger.halt in {Halt.BUDGET, Halt.TIME}:
+        raise BudgetReached(
+            f"The budget is reached: {ledger.reason}. {ledger.added} records were added.\n"
+            "Next: give the same command again to go on."
+        )
+    if ledger.halt in {Halt.ERRORS, Halt.POLICY}:
+        raise UntrustworthyRun(
+            f"Stopped: {ledger.reason}.\n"
+            "Next: guardmark show RUN --errors tells what failed; then go on, or start again"
+            " with --fresh."
+        )
+
+
+def _summary(ledger: Ledger, progress: Progress) -> RunSummary:
+    endings = {Halt.INTERRUPTED: Ending.INTERRUPTED, Halt.EARLY: Ending.EARLY}
+    elapsed = ledger.elapsed_s
+    return RunSummary(
+        ending=endings.get(ledger.halt, Ending.COMPLETE) if ledger.halt else Ending.COMPLETE,
+        reason=ledger.reason,
+        planned=progress.planned,
+        stored=progress.done,
+        added=ledger.added,
+        calls=ledger.calls,
+        tokens=ledger.tokens,
+        cost=ledger.cost,
+        elapsed_s=elapsed,
+        mean_in_flight=ledger.busy_ns / 1e9 / elapsed if elapsed else 0.0,
+        loop_lag_ms=ledger.lag_ns / 1e6,
+    )
+
+
+async def _carry_out(ledger: Ledger, progress: Progress) -> None:
+    plan = ledger.plan
+    tasks = [_task(defense, ledger) for defense in plan.defenses]
+    flow = None if plan.pipeline is None else Flow(plan.pipeline, ledger, arms=tasks)
+    ledger.writer.begin(progress.planned)
+    inside = set() if flow is None else flow.asks
+    for task in tasks:
+        if task.name not in inside and _is_inline(task, plan):
+            await _run_inline(task, ledger)
+    waiting = [task for task in tasks if task.name not in inside and not _is_inline(task, plan)]
+    for task in tasks:
+        if task.name in inside or task in waiting:
+            await warm_up(task, ledger)
+    if plan.timing.mode is LatencyMode.ISOLATED:
+        for task in waiting:
+            await supervise(_workers(task, ledger), ledger)
+        waiting = []
+    work = [worker for task in waiting for worker in _workers(task, ledger)]
+    if flow is not None:
+        work += flow.work()
+    await supervise(work, ledger)
+
+
+def _task(defense: AnyDefense, ledger: Ledger) -> DefenseTask:
+    desks = tuple(
+        ledger.desk(defense.name, Stage.DEFENSE, repeat=repeat)
+        for repeat in range(ledger.plan.repeats)
+    )
+    return DefenseTask(defense=defense, desks=desks)
+
+
+def _is_inline(task: DefenseTask, plan: Plan) -> bool:
+    if plan.timing.mode is LatencyMode.OPEN or not isinstance(task.defense, InlineDefense):
+        return False
+    is_single = plan.timing.mode is LatencyMode.ISOLATED
+    return is_single or not isinstance(task.defense, BatchDefense)
+
+
+async def _run_inline(task: DefenseTask, ledger: Ledger) -> None:
+    defense = task.defense
+    if not isinstance(defense, InlineDefense):
+        return
+    await warm_up(task, ledger)
+    is_pooled = ledger.plan.workers is not Workers.INLINE
+    is_pooled = is_pooled and ledger.plan.timing.mode is not LatencyMode.ISOLATED
+    is_cold = ledger.plan.timing.warmup == 0
+    for repeat, desk in enumerate(task.desks):
+        chunks = ledger.writer.stored.pending(desk.lane, order=ledger.order(repeat))
+        ask = run_pooled if is_pooled else run_inline
+        await ask(defense, desk, ledger=ledger, chunks=chunks, is_cold=is_cold)
+        is_cold = False
+
+
+def _workers(task: DefenseTask, ledger: Ledger) -> list[Coroutine[Any, Any, None]]:
+    plan, defense = ledger.plan, task.defense
+    feed = feed_of(task.desks, ledger)
+    is_cold = plan.timing.warmup == 0
+    if not takes_batches(defense, plan):
+        return workers_of(defense, feed, ledger=ledger, is_cold=is_cold)
+    batches, count = batches_of(feed, defense), plan.concurrency_of.get(defense.name, 1)
+    return [ask_batches(defense, batches, ledger=ledger, is_cold=is_cold) for _ in range(count)]

@@ -1,0 +1,125 @@
+"""Defenses behind a wire: workers that pull from one feed, never a task a sample."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from guardmark.core.manifest import LatencyMode
+from guardmark.engine.asking import asking
+from guardmark.engine.calls import as_decision, attempt
+from guardmark.engine.desk import Item
+from guardmark.store.codes import FLAG_COLD, FLAG_PLANNED
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+
+    from guardmark.core.sample import Prompt
+    from guardmark.engine.desk import Desk
+    from guardmark.engine.ledger import Ledger
+    from guardmark.engine.plan import AnyDefense
+
+
+def feed_of(desks: Sequence[Desk], ledger: Ledger) -> Iterator[Item]:
+    """Yield what is not stored yet, sample by sample, repeat after repeat.
+
+    Several workers may pull from the one iterator: it never waits.
+
+    Args:
+        desks: One a repeat.
+        ledger: Knows what is stored, and the order of samples.
+
+    Yields:
+        Samples.
+    """
+    for repeat, desk in enumerate(desks):
+        for chunk in ledger.writer.stored.pending(desk.lane, order=ledger.order(repeat)):
+            for position, is_attack, prompt in zip(
+                chunk.positions, chunk.attacks, chunk.prompts, strict=True
+            ):
+                yield Item(desk=desk, position=position, is_attack=is_attack, prompt=prompt)
+
+
+class Pace:
+    """Planned send times at a constant rate.
+
+    Attributes:
+        interval_ns: Time between two planned sends.
+    """
+
+    def __init__(self, rate_per_s: float) -> None:
+        self.interval_ns = int(1e9 / rate_per_s)
+        self._next_ns = perf_counter_ns()
+
+    async def turn(self) -> int:
+        """Wait for the next planned send time.
+
+        Returns:
+            That time, on the performance counter; it lies in the past when we are late.
+        """
+        planned = self._next_ns
+        self._next_ns += self.interval_ns
+        ahead = planned - perf_counter_ns()
+        if ahead > 0:
+            await asyncio.sleep(ahead / 1e9)
+        return planned
+
+
+async def ask_each(
+    ask: Callable[[Prompt], Awaitable[Any]],
+    feed: Iterator[Item],
+    *,
+    ledger: Ledger,
+    pace: Pace | None,
+    is_cold: bool,
+) -> None:
+    """Pull samples and ask about them, one after the other: the work of one worker.
+
+    Args:
+        ask: From prompt to decision.
+        feed: Shared with the other workers.
+        ledger: Counts and limits.
+        pace: Planned send times, or None to send when the last answer is there.
+        is_cold: Whether the first call is the first of this process.
+    """
+    clock = perf_counter_ns
+    flags = FLAG_COLD if is_cold else 0
+    for item in feed:
+        if not ledger.may_go_on():
+            return
+        if pace is None:
+            start = clock()
+        else:
+            start = await pace.turn()
+            flags |= FLAG_PLANNED
+        ledger.calls += 1
+        decision = as_decision(await attempt(ask, item.prompt))
+        took = clock() - start
+        ledger.took_decision(item, decision, latency_ns=took, flags=flags)
+        ledger.store()
+        flags = 0
+
+
+def workers_of(
+    defense: AnyDefense, feed: Iterator[Item], *, ledger: Ledger, is_cold: bool
+) -> list[Coroutine[Any, Any, None]]:
+    """Return the coroutines that ask a defense about everything in a feed.
+
+    Args:
+        defense: What is asked.
+        feed: What about.
+        ledger: Counts and limits; its plan says how many calls may be in flight.
+        is_cold: Whether the first calls are the first of this process.
+
+    Returns:
+        One coroutine a call in flight.
+    """
+    timing = ledger.plan.timing
+    is_open = timing.mode is LatencyMode.OPEN
+    pace = Pace(timing.rate_per_s or 1.0) if is_open else None
+    ask = asking(defense)
+    return [
+        ask_each(ask, feed, ledger=ledger, pace=pace, is_cold=is_cold)
+        for _ in range(ledger.plan.in_flight(defense.name))
+    ]

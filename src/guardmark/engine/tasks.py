@@ -1,0 +1,96 @@
+"""One defense with the desks of its repeats, and its warm-up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, TypeGuard
+
+from guardmark.core.manifest import LatencyMode
+from guardmark.core.protocols import BatchDefense
+from guardmark.core.record import Stage
+from guardmark.engine.asking import asking
+from guardmark.engine.calls import as_decision, attempt
+from guardmark.store.codes import FLAG_COLD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.engine.desk import Desk
+    from guardmark.engine.ledger import Ledger
+    from guardmark.engine.plan import AnyDefense, Plan
+    from guardmark.store.lanes import Lane
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefenseTask:
+    """One defense and where its answers go.
+
+    Attributes:
+        defense: What is asked.
+        desks: One a repeat.
+    """
+
+    defense: AnyDefense
+    desks: tuple[Desk, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the defense."""
+        return self.defense.name
+
+
+def takes_batches(defense: AnyDefense, plan: Plan) -> TypeGuard[BatchDefense]:
+    """Tell whether a defense is asked in batches.
+
+    Where single calls are timed, every defense is asked one by one.
+
+    Args:
+        defense: What is asked.
+        plan: Says how calls are spaced.
+
+    Returns:
+        Whether batches are formed.
+    """
+    return plan.timing.mode is LatencyMode.LOADED and isinstance(defense, BatchDefense)
+
+
+async def warm_up(task: DefenseTask, ledger: Ledger) -> None:
+    """Make the warm-up calls of a defense, unless nothing is left to measure.
+
+    Args:
+        task: Which defense.
+        ledger: Counts and limits; its plan says how many calls.
+    """
+    wanted, stored = ledger.plan.timing.warmup, ledger.writer.stored
+    total = ledger.writer.sample_count
+    if not wanted or all(stored.count(desk.lane) >= total for desk in task.desks):
+        return
+    lane = _free_lane(task.name, ledger)
+    samples = (
+        pair
+        for chunk in stored.pending(None)
+        for pair in zip(chunk.positions, chunk.prompts, strict=True)
+    )
+    ask, flags = asking(task.defense), FLAG_COLD
+    for position, prompt in islice(samples, wanted):
+        if not ledger.may_go_on():
+            return
+        ledger.calls += 1
+        start = perf_counter_ns()
+        decision = as_decision(await attempt(ask, prompt))
+        took = perf_counter_ns() - start
+        lane.add_decision(position, decision, latency_ns=took, flags=flags)
+        ledger.added += 1
+        if decision.evidence is not None:
+            ledger.spend(decision.evidence)
+        flags = 0
+
+
+def _free_lane(name: str, ledger: Ledger) -> Lane:
+    # Each process warms up anew; its calls get a repeat of their own.
+    lanes: Iterator[Lane] = (
+        ledger.writer.lane(name, Stage.WARMUP, repeat=repeat) for repeat in range(1 << 31)
+    )
+    return next(lane for lane in lanes if not ledger.writer.stored.count(lane))
