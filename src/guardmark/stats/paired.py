@@ -181,19 +181,38 @@ def _flipped_tail(
     tilt = _tilt(weights, counts, observed)
     share = 1.0 / (1.0 + np.exp(-tilt * weights))
     width = float(np.sqrt((counts * weights**2 * share * (1.0 - share)).sum()))
-    length = min(total + 1, int(64 * width) + 64 * int(sizes[-1]) + 64)
-    phase = np.exp(-2j * np.pi * np.arange(length // 2 + 1) / length)
-    transform = np.ones(length // 2 + 1, dtype=complex)
-    for size, count, up in zip(sizes.tolist(), counts.tolist(), share.tolist(), strict=True):
-        transform *= (1.0 - up + up * phase**size) ** count
-    # Rotated so that place 0 of the window is the observed sum, and the tail follows it.
-    transform *= np.conj(phase) ** (observed % length)
+    # 14 standard deviations and 64 largest steps to either side leave out less than rounding does.
+    length = min(total + 1, int(28 * width) + 128 * int(sizes[-1]) + 128)
+    transform = _shifted_transform(sizes, counts, share, length=length, place=observed)
+    # The tail follows place 0, where the observed sum lies; what wraps round lies below it.
     density = np.clip(np.fft.irfft(transform, n=length), 0.0, None)
-    reach = min(length - length // 4, total - observed + 1)
+    reach = min(total - observed + 1, length // 2 + 1)
     untilted = density[:reach] * np.exp(-tilt * np.arange(reach))
     log_mass = float((counts * (np.logaddexp(0.0, tilt * weights) - math.log(2.0))).sum())
     scale = math.exp(log_mass - tilt * observed)
     return scale * float(untilted[1:].sum()), scale * float(untilted[0])
+
+
+def _shifted_transform(
+    sizes: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    share: NDArray[np.float64],
+    *,
+    length: int,
+    place: int,
+) -> NDArray[np.complex128]:
+    """Return the half spectrum of the tilted sum, shifted so that `place` lies at 0."""
+    frequency = np.arange(length // 2 + 1)
+    values = np.exp(2j * np.pi * frequency * (place % length) / length)
+    for size, count, up in zip(sizes.tolist(), counts.tolist(), share.tolist(), strict=True):
+        turn = np.exp(-2j * np.pi * ((frequency * size) % length) / length)
+        values *= (1.0 - up + up * turn) ** count
+        # Most frequencies die out after a few factors; what is left is quick to go through.
+        alive = np.abs(values) > 1e-25
+        frequency, values = frequency[alive], values[alive]
+    transform = np.zeros(length // 2 + 1, dtype=np.complex128)
+    transform[frequency] = values
+    return transform
 
 
 def _tilt(weights: NDArray[np.float64], counts: NDArray[np.int64], observed: int) -> float:

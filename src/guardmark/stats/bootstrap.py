@@ -1,0 +1,208 @@
+"""Bias-corrected and accelerated bootstrap intervals for figures that are no plain rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from guardmark.core.estimate import Ratio
+from guardmark.stats.arguments import require_fraction
+from guardmark.stats.distributions import normal_quantile
+from guardmark.stats.proportion import Limits
+from guardmark.stats.resample import Stratum, resample_totals
+
+LEAST_REPLICATES = 2000
+"""Fewer replicates leave the ends of a 95 % interval to chance."""
+
+_MOST_UNDEFINED = 0.01
+
+Figure = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""From column totals, shape (n, columns), to the figure, shape (n,); NaN where undefined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistic:
+    """A figure computed from column totals.
+
+    Attributes:
+        name: What it is called.
+        figure: Computes it for many rows of totals at once; NaN where it is undefined.
+        low: Least value it can take.
+        high: Greatest value it can take.
+    """
+
+    name: str
+    figure: Figure
+    low: float = 0.0
+    high: float = 1.0
+
+    def of(self, totals: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the figure of each row of totals, NaN where it is undefined."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.figure(totals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootstrapSettings:
+    """How a bootstrap is drawn.
+
+    Attributes:
+        replicates: Resamples, at least 2,000.
+        confidence: Nominal coverage, strictly between 0 and 1.
+        seed: Start of the generator; the same seed gives the same bytes.
+    """
+
+    replicates: int = LEAST_REPLICATES
+    confidence: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that give no honest interval."""
+        require_fraction("confidence", self.confidence)
+        if self.replicates < LEAST_REPLICATES:
+            raise ValueError(
+                f"replicates must be at least {LEAST_REPLICATES}, got {self.replicates}"
+            )
+
+
+DEFAULT_SETTINGS = BootstrapSettings()
+
+
+def bootstrap(
+    strata: Sequence[Stratum],
+    statistics: Sequence[Statistic],
+    *,
+    settings: BootstrapSettings = DEFAULT_SETTINGS,
+) -> list[Ratio]:
+    """Estimate figures with a stratified bootstrap of whole groups.
+
+    All figures are read from the same resamples. An interval is refused, with the reason, when
+    the figure stands at its bound, when a stratum has one group, when hardly any resample
+    differs, or when more than 1 % of the resamples leave the figure undefined: a bootstrap
+    cannot show what the data do not hold.
+
+    Args:
+        strata: Groups that are resampled among themselves; the same columns in each.
+        statistics: The figures wanted, functions of the column totals.
+        settings: Replicates, confidence and seed.
+
+    Returns:
+        One ratio a statistic, in order. `trials` is the sum of all counts.
+
+    References:
+        Efron (1987), doi:10.1080/01621459.1987.10478410; Davison & Hinkley (1997), Bootstrap
+        Methods and their Application, 5.3 for several strata; the jackknife is in closed form.
+    """
+    strata = [stratum for stratum in strata if stratum.groups]
+    if not strata:
+        return [_ratio(strata, None, settings, reason="no groups") for _ in statistics]
+    observed = np.sum([stratum.totals for stratum in strata], axis=0).astype(float)[None, :]
+    lone = any(stratum.groups < 2 for stratum in strata)
+    totals = None if lone else _draw(strata, settings)
+    return [
+        _estimate(strata, statistic, observed, totals=totals, settings=settings)
+        for statistic in statistics
+    ]
+
+
+def _draw(strata: Sequence[Stratum], settings: BootstrapSettings) -> NDArray[np.float64]:
+    generator = np.random.default_rng(settings.seed)
+    totals = resample_totals(strata[0], generator, replicates=settings.replicates)
+    for stratum in strata[1:]:
+        totals += resample_totals(stratum, generator, replicates=settings.replicates)
+    return totals
+
+
+def _estimate(
+    strata: Sequence[Stratum],
+    statistic: Statistic,
+    observed: NDArray[np.float64],
+    *,
+    totals: NDArray[np.float64] | None,
+    settings: BootstrapSettings,
+) -> Ratio:
+    value = float(statistic.of(observed)[0])
+    if math.isnan(value):
+        return _ratio(strata, None, settings, reason=f"{statistic.name} has an empty denominator")
+    if value <= statistic.low or value >= statistic.high:
+        reason = f"{statistic.name} stands at its bound: resampling cannot look past it"
+        return _ratio(strata, value, settings, reason=reason)
+    if totals is None:
+        reason = "one group only in a stratum: nothing shows how groups differ"
+        return _ratio(strata, value, settings, reason=reason)
+    drawn = statistic.of(totals)
+    drawn = drawn[~np.isnan(drawn)]
+    if len(drawn) < (1.0 - _MOST_UNDEFINED) * settings.replicates:
+        reason = f"{statistic.name} is undefined in more than 1 % of the resamples"
+        return _ratio(strata, value, settings, reason=reason)
+    acceleration = _acceleration(strata, statistic, observed)
+    limits = None
+    if acceleration is not None:
+        limits = _bca_limits(drawn, value, acceleration, settings.confidence)
+    if limits is None:
+        reason = f"{statistic.name} hangs on single groups: hardly any resample differs"
+        return _ratio(strata, value, settings, reason=reason)
+    return _ratio(strata, value, settings, limits=limits, replicates=len(drawn))
+
+
+def _acceleration(
+    strata: Sequence[Stratum], statistic: Statistic, observed: NDArray[np.float64]
+) -> float | None:
+    """Return the acceleration from leaving each group out once; None where that is undefined."""
+    cubes = squares = 0.0
+    for stratum in strata:
+        left_out = statistic.of(observed - stratum.patterns)
+        if np.isnan(left_out).any():
+            return None
+        groups, weight = stratum.groups, stratum.multiplicities
+        mean = float(weight @ left_out) / groups
+        influence = (groups - 1) / groups * (mean - left_out)
+        cubes += float(weight @ influence**3)
+        squares += float(weight @ influence**2)
+    return cubes / (6.0 * squares**1.5) if squares > 0 else None
+
+
+def _bca_limits(
+    drawn: NDArray[np.float64], value: float, acceleration: float, confidence: float
+) -> Limits | None:
+    """Return the limits, or None when the resamples lie all on one side of the estimate."""
+    below = float((drawn < value).mean() + (drawn == value).mean() / 2.0)
+    if not 0.0 < below < 1.0 or float(np.ptp(drawn)) == 0.0:
+        return None
+    bias, half = normal_quantile(below), normal_quantile(0.5 + confidence / 2.0)
+    levels = []
+    for z in (-half, half):
+        shifted = bias + z
+        stretch = 1.0 - acceleration * shifted
+        if stretch <= 0.0:
+            return None
+        levels.append(NormalDist().cdf(bias + shifted / stretch))
+    low, high = np.quantile(drawn, levels).tolist()
+    return Limits(min(low, value), max(high, value))
+
+
+def _ratio(
+    strata: Sequence[Stratum],
+    value: float | None,
+    settings: BootstrapSettings,
+    *,
+    limits: Limits | None = None,
+    replicates: int = 0,
+    reason: str = "",
+) -> Ratio:
+    return Ratio(
+        value=value,
+        low=limits.low if limits else None,
+        high=limits.high if limits else None,
+        confidence=settings.confidence,
+        method="cluster_bootstrap_bca",
+        trials=int(sum(int(stratum.totals.sum()) for stratum in strata)),
+        groups=sum(stratum.groups for stratum in strata),
+        replicates=replicates,
+        reason=reason,
+    )
