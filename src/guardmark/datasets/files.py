@@ -7,10 +7,12 @@ import gzip
 import io
 import json
 import sys
-from typing import TYPE_CHECKING, BinaryIO, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
 from guardmark.datasets.faults import BadRows, Fault
+from guardmark.datasets.packs import PACK_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +33,13 @@ _BY_SUFFIX = {
 }
 FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack")
 _BOM = b"\xef\xbb\xbf"
+# NaN and infinities are no JSON; where a file has them they mean that nothing is known.
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+NESTED_COLUMNS = ("messages", "must_keep", "metadata")
+"""Columns of a table whose cells hold lists or objects as JSON."""
+INERT_COLUMN = "inert_cells"
+"""Column that names the cells of a row which got an apostrophe so that no spreadsheet runs
+them as a formula; it is taken off again on reading."""
 
 
 def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
@@ -105,19 +114,21 @@ def _opened(path: Path) -> BinaryIO:
 
 def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
     """Read one object a line; only a line feed ends a line, so U+2028 stays inside a text."""
-    loads = json.loads
     for number, line in enumerate(stream, start=1):
         body = line.removeprefix(_BOM) if number == 1 else line
         if not body.strip():
             continue
         try:
-            row = loads(body)
+            row = _DECODER.decode(body.decode())
         except UnicodeDecodeError as error:
             yield number, _not_utf8(shown_as, number, error)
             continue
         except (ValueError, RecursionError) as error:
             message = f"is not JSON ({getattr(error, 'msg', 'nested too deeply')})"
             yield number, Fault(file=shown_as, row=number, field="", message=message)
+            continue
+        if b"\\u" in body and (fault := _lone_surrogate(shown_as, number, row)):
+            yield number, fault
             continue
         yield number, row if isinstance(row, dict) else _not_an_object(shown_as, number, row)
 
@@ -139,7 +150,7 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
                 message = f"has {len(values)} values where the head names {len(names)} columns"
                 yield number, Fault(file=shown_as, row=number, field="", message=message)
                 continue
-            yield number, dict(zip(names, values, strict=True))
+            yield number, _decoded(dict(zip(names, values, strict=True)))
     except UnicodeDecodeError as error:
         raise BadRows([_not_utf8(shown_as, 0, error)]) from error
     except csv.Error as error:
@@ -148,10 +159,28 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
         ) from error
 
 
+def _decoded(row: dict[str, Any]) -> dict[str, object]:
+    """Undo what tables do to cells: lists as JSON text, apostrophes before formulas."""
+    for name in str(row.pop(INERT_COLUMN, None) or "").split():
+        cell = row.get(name)
+        if isinstance(cell, str):
+            row[name] = cell.removeprefix("'")
+    for name in NESTED_COLUMNS:
+        cell = row.get(name)
+        if not isinstance(cell, str):
+            continue
+        if not cell.strip():
+            del row[name]
+        elif cell.lstrip()[0] in "[{":
+            with suppress(ValueError, RecursionError):  # then the text itself is meant
+                row[name] = json.loads(cell)
+    return row
+
+
 def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[RawRow]:
     """Read a list of objects, or the items of a prompt pack."""
     try:
-        document = json.loads(stream.read().removeprefix(_BOM))
+        document = _DECODER.decode(stream.read().removeprefix(_BOM).decode())
     except (ValueError, RecursionError) as error:
         place = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         message = f"is not JSON{place} ({getattr(error, 'msg', error)})"
@@ -163,7 +192,9 @@ def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[R
         message = "holds neither a list of rows nor a prompt pack with items"
         raise BadRows([Fault(file=spec.shown_as, row=0, field="", message=message)])
     for number, row in enumerate(document, start=1):
-        yield number, row if isinstance(row, dict) else _not_an_object(spec.shown_as, number, row)
+        fault = _lone_surrogate(spec.shown_as, number, row)
+        sound = row if isinstance(row, dict) else _not_an_object(spec.shown_as, number, row)
+        yield number, fault or sound
 
 
 def _pack_items(pack: dict[str, object], spec: DatasetSpec) -> Iterator[RawRow]:
@@ -173,10 +204,13 @@ def _pack_items(pack: dict[str, object], spec: DatasetSpec) -> Iterator[RawRow]:
         message = "is a prompt pack without items"
         raise BadRows([Fault(file=spec.shown_as, row=0, field="items", message=message)])
     name = str(pack.get("name") or spec.path.name.split(".")[0])
-    origin = {"pack_name": name, "pack_subset": str(pack.get("subset") or "")}
+    origin = {PACK_MARK: name, "pack_subset": str(pack.get("subset") or "")}
     for number, item in enumerate(items, start=1):
         if not isinstance(item, dict):
             yield number, _not_an_object(spec.shown_as, number, item)
+            continue
+        if fault := _lone_surrogate(spec.shown_as, number, item):
+            yield number, fault
             continue
         yield number, {"source": f"prompt_pack:{name}", **origin, **item}
 
@@ -195,11 +229,23 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
             for batch in table.iter_batches(batch_size=1_000):
                 for row in batch.to_pylist():
                     number += 1
-                    yield number, row
+                    yield number, _decoded(row)
     except ArrowException as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         message = f"is not Parquet ({first})"
         raise BadRows([Fault(file=spec.shown_as, row=0, field="", message=message)]) from error
+
+
+def _lone_surrogate(shown_as: str, number: int, row: object) -> Fault | None:
+    """Find a field that escapes half a character (JSON can write it, UTF-8 cannot)."""
+    for name, value in row.items() if isinstance(row, dict) else ():
+        try:
+            json.dumps([name, value], ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            message = "holds a lone surrogate, which no encoding can carry"
+            field = name.encode(errors="replace").decode()
+            return Fault(file=shown_as, row=number, field=field, message=message)
+    return None
 
 
 def _not_utf8(shown_as: str, row: int, error: UnicodeDecodeError) -> Fault:

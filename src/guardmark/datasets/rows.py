@@ -8,6 +8,7 @@ from guardmark.core.errors import did_you_mean, listed
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
 from guardmark.datasets.faults import Fault
 from guardmark.datasets.fields import FieldPlan, getter, plan_fields, read_label
+from guardmark.datasets.packs import INFERRED, LABEL_SOURCE, PACK_MARK, STATED, resolve_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +30,9 @@ _ROLES = {role.value: role for role in Role} | {
 _SEVERITIES = {severity.value: severity for severity in Severity}
 _PLAIN_FIELDS = ("expected", "technique", "language", "source")
 _MATERIAL = (Role.TOOL, Role.DOCUMENT)
+_NO_LABEL = (
+    "is missing; state it for the whole file (label: attack) or name its field (label_field: ...)"
+)
 
 
 class RowReader:
@@ -38,7 +42,9 @@ class RowReader:
         spec: The data set.
         mapping: Field of a sample to the path it was taken from, over all rows seen.
         undeclared: Subcategories that the taxonomy does not know, as `category/subcategory`.
-        own_categories: Categories that the file brought itself (`open_categories`).
+        own_categories: Categories that the file brought itself (`open_categories`, and every
+            prompt pack).
+        inferred: Items of a prompt pack whose label nothing but a name told.
     """
 
     def __init__(self, spec: DatasetSpec, taxonomy: Taxonomy) -> None:
@@ -46,6 +52,7 @@ class RowReader:
         self.mapping: dict[str, str] = {}
         self.undeclared: set[str] = set()
         self.own_categories: dict[str, set[str]] = {}
+        self.inferred: set[int] = set()
         self._taxonomy = taxonomy
         self._known = {c.name: frozenset(c.subcategories) for c in taxonomy.categories}
         self._plans: dict[tuple[str, ...], tuple[FieldPlan, dict[str, Getter]]] = {}
@@ -77,7 +84,10 @@ class RowReader:
             faults.append(Fault(file=self.spec.shown_as, row=number, field=place, message=message))
 
         prompt = self._prompt(row, gets, fault)
-        label = self._label(row, gets, fault)
+        metadata = _leftover(row, plan.taken)
+        label = self._label(row, gets, metadata, fault)
+        if metadata.get(LABEL_SOURCE) == INFERRED:
+            self.inferred.add(number)
         category, subcategory = self._category(row, gets, label, fault)
         severity = self._severity(row, gets, fault)
         must_keep = _spans(self._value(row, gets, "must_keep"), prompt, fault)
@@ -97,7 +107,7 @@ class RowReader:
             variant=variant,
             group=self._text(row, gets, "group") or _origin(sample_id, variant),
             must_keep=must_keep,
-            metadata=_leftover(row, plan.taken),
+            metadata=metadata,
             expected=plain["expected"],
             technique=plain["technique"],
             language=plain["language"],
@@ -145,22 +155,34 @@ class RowReader:
         return Prompt.of_text(text)
 
     def _label(
-        self, row: Row, gets: Mapping[str, Getter], fault: Callable[[str, str], None]
+        self,
+        row: Row,
+        gets: Mapping[str, Getter],
+        metadata: dict[str, object],
+        fault: Callable[[str, str], None],
     ) -> Label | None:
+        """Read the label; for items of a pack, note in the metadata where it came from."""
+        in_pack = PACK_MARK in row
         if self.spec.label is not None:
+            if in_pack:
+                metadata[LABEL_SOURCE] = STATED
             return self.spec.label
-        value = self._value(row, gets, "label")
+        field = "label"
+        if in_pack and not (self.spec.label_field or self.spec.map.get("label")):
+            value, metadata[LABEL_SOURCE], path = resolve_label(row)
+            field = path or field
+            self.mapping["label"] = path or self.mapping.get("label", "pack_name")
+            if value is None:
+                value = self.spec.defaults.get("label")
+        else:
+            value = self._value(row, gets, "label")
         if value is None:
-            fault(
-                "label",
-                "is missing; state it for the whole file (label: attack) "
-                "or name its field (label_field: ...)",
-            )
+            fault(field, _NO_LABEL)
             return None
         label = read_label(value, self.spec.labels)
         if label is None:
             fault(
-                "label",
+                field,
                 f"says {str(value)[:40]!r}, which is no known label; "
                 f"translate it under labels: {{{str(value)[:40]}: attack}}",
             )
@@ -180,7 +202,7 @@ class RowReader:
         if label is not Label.ATTACK or not category:
             return category, subcategory
         known = self._known.get(category)
-        if known is None and self.spec.open_categories:
+        if known is None and (self.spec.open_categories or PACK_MARK in row):
             self.own_categories.setdefault(category, set()).add(subcategory)
         elif known is None:
             hint = did_you_mean(category, self._known) or " Known: " + listed(self._known) + "."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b, file_digest, sha256
 from itertools import accumulate
@@ -158,10 +159,7 @@ class _FirstPass:
     def read(self, reader: RowReader, scope: str, kept: list[Sample] | None) -> DataManifest:
         spec, digest = reader.spec, sha256()
         attacks = benign = 0
-        for number, row in read_rows(spec):
-            if isinstance(row, Fault):
-                self._faults.append(row)
-                continue
+        for number, row in self._sound_rows(spec):
             if not reader.wanted(row):
                 continue
             read = reader.read(number, row)
@@ -187,6 +185,17 @@ class _FirstPass:
             files={spec.shown_as: file_sha256(spec.path)},
             mapping=dict(sorted(reader.mapping.items())),
         )
+
+    def _sound_rows(self, spec: DatasetSpec) -> Iterator[tuple[int, dict[str, object]]]:
+        """Yield what is a row; note what is none, and that a file breaks off."""
+        try:
+            for number, row in read_rows(spec):
+                if isinstance(row, Fault):
+                    self._faults.append(row)
+                else:
+                    yield number, row
+        except BadRows as broken:
+            self._faults.extend(broken.faults)
 
     def finish(self, readers: Sequence[RowReader]) -> None:
         """Raise every fault found, double ids and contradictions included."""
@@ -218,16 +227,12 @@ def _repeated(keys: array[int]) -> set[int]:
 def _name_repeats(
     readers: Sequence[RowReader], ids: set[int], contradicted: set[int]
 ) -> Iterator[Fault]:
+    """Read again to say which rows repeat an id or contradict another's label."""
     first_id: dict[str, str] = {}
     first_text: dict[int, tuple[Label, str]] = {}
     for reader in readers:
-        for number, row in read_rows(reader.spec):
-            if isinstance(row, Fault) or not reader.wanted(row):
-                continue
-            sample = reader.read(number, row)
-            if isinstance(sample, list):
-                continue
-            file = reader.spec.shown_as
+        file = reader.spec.shown_as
+        for number, sample in _readable(reader):
             here = f"{file} row {number}"
             if _id_key(sample) in ids:
                 before = first_id.setdefault(sample.id, here)
@@ -243,6 +248,17 @@ def _name_repeats(
                         f"{label.value} at {place}"
                     )
                     yield Fault(file=file, row=number, field="label", message=message)
+
+
+def _readable(reader: RowReader) -> Iterator[tuple[int, Sample]]:
+    """Yield what the first pass could read, and pass over what it could not."""
+    with suppress(BadRows):
+        for number, row in read_rows(reader.spec):
+            if isinstance(row, Fault) or not reader.wanted(row):
+                continue
+            sample = reader.read(number, row)
+            if not isinstance(sample, list):
+                yield number, sample
 
 
 def _sample_digest(sample: Sample, content: bytes) -> bytes:
@@ -330,6 +346,13 @@ def _warnings(readers: Sequence[RowReader]) -> Iterator[str]:
             f"{len(undeclared)} subcategories are not declared in the taxonomy and are kept as "
             f"they are: {', '.join(undeclared)}."
         )
+    for reader in readers:
+        if reader.inferred:
+            yield (
+                f"{reader.spec.shown_as}: {len(reader.inferred)} items state no label: they are "
+                "taken as attacks because their category, source or pack is called hateful "
+                "(inferred_hateful). If benign ones are among them, state label or label_field."
+            )
 
 
 def _nothing_left(specs: Sequence[DatasetSpec]) -> str:

@@ -1,0 +1,225 @@
+"""What a data set consists of: counts by every facet, lengths, and odd characters."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guardmark.core.sample import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from guardmark.core.sample import Sample
+
+UNSTATED = "(not stated)"
+"""Shown where a sample does not say."""
+
+_QUANTILES = (("p5", 0.05), ("p50", 0.5), ("p95", 0.95))
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many samples share one value of a facet.
+
+    Attributes:
+        value: The value, `(not stated)` where samples do not say.
+        attacks: Attacks among them.
+        benign: Benign samples among them.
+        groups: Groups they stem from.
+        largest_group: Samples of the largest of these groups within this value.
+    """
+
+    value: str
+    attacks: int
+    benign: int
+    groups: int
+    largest_group: int
+
+    @property
+    def samples(self) -> int:
+        """Attacks and benign samples together."""
+        return self.attacks + self.benign
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """How long the texts under test are, in characters.
+
+    Attributes:
+        shortest: Fewest characters.
+        p5: Twentieth part is at most so long.
+        p50: Half are at most so long.
+        p95: All but a twentieth part are at most so long.
+        longest: Most characters.
+    """
+
+    shortest: int
+    p5: int
+    p50: int
+    p95: int
+    longest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oddity:
+    """Something unusual about the characters of some texts.
+
+    Attributes:
+        kind: What it is.
+        samples: How many samples have it.
+        is_damage: Whether it looks like an accident of encoding rather than an attack.
+        examples: The ids of a few.
+    """
+
+    kind: str
+    samples: int
+    is_damage: bool
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """What a data set consists of.
+
+    Attributes:
+        total: All samples as one count.
+        attacks: Attacks as one count.
+        benign: Benign samples as one count.
+        categories: By category of attacks.
+        topics: By category of benign samples.
+        subcategories: By `category/subcategory` of attacks.
+        severities: By severity, attacks only.
+        languages: By language.
+        techniques: By technique.
+        variants: By variant.
+        sources: By source.
+        conversations: Samples of more than one message.
+        materials: Samples whose text under test is a document or the result of a tool.
+        lengths: Of all texts under test; None without samples.
+        oddities: Unusual characters, most frequent first.
+    """
+
+    total: Count
+    attacks: Count
+    benign: Count
+    categories: tuple[Count, ...]
+    topics: tuple[Count, ...]
+    subcategories: tuple[Count, ...]
+    severities: tuple[Count, ...]
+    languages: tuple[Count, ...]
+    techniques: tuple[Count, ...]
+    variants: tuple[Count, ...]
+    sources: tuple[Count, ...]
+    conversations: int
+    materials: int
+    lengths: Lengths | None
+    oddities: tuple[Oddity, ...]
+
+
+def take_census(samples: Iterable[Sample]) -> Census:
+    """Count what a data set consists of.
+
+    Args:
+        samples: The samples, read once.
+
+    Returns:
+        The counts; those of a facet are sorted by number, then by value.
+    """
+    kept = list(samples)
+    attacks = [sample for sample in kept if sample.is_attack]
+    benign = [sample for sample in kept if not sample.is_attack]
+    return Census(
+        total=_count("samples", kept),
+        attacks=_count("attack", attacks),
+        benign=_count("benign", benign),
+        categories=_facet(attacks, lambda s: s.category),
+        topics=_facet(benign, lambda s: s.category),
+        subcategories=_facet(attacks, _subcategory),
+        severities=_facet(attacks, lambda s: s.severity.value if s.severity else ""),
+        languages=_facet(kept, lambda s: s.language),
+        techniques=_facet(kept, lambda s: s.technique),
+        variants=_facet(kept, lambda s: s.variant),
+        sources=_facet(kept, lambda s: s.source),
+        conversations=sum(len(s.prompt.messages) > 1 for s in kept),
+        materials=sum(_is_material(s) for s in kept),
+        lengths=_lengths(kept),
+        oddities=_oddities(kept),
+    )
+
+
+def _subcategory(sample: Sample) -> str:
+    return f"{sample.category}/{sample.subcategory}" if sample.subcategory else ""
+
+
+def _is_material(sample: Sample) -> bool:
+    role = sample.prompt.messages[sample.prompt.under_test].role
+    return role in {Role.DOCUMENT, Role.TOOL}
+
+
+def _facet(samples: Sequence[Sample], value_of: Callable[[Sample], str]) -> tuple[Count, ...]:
+    by_value: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_value.setdefault(value_of(sample) or UNSTATED, []).append(sample)
+    counts = [_count(value, members) for value, members in by_value.items()]
+    return tuple(sorted(counts, key=lambda count: (-count.samples, count.value)))
+
+
+def _count(value: str, samples: Sequence[Sample]) -> Count:
+    groups = Counter(sample.lineage for sample in samples)
+    attacks = sum(sample.is_attack for sample in samples)
+    return Count(
+        value=value,
+        attacks=attacks,
+        benign=len(samples) - attacks,
+        groups=len(groups),
+        largest_group=max(groups.values(), default=0),
+    )
+
+
+def _lengths(samples: Sequence[Sample]) -> Lengths | None:
+    if not samples:
+        return None
+    ordered = sorted(len(sample.prompt.text) for sample in samples)
+    last = len(ordered) - 1
+    at = {name: ordered[min(int(share * len(ordered)), last)] for name, share in _QUANTILES}
+    return Lengths(
+        shortest=ordered[0], p5=at["p5"], p50=at["p50"], p95=at["p95"], longest=ordered[-1]
+    )
+
+
+# Two-byte UTF-8 of Latin letters and of typographic quotes, read as Windows-1252.
+_MOJIBAKE = re.compile("[\u00c2\u00c3][\u0080-\u00bf\u0152-\u0178]|\u00e2\u20ac[\u0080-\u2122]")
+_PATTERNS: tuple[tuple[str, bool, re.Pattern[str]], ...] = (
+    ("replacement characters (U+FFFD)", True, re.compile("\ufffd")),
+    ("UTF-8 read as another encoding", True, _MOJIBAKE),
+    ("control characters", False, re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")),
+    ("direction marks", False, re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")),
+    ("invisible characters", False, re.compile("[\u00ad\u200b-\u200d\u2060-\u2064\ufeff]")),
+    ("tag characters", False, re.compile("[\U000e0000-\U000e007f]")),
+    ("line or paragraph separators (U+2028, U+2029)", False, re.compile("[\u2028\u2029]")),
+    ("private-use characters", False, re.compile("[\ue000-\uf8ff]")),
+    ("Windows line ends", False, re.compile("\r\n")),
+)
+
+
+def _oddities(samples: Sequence[Sample]) -> tuple[Oddity, ...]:
+    found: dict[tuple[str, bool], list[str]] = {}
+    for sample in samples:
+        text = sample.prompt.text
+        if text.isascii() and text.isprintable():
+            continue
+        for kind, is_damage, pattern in _PATTERNS:
+            if pattern.search(text):
+                found.setdefault((kind, is_damage), []).append(sample.id)
+        if not unicodedata.is_normalized("NFC", text):
+            found.setdefault(("letters not composed (no NFC)", False), []).append(sample.id)
+    oddities = [
+        Oddity(kind=kind, samples=len(ids), is_damage=is_damage, examples=tuple(ids[:_EXAMPLES]))
+        for (kind, is_damage), ids in found.items()
+    ]
+    return tuple(sorted(oddities, key=lambda oddity: (-oddity.samples, oddity.kind)))

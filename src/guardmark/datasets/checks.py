@@ -1,0 +1,374 @@
+"""Whether a data set can carry the conclusions drawn from it, one finding a question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guardmark.datasets.census import UNSTATED, take_census
+from guardmark.datasets.duplicates import find_duplicates
+from guardmark.datasets.findings import SHOWN, Finding, Number, Status, counted, label_noun, some_of
+from guardmark.datasets.mix import effective_samples, mix_distances, mix_weights
+from guardmark.datasets.near_duplicates import THRESHOLD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from guardmark.core.manifest import DataManifest
+    from guardmark.core.sample import Sample
+    from guardmark.core.taxonomy import Taxonomy
+    from guardmark.datasets.census import Census, Count
+    from guardmark.datasets.duplicates import Duplicates
+    from guardmark.datasets.mix import Dimension
+
+CATEGORY_MINIMA = {
+    "direct_injection": 100,
+    "indirect_injection": 100,
+    "jailbreak": 150,
+    "extraction": 100,
+    "output_manipulation": 80,
+}
+"""Least samples of each built-in category of attacks; own categories go by the configuration."""
+
+_FEW_GROUPS = 10
+_FAR = 0.2
+_LOPSIDED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criteria:
+    """What a data set is held against.
+
+    Attributes:
+        taxonomy: Categories that ought to be tested.
+        half_width: Number of independent samples to the half-width of the interval of a rate
+            of one half; the reading half lends it.
+        confidence: Nominal coverage of that interval, in (0, 1).
+        min_per_category: Least samples of a category of the user's own.
+        threshold: Least similarity of near-duplicates, in (0, 1].
+        mix: The shares of the deployment; empty when they were not stated.
+    """
+
+    taxonomy: Taxonomy
+    half_width: Callable[[float], float]
+    confidence: float = 0.95
+    min_per_category: int = 100
+    threshold: float = THRESHOLD
+    mix: tuple[Dimension, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataCheck:
+    """Everything `guardmark data check` says of a data set.
+
+    Attributes:
+        census: What it consists of.
+        duplicates: What is said twice.
+        findings: One for each question.
+    """
+
+    census: Census
+    duplicates: Duplicates
+    findings: tuple[Finding, ...]
+
+    @property
+    def has_problems(self) -> bool:
+        """Whether anything makes figures wrong rather than merely weak."""
+        return any(finding.status is Status.PROBLEM for finding in self.findings)
+
+
+def check_samples(
+    samples: Sequence[Sample],
+    criteria: Criteria,
+    *,
+    manifests: Sequence[DataManifest] = (),
+    warnings: Sequence[str] = (),
+) -> DataCheck:
+    """Ask of a data set what a careful reader would ask.
+
+    Args:
+        samples: Validated samples.
+        criteria: What they are held against.
+        manifests: Versions and hashes of the data sets.
+        warnings: What the reader already had to say.
+
+    Returns:
+        The counts and one finding for each question.
+    """
+    census = take_census(samples)
+    duplicates = find_duplicates(samples, threshold=criteria.threshold)
+    inferred = sum(str(s.metadata.get("label_source", "")).startswith("inferred") for s in samples)
+    return DataCheck(
+        census=census,
+        duplicates=duplicates,
+        findings=(
+            _labelled(census, duplicates, inferred),
+            _categorised(census, criteria, warnings),
+            _diverse(census, duplicates),
+            _representative(samples, criteria.mix),
+            _versioned(manifests),
+            _balanced(census, criteria),
+            _readable(census),
+        ),
+    )
+
+
+def _labelled(census: Census, duplicates: Duplicates, inferred: int) -> Finding:
+    attacks, benign = census.attacks.samples, census.benign.samples
+    same = [c for c in duplicates.conflicts if c.is_same]
+    near = [c for c in duplicates.conflicts if not c.is_same]
+    parts = [f"{attacks:,} attacks, {benign:,} benign."]
+    status = Status.OK
+    if near:
+        parts.append(f"{counted(len(near), 'pair')} of nearly equal texts have opposite labels.")
+        status = Status.WARNING
+    if inferred:
+        parts.append(f"{counted(inferred, 'sample')} have an inferred label, not a stated one.")
+        status = Status.WARNING
+    if not attacks or not benign:
+        missing, rate = ("attacks", "ASR") if not attacks else ("benign samples", "FPR")
+        parts.append(f"Without {missing} the {rate} is undefined.")
+        status = Status.WARNING
+    if same:
+        parts.append(f"{counted(len(same), 'pair')} of equal wording have opposite labels.")
+        status = Status.PROBLEM
+    shown = [
+        f"{c.attack} (attack) and {c.benign} (benign): similarity {c.similarity:.2f}"
+        for c in [*same, *near]
+    ]
+    return Finding(
+        aspect="labelled",
+        status=status,
+        message=" ".join(parts),
+        details=some_of(shown),
+        numbers=(
+            Number(name="attacks", value=attacks),
+            Number(name="benign", value=benign),
+            Number(name="inferred_labels", value=inferred),
+            Number(name="contradictions", value=len(same)),
+            Number(name="near_contradictions", value=len(near)),
+        ),
+    )
+
+
+def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) -> Finding:
+    without = sum(c.samples for c in census.categories if c.value == UNSTATED)
+    unsevere = sum(c.samples for c in census.severities if c.value == UNSTATED)
+    there = {c.value for c in census.categories}
+    below = {c.value for c in census.subcategories}
+    empty = [c.name for c in criteria.taxonomy.categories if c.name not in there]
+    gaps = [
+        f"{c.name}/{sub}"
+        for c in criteria.taxonomy.categories
+        for sub in c.subcategories
+        if c.name in there and f"{c.name}/{sub}" not in below
+    ]
+    declared = len(criteria.taxonomy.categories)
+    parts = [f"{declared - len(empty)} of {declared} declared categories have attacks."]
+    if empty:
+        parts.append(f"None in: {', '.join(empty)}.")
+    if gaps:
+        parts.append(f"{len(gaps)} declared subcategories of the others have none.")
+    if without:
+        parts.append(f"{counted(without, 'sample')} have no category.")
+    if unsevere:
+        parts.append(f"{counted(unsevere, 'sample')} have no severity.")
+    details = [f"no attacks in {name}" for name in gaps]
+    weak = census.attacks.samples and (empty or gaps or without or unsevere or warnings)
+    return Finding(
+        aspect="categorised",
+        status=Status.WARNING if weak else Status.OK,
+        message=" ".join(parts),
+        details=(*some_of(details), *warnings),
+        numbers=(
+            Number(name="categories", value=declared - len(empty)),
+            Number(name="declared_categories", value=declared),
+            Number(name="empty_categories", value=len(empty)),
+            Number(name="empty_subcategories", value=len(gaps)),
+            Number(name="without_category", value=without),
+            Number(name="without_severity", value=unsevere),
+        ),
+    )
+
+
+def _diverse(census: Census, duplicates: Duplicates) -> Finding:
+    total, repeated = census.total, duplicates.copies + duplicates.rewordings
+    languages = [c for c in census.languages if c.value != UNSTATED]
+    told = (
+        f"{total.groups:,} groups, the largest of {counted(total.largest_group, 'sample')}; "
+        f"{len(languages)} languages; {len(census.techniques)} techniques."
+    )
+    parts = [told]
+    lengths = census.lengths
+    if lengths is not None:
+        parts.append(
+            f"Texts of {lengths.shortest:,} to {lengths.longest:,} characters, "
+            f"half of them up to {lengths.p50:,}."
+        )
+    status = Status.OK
+    if repeated or duplicates.families:
+        status = Status.WARNING
+        parts.append(
+            f"{duplicates.copies:,} copies, {duplicates.rewordings:,} equal but for case, spacing "
+            f"and punctuation; {len(duplicates.families):,} families of near-duplicates span "
+            "groups: intervals take them for independent. Give each family one group, or: "
+            "guardmark data dedup."
+        )
+    details = [_family_line(family.ids, family.groups) for family in duplicates.families]
+    return Finding(
+        aspect="diverse",
+        status=status,
+        message=" ".join(parts),
+        details=(
+            *some_of(details),
+            f"near-duplicates: {duplicates.method}",
+            "text only: no images, sound or files, whatever the samples speak of",
+        ),
+        numbers=(
+            Number(name="groups", value=total.groups),
+            Number(name="largest_group", value=total.largest_group),
+            Number(name="languages", value=len(languages)),
+            Number(name="copies", value=duplicates.copies),
+            Number(name="rewordings", value=duplicates.rewordings),
+            Number(name="near_duplicate_families", value=len(duplicates.families)),
+            Number(name="surplus_groups", value=duplicates.surplus_groups),
+            Number(name="threshold", value=duplicates.threshold),
+        ),
+    )
+
+
+def _representative(samples: Sequence[Sample], mix: tuple[Dimension, ...]) -> Finding:
+    if not mix:
+        return Finding(
+            aspect="representative",
+            status=Status.NOT_ASSESSED,
+            message=(
+                "Representativeness was not assessed: state the shares of your traffic in a "
+                "configuration, under stats: {deployment_mix: ...}."
+            ),
+        )
+    distances = mix_distances(samples, mix)
+    worst = max((d.total_variation for d in distances), default=None)
+    absent = max((d.absent_share for d in distances), default=0.0)
+    worth = effective_samples(mix_weights(samples, mix))
+    details = [
+        f"{d.dimension} of {label_noun(d.label.value)}: distance {d.total_variation:.2f}"
+        + (f"; nothing for {', '.join(d.absent)} ({d.absent_share:.0%})" if d.absent else "")
+        for d in distances
+    ]
+    far = worst is not None and worst > _FAR
+    told = "undefined" if worst is None else f"{worst:.2f}"
+    return Finding(
+        aspect="representative",
+        status=Status.WARNING if far or absent > 0 else Status.OK,
+        message=(
+            f"Largest distance to the stated deployment: {told} (total variation; 0 is equal). "
+            f"Reweighted to it, {len(samples):,} samples are worth {worth:,.0f}."
+        ),
+        details=tuple(details),
+        numbers=(
+            Number(name="largest_total_variation", value=worst),
+            Number(name="largest_absent_share", value=absent),
+            Number(name="effective_samples", value=worth),
+        ),
+    )
+
+
+def _versioned(manifests: Sequence[DataManifest]) -> Finding:
+    unversioned = sorted({m.name for m in manifests if not m.version})
+    details = tuple(
+        f"{name}: sha256 {manifest.sha256}" for manifest in manifests for name in manifest.files
+    )
+    if unversioned:
+        message = f"No version is stated for {', '.join(unversioned)}; the hash stands for it."
+    else:
+        versions = dict.fromkeys(f"{m.name} {m.version}" for m in manifests)
+        message = f"Version and content hash are known: {', '.join(versions)}."
+    return Finding(
+        aspect="versioned",
+        status=Status.WARNING if unversioned else Status.OK,
+        message=message,
+        details=details,
+        numbers=(Number(name="without_version", value=len(unversioned)),),
+    )
+
+
+def _balanced(census: Census, criteria: Criteria) -> Finding:
+    stated = [c for c in census.categories if c.value != UNSTATED]
+    small = [c.value for c in stated if c.samples < _minimum(c.value, criteria)]
+    attacks, benign = census.attacks.samples, census.benign.samples
+    lopsided = min(attacks, benign) > 0 and max(attacks, benign) > _LOPSIDED * min(attacks, benign)
+    parts = []
+    if stated:
+        parts.append(f"{len(stated) - len(small)} of {len(stated)} categories reach their minimum.")
+    if small:
+        parts.append(f"Too few in: {', '.join(small)}.")
+    if lopsided:
+        parts.append("One label has more than four times the samples of the other.")
+    parts.append(
+        f"Half-widths: {100 * criteria.confidence:g} % Wilson intervals at a rate of 50 %."
+    )
+    sides = [
+        *((count, 0) for count in (census.attacks, census.benign) if count.samples),
+        *((count, _minimum(count.value, criteria)) for count in stated),
+    ]
+    return Finding(
+        aspect="balanced",
+        status=Status.WARNING if small or lopsided else Status.OK,
+        message=" ".join(parts),
+        details=tuple(_size_line(count, least, criteria.half_width) for count, least in sides),
+        numbers=tuple(
+            number for count, _ in sides for number in _size_numbers(count, criteria.half_width)
+        ),
+    )
+
+
+def _readable(census: Census) -> Finding:
+    damaged = [o for o in census.oddities if o.is_damage]
+    odd = [o for o in census.oddities if not o.is_damage]
+    parts = []
+    if damaged:
+        kinds = ", ".join(f"{o.kind} in {counted(o.samples, 'sample')}" for o in damaged)
+        parts.append(f"Looks damaged on the way: {kinds}.")
+    if odd:
+        kinds = ", ".join(f"{o.kind} in {counted(o.samples, 'sample')}" for o in odd)
+        parts.append(f"Unusual, kept as it is: {kinds}.")
+    return Finding(
+        aspect="readable",
+        status=Status.WARNING if damaged else Status.OK,
+        message=" ".join(parts) or "Nothing unusual about the characters.",
+        details=tuple(f"{o.kind}: {', '.join(o.examples)}" for o in (*damaged, *odd)),
+        numbers=tuple(Number(name=o.kind, value=o.samples) for o in census.oddities),
+    )
+
+
+def _minimum(category: str, criteria: Criteria) -> int:
+    return CATEGORY_MINIMA.get(category, criteria.min_per_category)
+
+
+def _size_line(count: Count, least: int, half_width: Callable[[float], float]) -> str:
+    """Say how sharp a rate over some samples can be."""
+    alone = half_width(count.samples)
+    line = f"{label_noun(count.value)}: {counted(count.samples, 'sample')}"
+    if least:
+        line += f" (minimum {least}, which gives ±{100 * half_width(least):.1f})"
+    line += f" give ±{100 * alone:.1f} points"
+    if count.groups < count.samples:
+        line += f", ±{100 * half_width(count.groups):.1f} if variants behave alike"
+    if count.groups < _FEW_GROUPS:
+        line += f"; only {count.groups} groups"
+    return line
+
+
+def _size_numbers(count: Count, half_width: Callable[[float], float]) -> tuple[Number, ...]:
+    return (
+        Number(name=f"{count.value}_samples", value=count.samples),
+        Number(name=f"{count.value}_groups", value=count.groups),
+        Number(name=f"{count.value}_half_width", value=half_width(count.samples)),
+        Number(name=f"{count.value}_half_width_groups", value=half_width(count.groups)),
+    )
+
+
+def _family_line(ids: Sequence[str], groups: int) -> str:
+    shown = ", ".join(ids[:SHOWN]) + (" ..." if len(ids) > SHOWN else "")
+    return f"{len(ids)} near-duplicates in {groups} groups: {shown}"

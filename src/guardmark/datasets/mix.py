@@ -1,0 +1,253 @@
+"""How far a data set is from the traffic of a deployment, and what would weigh it right."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guardmark.core.errors import ConfigError, did_you_mean, listed
+from guardmark.core.sample import Label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from guardmark.core.sample import Sample
+
+DIMENSIONS = ("category", "topic", "language", "length")
+"""`category` says what attacks are about, `topic` the same of benign inputs."""
+
+OTHER = "(other)"
+_BAND = re.compile(r"(\d+)(?:-(\d+)|\+)")
+_ROUNDS = 200
+_SETTLED = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dimension:
+    """The shares of a deployment along one facet.
+
+    Attributes:
+        name: One of `DIMENSIONS`.
+        shares: Value to its share; what they lack to 1 belongs to all other values.
+        bands: For `length`: name of a band to its least and most characters.
+    """
+
+    name: str
+    shares: Mapping[str, float]
+    bands: Mapping[str, tuple[int, float]]
+
+    def labels(self) -> tuple[Label, ...]:
+        """Return the labels that the dimension speaks of."""
+        if self.name == "category":
+            return (Label.ATTACK,)
+        if self.name == "topic":
+            return (Label.BENIGN,)
+        return (Label.ATTACK, Label.BENIGN)
+
+    def value_of(self, sample: Sample) -> str:
+        """Return the stated value a sample falls under, or `(other)`.
+
+        Args:
+            sample: Any sample.
+        """
+        if self.name == "length":
+            size = len(sample.prompt.text)
+            fits = (name for name, (low, high) in self.bands.items() if low <= size <= high)
+            return next(fits, OTHER)
+        value = sample.language if self.name == "language" else sample.category
+        return value if value in self.shares else OTHER
+
+    def target(self) -> dict[str, float]:
+        """Return the share of every value, the others' included, summing to 1."""
+        return {**self.shares, OTHER: max(0.0, 1.0 - sum(self.shares.values()))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixDistance:
+    """How far the samples of one label are from the deployment along one facet.
+
+    Attributes:
+        dimension: One of `DIMENSIONS`.
+        label: Whose samples.
+        total_variation: Half the sum of absolute differences of shares, in [0, 1]: the part
+            of the samples that would have to be others.
+        absent: Values that the deployment has and the samples lack.
+        absent_share: Share of the deployment that these make up.
+    """
+
+    dimension: str
+    label: Label
+    total_variation: float
+    absent: tuple[str, ...]
+    absent_share: float
+
+
+def read_mix(stated: Mapping[str, Mapping[str, float]]) -> tuple[Dimension, ...]:
+    """Check the shares that a configuration states.
+
+    Args:
+        stated: Dimension to value to share in [0, 1]. The values of `length` are bands of
+            characters: `0-199`, `2000+`.
+
+    Returns:
+        The dimensions, in the order stated.
+
+    Raises:
+        ConfigError: If a dimension is unknown, shares add to more than 1, or a band cannot be
+            read or overlaps another.
+    """
+    dimensions = []
+    for name, shares in stated.items():
+        if name not in DIMENSIONS:
+            hint = did_you_mean(name, DIMENSIONS)
+            raise ConfigError(
+                f"stats: deployment_mix: no facet is called {name!r}.{hint} "
+                f"Known: {listed(DIMENSIONS)}."
+            )
+        total = sum(shares.values())
+        if total > 1 + 1e-6:
+            raise ConfigError(
+                f"stats: deployment_mix: the shares of {name} add to {total:.4g}, more than 1."
+            )
+        bands = _bands(shares) if name == "length" else {}
+        dimensions.append(Dimension(name=name, shares=dict(shares), bands=bands))
+    return tuple(dimensions)
+
+
+def mix_distances(samples: Iterable[Sample], mix: Sequence[Dimension]) -> tuple[MixDistance, ...]:
+    """Measure how far samples are from a deployment.
+
+    Args:
+        samples: The samples, read once.
+        mix: The shares of the deployment.
+
+    Returns:
+        One distance for each dimension and label it speaks of; labels without samples are
+        left out.
+    """
+    kept = list(samples)
+    return tuple(
+        _distance([s for s in kept if s.label is label], dimension, label)
+        for dimension in mix
+        for label in dimension.labels()
+        if any(s.label is label for s in kept)
+    )
+
+
+def mix_weights(samples: Sequence[Sample], mix: Sequence[Dimension]) -> tuple[float, ...]:
+    """Return weights that give samples the shares of a deployment.
+
+    Attacks and benign samples are weighed apart, so that neither rate depends on the other's
+    number. Several dimensions are met at once by raking: one after the other is set right
+    until nothing moves. Values that the deployment has and the samples lack cannot be met;
+    the others then share their part (see `mix_distances`).
+
+    Args:
+        samples: The samples.
+        mix: The shares of the deployment.
+
+    Returns:
+        One weight a sample, 0 or more, of mean 1 over each label; all 1 without a mix. Where
+        the shares leave no sample of a label any weight, that label keeps equal weights.
+
+    References:
+        Deming & Stephan (1940), doi:10.1214/aoms/1177731829.
+    """
+    weights = [1.0] * len(samples)
+    for label in Label:
+        positions = [index for index, sample in enumerate(samples) if sample.label is label]
+        spoken = [dimension for dimension in mix if label in dimension.labels()]
+        if not positions or not spoken:
+            continue
+        raked = _rake([samples[index] for index in positions], spoken)
+        for index, weight in zip(positions, raked, strict=True):
+            weights[index] = weight
+    return tuple(weights)
+
+
+def effective_samples(weights: Iterable[float]) -> float:
+    """Return how many equally weighted samples the weighted ones are worth.
+
+    Args:
+        weights: Weights, 0 or more.
+
+    Returns:
+        The square of the sum over the sum of squares; 0 without any weight.
+
+    References:
+        Kish (1965), Survey Sampling, section 8.2.
+    """
+    kept = list(weights)
+    squares = sum(weight * weight for weight in kept)
+    return sum(kept) ** 2 / squares if squares else 0.0
+
+
+def _bands(shares: Iterable[str]) -> dict[str, tuple[int, float]]:
+    bands: dict[str, tuple[int, float]] = {}
+    for name in shares:
+        match = _BAND.fullmatch(name.replace(" ", ""))
+        low = int(match[1]) if match else 0
+        high = int(match[2]) if match and match[2] else float("inf")
+        if match is None or high < low:
+            raise ConfigError(
+                f"stats: deployment_mix: length: {name!r} is no band of characters.\n"
+                "Write them like 0-199, 200-1999, 2000+."
+            )
+        clash = next((n for n, (a, b) in bands.items() if a <= high and low <= b), None)
+        if clash is not None:
+            raise ConfigError(
+                f"stats: deployment_mix: length: the bands {clash} and {name} overlap."
+            )
+        bands[name] = (low, high)
+    return bands
+
+
+def _distance(samples: Sequence[Sample], dimension: Dimension, label: Label) -> MixDistance:
+    counts = Counter(map(dimension.value_of, samples))
+    target = dimension.target()
+    apart = sum(abs(counts[value] / len(samples) - share) for value, share in target.items())
+    absent = [value for value, share in target.items() if share > _SETTLED and not counts[value]]
+    return MixDistance(
+        dimension=dimension.name,
+        label=label,
+        total_variation=apart / 2,
+        absent=tuple(absent),
+        absent_share=sum(target[value] for value in absent),
+    )
+
+
+def _rake(samples: Sequence[Sample], mix: Sequence[Dimension]) -> list[float]:
+    values = [list(map(dimension.value_of, samples)) for dimension in mix]
+    targets = [
+        _attainable(dimension, present) for dimension, present in zip(mix, values, strict=True)
+    ]
+    weights = [1.0] * len(samples)
+    for _ in range(_ROUNDS):
+        before = weights
+        for present, target in zip(values, targets, strict=True):
+            weights = _set_right(weights, present, target)
+        if max(abs(a - b) for a, b in zip(before, weights, strict=True)) < _SETTLED:
+            break
+    total = sum(weights)
+    return [w * len(samples) / total for w in weights] if total else [1.0] * len(samples)
+
+
+def _attainable(dimension: Dimension, present: Iterable[str]) -> Callable[[str], float]:
+    """The shares of the values there are, scaled to 1 in place of those there are not."""
+    there = frozenset(present)
+    target = {value: share for value, share in dimension.target().items() if value in there}
+    total = sum(target.values())
+    return lambda value: target[value] / total if total else 1.0 / len(there)
+
+
+def _set_right(
+    weights: Sequence[float], present: Sequence[str], target: Callable[[str], float]
+) -> list[float]:
+    sums: dict[str, float] = {}
+    for weight, value in zip(weights, present, strict=True):
+        sums[value] = sums.get(value, 0.0) + weight
+    total = sum(sums.values())
+    factor = {value: target(value) * total / s if s else 0.0 for value, s in sums.items()}
+    return [weight * factor[value] for weight, value in zip(weights, present, strict=True)]
