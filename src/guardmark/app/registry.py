@@ -28,7 +28,7 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
         "chain": f"{_DEFENSES}:ChainSettings",
         "coin": f"{_DEFENSES}:CoinSettings",
         "decisions": f"{_DEFENSES}:DecisionsSettings",
-        "http": f"{_DEFENSES}:HttpSettings",
+        "http": "guardmark.app.http_settings:HttpSettings",
         "ngram": f"{_DEFENSES}:NgramSettings",
         "pattern": f"{_DEFENSES}:PatternSettings",
         "python": f"{_DEFENSES}:PythonSettings",

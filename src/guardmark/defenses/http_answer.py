@@ -1,0 +1,254 @@
+"""A service's answer, read as a decision; what cannot be read is malformed, never a guess."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.defenses.http_rules import ScoreScale, findings, is_true
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from guardmark.defenses.http_rules import BlockedRule
+    from guardmark.defenses.json_path import JsonPath
+    from guardmark.net import Exchange
+
+_RAW = 2_000
+"""Characters of a native answer that are kept."""
+
+_UNIT = ScoreScale()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRules:
+    """Where a service's answer says what.
+
+    What decides is the first of these that is given: a status named in `statuses`, the
+    action, the blocked value, the score against the threshold.
+
+    Attributes:
+        blocked: Path to the value that says blocked or not.
+        blocked_rule: How that value is read.
+        action: Path to the service's own word for what it did.
+        actions: That word to allow or block; a word that is missing is not understood.
+        score: Path to a risk; the highest counts when there are several.
+        scale: How the score becomes a risk in [0, 1].
+        score_kind: What the score means.
+        threshold: Risk from which the score alone means block.
+        categories: Path to the categories, for evidence.
+        reason: Path to the service's reason, for evidence.
+        statuses: HTTP status to what it means, whatever the body says.
+        rejection: Path to the code by which a gateway refuses a request for its content.
+        rejection_codes: Codes that mean block.
+        keep_raw: Whether the native answer is kept for every sample.
+    """
+
+    blocked: JsonPath | None = None
+    blocked_rule: BlockedRule = is_true
+    action: JsonPath | None = None
+    actions: Mapping[str, Outcome] = field(default_factory=dict)
+    score: JsonPath | None = None
+    scale: ScoreScale = _UNIT
+    score_kind: ScoreKind = ScoreKind.SELF_REPORTED
+    threshold: float | None = None
+    categories: JsonPath | None = None
+    reason: JsonPath | None = None
+    statuses: Mapping[int, Outcome] = field(default_factory=dict)
+    rejection: JsonPath | None = None
+    rejection_codes: frozenset[str] = frozenset()
+    keep_raw: bool = False
+
+
+class _NotUnderstood(Exception):
+    """An answer came, and the rules do not fit it."""
+
+
+def read_answer(rules: AnswerRules, exchange: Exchange, *, truncated: bool = False) -> Decision:
+    """Read one exchange as a decision.
+
+    Args:
+        rules: Where the answer says what.
+        exchange: What came back.
+        truncated: Whether the input was cut before it was sent.
+
+    Returns:
+        The decision, timed on the wire. A failed exchange is an error of its kind, except a
+        refusal for the content, which is a block; an answer that the rules do not fit is
+        malformed; no JSON where JSON is due is an error of kind `contract`.
+    """
+    meaning = None if exchange.status is None else rules.statuses.get(exchange.status)
+    if meaning is not None:
+        return _by_status(rules, exchange, meaning, truncated=truncated)
+    if exchange.error_kind is not None:
+        return _failed(rules, exchange, truncated=truncated)
+    try:
+        document = json.loads(exchange.body)
+    except (ValueError, RecursionError):
+        return _no_json(exchange, truncated=truncated)
+    try:
+        return _read(rules, document, exchange, truncated=truncated)
+    except (_NotUnderstood, ValueError, RecursionError) as error:
+        return Decision(
+            outcome=Outcome.MALFORMED,
+            latency_ns=exchange.service_ns,
+            evidence=_evidence(exchange, truncated=truncated, message=str(error), raw=True),
+        )
+
+
+def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated: bool) -> Decision:
+    score = _score(rules, document)
+    native = ""
+    if rules.action is not None:
+        native, outcome = _by_action(rules, rules.action, document)
+    elif rules.blocked is not None:
+        outcome = _by_value(rules, rules.blocked, document)
+    elif score is not None and rules.threshold is not None:
+        outcome = Outcome.BLOCK if score >= rules.threshold else Outcome.ALLOW
+    else:
+        where = rules.score.text if rules.score else "the body"
+        raise _NotUnderstood(f"there is no score at {where}")
+    reasons = rules.reason.find(document) if rules.reason else []
+    evidence = None
+    if native or rules.categories or reasons or rules.keep_raw or exchange.attempts or truncated:
+        evidence = Evidence(
+            native_action=native,
+            reason="; ".join(str(reason) for reason in reasons if reason)[:_RAW],
+            categories=findings(rules.categories.find(document)) if rules.categories else (),
+            raw=_raw(exchange) if rules.keep_raw else "",
+            attempts=exchange.attempts,
+            truncated=truncated,
+        )
+    return Decision(
+        outcome=outcome,
+        score=score,
+        score_kind=ScoreKind.NONE if score is None else rules.score_kind,
+        latency_ns=exchange.service_ns,
+        evidence=evidence,
+    )
+
+
+def _score(rules: AnswerRules, document: object) -> float | None:
+    """Return the highest risk, or None when the service gives none."""
+    if rules.score is None:
+        return None
+    values = [value for value in rules.score.find(document) if value is not None]
+    risks = []
+    for value in values:
+        risk = rules.scale.risk(value)
+        if risk is None:
+            scale = f"{rules.scale.lowest:g} to {rules.scale.highest:g}"
+            raise _NotUnderstood(
+                f"the score at {rules.score.text} is {_short(value)}, which is not on the scale "
+                f"{scale}"
+            )
+        risks.append(risk)
+    return max(risks, default=None)
+
+
+def _by_action(rules: AnswerRules, path: JsonPath, document: object) -> tuple[str, Outcome]:
+    values = path.find(document)
+    words = [value for value in values if isinstance(value, str)]
+    if not words or len(words) != len(values) or not all(w in rules.actions for w in words):
+        known = ", ".join(sorted(rules.actions))
+        said = _short(values[0]) if values else "nothing"
+        raise _NotUnderstood(f"the action at {path.text} is {said}; known: {known}")
+    blocking = [word for word in words if rules.actions[word] is Outcome.BLOCK]
+    return (blocking[0], Outcome.BLOCK) if blocking else (words[0], Outcome.ALLOW)
+
+
+def _by_value(rules: AnswerRules, path: JsonPath, document: object) -> Outcome:
+    values = path.find(document)
+    is_blocked = rules.blocked_rule(values)
+    if is_blocked is None:
+        said = (
+            f"the value at {path.text} is {_short(values[0])}"
+            if values
+            else (f"there is nothing at {path.text}")
+        )
+        raise _NotUnderstood(said)
+    return Outcome.BLOCK if is_blocked else Outcome.ALLOW
+
+
+def _by_status(
+    rules: AnswerRules, exchange: Exchange, outcome: Outcome, *, truncated: bool
+) -> Decision:
+    evidence = None
+    if outcome is Outcome.ERROR or exchange.attempts or rules.keep_raw or truncated:
+        message = f"status {exchange.status} means error" if outcome is Outcome.ERROR else ""
+        evidence = _evidence(exchange, truncated=truncated, message=message, raw=True)
+    return Decision(
+        outcome=outcome,
+        error_kind=ErrorKind.HTTP if outcome is Outcome.ERROR else None,
+        latency_ns=exchange.service_ns,
+        evidence=evidence,
+    )
+
+
+def _failed(rules: AnswerRules, exchange: Exchange, *, truncated: bool) -> Decision:
+    code = _rejection_code(rules, exchange)
+    if code:
+        return Decision(
+            outcome=Outcome.BLOCK,
+            latency_ns=exchange.service_ns,
+            evidence=Evidence(
+                native_action=code,
+                reason=f"the gateway refused the content ({exchange.status})",
+                attempts=exchange.attempts,
+                truncated=truncated,
+            ),
+        )
+    return Decision(
+        outcome=Outcome.ERROR,
+        error_kind=exchange.error_kind,
+        latency_ns=exchange.service_ns,
+        evidence=_evidence(exchange, truncated=truncated, message=exchange.message),
+    )
+
+
+def _rejection_code(rules: AnswerRules, exchange: Exchange) -> str:
+    """Return the code by which a gateway refused the content, or the empty string."""
+    if rules.rejection is None or exchange.status is None or not 400 <= exchange.status < 500:
+        return ""
+    try:
+        values = rules.rejection.find(json.loads(exchange.body))
+    except (ValueError, RecursionError):
+        return ""
+    return next((v for v in values if isinstance(v, str) and v in rules.rejection_codes), "")
+
+
+def _no_json(exchange: Exchange, *, truncated: bool) -> Decision:
+    """Tell a damaged answer of the service from an answer of something else altogether."""
+    is_json = exchange.content_type.endswith("json")
+    message = (
+        "the answer is damaged JSON"
+        if is_json
+        else f"the answer is {exchange.content_type or 'of no stated type'}, not JSON"
+    )
+    return Decision(
+        outcome=Outcome.MALFORMED if is_json else Outcome.ERROR,
+        error_kind=None if is_json else ErrorKind.CONTRACT,
+        latency_ns=exchange.service_ns,
+        evidence=_evidence(exchange, truncated=truncated, message=message, raw=True),
+    )
+
+
+def _evidence(
+    exchange: Exchange, *, truncated: bool, message: str = "", raw: bool = False
+) -> Evidence:
+    return Evidence(
+        message=message,
+        raw=_raw(exchange) if raw else "",
+        attempts=exchange.attempts,
+        truncated=truncated,
+    )
+
+
+def _raw(exchange: Exchange) -> str:
+    return exchange.body[: 4 * _RAW].decode("utf-8", "replace")[:_RAW]
+
+
+def _short(value: object) -> str:
+    return json.dumps(value)[:60]

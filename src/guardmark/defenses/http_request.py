@@ -1,0 +1,156 @@
+"""The body of a request: a JSON structure into which a prompt is inserted, never templated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from json.encoder import encode_basestring
+from typing import TYPE_CHECKING
+
+from guardmark.core.errors import ConfigError, did_you_mean, listed
+from guardmark.core.sample import Role
+
+if TYPE_CHECKING:
+    from guardmark.core.sample import Prompt
+
+INSERTION = "$input"
+"""Key of a mapping that is replaced: `{$input: text}`."""
+
+_Slot = Callable[["Prompt", str], str]
+_NO_ROLES: Mapping[Role, str] = {}
+
+
+class RequestBody:
+    """Encodes prompts into one JSON structure.
+
+    The structure is encoded once; each prompt costs the encoding of its own text. Texts are
+    inserted as JSON strings, so no character of an attack can change the structure, and the
+    service reads back exactly the characters of the sample.
+
+    Args:
+        structure: JSON values, with `{"$input": "text"}` (what the defense is shown),
+            `messages` (role and content of every message), `documents` (texts of documents
+            and tool results) or `id` (SHA-256 of the prompt, in hex) wherever that is to go.
+        roles: Names the service uses for roles where they differ from ours.
+        where: The setting the structure stands in, for messages.
+
+    Raises:
+        ConfigError: If an insertion is unknown, or nothing of the prompt is inserted.
+    """
+
+    __slots__ = ("_pieces", "inserts")
+
+    def __init__(
+        self,
+        structure: object,
+        *,
+        roles: Mapping[Role, str] = _NO_ROLES,
+        where: str = "body",
+    ) -> None:
+        slots = _slots(roles)
+        used: set[str] = set()
+        merged: list[str | _Slot] = []
+        for piece in _pieces(structure, where):
+            if isinstance(piece, str) and merged and isinstance(merged[-1], str):
+                merged[-1] += piece
+            elif isinstance(piece, str):
+                merged.append(piece)
+            else:
+                used.add(piece.name)
+                merged.append(slots[piece.name])
+        self._pieces = tuple(merged)
+        self.inserts = frozenset(used)
+        if not self.inserts - {"id"}:
+            raise ConfigError(
+                f"{where} inserts nothing of the prompt: every request would be the same.\n"
+                "Write for example  body: {text: {$input: text}}"
+            )
+
+    def encode(self, prompt: Prompt, shown: str) -> bytes:
+        """Encode one request.
+
+        Args:
+            prompt: The whole prompt.
+            shown: What the defense is shown of it, for `text`.
+
+        Returns:
+            JSON in UTF-8.
+
+        Raises:
+            UnicodeEncodeError: If a text holds a lone surrogate (readers refuse these).
+        """
+        return "".join(
+            [piece if isinstance(piece, str) else piece(prompt, shown) for piece in self._pieces]
+        ).encode()
+
+
+class _Insertion:
+    """The place of a slot in the structure."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
+    heads = {role: '{"role":' + json.dumps(roles.get(role, role.value)) for role in Role}
+
+    def messages(prompt: Prompt, _shown: str) -> str:
+        parts = [
+            heads[m.role] + ',"content":' + encode_basestring(m.content) + "}"
+            for m in prompt.messages
+        ]
+        return "[" + ",".join(parts) + "]"
+
+    def documents(prompt: Prompt, _shown: str) -> str:
+        kinds = (Role.TOOL, Role.DOCUMENT)
+        parts = [encode_basestring(m.content) for m in prompt.messages if m.role in kinds]
+        return "[" + ",".join(parts) + "]"
+
+    return {
+        "text": lambda _prompt, shown: encode_basestring(shown),
+        "messages": messages,
+        "documents": documents,
+        "id": lambda prompt, _shown: f'"{prompt.digest().hex()}"',
+    }
+
+
+_KNOWN = ("text", "messages", "documents", "id")
+
+
+def _pieces(value: object, where: str) -> Iterator[str | _Insertion]:
+    """Encode a structure into stretches of JSON and the insertions between them."""
+    if isinstance(value, dict) and INSERTION in value:
+        yield _insertion(value, where)
+    elif isinstance(value, dict):
+        yield "{"
+        for number, (key, inner) in enumerate(value.items()):
+            yield ("," if number else "") + json.dumps(str(key), ensure_ascii=False) + ":"
+            yield from _pieces(inner, f"{where}.{key}")
+        yield "}"
+    elif isinstance(value, list | tuple):
+        yield "["
+        for number, inner in enumerate(value):
+            yield "," if number else ""
+            yield from _pieces(inner, f"{where}.{number}")
+        yield "]"
+    else:
+        yield _scalar(value, where)
+
+
+def _insertion(value: dict[object, object], where: str) -> _Insertion:
+    name = value[INSERTION]
+    if len(value) > 1:
+        raise ConfigError(f"{where}: {{{INSERTION}: ...}} stands alone, without further keys.")
+    if not isinstance(name, str) or name not in _KNOWN:
+        hint = did_you_mean(str(name), _KNOWN)
+        raise ConfigError(f"{where}: nothing is called {name!r}.{hint} Known: {listed(_KNOWN)}.")
+    return _Insertion(name)
+
+
+def _scalar(value: object, where: str) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: {value!r} is no JSON value.") from error

@@ -1,0 +1,176 @@
+"""How a value in a service's answer is read as blocked, allowed, or a score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeGuard
+
+from guardmark.core.outcome import CategoryFinding
+
+BlockedRule = Callable[[list[object]], bool | None]
+"""Values found at the path -> blocked, allowed, or None when they cannot be understood."""
+
+
+_SLACK = 1e-6
+"""Sums of probabilities miss 1 by a little."""
+
+
+def is_true(values: list[object]) -> bool | None:
+    """Read booleans: blocked when any is true; anything else is not understood."""
+    if not values or not all(isinstance(value, bool) for value in values):
+        return None
+    return any(values)
+
+
+def is_one_of(blocked: Sequence[object], *, allowed: Sequence[object] = ()) -> BlockedRule:
+    """Make a rule that knows the values that mean blocked.
+
+    Args:
+        blocked: Any of these means blocked; true is not 1, and case matters.
+        allowed: These mean allowed and nothing else does. When empty, every other value of
+            a kind that stands among `blocked` means allowed.
+
+    Returns:
+        The rule. What is in neither list, or of another kind, is not understood.
+    """
+    blocks = {_typed(value) for value in blocked}
+    allows = {_typed(value) for value in allowed}
+    kinds = {kind for kind, _ in blocks}
+
+    def rule(values: list[object]) -> bool | None:
+        typed = [_typed(value) for value in values]
+        known = all(t in blocks or (t in allows if allows else t[0] in kinds) for t in typed)
+        if not typed or not known:
+            return None
+        return any(t in blocks for t in typed)
+
+    return rule
+
+
+def is_at_least(level: float) -> BlockedRule:
+    """Make a rule for numbers: blocked when the highest reaches a level.
+
+    Args:
+        level: From here on it is blocked.
+
+    Returns:
+        The rule. Anything but finite numbers is not understood.
+    """
+
+    def rule(values: list[object]) -> bool | None:
+        numbers = [value for value in values if _is_number(value)]
+        if not numbers or len(numbers) != len(values):
+            return None
+        return max(numbers) >= level
+
+    return rule
+
+
+def is_there(values: list[object]) -> bool:
+    """Read presence: blocked when the path leads to anything (a finding, a span)."""
+    return bool(values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreScale:
+    """How a service's score becomes a risk in [0, 1].
+
+    Attributes:
+        lowest: The service's value for no risk; above `highest` when its score says how safe
+            an input is.
+        highest: Its value for the greatest risk.
+        labels: Words the service uses instead of numbers, to risks in [0, 1].
+    """
+
+    lowest: float = 0.0
+    highest: float = 1.0
+    labels: Mapping[str, float] = field(default_factory=dict)
+
+    def risk(self, value: object) -> float | None:
+        """Return the risk a value stands for.
+
+        Args:
+            value: As the service gave it.
+
+        Returns:
+            In [0, 1], or None when the value is of no known kind or off the scale.
+        """
+        if isinstance(value, str):
+            return self.labels.get(value)
+        if not _is_number(value):
+            return None
+        share = (value - self.lowest) / (self.highest - self.lowest)
+        if not -_SLACK <= share <= 1.0 + _SLACK:
+            return None
+        return min(max(share, 0.0), 1.0)
+
+
+def findings(values: list[object]) -> tuple[CategoryFinding, ...]:
+    """Read the categories of an answer, in the shapes services give them.
+
+    Args:
+        values: Names; mappings of name to a boolean or a number; lists of either; or
+            mappings with `category`, `name`, `type` or `detector_type` beside `flagged` or
+            `detected` and `score`, `severityScore` or `confidence`.
+
+    Returns:
+        What could be read, in order; the rest is passed over, since categories are
+        evidence and decide nothing.
+    """
+    found: list[CategoryFinding] = []
+    for value in values:
+        if isinstance(value, str):
+            found.append(CategoryFinding(name=value, flagged=True))
+        elif isinstance(value, list):
+            found.extend(findings(value))
+        elif isinstance(value, dict):
+            found.extend(_of_mapping(value))
+    return tuple(found)
+
+
+_NAMES = ("category", "name", "type", "detector_type")
+_FLAGS = ("flagged", "detected")
+_SCORES = ("score", "severityScore", "confidence")
+
+
+def _of_mapping(value: dict[str, object]) -> list[CategoryFinding]:
+    names = [inner for key in _NAMES if isinstance(inner := value.get(key), str)]
+    if names:
+        flags = [inner for key in _FLAGS if isinstance(inner := value.get(key), bool)]
+        scores = [float(inner) for key in _SCORES if _is_risk(inner := value.get(key))]
+        first_flag = flags[0] if flags else None
+        first_score = scores[0] if scores else None
+        return [CategoryFinding(name=names[0], flagged=first_flag, score=first_score)]
+    found = []
+    for key, inner in value.items():
+        if isinstance(inner, bool):
+            found.append(CategoryFinding(name=key, flagged=inner))
+        elif _is_risk(inner):
+            found.append(CategoryFinding(name=key, score=float(inner)))
+    return found
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False  # an integer beyond every float
+
+
+def _is_risk(value: object) -> TypeGuard[int | float]:
+    return _is_number(value) and 0 <= value <= 1
+
+
+def _typed(value: object) -> tuple[str, object]:
+    """Tell true from 1, and keep what is no scalar apart from everything."""
+    if isinstance(value, bool):
+        return "boolean", value
+    if isinstance(value, int | float):
+        return "number", value
+    if isinstance(value, str):
+        return "text", value
+    return ("null", None) if value is None else ("structure", id(value))
