@@ -177,8 +177,7 @@ def _band(cells: _Cells, *, k: int, confidence: float, drawing: Drawing) -> tupl
         # A draw without any bypass says 0 and one of bypasses alone says 1: neither has a fit.
         found = np.where(hits == 0, 0.0, 1.0)
         mixed = (hits > 0) & (hits < total)
-        if mixed.any():
-            found[mixed] = _success_at(*_fit(cells.values, weights[mixed]), k)
+        found[mixed] = _success_at(*_fit(cells.values, weights[mixed]), k)
         drawn.append(found)
     tail = (1 - confidence) / 2
     low, high = np.quantile(np.concatenate(drawn), [tail, 1 - tail])

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-_HALVINGS = 80
 _LARGEST_LOG = 709.0
 
 
@@ -205,10 +204,7 @@ def _likelihood_set(successes: int, trials: int, floor: float) -> tuple[float, f
 
 def _border(outside: float, inside: float, is_inside: Callable[[float], bool]) -> float:
     """Halve the gap between a value that is out and one that is in, to the last bit."""
-    for _ in range(_HALVINGS):
-        middle = (outside + inside) / 2
-        if middle in {outside, inside}:
-            break
+    while (middle := (outside + inside) / 2) not in {outside, inside}:
         if is_inside(middle):
             inside = middle
         else:

@@ -13,7 +13,7 @@ from guardmark.stats.arguments import require_counts, require_equal_lengths, req
 from guardmark.stats.columns import group_column, label_column, number_column
 from guardmark.stats.distributions import two_sided_t
 from guardmark.stats.normal import two_sided_z
-from guardmark.stats.proportion import clopper_pearson, wilson
+from guardmark.stats.proportion import clopper_pearson, wilson_limits
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -338,9 +338,8 @@ def _mean_limits(
         return None, "chen, t", "an interval needs two groups"
     alone = groups == len(values) and bool(np.all((values == 0) | (values == 1)))
     if alone or mean in {0.0, 1.0}:
-        of_groups = wilson(round(mean * groups), groups, confidence=confidence)
-        if of_groups.low is not None and of_groups.high is not None:
-            return (of_groups.low, of_groups.high), "chen, wilson over groups", ""
+        limits = wilson_limits(round(mean * groups) / groups, groups, z=two_sided_z(confidence))
+        return (limits.low, limits.high), "chen, wilson over groups", ""
     # CR1: residuals summed by group, as for a rate (Miller 2024).
     residuals = np.bincount(of_row, weights=values - mean)
     variance = float(residuals @ residuals) / len(values) ** 2 * groups / (groups - 1)
