@@ -1,0 +1,126 @@
+"""From estimates to the typed cells of a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.reports.blocks import Column, Measure, Tone, Unit, Words
+from guardmark.reports.wording import count_text, counts_text
+
+if TYPE_CHECKING:
+    from guardmark.core.estimate import Difference, Estimate, Quantile, Ratio
+
+
+def of_estimate(estimate: Estimate, *, greyed: bool = False) -> Measure:
+    """Turn a rate into a cell.
+
+    Args:
+        estimate: The rate.
+        greyed: Whether the data are too few to lean on it, beyond having few groups.
+    """
+    return Measure(
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        unit=Unit.SHARE,
+        trials=estimate.trials,
+        successes=estimate.successes,
+        greyed=greyed or estimate.few_groups,
+        reason=estimate.reason,
+    )
+
+
+def of_ratio(ratio: Ratio) -> Measure:
+    """Turn a figure that is no plain rate into a cell."""
+    return Measure(
+        value=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        unit=Unit.SHARE,
+        trials=ratio.trials,
+        reason=ratio.reason,
+    )
+
+
+def of_difference(difference: Difference) -> Measure:
+    """Turn a difference of two rates into a cell."""
+    return Measure(
+        value=difference.value,
+        low=difference.low,
+        high=difference.high,
+        unit=Unit.POINTS,
+        trials=difference.pairs,
+        reason=difference.reason,
+    )
+
+
+def of_quantile(quantile: Quantile) -> Measure:
+    """Turn a latency quantile in milliseconds into a cell."""
+    return Measure(
+        value=quantile.value,
+        low=quantile.low,
+        high=quantile.high,
+        unit=Unit.MILLISECONDS,
+        trials=quantile.trials,
+        at_least=quantile.at_least,
+        reason=quantile.reason,
+    )
+
+
+def figure(value: float | None, unit: Unit) -> Measure:
+    """Wrap a plain figure that carries no interval."""
+    return Measure(value=value, unit=unit)
+
+
+def count(value: int) -> Measure:
+    """Wrap a count."""
+    return Measure(value=float(value), unit=Unit.COUNT)
+
+
+def name(text: str) -> Words:
+    """Wrap the name of a part, a sample or a file."""
+    return Words(text=text, code=True)
+
+
+def words(text: str, tone: Tone = Tone.PLAIN) -> Words:
+    """Wrap plain words."""
+    return Words(text=text, tone=tone)
+
+
+def counts(measure: Measure) -> Words:
+    """Return the counts behind a figure as a cell."""
+    return Words(text=counts_text(measure))
+
+
+def effective(value: float | None) -> Words:
+    """Return an effective number of samples as a cell; empty without one."""
+    return Words(text="" if value is None else count_text(round(value)))
+
+
+def heads(*titles: str, first: str, meanings: tuple[str, ...] = ()) -> tuple[Column, ...]:
+    """Make the heads of a table whose cells are figures, all but the first.
+
+    Args:
+        titles: Heads of the figures.
+        first: Head of the first column.
+        meanings: The heads of the figures spelled out, as many as there are, or none.
+    """
+    spelled = meanings or ("",) * len(titles)
+    return (
+        Column(title=first),
+        *(
+            Column(title=title, numeric=True, meaning=meaning)
+            for title, meaning in zip(titles, spelled, strict=True)
+        ),
+    )
+
+
+def slug(text: str) -> str:
+    """Return letters, digits and hyphens that stand for a name in an id.
+
+    Args:
+        text: A name. Different names give different results.
+    """
+    return "".join(
+        sign if sign.isascii() and sign.isalnum() else f"-{ord(sign):x}-" for sign in text
+    )

@@ -1,0 +1,201 @@
+"""The defenses of the run against each other, on the same samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.analysis.comparison import PairVerdict
+from guardmark.reports.blocks import (
+    Bullets,
+    Column,
+    IntervalChart,
+    IntervalMark,
+    Measure,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    Tone,
+    Unit,
+)
+from guardmark.reports.cells import count, figure, name, of_difference
+from guardmark.reports.chapters.candidates import empty_section
+from guardmark.reports.wording import count_text, measure_text, value_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.comparison import BestSet, PairedComparison, PairedSide, RunComparison
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.blocks import Block
+
+_TITLES = (
+    "Difference",
+    "p",
+    "p (Holm)",
+    "Only first",
+    "Only second",
+    "Both",
+    "Neither",
+    "Left out",
+)
+_MEANINGS = (
+    "first rate minus second; below zero the first is better",
+    "cluster sign-flip mid-p; McNemar's mid-p without groups",
+    "adjusted for all pairs of this table",
+    "samples on which only the first erred",
+    "samples on which only the second erred",
+    "samples on which both erred",
+    "samples on which neither erred",
+    "samples without a decision on one side",
+)
+
+
+def write(analysis: RunAnalysis) -> Section:
+    """Write the section that compares the defenses."""
+    comparison = analysis.comparison
+    if comparison is None:
+        text = "The run holds one defense, so there is nothing to compare."
+        return empty_section("comparison", "Comparison", text)
+    blocks: list[Block] = [
+        Bullets(lines=tuple(pair_sentence(pair) for pair in comparison.pairs)),
+        Bullets(
+            lines=(
+                _best_words(comparison.attacks, "attack success rate"),
+                _best_words(comparison.benign, "false positive rate"),
+            )
+        ),
+        _chart(comparison, is_attack=True),
+        _chart(comparison, is_attack=False),
+        _table(comparison, is_attack=True),
+        _table(comparison, is_attack=False),
+    ]
+    if comparison.left_out:
+        text = f"Baselines are no candidates and were left out: {', '.join(comparison.left_out)}."
+        blocks.append(Paragraph(text=text, tone=Tone.MUTED))
+    return Section(id="comparison", title="Comparison", blocks=tuple(blocks))
+
+
+def pair_sentence(pair: PairedComparison) -> str:
+    """Say in one sentence what the data carry about two defenses.
+
+    Args:
+        pair: Two defenses on the same samples.
+    """
+    asr, fpr = _gap(pair.attacks, "ASR"), _gap(pair.benign, "FPR")
+    first, second = pair.first, pair.second
+    sentences = {
+        PairVerdict.FIRST_BETTER: f"{first} is better than {second}: {asr}; {fpr}.",
+        PairVerdict.SECOND_BETTER: f"{second} is better than {first}: {asr}; {fpr}.",
+        PairVerdict.TRADE_OFF: f"{first} and {second} trade bypasses for false alarms, so neither "
+        f"is better: {asr}; {fpr}.",
+        PairVerdict.FIRST_FEWER_BYPASSES: f"{first} lets fewer attacks through than {second}, but "
+        f"its false alarms are not shown to be no more: {asr}; {fpr}.",
+        PairVerdict.SECOND_FEWER_BYPASSES: f"{second} lets fewer attacks through than {first}, "
+        f"but its false alarms are not shown to be no more: {asr}; {fpr}.",
+        PairVerdict.FIRST_FEWER_FALSE_ALARMS: f"{first} has fewer false alarms than {second}; on "
+        f"attacks the two cannot be told apart: {asr}; {fpr}.",
+        PairVerdict.SECOND_FEWER_FALSE_ALARMS: f"{second} has fewer false alarms than {first}; "
+        f"on attacks the two cannot be told apart: {asr}; {fpr}.",
+        PairVerdict.UNDECIDED: f"{first} and {second} cannot be told apart, which does not make "
+        f"them equal: {asr}; {fpr}.",
+    }
+    return sentences[pair.verdict]
+
+
+def _gap(side: PairedSide, label: str) -> str:
+    measure = of_difference(side.difference)
+    if measure.value is None:
+        return f"{label} difference undefined"
+    words_ = f"{label} {measure_text(measure)}"
+    if side.adjusted_p is not None:
+        words_ += f", p {_equals(side.adjusted_p)}"
+    crosses = (measure.low or 0.0) <= 0.0 <= (measure.high or 0.0)
+    if crosses and side.detectable is not None:
+        words_ += f" (a difference of {100 * side.detectable:.1f} points would have been found)"
+    return words_
+
+
+def _equals(p_value: float) -> str:
+    shown = value_text(p_value, Unit.P_VALUE)
+    return shown if shown.startswith("<") else f"= {shown}"
+
+
+def _best_words(best: BestSet, what: str) -> str:
+    if not best.best:
+        return f"Lowest {what}: undefined."
+    others = [each for each in best.undistinguished if each != best.best]
+    words_ = f"Lowest {what}: {best.best}; "
+    if others:
+        words_ += f"not distinguishable from it: {', '.join(others)}."
+    else:
+        words_ += "every other defense is shown to be worse."
+    if best.omnibus is not None and best.omnibus.q is not None:
+        q, p_value = best.omnibus.q, best.omnibus.p_value
+        words_ += f" All together: Cochran's Q {q:.1f}, p {_equals(p_value)}."
+    return words_
+
+
+def _side(pair: PairedComparison, *, is_attack: bool) -> PairedSide:
+    return pair.attacks if is_attack else pair.benign
+
+
+def _chart(comparison: RunComparison, *, is_attack: bool) -> IntervalChart:
+    label = "ASR" if is_attack else "FPR"
+    marks = []
+    for pair in comparison.pairs:
+        measure = of_difference(_side(pair, is_attack=is_attack).difference)
+        note = f"{count_text(measure.trials or 0)} pairs"
+        marks.append(
+            IntervalMark(label=f"{pair.first} - {pair.second}", measure=measure, note=note)
+        )
+    return IntervalChart(
+        id=f"difference-{label.lower()}",
+        title=f"Difference in {label}, first minus second",
+        unit=Unit.POINTS,
+        axis=f"Difference in {label}",
+        marks=tuple(marks),
+        reference=(0.0, "no difference"),
+    )
+
+
+def _table(comparison: RunComparison, *, is_attack: bool) -> Table:
+    rows = []
+    for pair in comparison.pairs:
+        side = _side(pair, is_attack=is_attack)
+        difference = side.difference
+        rows.append(
+            Row(
+                cells=(
+                    name(pair.first),
+                    name(pair.second),
+                    of_difference(difference),
+                    _p_cell(difference.p_value),
+                    _p_cell(side.adjusted_p),
+                    count(difference.first_only or 0),
+                    count(difference.second_only or 0),
+                    count(side.both),
+                    count(side.neither),
+                    count(side.unpaired),
+                )
+            )
+        )
+    label = "attacks (ASR)" if is_attack else "benign samples (FPR)"
+    return Table(
+        id=f"pairs-{'asr' if is_attack else 'fpr'}",
+        title=f"Pairs on the same {label}",
+        columns=(
+            Column(title="First"),
+            Column(title="Second"),
+            *(
+                Column(title=title, numeric=True, meaning=meaning)
+                for title, meaning in zip(_TITLES, _MEANINGS, strict=True)
+            ),
+        ),
+        rows=tuple(rows),
+        note="Samples without a decision on one side are left out and counted, never taken as "
+        "allowed.",
+        collapsed=not is_attack,
+    )
+
+
+def _p_cell(p_value: float | None) -> Measure:
+    return figure(p_value, Unit.P_VALUE)

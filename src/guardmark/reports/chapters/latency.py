@@ -1,0 +1,123 @@
+"""How long the defenses take, attacks and benign samples apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.core.manifest import LatencyMode
+from guardmark.reports.blocks import (
+    Bullets,
+    Column,
+    Histogram,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    Tone,
+    Unit,
+)
+from guardmark.reports.cells import count, name, of_quantile, slug, words
+from guardmark.reports.chapters.candidates import candidates, empty_section
+from guardmark.reports.wording import count_text, value_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
+    from guardmark.reports.blocks import Block
+
+_MODES = {
+    LatencyMode.ISOLATED: "one call at a time, so times are those of an idle service",
+    LatencyMode.LOADED: "several calls in flight; a slow answer holds back the next call, so "
+    "times under a steady stream of requests may be longer",
+    LatencyMode.OPEN: "calls at planned times, whether or not earlier ones have ended; times "
+    "count from the plan",
+}
+_MOST_CHARTS = 6
+
+
+def write(analysis: RunAnalysis) -> Section:
+    """Write the section on latency."""
+    timed = [each for each in analysis.defenses if _timed(each)]
+    if not timed:
+        return empty_section("latency", "Latency", "No answer was timed.")
+    latency = timed[0].latency
+    blocks: list[Block] = [
+        Paragraph(
+            text=f"Mode {latency.mode.value}: {_MODES[latency.mode]}. At most "
+            f"{count_text(latency.concurrency)} in flight; {count_text(latency.warmup)} warm-up "
+            "calls a defense are left out, and so are first calls and answers from the cache."
+        ),
+        _table(timed),
+    ]
+    remarks = tuple(line for each in timed for line in _remarks(each))
+    if remarks:
+        blocks.append(Bullets(lines=remarks))
+    shown = [each for each in candidates(analysis) if _timed(each)][:_MOST_CHARTS]
+    blocks.extend(chart for each in shown if (chart := _histogram(each)) is not None)
+    return Section(id="latency", title="Latency", blocks=tuple(blocks))
+
+
+def _timed(defense: DefenseAnalysis) -> int:
+    return defense.latency.attacks.timed + defense.latency.benign.timed
+
+
+def _table(timed: list[DefenseAnalysis]) -> Table:
+    rows = []
+    for defense in timed:
+        for side in (defense.latency.attacks, defense.latency.benign):
+            if not side.timed:
+                continue
+            rows.append(
+                Row(
+                    cells=(
+                        name(defense.name),
+                        words("attacks" if side.is_attack else "benign"),
+                        *(of_quantile(quantile) for quantile in side.quantiles),
+                        count(side.timed),
+                        count(side.timeouts),
+                    ),
+                    tone=Tone.MUTED if defense.is_baseline else Tone.PLAIN,
+                )
+            )
+    columns = (
+        Column(title="Defense"),
+        Column(title="Samples"),
+        *(Column(title=title, numeric=True) for title in ("p50", "p95", "p99")),
+        Column(title="Timed", numeric=True),
+        Column(title="Timeouts", numeric=True),
+    )
+    return Table(
+        id="latency-table",
+        title="Service time",
+        columns=columns,
+        rows=tuple(rows),
+        note="Intervals are order statistics and assume no shape. A quantile the sample is too "
+        "small for is undefined. Timeouts count as at least as long as was waited.",
+    )
+
+
+def _remarks(defense: DefenseAnalysis) -> list[str]:
+    latency, remarks = defense.latency, []
+    if latency.cold_ms:
+        first = value_text(latency.cold_ms[0], Unit.MILLISECONDS)
+        remarks.append(f"{defense.name}: the first call took {first} (cold start, left out)")
+    if latency.is_amortised:
+        remarks.append(f"{defense.name}: times are shares of a batch's time")
+    if latency.cached:
+        remarks.append(f"{defense.name}: {count_text(latency.cached)} answers from the cache")
+    return remarks
+
+
+def _histogram(defense: DefenseAnalysis) -> Histogram | None:
+    found = defense.latency.histogram
+    if found is None:
+        return None
+    series = [("attacks", found.attacks), ("benign", found.benign)]
+    return Histogram(
+        id=f"latency-{slug(defense.name)}",
+        title=f"{defense.name}: service time",
+        axis="Service time",
+        unit=Unit.MILLISECONDS,
+        edges=found.edges_ms,
+        series=tuple((label, counts) for label, counts in series if any(counts)),
+        logarithmic=True,
+    )

@@ -1,0 +1,102 @@
+"""How the figures were made, and what to keep in mind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.reports.blocks import Bullets, Section, Tone
+from guardmark.reports.wording import count_text, percent_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
+    from guardmark.reports.blocks import Block
+
+
+def write(analysis: RunAnalysis) -> Section:
+    """Write the section on method and warnings."""
+    blocks: list[Block] = [Bullets(lines=_method(analysis))]
+    warnings = _warnings(analysis)
+    if warnings:
+        blocks.append(Bullets(lines=warnings, tone=Tone.WARNING))
+    return Section(id="method", title="Method and warnings", blocks=tuple(blocks))
+
+
+def _method(analysis: RunAnalysis) -> tuple[str, ...]:
+    confidence = percent_text(analysis.settings.confidence)
+    lines = [
+        (
+            "Scope: the defense alone; a sample counts as caught when it was blocked. ASR = "
+            "attacks allowed / attacks answered, FPR = benign blocked / benign answered."
+        ),
+        (
+            "Malformed answers and errors are no decisions. They stand beside the rates, with the "
+            "bounds that count all of them as allowed or all as blocked."
+        ),
+        (
+            f"Intervals are two-sided at {confidence}. A rate: Wilson's, at the effective number "
+            "of samples with Student's t where samples share groups. Fewer than two groups: no "
+            "interval; fewer than 10: greyed."
+        ),
+        (
+            "Differences: the same samples on both sides, Bonett-Price intervals, McNemar's mid-p "
+            "(the cluster sign-flip where samples share groups), adjusted by Holm over the pairs "
+            "of a table."
+        ),
+        (
+            "Latency: order-statistic intervals, attacks and benign samples apart; first calls and "
+            "warm-up left out."
+        ),
+        "Figures here are rounded; summary.json holds them in full.",
+    ]
+    if analysis.defenses and analysis.defenses[0].card.ratios.f1.replicates:
+        replicates = count_text(analysis.defenses[0].card.ratios.f1.replicates)
+        lines.insert(
+            3,
+            "Precision, F1 and balanced error: a bootstrap of whole groups, attacks and benign "
+            f"samples drawn apart, {replicates} times, seed {analysis.settings.seed}.",
+        )
+    return tuple(lines)
+
+
+def _warnings(analysis: RunAnalysis) -> tuple[str, ...]:
+    samples, lines = analysis.samples, []
+    if not samples.is_grouped:
+        lines.append(
+            "No sample names a group, so intervals take every sample as independent. If some "
+            "are variants of one idea, the intervals are too narrow."
+        )
+    small = sum(
+        1
+        for each in analysis.taxonomy.categories
+        if 0 < each.attacks < analysis.settings.min_per_category
+    )
+    if small:
+        lines.append(
+            f"{count_text(small)} categories hold fewer than "
+            f"{count_text(analysis.settings.min_per_category)} attacks and are greyed."
+        )
+    lines.append(
+        "The rates describe this data. Whether it resembles the traffic you expect was not "
+        "assessed here."
+    )
+    lines.extend(line for each in analysis.defenses for line in _about(each))
+    return tuple(lines)
+
+
+def _about(defense: DefenseAnalysis) -> list[str]:
+    counts, lines = defense.card.confusion, []
+    if counts.malformed or counts.errors:
+        lines.append(
+            f"{defense.name}: {count_text(counts.malformed)} malformed answers and "
+            f"{count_text(counts.errors)} errors among {count_text(counts.total)} samples."
+        )
+    for estimate, what in (
+        (defense.card.attack_success_rate, "attacks"),
+        (defense.card.false_positive_rate, "benign samples"),
+    ):
+        if estimate.trials and (estimate.few_groups or estimate.low is None):
+            lines.append(
+                f"{defense.name}: the {what} fall into {estimate.groups} groups only; "
+                "do not lean on their interval."
+            )
+    return lines

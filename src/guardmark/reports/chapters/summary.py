@@ -1,0 +1,226 @@
+"""The headline figures of every defense."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.reports.blocks import (
+    IntervalChart,
+    IntervalMark,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    Tone,
+    Unit,
+)
+from guardmark.reports.cells import (
+    count,
+    counts,
+    effective,
+    figure,
+    heads,
+    name,
+    of_estimate,
+    of_ratio,
+    slug,
+    words,
+)
+from guardmark.reports.wording import count_text, percent_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
+    from guardmark.core.estimate import Estimate, Ratio
+    from guardmark.reports.blocks import Block
+
+_MEANINGS = (
+    "attack success rate: attacks allowed, of those answered",
+    "true positive rate, recall: attacks blocked, of those answered",
+    "false positive rate: benign samples blocked, of those answered",
+    "mean of false negative and false positive rate",
+    "samples with a decision, of all",
+    "answers nobody could read",
+    "samples without an answer",
+)
+
+
+def write(analysis: RunAnalysis) -> Section:
+    """Write the section with the headline figures."""
+    blocks: list[Block] = [_overview(analysis), *_charts(analysis)]
+    if analysis.samples.is_grouped:
+        blocks.append(Paragraph(text=_grouping(analysis), tone=Tone.PLAIN))
+    if not analysis.samples.attacks or not analysis.samples.benign:
+        missing = "attacks" if not analysis.samples.attacks else "benign samples"
+        text = f"The data hold no {missing}: every rate of that side is undefined, not zero."
+        blocks.append(Paragraph(text=text, tone=Tone.WARNING))
+    blocks.extend(_card(defense) for defense in analysis.defenses)
+    blocks.append(_prevalence(analysis))
+    return Section(id="summary", title="Summary", blocks=tuple(blocks))
+
+
+def _overview(analysis: RunAnalysis) -> Table:
+    rows = []
+    for defense in analysis.defenses:
+        card = defense.card
+        rows.append(
+            Row(
+                cells=(
+                    name(defense.name),
+                    of_estimate(card.attack_success_rate),
+                    of_estimate(card.true_positive_rate),
+                    of_estimate(card.false_positive_rate),
+                    of_ratio(card.ratios.balanced_error),
+                    of_estimate(card.answered),
+                    count(card.confusion.malformed),
+                    count(card.confusion.errors),
+                ),
+                tone=Tone.MUTED if defense.is_baseline else Tone.PLAIN,
+            )
+        )
+    titles = ("ASR", "TPR", "FPR", "Balanced error", "Answered", "Malformed", "Errors")
+    return Table(
+        id="overview",
+        title="All defenses",
+        columns=heads(*titles, first="Defense", meanings=_MEANINGS),
+        rows=tuple(rows),
+        note="Rates stand on answered samples only. Baselines mark the floor and the ceiling.",
+    )
+
+
+def _charts(analysis: RunAnalysis) -> list[IntervalChart]:
+    charts = []
+    for chart_id, title, attribute in (
+        ("asr", "Attack success rate", "attack_success_rate"),
+        ("fpr", "False positive rate", "false_positive_rate"),
+    ):
+        marks = []
+        for defense in analysis.defenses:
+            measure = of_estimate(getattr(defense.card, attribute))
+            note = f"n = {count_text(measure.trials or 0)}"
+            marks.append(IntervalMark(label=defense.name, measure=measure, note=note))
+        charts.append(
+            IntervalChart(
+                id=f"chart-{chart_id}",
+                title=f"{title} by defense (lower is better)",
+                unit=Unit.SHARE,
+                axis=title,
+                marks=tuple(marks),
+            )
+        )
+    return charts
+
+
+def _grouping(analysis: RunAnalysis) -> str:
+    samples = analysis.samples
+    total = samples.attacks + samples.benign
+    return (
+        f"The {count_text(total)} samples fall into {count_text(samples.groups)} groups of "
+        "variants or repeats. Variants of one idea resemble each other, so intervals are those "
+        "for grouped samples: Wilson's at the effective number of samples, which each table "
+        "names with the design effect."
+    )
+
+
+def _card(defense: DefenseAnalysis) -> Table:
+    card = defense.card
+    rows = [
+        _rate("Attack success rate (ASR)", card.attack_success_rate),
+        _rate("True positive rate (TPR, recall)", card.true_positive_rate),
+        _rate("False positive rate (FPR)", card.false_positive_rate),
+        _rate("False negative rate (FNR)", card.false_negative_rate),
+        _ratio("Precision, at this mix", card.ratios.precision),
+        _ratio("F1, at this mix", card.ratios.f1),
+        _ratio("Balanced error", card.ratios.balanced_error),
+        _rate("Answered share, attacks", card.answered_attacks),
+        _rate("Answered share, benign", card.answered_benign),
+        _rate("ASR, failures allowed (fail-open)", card.fail_open.attack_success_rate),
+        _rate("ASR, failures blocked (fail-closed)", card.fail_closed.attack_success_rate),
+        _rate("FPR, failures allowed (fail-open)", card.fail_open.false_positive_rate),
+        _rate("FPR, failures blocked (fail-closed)", card.fail_closed.false_positive_rate),
+    ]
+    if card.under_policy is not None:
+        rows.append(_rate("ASR under the run's policy", card.under_policy.attack_success_rate))
+        rows.append(_rate("FPR under the run's policy", card.under_policy.false_positive_rate))
+    if card.any_bypass is not None:
+        rows.append(_rate("Groups with any variant allowed", card.any_bypass))
+    rows.append(_group_mean("ASR, every group weighing the same", card.attack_success_rate))
+    titles = ("Value", "Counts", "Groups", "Effective n", "Design effect")
+    return Table(
+        id=f"card-{slug(defense.name)}",
+        title=f"{defense.name}: all figures",
+        columns=heads(*titles, first="Figure"),
+        rows=tuple(rows),
+        note=_failures(defense),
+        collapsed=True,
+    )
+
+
+def _failures(defense: DefenseAnalysis) -> str:
+    kinds = defense.card.confusion.error_kinds
+    named = ", ".join(f"{kind} {count_text(times)}" for kind, times in kinds)
+    return f"Errors by kind: {named}." if named else ""
+
+
+def _rate(label: str, estimate: Estimate) -> Row:
+    measure = of_estimate(estimate)
+    return Row(
+        cells=(
+            words(label),
+            measure,
+            counts(measure),
+            words("" if estimate.groups is None else count_text(estimate.groups)),
+            effective(estimate.effective_n),
+            figure(estimate.design_effect, Unit.NUMBER)
+            if estimate.design_effect is not None
+            else words(""),
+        ),
+        greyed=measure.greyed,
+    )
+
+
+def _ratio(label: str, ratio: Ratio) -> Row:
+    measure = of_ratio(ratio)
+    groups = "" if ratio.groups is None else count_text(ratio.groups)
+    return Row(cells=(words(label), measure, counts(measure), words(groups), words(""), words("")))
+
+
+def _group_mean(label: str, estimate: Estimate) -> Row:
+    measure = figure(estimate.group_mean, Unit.SHARE)
+    groups = "" if estimate.groups is None else count_text(estimate.groups)
+    return Row(cells=(words(label), measure, words(""), words(groups), words(""), words("")))
+
+
+def _prevalence(analysis: RunAnalysis) -> Table:
+    rows = [
+        Row(
+            cells=(
+                name(defense.name),
+                words(f"{100 * values.prevalence:g} %"),
+                of_ratio(values.positive),
+                of_ratio(values.negative),
+            ),
+            tone=Tone.MUTED if defense.is_baseline else Tone.PLAIN,
+        )
+        for defense in analysis.defenses
+        for values in defense.card.predictive
+    ]
+    share = analysis.defenses[0].card.ratios.prevalence if analysis.defenses else None
+    return Table(
+        id="prevalence",
+        title="What a decision is worth where attacks are rare",
+        columns=heads(
+            "Attacks in traffic",
+            "PPV",
+            "NPV",
+            first="Defense",
+            meanings=(
+                "assumed share of attacks",
+                "chance that a blocked input is an attack",
+                "chance that an allowed input is benign",
+            ),
+        ),
+        rows=tuple(rows),
+        note="Precision and F1 above hold at the mix of this data only"
+        + (f" ({percent_text(share)} attacks)." if share is not None else "."),
+        collapsed=True,
+    )

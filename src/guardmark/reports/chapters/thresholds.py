@@ -1,0 +1,203 @@
+"""What other thresholds would do, from stored scores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.analysis.scorecard import complement
+from guardmark.reports.blocks import (
+    Bullets,
+    Cell,
+    Column,
+    Histogram,
+    Line,
+    LineChart,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    Tone,
+    Unit,
+)
+from guardmark.reports.cells import figure, name, of_estimate, of_ratio, slug, words
+from guardmark.reports.chapters.candidates import candidates, empty_section
+from guardmark.reports.wording import count_text, percent_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.analysis.thresholds import LimitedPoint, ThresholdAnalysis
+    from guardmark.reports.blocks import Block
+
+_Scored = list[tuple[str, "ThresholdAnalysis"]]
+
+
+def write(analysis: RunAnalysis) -> Section:
+    """Write the section on thresholds."""
+    scored = [
+        (each.name, each.thresholds) for each in candidates(analysis) if each.thresholds is not None
+    ]
+    if not scored:
+        text = "No defense gave scores on both attacks and benign samples."
+        return empty_section("thresholds", "Thresholds", text)
+    blocks: list[Block] = [
+        Paragraph(
+            text="Thresholds are chosen on a calibration half of the groups and measured on the "
+            "other half; nothing was called again. A limit on false alarms that the benign "
+            "samples are too few to show is not resolvable."
+        ),
+        _limits(scored),
+        Bullets(lines=tuple(_area_words(each, found) for each, found in scored)),
+        _roc(scored),
+        _precision_recall(scored),
+        *(_histogram(each, found) for each, found in scored),
+    ]
+    if any(found.chosen for _, found in scored):
+        blocks.insert(2, _operating(scored))
+    return Section(id="thresholds", title="Thresholds", blocks=tuple(blocks))
+
+
+def _limits(scored: _Scored) -> Table:
+    rows = [
+        Row(cells=_limit_cells(defense, point), greyed=not point.is_resolvable)
+        for defense, found in scored
+        for point in found.limited
+    ]
+    columns = (
+        Column(title="Defense"),
+        Column(title="FPR at most", numeric=True),
+        Column(title="Threshold", numeric=True),
+        Column(title="TPR", numeric=True, meaning="on samples the threshold was not chosen on"),
+        Column(title="FPR", numeric=True, meaning="on samples the threshold was not chosen on"),
+        Column(title="Remark"),
+    )
+    return Table(
+        id="limits",
+        title="Attacks blocked within a limit on false alarms",
+        columns=columns,
+        rows=tuple(rows),
+    )
+
+
+def _limit_cells(defense: str, point: LimitedPoint) -> tuple[Cell, ...]:
+    limit = words(f"{100 * point.max_fpr:g} %")
+    if point.rates is None or not point.is_resolvable:
+        remark = point.reason or "no threshold keeps the limit"
+        return (name(defense), limit, words(""), words(""), words(""), words(remark, Tone.MUTED))
+    return (
+        name(defense),
+        limit,
+        figure(point.threshold, Unit.NUMBER),
+        of_estimate(complement(point.rates.attack_success_rate)),
+        of_estimate(point.rates.false_positive_rate),
+        words(""),
+    )
+
+
+def _operating(scored: _Scored) -> Table:
+    rows = [
+        Row(
+            cells=(
+                name(defense),
+                words(f"{100 * point.stakes.prevalence:g} %"),
+                words("block nothing")
+                if point.threshold is None
+                else figure(point.threshold, Unit.NUMBER),
+                figure(point.true_positive_rate, Unit.SHARE),
+                figure(point.false_positive_rate, Unit.SHARE),
+                figure(point.cost, Unit.NUMBER),
+            )
+        )
+        for defense, found in scored
+        for point in found.chosen
+    ]
+    columns = (
+        Column(title="Defense"),
+        *(
+            Column(title=title, numeric=True)
+            for title in ("Attacks in traffic", "Threshold", "TPR", "FPR", "Cost an input")
+        ),
+    )
+    return Table(
+        id="operating",
+        title="Cheapest threshold at the stated costs",
+        columns=columns,
+        rows=tuple(rows),
+        note="Chosen and measured on the same samples, so a little optimistic.",
+    )
+
+
+def _area_words(defense: str, found: ThresholdAnalysis) -> str:
+    area, precision = found.area, found.precision_area
+    text = f"{defense}: area under the ROC curve {_area_text(found)}"
+    if area.reason:
+        text += f" ({area.reason})"
+    if precision.value is not None:
+        text += (
+            f"; average precision {precision.value:.3f} at {percent_text(precision.prevalence)} "
+            "attacks"
+        )
+    scored = f"{count_text(found.scored_attacks)} attacks and {count_text(found.scored_benign)}"
+    return f"{text}; scores on {scored} benign samples."
+
+
+def _area_text(found: ThresholdAnalysis) -> str:
+    measure = of_ratio(found.area)
+    if measure.value is None or measure.low is None or measure.high is None:
+        return "undefined" if measure.value is None else f"{measure.value:.3f}"
+    return f"{measure.value:.3f} [{measure.low:.3f}, {measure.high:.3f}]"
+
+
+def _roc(scored: _Scored) -> LineChart:
+    lines = [
+        Line(
+            label=defense,
+            points=(
+                (0.0, 0.0),
+                *((p.false_positive_rate, p.true_positive_rate) for p in found.points),
+                (1.0, 1.0),
+            ),
+        )
+        for defense, found in scored
+    ]
+    return LineChart(
+        id="roc",
+        title="Attacks blocked against false alarms (ROC)",
+        x_axis="False positive rate",
+        y_axis="True positive rate",
+        lines=tuple(lines),
+        diagonal=True,
+        summary=" ".join(_area_words(defense, found) for defense, found in scored),
+    )
+
+
+def _precision_recall(scored: _Scored) -> LineChart:
+    lines = [
+        Line(
+            label=defense,
+            points=tuple((p.true_positive_rate, p.precision) for p in found.points),
+        )
+        for defense, found in scored
+    ]
+    prevalence = scored[0][1].precision_area.prevalence
+    return LineChart(
+        id="precision-recall",
+        title=f"Precision against recall, at {percent_text(prevalence)} attacks",
+        x_axis="Recall",
+        y_axis="Precision at this mix",
+        lines=tuple(lines),
+        summary=" ".join(
+            f"{defense}: average precision {found.precision_area.value or 0.0:.3f}."
+            for defense, found in scored
+        ),
+    )
+
+
+def _histogram(defense: str, found: ThresholdAnalysis) -> Histogram:
+    return Histogram(
+        id=f"scores-{slug(defense)}",
+        title=f"{defense}: scores of attacks and of benign samples",
+        axis="Score",
+        unit=Unit.NUMBER,
+        edges=found.histogram.edges,
+        series=(("attacks", found.histogram.attacks), ("benign", found.histogram.benign)),
+    )

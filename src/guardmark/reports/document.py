@@ -1,0 +1,69 @@
+"""From the figures of a run to its report, free of any format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.reports.blocks import Document
+from guardmark.reports.chapters import (
+    advice,
+    comparison,
+    configuration,
+    coverage,
+    latency,
+    method,
+    slices,
+    summary,
+    thresholds,
+    worst,
+)
+from guardmark.reports.chapters.candidates import empty_section
+from guardmark.reports.verdicts import write_verdicts
+from guardmark.reports.wording import count_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.run import RunAnalysis
+
+
+def build_document(analysis: RunAnalysis) -> Document:
+    """Write the report of a run.
+
+    Args:
+        analysis: The figures of the run.
+
+    Returns:
+        Every section in its order; those without data say so. Equal figures give equal
+        documents: the date is the manifest's.
+    """
+    manifest, samples = analysis.manifest, analysis.samples
+    data = ", ".join(f"{each.name} {each.version}".strip() for each in manifest.data)
+    subtitle = (
+        f"{data}: {count_text(samples.attacks)} attacks, {count_text(samples.benign)} benign; "
+        f"{manifest.created_utc}"
+    )
+    if manifest.evaluator:
+        subtitle += f"; {manifest.evaluator}"
+    adaptive = "No adaptive rounds were run; an attacker who adapts may do better than these rates."
+    return Document(
+        title=f"Defense report: {manifest.name}",
+        subtitle=subtitle,
+        run=manifest.name,
+        created_utc=manifest.created_utc,
+        version=manifest.guardmark_version,
+        confidence=analysis.settings.confidence,
+        verdicts=write_verdicts(analysis),
+        sections=(
+            configuration.write(analysis),
+            summary.write(analysis),
+            slices.write_categories(analysis),
+            slices.write_slices(analysis),
+            coverage.write(analysis),
+            latency.write(analysis),
+            comparison.write(analysis),
+            thresholds.write(analysis),
+            empty_section("adaptive", "Adaptive rounds", adaptive),
+            worst.write(analysis),
+            advice.write(analysis),
+            method.write(analysis),
+        ),
+    )

@@ -1,0 +1,74 @@
+"""Texts from data made harmless for where they are shown.
+
+Attack texts are hostile: they may carry escape sequences, markup or formulas.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_CONTROL: Final = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI sequences: colours, cursor movement
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC sequences: titles, links
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS and the like
+    r"|\x1b."
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # control characters but tab and line feed
+    r"|[\u202a-\u202e\u2066-\u2069\u200e\u200f]",  # direction marks that reorder a line
+    re.DOTALL,
+)
+_BREAKS: Final = re.compile(r"[\s\u2028\u2029]+")
+_MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()#+!|~$-])")
+_LINKS: Final = {"://": "&#58;//", "@": "&#64;", "www.": "www&#46;"}
+_FENCE: Final = re.compile(r"`+")
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+
+
+def plain_line(text: str) -> str:
+    """Strip what could steer a terminal, and squeeze to one line.
+
+    Args:
+        text: Words that may come from data, from a service or from an exception.
+    """
+    return _BREAKS.sub(" ", _CONTROL.sub("", text)).strip()
+
+
+def markdown_line(text: str) -> str:
+    """Escape a text so that it is shown as it stands in Markdown.
+
+    Args:
+        text: Words that may come from data. Line breaks become spaces; nothing becomes markup,
+            a link, an image, a mention or HTML.
+    """
+    escaped = plain_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = _MARKDOWN.sub(r"\\\1", escaped)
+    for mark, entity in _LINKS.items():
+        escaped = escaped.replace(mark, entity)
+    return escaped
+
+
+def markdown_code(text: str) -> str:
+    """Show a text as inline code, whatever back-ticks it holds.
+
+    Args:
+        text: Words that may come from data. Vertical bars are escaped, for tables.
+    """
+    line = plain_line(text).replace("|", "\\|")
+    if not line:
+        return ""
+    longest = max((len(run) for run in _FENCE.findall(line)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def csv_cell(text: str) -> str:
+    """Keep a spreadsheet from taking a text as a formula.
+
+    Args:
+        text: Words that may come from data.
+
+    Returns:
+        The text; with an apostrophe before it where it begins like a formula.
+    """
+    return f"'{text}" if text.startswith(_FORMULA) else text

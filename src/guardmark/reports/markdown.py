@@ -1,0 +1,139 @@
+"""A document as Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.reports.blocks import (
+    Bullets,
+    Cell,
+    Facts,
+    LineChart,
+    Paragraph,
+    SampleBrowser,
+    SampleEntry,
+    Table,
+    Tone,
+    Words,
+)
+from guardmark.reports.inert import markdown_code, markdown_line
+from guardmark.reports.wording import cell_text, count_text
+
+if TYPE_CHECKING:
+    from guardmark.reports.blocks import Block, Column, Document, Row, Verdict
+
+_LISTED = 50
+
+
+def render_markdown(document: Document, *, texts: bool = True) -> str:
+    """Render a document as Markdown.
+
+    Charts are left out: the tables beside them hold the same figures.
+
+    Args:
+        document: The report.
+        texts: Whether to show the start of listed samples; otherwise their hashes alone.
+
+    Returns:
+        GitHub-flavoured Markdown; nothing from data can become markup.
+    """
+    lines = [f"# {markdown_line(document.title)}", "", markdown_line(document.subtitle), ""]
+    lines.extend(_verdict(verdict) for verdict in document.verdicts)
+    for section in document.sections:
+        lines.extend(("", f"## {markdown_line(section.title)}", ""))
+        for block in section.blocks:
+            rendered = _block(block, texts=texts)
+            if rendered:
+                lines.extend((*rendered, ""))
+    lines.append(f"guardmark {markdown_line(document.version)}")
+    return "\n".join(lines) + "\n"
+
+
+def _verdict(verdict: Verdict) -> str:
+    notes = "".join(f" ({markdown_line(note)})" for note in verdict.notes)
+    name = markdown_code(verdict.defense)
+    if verdict.baseline:
+        return f"- {name} (baseline) {markdown_line(verdict.sentence)}{notes}"
+    return f"- **{name} {markdown_line(verdict.sentence)}**{notes}"
+
+
+def _block(block: Block, *, texts: bool) -> list[str]:
+    lines: list[str] = []
+    if isinstance(block, Paragraph):
+        lines = [_toned(markdown_line(block.text), block.tone)]
+    elif isinstance(block, Bullets):
+        lines = [f"- {_toned(markdown_line(line), block.tone)}" for line in block.lines]
+    elif isinstance(block, Facts):
+        lines = [f"- {markdown_line(label)}: {_cell(value)}" for label, value in block.pairs]
+    elif isinstance(block, Table):
+        lines = _table(block)
+    elif isinstance(block, LineChart):
+        lines = [f"{markdown_line(block.title)}: {markdown_line(block.summary)}"]
+    elif isinstance(block, SampleBrowser):
+        lines = _browser(block, texts=texts)
+    return lines
+
+
+def _toned(text: str, tone: Tone) -> str:
+    return f"**Note:** {text}" if tone is Tone.WARNING else text
+
+
+def _table(table: Table) -> list[str]:
+    lines = [f"**{markdown_line(table.title)}**", "", _line(table.columns)]
+    lines.append("|" + "|".join("---:" if each.numeric else "---" for each in table.columns) + "|")
+    lines.extend(_row(row) for row in table.rows)
+    if any(row.greyed for row in table.rows):
+        lines.extend(("", "*Cursive rows: too few samples or groups to lean on.*"))
+    if table.note:
+        lines.extend(("", markdown_line(table.note)))
+    meanings = [f"{each.title}: {each.meaning}" for each in table.columns if each.meaning]
+    if meanings:
+        lines.extend(("", markdown_line("; ".join(meanings) + ".")))
+    return lines
+
+
+def _line(columns: tuple[Column, ...]) -> str:
+    return "| " + " | ".join(markdown_line(each.title) for each in columns) + " |"
+
+
+def _row(row: Row) -> str:
+    cells = [_cell(cell) for cell in row.cells]
+    if row.greyed:
+        cells = [f"*{cell}*" if cell else "" for cell in cells]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cell(cell: Cell) -> str:
+    text = cell_text(cell)
+    if isinstance(cell, Words) and cell.code:
+        return markdown_code(text)
+    return markdown_line(text)
+
+
+def _browser(browser: SampleBrowser, *, texts: bool) -> list[str]:
+    lines = [f"**{markdown_line(browser.title)}**", ""]
+    for each in browser.counts:
+        label = each.kind.value.replace("_", " ")
+        lines.append(f"- {label}: {count_text(each.total)} samples; all: {_command(each.command)}")
+    lines.append("")
+    shown = browser.entries[:_LISTED]
+    lines.extend(_entry(entry, texts=texts) for entry in shown)
+    return lines
+
+
+def _command(command: str) -> str:
+    return markdown_code(command)
+
+
+def _entry(entry: SampleEntry, *, texts: bool) -> str:
+    kinds = ", ".join(kind.value.replace("_", " ") for kind in entry.kinds)
+    facets = ", ".join(f"{name} {value}" for name, value in entry.facets)
+    findings = "; ".join(f"{each.defense} {each.outcome}" for each in entry.findings)
+    head = f"- {markdown_code(entry.sample_id)} ({markdown_line(kinds)})"
+    parts = [markdown_line(part) for part in (facets, findings) if part]
+    if texts:
+        cut = f" (of {count_text(entry.characters)} characters)" if entry.cut else ""
+        parts.append(f"{markdown_code(entry.excerpt)}{cut}")
+    else:
+        parts.append(markdown_code(f"sha256 {entry.sha256}"))
+    return f"{head}: {'. '.join(part for part in parts if part)}"
