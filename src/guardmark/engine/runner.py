@@ -186,6 +186,7 @@ async def _carry_out(ledger: Ledger, progress: Progress) -> None:
         waiting = []
     work = [worker for task in waiting for worker in _workers(task, ledger)]
     if flow is not None:
+        ledger.store(is_forced=True)  # the flow reads the decisions of the other arms
         work += flow.work()
     await supervise(work, ledger)
 
