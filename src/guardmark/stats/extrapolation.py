@@ -87,7 +87,7 @@ def extrapolate_success(
     confidence: float = 0.95,
     drawing: Drawing | None = None,
 ) -> Ratio:
-    """Guess the chance that one of k blind tries gets through, past the tries made.
+    """Guess the chance that one of k blind tries gets through.
 
     Args:
         tries: Blind tries per sample, shape (n,).

@@ -228,7 +228,7 @@ def decision_curve(
     thresholds: ArrayLike,
     prevalence: float | None = None,
 ) -> DecisionCurve:
-    """Weigh blocked attacks against blocked benign samples over exchange rates.
+    """Weigh blocked attacks against blocked benign samples.
 
     A probability threshold t says that blocking one benign sample too many is worth t / (1 - t)
     blocked attacks. Only for scores that are probabilities.

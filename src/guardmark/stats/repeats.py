@@ -92,10 +92,10 @@ def decompose_repeats(successes: ArrayLike, *, repeats: int) -> RepeatVariance:
 
 
 def best_repeats(variance: RepeatVariance, *, sample_cost: float = 0.0) -> int | None:
-    """Find how often to ask each sample, for the smallest error at a fixed cost.
+    """Find how often to ask each sample for the smallest error.
 
     Args:
-        variance: The two parts, from a pilot.
+        variance: The two parts, from a pilot; the total cost is held fixed.
         sample_cost: What a new sample costs beside its answers, in answers; not negative.
             At 0 more samples always beat more repeats.
 
