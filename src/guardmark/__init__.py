@@ -1,5 +1,75 @@
-"""Measure whether an AI defense works, and how sure one may be of it."""
+"""Measure whether an AI defense works, and how sure one may be of it.
+
+The names below are the public door; nothing else is promised. They are loaded on use, so
+that importing the package costs next to nothing.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from guardmark.analysis.comparison import RunComparison as Comparison
+    from guardmark.analysis.scorecard import Scorecard
+    from guardmark.app.verbs import compare, load_dataset, load_run, report, run
+    from guardmark.core.estimate import Estimate
+    from guardmark.core.outcome import Decision, Outcome, Verdict
+    from guardmark.core.protocols import Attack, ChatModel, Defense, Judge
+    from guardmark.core.record import Record
+    from guardmark.core.sample import Sample
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Attack",
+    "ChatModel",
+    "Comparison",
+    "Decision",
+    "Defense",
+    "Estimate",
+    "Judge",
+    "Outcome",
+    "Record",
+    "Sample",
+    "Scorecard",
+    "Verdict",
+    "compare",
+    "load_dataset",
+    "load_run",
+    "report",
+    "run",
+]
+
+_HOMES = {
+    "Attack": "guardmark.core.protocols:Attack",
+    "ChatModel": "guardmark.core.protocols:ChatModel",
+    "Comparison": "guardmark.analysis.comparison:RunComparison",
+    "Decision": "guardmark.core.outcome:Decision",
+    "Defense": "guardmark.core.protocols:Defense",
+    "Estimate": "guardmark.core.estimate:Estimate",
+    "Judge": "guardmark.core.protocols:Judge",
+    "Outcome": "guardmark.core.outcome:Outcome",
+    "Record": "guardmark.core.record:Record",
+    "Sample": "guardmark.core.sample:Sample",
+    "Scorecard": "guardmark.analysis.scorecard:Scorecard",
+    "Verdict": "guardmark.core.outcome:Verdict",
+    "compare": "guardmark.app.verbs:compare",
+    "load_dataset": "guardmark.app.verbs:load_dataset",
+    "load_run": "guardmark.app.verbs:load_run",
+    "report": "guardmark.app.verbs:report",
+    "run": "guardmark.app.verbs:run",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'guardmark' has no attribute {name!r}")
+    module, _, attribute = _HOMES[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return [*__all__, "__version__"]

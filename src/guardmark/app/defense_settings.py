@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -12,6 +11,8 @@ from guardmark.core.outcome import Outcome
 from guardmark.core.sample import View
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from guardmark.app.registry import BuildContext
     from guardmark.core.protocols import Defense, InlineDefense
 
@@ -53,7 +54,7 @@ class PatternSettings(Settings):
 
     patterns: str | list[str] | dict[str, str] | None = None
     keywords: str | list[str] | None = None
-    flags: list[Literal["I", "S", "M", "X"]] = []
+    flags: list[Literal["I", "S", "M", "X"]] = Field(default_factory=list)
     builtin: bool = False
     view: View = View.TEXT
 
@@ -203,8 +204,8 @@ class DecisionsSettings(Settings):
     """Reads decisions that another tool already made."""
 
     path: str
-    map: dict[Literal["id", "decision", "score", "latency_ms"], str] = {}
-    values: dict[str, Outcome] = {}
+    map: dict[Literal["id", "decision", "score", "latency_ms"], str] = Field(default_factory=dict)
+    values: dict[str, Outcome] = Field(default_factory=dict)
     threshold: Rate | None = None
 
     def files(self, folder: Path) -> tuple[Path, ...]:

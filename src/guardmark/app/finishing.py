@@ -73,15 +73,15 @@ def finish(
 
 def _complaints(analysis: RunAnalysis, config: Config) -> Iterator[str]:
     """Defenses that failed or mumbled more often than the configuration allows."""
-    limits = (
-        ("errors", config.run.error_limit, "error_limit"),
-        ("malformed", config.run.malformed_limit, "malformed_limit"),
-    )
-    for card in analysis.defenses:
-        for kind, limit, setting in limits:
-            failed, asked = getattr(card.counts, kind), card.counts.asked
-            if asked and failed / asked > limit:
+    for defense in analysis.defenses:
+        counts = defense.card.confusion
+        for failed, kind, limit, setting in (
+            (counts.errors, "errors", config.run.error_limit, "error_limit"),
+            (counts.malformed, "malformed answers", config.run.malformed_limit, "malformed_limit"),
+        ):
+            if counts.total and failed / counts.total > limit:
                 yield (
-                    f"Not to be trusted: {card.name} gave {failed:,} {kind} for {asked:,} "
-                    f"samples, over the limit of {limit:.0%} (run.{setting})."
+                    f"Not to be trusted: {defense.name} gave {failed:,} {kind} for "
+                    f"{counts.total:,} samples, over the limit of {limit:.0%} (run.{setting}).\n"
+                    f"To read them: guardmark show RUN --errors"
                 )

@@ -70,6 +70,23 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What a run is given by whoever started it.
+
+    Attributes:
+        now: The present time, UTC.
+        progress: Counters that grow while the run goes.
+        stop: Ends the run when set.
+        announce: Is told, in a line each, what was taken and where it goes.
+    """
+
+    now: datetime
+    progress: Progress
+    stop: StopSignal
+    announce: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """A run that was carried out, or as far as it came.
 
@@ -91,21 +108,14 @@ class RunResult:
 def run(
     loaded: LoadedConfig,
     options: RunOptions,
-    *,
-    now: datetime,
-    progress: Progress,
-    stop: StopSignal,
-    announce: Callable[[str], None],
+    session: Session,
 ) -> RunResult:
     """Carry out a run, or continue it.
 
     Args:
         loaded: The checked configuration.
         options: What was added on the command line.
-        now: The present time, UTC.
-        progress: Counters that grow while the run goes.
-        stop: Ends the run when set.
-        announce: Is told, in a line each, what was taken and where it goes.
+        session: Clock, counters and the way out.
 
     Returns:
         The run; its records are stored, its reports not yet written.
@@ -121,7 +131,35 @@ def run(
     services = open_services(
         loaded, offline=options.offline, record=options.record, replay=options.replay
     )
-    parts = build_parts(loaded, services, only=options.only)
+    return run_parts(
+        loaded,
+        build_parts(loaded, services, only=options.only),
+        services=services,
+        options=options,
+        session=session,
+    )
+
+
+def run_parts(
+    loaded: LoadedConfig,
+    parts: Parts,
+    *,
+    services: Services | None,
+    options: RunOptions,
+    session: Session,
+) -> RunResult:
+    """Carry out a run over parts that are built already.
+
+    Args:
+        loaded: The checked configuration.
+        parts: What is measured.
+        services: The one client of the run, or None when nothing is called.
+        options: What was added to the configuration.
+        session: Clock, counters and the way out.
+
+    Returns:
+        The run, as for `run`, with the same errors.
+    """
     invocation = _Invocation(
         loaded=loaded,
         options=options,
@@ -130,10 +168,9 @@ def run(
         config_hash=config_sha256(
             loaded.config, parts.manifests, only=options.only, limit=options.limit
         ),
-        now=now,
-        announce=announce,
+        session=session,
     )
-    return asyncio.run(invocation.carry_out(progress, stop))
+    return asyncio.run(invocation.carry_out())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,25 +194,28 @@ class _Invocation:
     parts: Parts
     services: Services | None
     config_hash: str
-    now: datetime
-    announce: Callable[[str], None]
+    session: Session
 
-    async def carry_out(self, progress: Progress, stop: StopSignal) -> RunResult:
+    async def carry_out(self) -> RunResult:
         warnings: list[str] = []
         try:
             source = self._stored_input() or self._read_input(warnings)
             warnings.extend(await probe_parts(self.parts))
             with (
-                source.folder.lock(started=_stamp(self.now)),
+                source.folder.lock(started=_stamp(self.session.now)),
                 RecordWriter(source.folder.records) as writer,
             ):
                 continued = writer.manifest is not None
-                self.announce(f"{'Continuing' if continued else 'Writing'} {source.folder.path}")
+                self.session.announce(
+                    f"{'Continuing' if continued else 'Writing'} {source.folder.path}"
+                )
                 writer.load_samples(source.samples)
                 manifest = writer.manifest or self._manifest(source)
                 writer.put_manifest(manifest)
                 self._describe(source.folder, manifest)
-                summary = await run_engine(self._plan(), writer, progress=progress, stop=stop)
+                summary = await run_engine(
+                    self._plan(), writer, progress=self.session.progress, stop=self.session.stop
+                )
         finally:
             await self._close()
         return RunResult(
@@ -221,14 +261,14 @@ class _Invocation:
         data = load_data(self.loaded, limit=self.options.limit)
         warnings.extend(data.warnings)
         for line in describe_mapping(data.manifests):
-            self.announce(line)
+            self.session.announce(line)
         folder = (
             RunDir(path=self.options.out)
             if self.options.out is not None
-            else new_run(RUNS, self.loaded.config.name, self.config_hash, now=self.now)
+            else new_run(RUNS, self.loaded.config.name, self.config_hash, now=self.session.now)
         )
         if self.options.fresh:
-            set_aside(folder, now=self.now)
+            set_aside(folder, now=self.session.now)
         return _Input(folder=folder, fresh=data)
 
     def _manifest(self, source: _Input) -> RunManifest:
@@ -241,7 +281,7 @@ class _Invocation:
             guardmark_version=__version__,
             config_sha256=self.config_hash,
             data_sha256=data_sha256(data),
-            created_utc=_stamp(self.now),
+            created_utc=_stamp(self.session.now),
             seed=config.run.seed,
             repeats=config.run.repeats,
             confidence=config.stats.confidence,

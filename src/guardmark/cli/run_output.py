@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.app.config import load_config
 from guardmark.app.configuration import builtin_config
-from guardmark.app.running import run
+from guardmark.app.running import Session, run
 from guardmark.cli.progress import ProgressLine
 from guardmark.cli.terminal import clean
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
@@ -47,14 +47,8 @@ def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json:
     progress, stop = Progress(), StopSignal()
     try:
         with _interruptible(stop), ProgressLine(progress):
-            result = run(
-                loaded,
-                options,
-                now=datetime.now(UTC),
-                progress=progress,
-                stop=stop,
-                announce=_say,
-            )
+            session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=_say)
+            result = run(loaded, options, session)
     except (BudgetReached, UntrustworthyRun) as error:
         _say(f"{error}\nTo continue: {_same_command()}")
         return error.exit_code
