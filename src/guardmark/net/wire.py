@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from email.utils import parsedate_to_datetime
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -150,6 +151,7 @@ class Wire:
             "connect_timeout": f"no connection within {limits.connect_timeout_s:g} s",
             "timeout": f"no complete answer within {limits.read_timeout_s:g} s",
             "dns": "the name does not resolve",
+            "no_connection": f"cannot connect: {_system_says(error)}",
             "certificate": f"the certificate is not valid: {_first_line(error)}",
             "half_response": "the answer broke off",
             "disconnected": "the connection was dropped",
@@ -213,6 +215,12 @@ def _name(error: Exception) -> tuple[str, ErrorKind, bool]:
         if isinstance(error, kind):
             return word, error_kind, retry
     return "connection", ErrorKind.CONNECTION, True
+
+
+def _system_says(error: Exception) -> str:
+    """Prefer the system's word (connection refused) to the library's account of it."""
+    number = getattr(error, "errno", None)
+    return os.strerror(number).lower() if number else _first_line(error)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,80 @@
+"""Bodies are structures with texts put in, and no text can change the structure."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guardmark.core.errors import ConfigError
+from guardmark.core.sample import Message, Prompt, Role
+from guardmark.defenses.http_request import RequestBody
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(text=_TEXTS, other=_TEXTS)
+def test_every_text_comes_out_as_it_went_in(text: str, other: str) -> None:
+    """Quotes, braces, control characters and markers of insertions included."""
+    body = RequestBody({"a": [{"$input": "text"}, other], other: {"b": {"$input": "text"}}})
+    sent = json.loads(body.encode(Prompt.of_text(text), text))
+    assert sent == {"a": [text, other], other: {"b": text}}
+
+
+def test_a_text_that_looks_like_an_insertion_stays_a_text() -> None:
+    """Nothing is ever inserted into what was inserted."""
+    text = '{"$input": "id"} {{7*7}} ${HOME} %s "},"admin":true,"x":{"'
+    body = RequestBody({"text": {"$input": "text"}, "id": {"$input": "id"}})
+    sent = json.loads(body.encode(Prompt.of_text(text), text))
+    assert sent["text"] == text
+    assert set(sent) == {"text", "id"}
+
+
+def test_a_conversation_is_sent_with_its_roles() -> None:
+    """In the service's words for them."""
+    prompt = Prompt(
+        messages=(
+            Message(role=Role.SYSTEM, content="be kind"),
+            Message(role=Role.DOCUMENT, content='a "letter"'),
+            Message(role=Role.USER, content="sum it up"),
+        ),
+        under_test=1,
+    )
+    body = RequestBody(
+        {"m": {"$input": "messages"}, "d": {"$input": "documents"}}, roles={Role.DOCUMENT: "user"}
+    )
+    sent = json.loads(body.encode(prompt, ""))
+    assert sent["m"] == [
+        {"role": "system", "content": "be kind"},
+        {"role": "user", "content": 'a "letter"'},
+        {"role": "user", "content": "sum it up"},
+    ]
+    assert sent["d"] == ['a "letter"']
+
+
+def test_the_id_is_the_content_hash() -> None:
+    """So that the service's log can be matched with our records."""
+    prompt = Prompt.of_text("hello")
+    body = RequestBody([{"$input": "text"}, {"$input": "id"}, None, True, 1.5])
+    assert json.loads(body.encode(prompt, "hello")) == [
+        "hello", prompt.digest().hex(), None, True, 1.5,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("structure", "told"),
+    [
+        ({"text": "fixed"}, "inserts nothing"),
+        ({"id": {"$input": "id"}}, "inserts nothing"),
+        ({"a": {"$input": "txt"}}, "Did you mean 'text'"),
+        ({"a": {"$input": "text", "b": 1}}, "stands alone"),
+        ({"a": [{"$input": "text"}, float("nan")]}, r"body\.a\.1"),
+        (None, "inserts nothing"),
+    ],
+)
+def test_a_structure_that_cannot_work_is_refused(structure: object, told: str) -> None:
+    """Before anything is sent."""
+    with pytest.raises(ConfigError, match=told):
+        RequestBody(structure)

@@ -1,0 +1,165 @@
+"""A probe tells in seconds what a run would tell in hours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from guardmark.app.http_settings import HttpSettings
+from guardmark.app.registry import BuildContext
+from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
+from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Outcome
+from guardmark.core.sample import View
+from guardmark.defenses.probe import probe_defense
+from guardmark.net import ServiceLimits, Services
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from guardmark.core.sample import Prompt
+    from guardmark.defenses.probe import ProbeReport
+
+    Probe = Callable[..., Awaitable[ProbeReport]]
+
+
+@pytest.fixture
+async def probe(serve: Any, tmp_path: Path) -> AsyncIterator[Probe]:
+    """Probe an http defense in front of a service that answers by one function."""
+    client = Services(
+        default=ServiceLimits(backoff_s=0.001, connect_timeout_s=1, read_timeout_s=1, retries=1)
+    )
+
+    async def go(
+        answer: object,
+        *,
+        status: int = 200,
+        content_type: str = "application/json",
+        delay_s: float = 0.0,
+        **settings: Any,
+    ) -> ProbeReport:
+        async def reply(request: web.Request) -> web.Response:
+            await asyncio.sleep(delay_s)
+            said = answer((await request.json())["text"]) if callable(answer) else answer
+            body = said if isinstance(said, bytes) else json.dumps(said).encode()
+            return web.Response(status=status, body=body, content_type=content_type)
+
+        server = await serve(reply)
+        usual = {"body": {"text": {"$input": "text"}}, "blocked": "$.flagged", "score": "$.score"}
+        checked = HttpSettings.model_validate({"url": server.url} | usual | settings)
+        context = BuildContext(folder=tmp_path, seed=1, services=client, defenses={})
+        defense: Any = checked.build("vendor", context)
+        if status == 0:
+            await server.stop()
+        return await probe_defense(defense, timeout_s=0.5)
+
+    yield go
+    await client.close()
+
+
+async def test_a_sound_defense_passes_without_a_word(probe: Probe) -> None:
+    """The attack is blocked, the benign input is not, the scores differ."""
+    report = await probe(
+        lambda text: {"flagged": "Ignore" in text, "score": 0.9 if "Ignore" in text else 0.1}
+    )
+    assert (report.attack.outcome, report.benign.outcome) == (Outcome.BLOCK, Outcome.ALLOW)
+    assert (report.defense, report.warnings) == ("vendor", ())
+
+
+@pytest.mark.parametrize("verb", ["blocks", "allows"])
+async def test_equal_decisions_are_only_a_warning(probe: Probe, verb: str) -> None:
+    """Weak filters are legitimate subjects."""
+    report = await probe({"flagged": verb == "blocks", "score": 0.5})
+    assert f"{verb} both" in report.warnings[0]
+    assert "0.5" in report.warnings[1]
+
+
+async def test_nobody_there_is_exit_four(probe: Probe) -> None:
+    """With the address and the next step."""
+    with pytest.raises(ServiceError, match="See that the service runs") as caught:
+        await probe({}, status=0)
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_refused_credentials_are_exit_four(probe: Probe, status: int) -> None:
+    """Before anything is spent."""
+    with pytest.raises(ServiceRefused, match="key"):
+        await probe({"error": "who are you"}, status=status)
+
+
+@pytest.mark.parametrize("status", [400, 404, 429, 500])
+async def test_a_service_that_turns_both_down_is_exit_four(probe: Probe, status: int) -> None:
+    """The status stands in the message."""
+    with pytest.raises(ServiceError, match=str(status)):
+        await probe({"error": "no"}, status=status)
+
+
+async def test_a_silent_service_is_exit_four_in_time(probe: Probe) -> None:
+    """The probe does not wait as long as a run would."""
+    with pytest.raises(ServiceTimeout, match=r"within 0\.5 s"):
+        await probe({}, delay_s=30)
+
+
+@pytest.mark.parametrize(
+    "answer", [{"blocked": True}, {"flagged": "yes"}, {"flagged": True, "score": 87}, b"{"]
+)
+async def test_answers_nobody_can_read_stop_the_run(probe: Probe, answer: object) -> None:
+    """All malformed under a policy of blocking would look perfect: exit 5, explained."""
+    with pytest.raises(UntrustworthyRun, match="perfect defense") as caught:
+        await probe(answer)
+    assert caught.value.exit_code == 5
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+async def test_another_kind_of_page_stops_the_run(probe: Probe) -> None:
+    """The address is that of something else."""
+    with pytest.raises(UntrustworthyRun, match="text/html"):
+        await probe(b"<html></html>", content_type="text/html")
+
+
+async def test_one_answer_out_of_two_is_a_warning(probe: Probe) -> None:
+    """A service that stumbles over one input is measured, and the run counts it."""
+    report = await probe(lambda text: {"flagged": False} if "vegetables" in text else {})
+    assert report.attack.outcome is Outcome.MALFORMED
+    assert "no decision on a known attack" in report.warnings[0]
+
+
+class _Batch:
+    """A defense that takes batches."""
+
+    name = "batch"
+    view = View.TEXT
+
+    async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
+        """Block the first."""
+        return [BLOCKED, *[ALLOWED] * (len(prompts) - 1)]
+
+    @property
+    def batch_limits(self) -> object:
+        """None to speak of."""
+        return None
+
+
+class _Inline:
+    """A defense in this process."""
+
+    name = "inline"
+    view = View.DOCUMENT
+
+    def decide_now(self, prompt: Prompt) -> Decision:
+        """Skip whatever comes; the probe shows a text to every view."""
+        assert prompt.shown(self.view) is not None
+        return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.SKIPPED)
+
+
+async def test_defenses_of_every_kind_can_be_probed() -> None:
+    """Batches, in line; a defense that skips both is warned about."""
+    batch: Any = _Batch()
+    assert (await probe_defense(batch)).attack.outcome is Outcome.BLOCK
+    report = await probe_defense(_Inline())
+    assert len(report.warnings) == 2
