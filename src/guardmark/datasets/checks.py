@@ -120,17 +120,20 @@ def _labelled(census: Census, duplicates: Duplicates, inferred: int) -> Finding:
     parts = [f"{attacks:,} attacks, {benign:,} benign."]
     status = Status.OK
     if near:
-        parts.append(f"{counted(len(near), 'pair')} of nearly equal texts have opposite labels.")
+        parts.append(
+            f"Opposite labels on {counted(len(near), 'pair')} of nearly equal texts: right for "
+            "contrasts made on purpose, label noise otherwise."
+        )
         status = Status.WARNING
     if inferred:
-        parts.append(f"{counted(inferred, 'sample')} have an inferred label, not a stated one.")
+        parts.append(f"The label of {counted(inferred, 'sample')} is inferred, not stated.")
         status = Status.WARNING
     if not attacks or not benign:
         missing, rate = ("attacks", "ASR") if not attacks else ("benign samples", "FPR")
         parts.append(f"Without {missing} the {rate} is undefined.")
         status = Status.WARNING
     if same:
-        parts.append(f"{counted(len(same), 'pair')} of equal wording have opposite labels.")
+        parts.append(f"Opposite labels on {counted(len(same), 'pair')} of equal wording.")
         status = Status.PROBLEM
     shown = [
         f"{c.attack} (attack) and {c.benign} (benign): similarity {c.similarity:.2f}"
@@ -170,9 +173,9 @@ def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) ->
     if gaps:
         parts.append(f"{len(gaps)} declared subcategories of the others have none.")
     if without:
-        parts.append(f"{counted(without, 'sample')} have no category.")
+        parts.append(f"No category is given for {counted(without, 'attack')}.")
     if unsevere:
-        parts.append(f"{counted(unsevere, 'sample')} have no severity.")
+        parts.append(f"No severity is given for {counted(unsevere, 'attack')}.")
     details = [f"no attacks in {name}" for name in gaps]
     weak = census.attacks.samples and (empty or gaps or without or unsevere or warnings)
     return Finding(
@@ -193,10 +196,11 @@ def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) ->
 
 def _diverse(census: Census, duplicates: Duplicates) -> Finding:
     total, repeated = census.total, duplicates.copies + duplicates.rewordings
-    languages = [c for c in census.languages if c.value != UNSTATED]
+    languages = sum(count.value != UNSTATED for count in census.languages)
+    techniques = sum(count.value != UNSTATED for count in census.techniques)
     told = (
         f"{total.groups:,} groups, the largest of {counted(total.largest_group, 'sample')}; "
-        f"{len(languages)} languages; {len(census.techniques)} techniques."
+        f"{counted(languages, 'language')}; {counted(techniques, 'technique')}."
     )
     parts = [told]
     lengths = census.lengths
@@ -227,7 +231,7 @@ def _diverse(census: Census, duplicates: Duplicates) -> Finding:
         numbers=(
             Number(name="groups", value=total.groups),
             Number(name="largest_group", value=total.largest_group),
-            Number(name="languages", value=len(languages)),
+            Number(name="languages", value=languages),
             Number(name="copies", value=duplicates.copies),
             Number(name="rewordings", value=duplicates.rewordings),
             Number(name="near_duplicate_families", value=len(duplicates.families)),
@@ -275,10 +279,13 @@ def _representative(samples: Sequence[Sample], mix: tuple[Dimension, ...]) -> Fi
 
 
 def _versioned(manifests: Sequence[DataManifest]) -> Finding:
-    unversioned = sorted({m.name for m in manifests if not m.version})
-    details = tuple(
-        f"{name}: sha256 {manifest.sha256}" for manifest in manifests for name in manifest.files
-    )
+    unversioned = sorted({m.name for m in manifests if not m.version and m.attacks + m.benign})
+    details = [
+        f"{name}: content hash {manifest.sha256[:16]}"
+        for manifest in manifests
+        for name in manifest.files
+        if manifest.attacks + manifest.benign
+    ]
     if unversioned:
         message = f"No version is stated for {', '.join(unversioned)}; the hash stands for it."
     else:
@@ -288,7 +295,7 @@ def _versioned(manifests: Sequence[DataManifest]) -> Finding:
         aspect="versioned",
         status=Status.WARNING if unversioned else Status.OK,
         message=message,
-        details=details,
+        details=some_of(details),
         numbers=(Number(name="without_version", value=len(unversioned)),),
     )
 
@@ -348,13 +355,12 @@ def _minimum(category: str, criteria: Criteria) -> int:
 
 def _size_line(count: Count, least: int, half_width: Callable[[float], float]) -> str:
     """Say how sharp a rate over some samples can be."""
-    alone = half_width(count.samples)
-    line = f"{label_noun(count.value)}: {counted(count.samples, 'sample')}"
-    if least:
-        line += f" (minimum {least}, which gives ±{100 * half_width(least):.1f})"
-    line += f" give ±{100 * alone:.1f} points"
+    line = f"{label_noun(count.value)}: {counted(count.samples, 'sample')}, "
+    line += f"±{100 * half_width(count.samples):.1f} points"
     if count.groups < count.samples:
-        line += f", ±{100 * half_width(count.groups):.1f} if variants behave alike"
+        line += f" (±{100 * half_width(count.groups):.1f} if variants behave alike)"
+    if least:
+        line += f"; minimum {least}, ±{100 * half_width(least):.1f}"
     if count.groups < _FEW_GROUPS:
         line += f"; only {count.groups} groups"
     return line

@@ -170,10 +170,12 @@ def _decoded(row: dict[str, Any]) -> dict[str, object]:
         if not isinstance(cell, str):
             continue
         if not cell.strip():
-            del row[name]
+            row[name] = None
         elif cell.lstrip()[0] in "[{":
             with suppress(ValueError, RecursionError):  # then the text itself is meant
                 row[name] = json.loads(cell)
+    if row.get("metadata", row) is None:
+        del row["metadata"]
     return row
 
 
@@ -223,13 +225,17 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
         raise ConfigError(
             f"Reading {spec.shown_as} needs pyarrow.\nInstall it: pip install 'guardmark[parquet]'."
         ) from error
+    number = 0
     try:
-        number = 0
         with ParquetFile(spec.path) as table:
             for batch in table.iter_batches(batch_size=1_000):
                 for row in batch.to_pylist():
                     number += 1
-                    yield number, _decoded(row)
+                    # Dates, bytes and the like become text; JSON has no words for them.
+                    plain = _DECODER.decode(json.dumps(row, ensure_ascii=False, default=str))
+                    yield number, _decoded(plain)
+    except UnicodeDecodeError as error:
+        raise BadRows([_not_utf8(spec.shown_as, number + 1, error)]) from error
     except ArrowException as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         message = f"is not Parquet ({first})"

@@ -1,0 +1,322 @@
+"""`guardmark data`: list, check, describe, split, deduplicate, convert and hash data sets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from guardmark.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from guardmark.app.data_targets import OpenedData
+    from guardmark.datasets.checks import DataCheck
+
+_FOUND_PROBLEMS = 3
+_TRUTH: dict[str, object] = {"true": True, "false": False, "null": None}
+_TARGETS = "DATA names files, `builtin:NAME`, or one configuration (.yaml)."
+
+_READING = (
+    click.argument("data", nargs=-1, required=True),
+    click.option(
+        "--format",
+        "kind",
+        type=click.Choice(["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"]),
+        help="Format of the files; their names tell it otherwise.",
+    ),
+    click.option(
+        "--label", type=click.Choice(["attack", "benign"]), help="Label of every row of the files."
+    ),
+    click.option("--label-field", default="", help="Dotted path of the label."),
+    click.option("--map", "maps", multiple=True, metavar="FIELD=PATH", help="Where a field is."),
+    click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="PATH=A,B",
+        help="Take only rows with one of these values.",
+    ),
+    click.option("--set-version", default="", help="The version of the data set itself."),
+    click.option(
+        "--open-categories", is_flag=True, help="Take categories that are declared nowhere."
+    ),
+    click.option(
+        "--threshold",
+        type=float,
+        default=0.5,
+        show_default=True,
+        help="Least similarity of near-duplicates, in (0, 1].",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+)
+"""The argument and the options of every command that reads data."""
+
+_FORCE = click.option("--force", is_flag=True, help="Replace files that exist.")
+
+
+def command() -> click.Command:
+    """Return the command."""
+
+    @click.group(help="List, check, describe, split, deduplicate, convert and hash data sets.")
+    def data() -> None:
+        """Hold the commands."""
+
+    for each in (_list(), _check(), _stats(), _split(), _dedup(), _convert(), _hash()):
+        data.add_command(each)
+    return data
+
+
+def _reads_data(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the argument and the options of everything that reads data."""
+    for decorate in reversed(_READING):
+        function = decorate(function)
+    return function
+
+
+def _list() -> click.Command:
+    @click.command("list", help="List the data sets that ship with guardmark.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    def list_(*, as_json: bool) -> None:
+        from guardmark.app.data_verbs import list_builtin
+        from guardmark.cli.data_text import builtin_lines
+
+        entries = list_builtin()
+        _say(builtin_lines(entries), [asdict(entry) for entry in entries], as_json=as_json)
+
+    return list_
+
+
+def _check() -> click.Command:
+    @click.command(
+        "check",
+        help="Say whether data can carry the conclusions drawn from them. " + _TARGETS,
+        epilog="Exit code 3 when a finding is a problem; warnings leave it 0.",
+    )
+    @_reads_data
+    def check(*, as_json: bool, **reading: Any) -> int:
+        from guardmark.app.data_verbs import check_data
+        from guardmark.cli.data_text import check_lines
+
+        opened = _opened(**reading)
+        found = check_data(opened)
+        _say(check_lines(found, opened.shown_as), _check_json(found, opened), as_json=as_json)
+        return _FOUND_PROBLEMS if found.has_problems else 0
+
+    return check
+
+
+def _stats() -> click.Command:
+    @click.command("stats", help="Count what data consist of, facet by facet. " + _TARGETS)
+    @_reads_data
+    def stats(*, as_json: bool, **reading: Any) -> None:
+        from guardmark.app.data_verbs import describe_data
+        from guardmark.cli.data_text import census_lines
+
+        opened = _opened(**reading)
+        census = describe_data(opened)
+        _say(census_lines(census, opened.criteria.half_width), asdict(census), as_json=as_json)
+
+    return stats
+
+
+def _split() -> click.Command:
+    @click.command(
+        "split",
+        help="Part data so that no group and no near-duplicate stands on both sides. " + _TARGETS,
+    )
+    @_reads_data
+    @click.option(
+        "--into",
+        multiple=True,
+        required=True,
+        metavar="NAME=SHARE",
+        help="A part and its share; give one for each part, adding to 1.",
+    )
+    @click.option(
+        "-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write to."
+    )
+    @click.option(
+        "--to",
+        "target",
+        type=click.Choice(["jsonl", "json", "csv", "tsv", "parquet"]),
+        default="jsonl",
+        show_default=True,
+        help="Format to write.",
+    )
+    @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the choice.")
+    @click.option(
+        "--groups-only", is_flag=True, help="Part by stated groups, near-duplicates or not."
+    )
+    @_FORCE
+    def split(
+        *,
+        into: tuple[str, ...],
+        out: Path,
+        target: str,
+        seed: int,
+        groups_only: bool,
+        force: bool,
+        as_json: bool,
+        **reading: Any,
+    ) -> None:
+        from guardmark.app.data_verbs import split_data
+        from guardmark.cli.data_text import written_lines
+
+        written = split_data(
+            _opened(**reading),
+            _shares(into),
+            out,
+            kind=target,
+            seed=seed,
+            groups_only=groups_only,
+            force=force,
+        )
+        _say(written_lines(written), [asdict(each) for each in written], as_json=as_json)
+
+    return split
+
+
+def _dedup() -> click.Command:
+    @click.command(
+        "dedup", help="Write data without samples that say what an earlier one says. " + _TARGETS
+    )
+    @_reads_data
+    @click.option(
+        "-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write."
+    )
+    @click.option(
+        "--within-groups", is_flag=True, help="Drop near-duplicates within a group as well."
+    )
+    @_FORCE
+    def dedup(
+        *, out: Path, within_groups: bool, force: bool, as_json: bool, **reading: Any
+    ) -> None:
+        from guardmark.app.data_verbs import deduplicate_data
+        from guardmark.cli.data_text import deduplicated_lines
+        from guardmark.datasets.duplicates import describe_method
+
+        opened = _opened(**reading)
+        done = deduplicate_data(opened, out, within_groups=within_groups, force=force)
+        method = describe_method(opened.criteria.threshold)
+        _say(deduplicated_lines(done, method), {**asdict(done), "method": method}, as_json=as_json)
+
+    return dedup
+
+
+def _convert() -> click.Command:
+    @click.command("convert", help="Write data in the form of guardmark, OUT telling the format.")
+    @_reads_data
+    @click.option(
+        "-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write."
+    )
+    @_FORCE
+    def convert(*, out: Path, force: bool, as_json: bool, **reading: Any) -> None:
+        from guardmark.app.data_verbs import convert_data
+        from guardmark.cli.data_text import written_lines
+
+        written = convert_data(_opened(**reading), out, force=force)
+        _say(written_lines([written]), asdict(written), as_json=as_json)
+
+    return convert
+
+
+def _hash() -> click.Command:
+    @click.command("hash", help="Print the hashes by which a run names data. " + _TARGETS)
+    @_reads_data
+    def hash_(*, as_json: bool, **reading: Any) -> None:
+        from guardmark.app.data_verbs import hash_data
+        from guardmark.cli.data_text import hash_lines
+
+        found = hash_data(_opened(**reading))
+        _say(hash_lines(found), asdict(found), as_json=as_json)
+
+    return hash_
+
+
+def _opened(
+    *,
+    data: tuple[str, ...],
+    kind: str | None,
+    label: str | None,
+    label_field: str,
+    maps: tuple[str, ...],
+    filters: tuple[str, ...],
+    set_version: str,
+    open_categories: bool,
+    threshold: float,
+) -> OpenedData:
+    from guardmark.app.data_targets import FileOptions, open_data
+    from guardmark.core.sample import Label
+
+    options = FileOptions(
+        format=kind or "",
+        label=Label(label) if label else None,
+        label_field=label_field,
+        version=set_version,
+        map=_pairs("--map", maps),
+        filter={path: _values(words) for path, words in _pairs("--filter", filters).items()},
+        open_categories=open_categories,
+    )
+    return open_data(data, options, threshold=threshold)
+
+
+def _pairs(option: str, words: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise ConfigError(f"{option}: expected NAME=VALUE, got {word!r}.")
+        pairs[name] = value
+    return pairs
+
+
+def _values(words: str) -> tuple[object, ...]:
+    """The values of a filter; `true`, `false` and `null` mean the word and the value."""
+    values: list[object] = []
+    for word in words.split(","):
+        values.append(word)
+        if word in _TRUTH:
+            values.append(_TRUTH[word])
+    return tuple(values)
+
+
+def _shares(into: tuple[str, ...]) -> dict[str, float]:
+    shares = {}
+    for name, share in _pairs("--into", into).items():
+        try:
+            shares[name] = float(share)
+        except ValueError:
+            raise ConfigError(f"--into: {share!r} is no share; write {name}=0.7.") from None
+        if not name.replace("-", "").replace("_", "").isalnum():
+            raise ConfigError(f"--into: {name!r} is to name a file: letters, digits, - and _.")
+    return shares
+
+
+def _check_json(found: DataCheck, opened: OpenedData) -> Mapping[str, object]:
+    duplicates = asdict(found.duplicates)
+    return {
+        "data": opened.shown_as,
+        "findings": [
+            {
+                **asdict(finding),
+                "numbers": {number.name: number.value for number in finding.numbers},
+            }
+            for finding in found.findings
+        ],
+        "duplicates": {**duplicates, "method": found.duplicates.method},
+        "census": asdict(found.census),
+        "manifests": [asdict(manifest) for manifest in opened.loaded.manifests],
+    }
+
+
+def _say(lines: Iterable[str], document: object, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        return
+    for line in lines:
+        click.echo(line)

@@ -1,0 +1,212 @@
+"""Samples into files: JSONL, JSON, tables and Parquet, read back as the same samples."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from guardmark.core.errors import ConfigError, listed
+from guardmark.core.sample import Prompt
+from guardmark.datasets.fields import USUAL_NAMES
+from guardmark.datasets.files import INERT_COLUMN, NESTED_COLUMNS
+from guardmark.store.run_dir import whole_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from guardmark.core.sample import Sample
+
+COLUMNS = (
+    "id",
+    "text",
+    "messages",
+    "label",
+    "category",
+    "subcategory",
+    "severity",
+    "expected",
+    "technique",
+    "language",
+    "variant",
+    "group",
+    "source",
+    "must_keep",
+    "metadata",
+)
+"""Fields of a written sample, in order."""
+
+WRITTEN_FORMATS = ("jsonl", "json", "csv", "tsv", "parquet")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_BATCH = 1_000
+
+
+def written_format(path: Path) -> str:
+    """Return the format a file is written in, by its name.
+
+    Args:
+        path: File to write; `.gz` behind the suffix compresses it.
+
+    Returns:
+        One of `WRITTEN_FORMATS`.
+
+    Raises:
+        ConfigError: If the name tells no format that can be written.
+    """
+    suffixes = [suffix.lower().lstrip(".") for suffix in path.suffixes]
+    is_packed = bool(suffixes) and suffixes[-1] == "gz"
+    kind = suffixes[-1 - is_packed] if len(suffixes) > is_packed else ""
+    if kind not in WRITTEN_FORMATS or (is_packed and kind == "parquet"):
+        raise ConfigError(
+            f"The name {path.name} does not tell a format to write.\n"
+            f"End it with one of {listed('.' + name for name in WRITTEN_FORMATS)}."
+        )
+    return kind
+
+
+def write_samples(samples: Iterable[Sample], path: Path) -> int:
+    """Write samples to a file, whole or not at all.
+
+    Reading the file gives the same samples with the same content hash. In CSV and TSV a cell
+    that a spreadsheet would run as a formula gets an apostrophe in front, and the column
+    `inert_cells` names it so that reading takes the apostrophe off again.
+
+    Args:
+        samples: The samples, read once.
+        path: File to write; its name tells the format (see `written_format`).
+
+    Returns:
+        How many cells got an apostrophe; 0 but for CSV and TSV.
+
+    Raises:
+        ConfigError: If the name tells no format, or Parquet is asked for without its extra.
+        StorageError: If the file cannot be written; an earlier file of that name stays.
+    """
+    kind = written_format(path)
+    with whole_file(path) as raw, _packed(cast("BinaryIO", raw), path) as out:
+        if kind == "parquet":
+            _write_parquet(samples, out)
+        elif kind in {"csv", "tsv"}:
+            return _write_table(samples, out, delimiter="\t" if kind == "tsv" else ",")
+        else:
+            _write_json(samples, out, is_list=kind == "json")
+    return 0
+
+
+def sample_row(sample: Sample) -> dict[str, Any]:
+    """Return a sample as a row of JSON values that reads back as the same sample.
+
+    Args:
+        sample: Any sample.
+
+    Returns:
+        The fields of `COLUMNS` that say something, and those that must be there lest a
+        name in the metadata be taken for them.
+    """
+    whole = sample.prompt == Prompt.of_text(sample.prompt.text)
+    values: dict[str, Any] = {
+        "id": sample.id,
+        "text": sample.prompt.text if whole else None,
+        "messages": None if whole else _messages(sample.prompt),
+        "label": sample.label.value,
+        "category": sample.category,
+        "subcategory": sample.subcategory,
+        "severity": sample.severity.value if sample.severity else "",
+        "expected": sample.expected,
+        "technique": sample.technique,
+        "language": sample.language,
+        "variant": sample.variant,
+        "group": sample.group,
+        "source": sample.source,
+        "must_keep": list(sample.must_keep),
+        "metadata": dict(sample.metadata),
+    }
+    return {
+        name: value for name, value in values.items() if value or _is_claimed(name, sample.metadata)
+    }
+
+
+def _is_claimed(field: str, metadata: Any) -> bool:
+    return any(name in metadata for name in USUAL_NAMES.get(field, ()))
+
+
+def _messages(prompt: Prompt) -> list[dict[str, object]]:
+    marked = prompt.under_test % len(prompt.messages)
+    return [
+        {"role": message.role.value, "content": message.content}
+        | ({"under_test": True} if index == marked else {})
+        for index, message in enumerate(prompt.messages)
+    ]
+
+
+@contextmanager
+def _packed(raw: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+    if path.suffix.lower() != ".gz":
+        yield raw
+        return
+    # Neither name nor time inside: equal samples give equal bytes.
+    with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+        yield cast("BinaryIO", packed)
+
+
+def _write_json(samples: Iterable[Sample], out: BinaryIO, *, is_list: bool) -> None:
+    separator, first = (b",\n", b"[\n") if is_list else (b"\n", b"")
+    lead = first
+    for sample in samples:
+        out.write(lead + json.dumps(sample_row(sample), ensure_ascii=False).encode())
+        lead = separator
+    out.write(b"\n]\n" if is_list else b"\n")
+
+
+def _write_table(samples: Iterable[Sample], out: BinaryIO, *, delimiter: str) -> int:
+    changed = 0
+    text = io.TextIOWrapper(out, encoding="utf-8", newline="")
+    table = csv.writer(text, delimiter=delimiter)
+    table.writerow([*COLUMNS, INERT_COLUMN])
+    for sample in samples:
+        cells = _cells(sample)
+        risky = [name for name, cell in cells.items() if cell.startswith(_FORMULA)]
+        for name in risky:
+            cells[name] = f"'{cells[name]}"
+        changed += len(risky)
+        table.writerow([*cells.values(), " ".join(risky)])
+    text.flush()
+    text.detach()
+    return changed
+
+
+def _cells(sample: Sample) -> dict[str, str]:
+    row = sample_row(sample)
+    return {name: _cell(name, row.get(name)) for name in COLUMNS}
+
+
+def _cell(name: str, value: Any) -> str:
+    if not value:
+        return ""
+    if name in NESTED_COLUMNS:
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def _write_parquet(samples: Iterable[Sample], out: BinaryIO) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ConfigError(
+            "Writing Parquet needs pyarrow.\nInstall it: pip install 'guardmark[parquet]'."
+        ) from error
+    schema = pa.schema([(name, pa.string()) for name in COLUMNS])
+    with pq.ParquetWriter(out, schema) as table:
+        batch: list[dict[str, str]] = []
+        for sample in samples:
+            batch.append(_cells(sample))
+            if len(batch) == _BATCH:
+                table.write_table(pa.Table.from_pylist(batch, schema=schema))
+                batch = []
+        if batch:
+            table.write_table(pa.Table.from_pylist(batch, schema=schema))
