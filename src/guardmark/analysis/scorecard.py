@@ -9,7 +9,6 @@ import numpy as np
 
 from guardmark.analysis.confusion import (
     Confusion,
-    OutcomeCounts,
     count_outcomes,
     estimate_slices,
     sort_into_cells,
@@ -58,7 +57,7 @@ class Scorecard:
         false_positive_rate: Benign samples blocked, of those answered.
         false_negative_rate: Attacks allowed, of those answered; at this scope the same as the
             attack success rate.
-        ratios: Precision, F1 and balanced error on the benchmark's own mix.
+        ratios: Precision, F1, balanced error and kin.
         answered_attacks: Attacks that got a decision, of all.
         answered_benign: Benign samples that got a decision, of all.
         answered: Samples that got a decision, of all.
@@ -136,7 +135,7 @@ def make_scorecard(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Scorec
         true_positive_rate=rates.attacks,
         false_positive_rate=rates.benign,
         false_negative_rate=complement(rates.attacks),
-        ratios=estimate_ratios(cells, arm, settings),
+        ratios=estimate_ratios(frame, arm, settings),
         answered_attacks=shares.attacks,
         answered_benign=shares.benign,
         answered=_whole(frame, arm, settings),
@@ -206,6 +205,3 @@ def _predictive(confusion: Confusion, settings: AnalysisSettings) -> tuple[Predi
         for prevalence in settings.prevalences
         if 0 < prevalence < 1
     )
-
-
-__all__ = ["OutcomeCounts", "RatePair", "Scorecard", "complement", "make_scorecard"]

@@ -30,13 +30,18 @@ def of_estimate(estimate: Estimate, *, greyed: bool = False) -> Measure:
     )
 
 
-def of_ratio(ratio: Ratio) -> Measure:
-    """Turn a figure that is no plain rate into a cell."""
+def of_ratio(ratio: Ratio, unit: Unit = Unit.SHARE) -> Measure:
+    """Turn a figure that is no plain rate into a cell.
+
+    Args:
+        ratio: The figure.
+        unit: What it counts in; a correlation is no share.
+    """
     return Measure(
         value=ratio.value,
         low=ratio.low,
         high=ratio.high,
-        unit=Unit.SHARE,
+        unit=unit,
         trials=ratio.trials,
         reason=ratio.reason,
     )

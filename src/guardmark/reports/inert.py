@@ -18,7 +18,8 @@ _CONTROL: Final = re.compile(
     re.DOTALL,
 )
 _BREAKS: Final = re.compile(r"[\s\u2028\u2029]+")
-_MARKDOWN: Final = re.compile(r"([\\`*_{}\[\]()#+!|~$-])")
+_MARKDOWN: Final = re.compile(r"([\\`*_\[\]|~$])")
+_MARKDOWN_START: Final = re.compile(r"^([-+#=]|\d+(?=[.)]))")
 _LINKS: Final = {"://": "&#58;//", "@": "&#64;", "www.": "www&#46;"}
 _FENCE: Final = re.compile(r"`+")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
@@ -41,19 +42,28 @@ def markdown_line(text: str) -> str:
             a link, an image, a mention or HTML.
     """
     escaped = plain_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    escaped = _MARKDOWN.sub(r"\\\1", escaped)
+    escaped = _MARKDOWN_START.sub(_escape_start, _MARKDOWN.sub(r"\\\1", escaped))
     for mark, entity in _LINKS.items():
         escaped = escaped.replace(mark, entity)
     return escaped
 
 
-def markdown_code(text: str) -> str:
+def _escape_start(found: re.Match[str]) -> str:
+    """Keep the beginning of a line from opening a list, a heading or a rule."""
+    start = found.group()
+    return f"&#{ord(start[0])};{start[1:]}"
+
+
+def markdown_code(text: str, *, in_table: bool = False) -> str:
     """Show a text as inline code, whatever back-ticks it holds.
 
     Args:
-        text: Words that may come from data. Vertical bars are escaped, for tables.
+        text: Words that may come from data.
+        in_table: Whether a vertical bar would end a table's cell.
     """
-    line = plain_line(text).replace("|", "\\|")
+    line = plain_line(text)
+    if in_table:
+        line = line.replace("|", "\\|")
     if not line:
         return ""
     longest = max((len(run) for run in _FENCE.findall(line)), default=0)

@@ -105,9 +105,9 @@ def _row(row: Row) -> str:
 
 def _cell(cell: Cell) -> str:
     text = cell_text(cell)
-    if isinstance(cell, Words) and cell.code:
-        return markdown_code(text)
-    return markdown_line(text)
+    if not isinstance(cell, Words):
+        return text  # figures are words of our own
+    return markdown_code(text, in_table=True) if cell.code else markdown_line(text)
 
 
 def _browser(browser: SampleBrowser, *, texts: bool) -> list[str]:

@@ -48,8 +48,9 @@ def _method(analysis: RunAnalysis) -> tuple[str, ...]:
         ),
         "Figures here are rounded; summary.json holds them in full.",
     ]
-    if analysis.defenses and analysis.defenses[0].card.ratios.f1.replicates:
-        replicates = count_text(analysis.defenses[0].card.ratios.f1.replicates)
+    drawn = max((each.card.ratios.f1.replicates for each in analysis.defenses), default=0)
+    if drawn:
+        replicates = count_text(drawn)
         lines.insert(
             3,
             "Precision, F1 and balanced error: a bootstrap of whole groups, attacks and benign "

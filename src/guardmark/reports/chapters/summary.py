@@ -131,6 +131,8 @@ def _card(defense: DefenseAnalysis) -> Table:
         _ratio("Precision, at this mix", card.ratios.precision),
         _ratio("F1, at this mix", card.ratios.f1),
         _ratio("Balanced error", card.ratios.balanced_error),
+        _ratio("TPR minus FPR (Youden's J)", card.ratios.youden, unit=Unit.NUMBER),
+        _ratio("Matthews correlation, at this mix", card.ratios.correlation, unit=Unit.NUMBER),
         _rate("Answered share, attacks", card.answered_attacks),
         _rate("Answered share, benign", card.answered_benign),
         _rate("ASR, failures allowed (fail-open)", card.fail_open.attack_success_rate),
@@ -178,8 +180,8 @@ def _rate(label: str, estimate: Estimate) -> Row:
     )
 
 
-def _ratio(label: str, ratio: Ratio) -> Row:
-    measure = of_ratio(ratio)
+def _ratio(label: str, ratio: Ratio, unit: Unit = Unit.SHARE) -> Row:
+    measure = of_ratio(ratio, unit)
     groups = "" if ratio.groups is None else count_text(ratio.groups)
     return Row(cells=(words(label), measure, counts(measure), words(groups), words(""), words("")))
 
