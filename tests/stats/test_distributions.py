@@ -1,0 +1,76 @@
+"""Quantiles and tails, where they are easy to get wrong."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import pytest
+
+from guardmark.stats.distributions import (
+    as_p_value,
+    chi_square_upper_tail,
+    normal_upper_tail,
+    t_quantile,
+    t_upper_tail,
+)
+
+
+def test_t_with_many_degrees_of_freedom_is_normal() -> None:
+    """With a million groups nothing is left of the small-sample correction."""
+    assert t_quantile(0.975, 1e6) == pytest.approx(1.959963984540054, abs=1e-5)
+
+
+@pytest.mark.parametrize("df", [1, 2, 3, 9, 500, 999, 1001])
+def test_quantile_and_tail_undo_each_other(df: int) -> None:
+    """The quantile of 0.975 leaves 0.025 above it, and mirrors at 0.5."""
+    t = t_quantile(0.975, df)
+    assert t_upper_tail(t, df) == pytest.approx(0.025, abs=1e-13)
+    assert t_quantile(0.025, df) == pytest.approx(-t)
+    assert t_upper_tail(-t, df) == pytest.approx(0.975)
+    assert t_quantile(0.5, df) == 0.0
+
+
+def test_the_ends_of_the_tail() -> None:
+    """An infinite statistic leaves nothing above it; a zero leaves half."""
+    assert t_upper_tail(math.inf, 4) == 0.0
+    assert t_upper_tail(0.0, 4) == pytest.approx(0.5)
+
+
+def test_bad_arguments_are_refused() -> None:
+    """No degrees of freedom means one group, which the caller has to catch."""
+    with pytest.raises(ValueError, match="degrees_of_freedom must be above 0"):
+        t_quantile(0.9, 0)
+    with pytest.raises(ValueError, match="probability must be in"):
+        t_quantile(1.0, 3)
+
+
+def test_far_tails_keep_their_precision() -> None:
+    """1 - cdf would be 0 here."""
+    assert normal_upper_tail(10.0) == pytest.approx(7.61985302416e-24, rel=1e-10)
+    assert chi_square_upper_tail(100.0, 1) == pytest.approx(2 * 7.61985302416e-24, rel=1e-10)
+
+
+def test_a_p_value_is_neither_0_nor_above_1() -> None:
+    """Rounding may carry a sum past 1 and a tail below the least float."""
+    assert as_p_value(1.0 + 1e-12) == 1.0
+    assert as_p_value(0.0) > 0.0
+
+
+def test_the_default_interval_needs_no_scipy() -> None:
+    """A run ends with clustered rates and paired tests; importing scipy would double its start."""
+    program = (
+        "import sys\n"
+        "from guardmark.stats.clustered import wilson_default\n"
+        "from guardmark.stats.paired_intervals import clustered_bonett_price\n"
+        "from guardmark.stats.ratios import estimate_ratios\n"
+        "from guardmark.stats.proportion import clopper_pearson_upper\n"
+        "wilson_default([1, 0, 2], [3, 3, 3])\n"
+        "clustered_bonett_price([1, 0, 2], [0, 1, 0], sizes=[3, 3, 3])\n"
+        "estimate_ratios([[1, 1, 0, 0], [2, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 2]])\n"
+        "clopper_pearson_upper(0, 100)\n"
+        "sys.exit(any(name.split('.')[0] == 'scipy' for name in sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+    assert done.returncode == 0
