@@ -1,0 +1,68 @@
+"""Write `manifest.json` beside each built-in data set: version, counts and hashes.
+
+Run it after a change of built-in data, raise the version in `datasets/builtin.py` first, and
+put the new hash into the data card. A test compares all three with the files.
+
+Usage: python scripts/seal_builtin.py [--check]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from guardmark.app.data_targets import FileOptions, open_data
+from guardmark.app.data_verbs import hash_data
+from guardmark.datasets.builtin import BUILTIN_SETS, BuiltinSet
+
+
+def seal_text(builtin: BuiltinSet) -> str:
+    """Return the text of a set's `manifest.json`.
+
+    Args:
+        builtin: The set.
+    """
+    found = hash_data(open_data([f"builtin:{builtin.name}"], FileOptions()))
+    files = {
+        name.rpartition("/")[2]: {
+            "attacks": manifest.attacks,
+            "benign": manifest.benign,
+            "content_sha256": manifest.sha256,
+            "file_sha256": file_hash,
+        }
+        for manifest in found.manifests
+        for name, file_hash in manifest.files.items()
+    }
+    document = {
+        "name": builtin.name,
+        "version": builtin.version,
+        "sha256": found.sha256,
+        "attacks": sum(manifest.attacks for manifest in found.manifests),
+        "benign": sum(manifest.benign for manifest in found.manifests),
+        "files": files,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def main() -> int:
+    """Write or, with `--check`, compare every manifest.
+
+    Returns:
+        0, or 1 when a comparison found a difference.
+    """
+    only_check = "--check" in sys.argv[1:]
+    differing = 0
+    for builtin in BUILTIN_SETS:
+        path = builtin.folder / "manifest.json"
+        text = seal_text(builtin)
+        same = path.is_file() and path.read_text(encoding="utf-8") == text
+        if not same and not only_check:
+            path.write_text(text, encoding="utf-8")
+        differing += not same
+        stamp = "unchanged" if same else "differs" if only_check else "written"
+        print(f"{builtin.name} {builtin.version}: {stamp}, {json.loads(text)['sha256']}")
+    return int(only_check and differing > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
