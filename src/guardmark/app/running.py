@@ -25,7 +25,7 @@ from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
 
     from guardmark.app.config import LoadedConfig
@@ -260,7 +260,8 @@ class _Invocation:
     def _read_input(self, warnings: list[str]) -> _Input:
         data = load_data(self.loaded, limit=self.options.limit)
         warnings.extend(data.warnings)
-        for line in describe_mapping(data.manifests):
+        builtin = {entry.builtin for entry in self.loaded.config.data if entry.builtin}
+        for line in describe_data(data.manifests, builtin):
             self.session.announce(line)
         folder = (
             RunDir(path=self.options.out)
@@ -352,22 +353,35 @@ def per_second(rate: str) -> float:
     return float(number) / {"s": 1, "min": 60, "h": 3600}[unit]
 
 
-def describe_mapping(manifests: Sequence[DataManifest]) -> Iterable[str]:
-    """Say, in a line a data set, which field of the file was taken for what.
+def describe_data(manifests: Sequence[DataManifest], builtin: Collection[str]) -> Iterable[str]:
+    """Say what was read and which field of a file was taken for what.
 
     Args:
-        manifests: The data sets as read.
+        manifests: The files as read.
+        builtin: Names of the built-in sets among them; these get one line a set, and no word
+            on fields.
 
     Yields:
-        One line for each file.
+        One line for each file or built-in set.
     """
+    for name in dict.fromkeys(m.name for m in manifests if m.name in builtin):
+        files = [m for m in manifests if m.name == name]
+        yield f"Read {name} version {files[0].version}: {_counts(files)}"
     for manifest in manifests:
+        if manifest.name in builtin:
+            continue
         taken = ", ".join(
             f"{field} from {path}" if field != path else field
             for field, path in manifest.mapping.items()
         )
-        counts = f"{manifest.attacks:,} attacks, {manifest.benign:,} benign"
-        yield f"Read {', '.join(manifest.files)}: {counts} ({taken})"
+        rows = f"{_counts([manifest])} (taken: {taken})" if taken else "no row passes the filter"
+        yield f"Read {', '.join(manifest.files)}: {rows}"
+
+
+def _counts(manifests: Sequence[DataManifest]) -> str:
+    attacks = sum(manifest.attacks for manifest in manifests)
+    benign = sum(manifest.benign for manifest in manifests)
+    return f"{attacks:,} attacks, {benign:,} benign"
 
 
 def _stamp(now: datetime) -> str:
