@@ -114,7 +114,7 @@ class Services:
             service=self._service_of(address),
             final_statuses=final_statuses,
         )
-        template = Request(method=method, url=str(address), headers=dict(plain), body=b"")
+        template = Request(method=method, url=str(address), headers=dict(headers or {}), body=b"")
         return Endpoint(self, self._service_of(address), wire=wire, template=template)
 
     def hide(self, secret: str) -> None:
