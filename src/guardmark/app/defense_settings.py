@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,10 +11,10 @@ from guardmark.core.outcome import Outcome
 from guardmark.core.sample import View
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from guardmark.app.registry import BuildContext
-    from guardmark.core.protocols import Defense, InlineDefense
+    from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
+
+    AnyDefense = Defense | InlineDefense | BatchDefense
 
 
 class AllowAllSettings(Settings):
@@ -77,11 +77,6 @@ class PatternSettings(Settings):
             )
         return self
 
-    def files(self, folder: Path) -> tuple[Path, ...]:
-        """The files that decide how the defense behaves."""
-        named = (self.patterns, self.keywords)
-        return tuple(folder / entry for entry in named if isinstance(entry, str))
-
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
         from guardmark.defenses.pattern import (
@@ -112,6 +107,11 @@ class PatternSettings(Settings):
             (*compiled, *(builtin_rules() if self.builtin else ())),
             keywords=keywords,
             view=self.view,
+            files=tuple(
+                context.folder / named
+                for named in (self.patterns, self.keywords)
+                if isinstance(named, str)
+            ),
         )
 
 
@@ -122,16 +122,14 @@ class NgramSettings(Settings):
     threshold: Rate | None = None
     view: View = View.TEXT
 
-    def files(self, folder: Path) -> tuple[Path, ...]:
-        """The files that decide how the defense behaves."""
-        return (folder / self.weights,) if self.weights else ()
-
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
-        from guardmark.defenses.ngram import NgramDefense, builtin_model, read_model
+        from guardmark.defenses.ngram import BUILTIN_WEIGHTS, NgramDefense, read_model
 
-        model = read_model(context.folder / self.weights) if self.weights else builtin_model()
-        return NgramDefense(name, model, threshold=self.threshold, view=self.view)
+        path = context.folder / self.weights if self.weights else BUILTIN_WEIGHTS
+        return NgramDefense(
+            name, read_model(path), threshold=self.threshold, view=self.view, files=(path,)
+        )
 
 
 class PythonSettings(Settings):
@@ -141,11 +139,6 @@ class PythonSettings(Settings):
     threshold: Rate | None = None
     view: View = View.TEXT
 
-    def files(self, folder: Path) -> tuple[Path, ...]:
-        """The files that decide how the defense behaves."""
-        origin = self.target.rpartition(":")[0]
-        return (folder / origin,) if origin.endswith(".py") else ()
-
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
         from guardmark.core.errors import ConfigError
@@ -153,8 +146,12 @@ class PythonSettings(Settings):
         from guardmark.defenses.target import load_target
 
         function = load_target(self.target, folder=context.folder)
+        origin = self.target.rpartition(":")[0]
+        files = (context.folder / origin,) if origin.endswith(".py") else ()
         try:
-            return defense_from(function, name=name, threshold=self.threshold, view=self.view)
+            return defense_from(
+                function, name=name, threshold=self.threshold, view=self.view, files=files
+            )
         except TypeError as error:
             raise ConfigError(f"defenses.{name}: {self.target}: {error}.") from error
 
@@ -166,38 +163,22 @@ class ChainSettings(Settings):
     rule: Literal["any", "all", "majority", "first"] = "any"
     short_circuit: bool = True
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Names of the defenses that must be built before."""
-        return tuple(self.of)
-
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
         from guardmark.core.errors import UnknownName
         from guardmark.core.protocols import InlineDefense
         from guardmark.defenses.chain import Chain, InlineChain, Rule
 
-        members: list[Defense | InlineDefense] = []
+        members: list[AnyDefense] = []
         for member in self.of:
             if member not in context.defenses or member == name:
                 raise UnknownName("defense", member, set(context.defenses) - {name})
-            members.append(_as_member(name, member, context.defenses[member]))
+            members.append(cast("AnyDefense", context.defenses[member]))
         rule = Rule(self.rule)
         inline = [member for member in members if isinstance(member, InlineDefense)]
         if len(inline) == len(members):
             return InlineChain(name, inline, rule=rule, short_circuit=self.short_circuit)
         return Chain(name, members, rule=rule, short_circuit=self.short_circuit)
-
-
-def _as_member(chain: str, name: str, member: object) -> Defense | InlineDefense:
-    from guardmark.core.errors import ConfigError
-    from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
-
-    if isinstance(member, Defense | InlineDefense | BatchDefense):
-        return member  # type: ignore[return-value]  # a chain asks batch defenses one by one
-    raise ConfigError(
-        f"defenses.{chain}: {name!r} cannot be part of a chain: it looks answers up by sample."
-    )
 
 
 class DecisionsSettings(Settings):
@@ -208,10 +189,6 @@ class DecisionsSettings(Settings):
     values: dict[str, Outcome] = Field(default_factory=dict)
     threshold: Rate | None = None
 
-    def files(self, folder: Path) -> tuple[Path, ...]:
-        """The files that decide how the defense behaves."""
-        return (folder / self.path,)
-
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
         from guardmark.defenses.decisions import DecisionsDefense, RowFormat, read_decisions
@@ -221,5 +198,6 @@ class DecisionsSettings(Settings):
             values=self.values,
             threshold=self.threshold,
         )
-        found = read_decisions(context.folder / self.path, row_format, shown_as=self.path)
-        return DecisionsDefense(name, found, threshold=self.threshold)
+        path = context.folder / self.path
+        found = read_decisions(path, row_format, shown_as=self.path)
+        return DecisionsDefense(name, found, threshold=self.threshold, files=(path,))

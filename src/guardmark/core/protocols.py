@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from guardmark.core.outcome import Decision, Response, Verdict
     from guardmark.core.sample import Prompt, Sample, View
@@ -83,6 +83,15 @@ class BatchLimits(Protocol):
     @property
     def max_wait_s(self) -> float:
         """Longest time a prompt waits for company."""
+        ...
+
+
+@runtime_checkable
+class SampleBound(Protocol):
+    """A part that must know the samples of a run before it is asked about any."""
+
+    def bind(self, samples: Iterable[Sample]) -> None:
+        """Take note of every sample; called once, before the run."""
         ...
 
 

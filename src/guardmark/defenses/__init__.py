@@ -1,0 +1,1 @@
+"""Defenses: what is measured, each behind one of the protocols of `core.protocols`."""

@@ -1,0 +1,97 @@
+"""Baselines: the floor and the ceiling of every report, and chance between them."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from guardmark.core.outcome import ALLOWED, BLOCKED
+from guardmark.core.sample import View
+
+if TYPE_CHECKING:
+    from guardmark.core.outcome import Decision
+    from guardmark.core.sample import Prompt
+
+_DRAWS = 2**64
+
+
+class Constant:
+    """Gives the same decision on everything.
+
+    Allowing all has an attack success rate and a false positive rate of 0 and 1 swapped
+    against blocking all; a defense worth having lies away from the line between them.
+
+    Args:
+        name: Name in the configuration.
+        decision: What to answer.
+    """
+
+    __slots__ = ("_decision", "name")
+
+    view = View.TEXT
+    threshold: float | None = None
+
+    def __init__(self, name: str, decision: Decision) -> None:
+        self.name = name
+        self._decision = decision
+
+    def decide_now(self, prompt: Prompt) -> Decision:  # noqa: ARG002 - that is the point
+        """Answer without looking.
+
+        Args:
+            prompt: Not looked at.
+
+        Returns:
+            The one decision.
+        """
+        return self._decision
+
+
+def allow_all(name: str = "allow-all") -> Constant:
+    """Return the defense that lets everything through."""
+    return Constant(name, ALLOWED)
+
+
+def block_all(name: str = "block-all") -> Constant:
+    """Return the defense that lets nothing through."""
+    return Constant(name, BLOCKED)
+
+
+class Coin:
+    """Blocks by a seeded coin, one fixed toss a prompt.
+
+    The toss is taken from SHA-256 of the seed and the prompt's own hash, so it depends
+    neither on the order of the samples nor on how many there are. Equal prompts toss alike.
+
+    Args:
+        name: Name in the configuration.
+        seed: Seed of the run.
+        probability: Share to block, in [0, 1].
+
+    Raises:
+        ValueError: If the probability is not in [0, 1].
+    """
+
+    __slots__ = ("_limit", "_salt", "name")
+
+    view = View.TEXT
+    threshold: float | None = None
+
+    def __init__(self, name: str, *, seed: int, probability: float = 0.5) -> None:
+        if not 0 <= probability <= 1:
+            raise ValueError(f"probability must be in [0, 1], got {probability}")
+        self.name = name
+        self._salt = f"guardmark coin {seed}\n".encode()
+        self._limit = probability * _DRAWS
+
+    def decide_now(self, prompt: Prompt) -> Decision:
+        """Toss for one prompt.
+
+        Args:
+            prompt: What to toss for.
+
+        Returns:
+            Block with the stated probability; never a score, since a coin has no opinion.
+        """
+        toss = sha256(self._salt + prompt.digest()).digest()
+        return BLOCKED if int.from_bytes(toss[:8], "big") < self._limit else ALLOWED

@@ -1,0 +1,233 @@
+"""Decisions that another tool already made, read from a file and looked up by sample id."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guardmark.core.errors import ConfigError, DatasetError
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.sample import View
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from guardmark.core.sample import Prompt, Sample
+
+FIELDS = ("id", "decision", "score", "latency_ms")
+"""What a row may say; `id` and one of `decision` and `score` it must."""
+
+_USUAL = {
+    "allow": Outcome.ALLOW,
+    "allowed": Outcome.ALLOW,
+    "pass": Outcome.ALLOW,
+    "false": Outcome.ALLOW,
+    "block": Outcome.BLOCK,
+    "blocked": Outcome.BLOCK,
+    "flagged": Outcome.BLOCK,
+    "true": Outcome.BLOCK,
+    "malformed": Outcome.MALFORMED,
+    "error": Outcome.ERROR,
+}
+_LISTED = 3
+_UNKNOWN = Decision(
+    outcome=Outcome.ERROR,
+    error_kind=ErrorKind.SKIPPED,
+    evidence=Evidence(message="the file of decisions has no row with this sample's id"),
+)
+_AMBIGUOUS = Decision(
+    outcome=Outcome.ERROR,
+    error_kind=ErrorKind.SKIPPED,
+    evidence=Evidence(message="the file decides differently on samples with this same text"),
+)
+
+
+class DecisionsDefense:
+    """Answers with what a file says of a sample.
+
+    The file knows samples by id, a defense is shown prompts: `bind` tells it which prompt has
+    which id before anything is asked.
+
+    Args:
+        name: Name in the configuration.
+        decisions: Sample id to decision.
+        threshold: Score from which rows without a decision were read as block, or None.
+        files: What the decisions were read from.
+    """
+
+    __slots__ = ("_by_prompt", "_decisions", "files", "name", "threshold")
+
+    view = View.TEXT
+
+    def __init__(
+        self,
+        name: str,
+        decisions: Mapping[str, Decision],
+        *,
+        threshold: float | None = None,
+        files: tuple[Path, ...] = (),
+    ) -> None:
+        self.name = name
+        self.threshold = threshold
+        self.files = files
+        self._decisions = decisions
+        self._by_prompt: dict[bytes, Decision] = {}
+
+    def bind(self, samples: Iterable[Sample]) -> None:
+        """Learn which prompts will be asked about.
+
+        Equal prompts under several ids share a decision if the file agrees with itself about
+        them; otherwise they are errors, since nobody can say which is meant.
+
+        Args:
+            samples: Every sample of the run.
+        """
+        for sample in samples:
+            decision = self._decisions.get(sample.id)
+            if decision is None:
+                continue
+            digest = sample.prompt.digest()
+            known = self._by_prompt.setdefault(digest, decision)
+            if (known.outcome, known.score) != (decision.outcome, decision.score):
+                self._by_prompt[digest] = _AMBIGUOUS
+
+    def decide_now(self, prompt: Prompt) -> Decision:
+        """Look one prompt up.
+
+        Args:
+            prompt: Asked about by its content.
+
+        Returns:
+            What the file says; an error of kind `skipped` when it has no row for the sample.
+        """
+        return self._by_prompt.get(prompt.digest(), _UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFormat:
+    """How rows of a file of decisions are read.
+
+    Attributes:
+        names: Field of `FIELDS` to the column or key that holds it, where it differs.
+        values: The file's words for decisions, beside the usual ones; matched without
+            regard to case.
+        threshold: Score from which a row without a decision blocks.
+    """
+
+    names: Mapping[str, str]
+    values: Mapping[str, Outcome]
+    threshold: float | None
+
+
+def read_decisions(path: Path, row_format: RowFormat, *, shown_as: str) -> dict[str, Decision]:
+    """Read a file of decisions.
+
+    Args:
+        path: JSONL, or CSV with a header line when its name ends in `.csv`; UTF-8.
+        row_format: Names of columns and words for decisions.
+        shown_as: What to call the file in messages.
+
+    Returns:
+        Sample id to decision, with score and latency where given.
+
+    Raises:
+        ConfigError: If the file cannot be read.
+        DatasetError: If rows are bad; all are counted, the first named with row and field.
+    """
+    decisions: dict[str, Decision] = {}
+    faults: list[str] = []
+    try:
+        for number, row in _rows(path, faults):
+            try:
+                sample_id, decision = _read_row(row, row_format)
+                if sample_id in decisions:
+                    raise ValueError(f"id: {sample_id!r} stands twice")  # noqa: TRY301 - listed with the others
+            except ValueError as error:
+                faults.append(f"{number}: {error}")
+            else:
+                decisions[sample_id] = decision
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"The decisions {shown_as} cannot be read: {reason}.") from error
+    if not faults and not decisions:
+        faults.append("1: the file holds no row")
+    if faults:
+        first = "\n".join(f"{shown_as}:{fault}" for fault in faults[:_LISTED])
+        more = f"\n... and {len(faults) - _LISTED} more bad rows." if len(faults) > _LISTED else ""
+        raise DatasetError(first + more)
+    return decisions
+
+
+def _rows(path: Path, faults: list[str]) -> Iterator[tuple[int, Mapping[str, object]]]:
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        if path.suffix.lower() == ".csv":
+            reader = csv.DictReader(stream)
+            for row in reader:
+                yield reader.line_num, {k: v for k, v in row.items() if v not in (None, "")}
+            return
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                parsed = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                faults.append(f"{number}: is not JSON: {error}")
+                continue
+            if isinstance(parsed, dict):
+                yield number, parsed
+            else:
+                faults.append(f"{number}: expected an object, found {type(parsed).__name__}")
+
+
+def _read_row(row: Mapping[str, object], row_format: RowFormat) -> tuple[str, Decision]:
+    def said(field: str) -> object:
+        return row.get(row_format.names.get(field, field))
+
+    sample_id = said("id")
+    if not isinstance(sample_id, str | int) or isinstance(sample_id, bool) or sample_id == "":
+        raise ValueError(f"id: expected text, found {sample_id!r:.60}")
+    score = _number(said("score"), "score")
+    if score is not None and not 0 <= score <= 1:
+        raise ValueError(f"score: expected a number in [0, 1], found {score!r}")
+    latency_ms = _number(said("latency_ms"), "latency_ms")
+    if latency_ms is not None and not 0 <= latency_ms < 1e9:
+        raise ValueError(f"latency_ms: expected milliseconds, 0 or more, found {latency_ms!r}")
+    outcome = _outcome(said("decision"), score, row_format)
+    return str(sample_id), Decision(
+        outcome=outcome,
+        score=score,
+        score_kind=ScoreKind.NONE if score is None else ScoreKind.SELF_REPORTED,
+        error_kind=ErrorKind.CRASH if outcome is Outcome.ERROR else None,
+        latency_ns=None if latency_ms is None else round(latency_ms * 1_000_000),
+    )
+
+
+def _outcome(word: object, score: float | None, row_format: RowFormat) -> Outcome:
+    if word is None:
+        if score is None or row_format.threshold is None:
+            raise ValueError("decision: missing, and no score with a threshold to take it from")
+        return Outcome.BLOCK if score >= row_format.threshold else Outcome.ALLOW
+    key = str(word).strip().casefold()
+    own = {name.casefold(): outcome for name, outcome in row_format.values.items()}
+    if key in own:
+        return own[key]
+    if key in _USUAL:
+        return _USUAL[key]
+    raise ValueError(
+        f"decision: {word!r:.60} is not known; say what it means under values, "
+        "for example values: {unsafe: block}"
+    )
+
+
+def _number(value: object, field: str) -> float | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return float(value)
+    except (ValueError, OverflowError):
+        pass  # said below, as for everything else that is no number
+    raise ValueError(f"{field}: expected a number, found {value!r:.60}")

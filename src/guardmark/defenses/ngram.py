@@ -1,0 +1,211 @@
+"""A linear classifier over hashed character n-grams: small, fast, and honest about scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from math import exp, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zipfile import BadZipFile
+
+import numpy as np
+
+from guardmark.core.errors import ConfigError
+from guardmark.core.outcome import Decision, Outcome, ScoreKind
+from guardmark.core.sample import View
+from guardmark.defenses.skipping import NOTHING_SHOWN
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from guardmark.core.sample import Prompt
+
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: Fibonacci hashing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NgramModel:
+    """Fitted weights.
+
+    Attributes:
+        weights: One a bucket, shape (2**bits,), float32.
+        bits: Logarithm of the number of buckets.
+        shortest: Length of the shortest n-gram, in characters.
+        longest: Length of the longest n-gram, in characters.
+        bias: Added to the weighted sum.
+        threshold: Score from which the model blocks unless told otherwise, in [0, 1].
+        version: Version of the weights.
+        fitted_on: SHA-256 (hex) of the data they were fitted on.
+    """
+
+    weights: NDArray[np.float32]
+    bits: int
+    shortest: int
+    longest: int
+    bias: float
+    threshold: float
+    version: str
+    fitted_on: str
+
+    def score(self, text: str) -> float:
+        """Return the risk of a text.
+
+        Args:
+            text: Any text; case and runs of white space make no difference.
+
+        Returns:
+            The logistic function of bias plus weights of all n-grams, divided by the square
+            root of their number: in (0, 1), calibrated on the data it was fitted on. An
+            empty text gets the score of the bias alone.
+        """
+        buckets = hashed_ngrams(text, bits=self.bits, shortest=self.shortest, longest=self.longest)
+        if not buckets.size:
+            return _logistic(self.bias)
+        total = float(self.weights.take(buckets).sum(dtype=np.float64))
+        return _logistic(self.bias + total / sqrt(buckets.size))
+
+
+def _logistic(x: float) -> float:
+    if x < 0:  # the mirrored form cannot overflow
+        raised = exp(max(x, -700.0))
+        return raised / (1 + raised)
+    return 1 / (1 + exp(-x))
+
+
+def hashed_ngrams(text: str, *, bits: int, shortest: int, longest: int) -> NDArray[np.intp]:
+    """Hash every character n-gram of a text into a bucket.
+
+    Args:
+        text: Any text; it is lower-cased and its white space made single blanks first, with
+            one blank put before and after so that word borders count at the ends too.
+        bits: Logarithm of the number of buckets, 1 to 32.
+        shortest: Length of the shortest n-gram, at least 1.
+        longest: Length of the longest n-gram.
+
+    Returns:
+        Buckets in [0, 2**bits), with repeats, all n-grams of the shortest length first.
+    """
+    words = f" {' '.join(text.lower().split())} "
+    codes = np.frombuffer(words.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    letters = codes.astype(np.uint64) + np.uint64(1)
+    # A polynomial hash grows by one letter from one length to the next; multiplication wraps
+    # at 2**64 on purpose.
+    rolling, hashes = letters, []
+    for length in range(1, longest + 1):
+        if length > 1:
+            if letters.size < length:
+                break
+            rolling = rolling[:-1] * MULTIPLIER + letters[length - 1 :]
+        if length >= shortest:
+            hashes.append(rolling * MULTIPLIER >> np.uint64(64 - bits))
+    if not hashes:
+        return np.empty(0, dtype=np.intp)
+    return np.concatenate(hashes).astype(np.intp)
+
+
+class NgramDefense:
+    """Blocks from a score of the n-gram model on.
+
+    Args:
+        name: Name in the configuration.
+        model: Fitted weights.
+        threshold: Score from which to block, in [0, 1]; the model's own when None.
+        view: What of a prompt the model sees.
+        files: What the weights were read from.
+    """
+
+    __slots__ = ("_model", "files", "name", "threshold", "view")
+
+    def __init__(
+        self,
+        name: str,
+        model: NgramModel,
+        *,
+        threshold: float | None = None,
+        view: View = View.TEXT,
+        files: tuple[Path, ...] = (),
+    ) -> None:
+        self.name = name
+        self.files = files
+        self.view = view
+        self.threshold = model.threshold if threshold is None else threshold
+        self._model = model
+
+    def decide_now(self, prompt: Prompt) -> Decision:
+        """Score one prompt.
+
+        Args:
+            prompt: What to look at.
+
+        Returns:
+            Block from the threshold on, with the score; an error of kind `skipped` when the
+            prompt has nothing for the view.
+        """
+        text = prompt.shown(self.view)
+        if text is None:
+            return NOTHING_SHOWN[self.view]
+        score = self._model.score(text)
+        return Decision(
+            outcome=Outcome.BLOCK if score >= self.threshold else Outcome.ALLOW,
+            score=score,
+            score_kind=ScoreKind.CLASS_PROB,
+        )
+
+
+BUILTIN_WEIGHTS = Path(str(files("guardmark.defenses"))) / "weights" / "ngram-1.npz"
+"""The weights that ship with guardmark, fitted on the built-in set `core-train`."""
+
+
+def read_model(path: Path) -> NgramModel:
+    """Read fitted weights.
+
+    Args:
+        path: A file written by `write_model`.
+
+    Returns:
+        The model.
+
+    Raises:
+        ConfigError: If the file cannot be read or is none of ours.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            model = NgramModel(
+                weights=held["weights"].astype(np.float32),
+                bits=int(held["bits"]),
+                shortest=int(held["shortest"]),
+                longest=int(held["longest"]),
+                bias=float(held["bias"]),
+                threshold=float(held["threshold"]),
+                version=str(held["version"]),
+                fitted_on=str(held["fitted_on"]),
+            )
+    except (OSError, ValueError, KeyError, EOFError, TypeError, BadZipFile) as error:
+        raise ConfigError(
+            f"The weights {path} cannot be read: {error}.\n"
+            "They are written by scripts/fit_ngram.py."
+        ) from error
+    if model.weights.shape != (2**model.bits,) or not 1 <= model.shortest <= model.longest:
+        raise ConfigError(f"The weights {path} do not fit their own description.")
+    return model
+
+
+def write_model(model: NgramModel, path: Path) -> None:
+    """Write fitted weights; equal models give equal bytes.
+
+    Args:
+        model: What to write.
+        path: Where to, ending in `.npz`.
+    """
+    np.savez_compressed(
+        path,
+        weights=model.weights.astype(np.float16),
+        bits=np.int64(model.bits),
+        shortest=np.int64(model.shortest),
+        longest=np.int64(model.longest),
+        bias=np.float64(model.bias),
+        threshold=np.float64(model.threshold),
+        version=np.str_(model.version),
+        fitted_on=np.str_(model.fitted_on),
+    )

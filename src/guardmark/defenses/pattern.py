@@ -1,0 +1,160 @@
+"""Regular expressions and keyword lists as a defense."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from guardmark.core.errors import ConfigError
+from guardmark.core.outcome import ALLOWED, Decision, Evidence, Outcome
+from guardmark.core.sample import View
+from guardmark.defenses.rules import BUILTIN_RULES, Rule
+from guardmark.defenses.skipping import NOTHING_SHOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from guardmark.core.sample import Prompt
+
+FLAGS = {"I": re.IGNORECASE, "S": re.DOTALL, "M": re.MULTILINE, "X": re.VERBOSE}
+"""Letter as written in a configuration to the flag of `re`."""
+
+
+class PatternDefense:
+    """Blocks what any of its rules finds; the reason names the rule.
+
+    Rules are tried in order and the first that matches decides. A match costs what Python's
+    `re` costs: a rule with nested repetition can take exponential time on a hostile text.
+
+    Args:
+        name: Name in the configuration.
+        rules: Compiled expressions with the reason each gives.
+        keywords: Words and phrases, matched without regard to case and, where they begin or
+            end with a letter or digit, at word borders.
+        view: What of a prompt the rules see.
+        files: What the rules were read from.
+    """
+
+    __slots__ = ("_keywords", "_rules", "_whole_text", "files", "name", "view")
+
+    threshold: float | None = None
+
+    def __init__(
+        self,
+        name: str,
+        rules: Iterable[tuple[str, re.Pattern[str]]],
+        *,
+        keywords: Sequence[str] = (),
+        view: View = View.TEXT,
+        files: tuple[Path, ...] = (),
+    ) -> None:
+        self.name = name
+        self.view = view
+        self.files = files
+        self._whole_text = view is View.TEXT
+        self._rules = tuple((found.search, _blocked(reason)) for reason, found in rules)
+        self._keywords = _keyword_search(keywords)
+
+    def decide_now(self, prompt: Prompt) -> Decision:
+        """Look for every rule in one prompt.
+
+        Args:
+            prompt: What to look at.
+
+        Returns:
+            A block that names the first rule found, else an allow; an error of kind
+            `skipped` when the prompt has nothing for the view.
+        """
+        text = prompt.text if self._whole_text else prompt.shown(self.view)
+        if text is None:
+            return NOTHING_SHOWN[self.view]
+        for search, blocked in self._rules:
+            if search(text):
+                return blocked
+        if self._keywords is not None:
+            found = self._keywords.search(text)
+            if found:
+                return _blocked(f"keyword {found.group().casefold()!r}")
+        return ALLOWED
+
+
+def _blocked(reason: str) -> Decision:
+    return Decision(outcome=Outcome.BLOCK, evidence=Evidence(reason=reason))
+
+
+def _keyword_search(keywords: Sequence[str]) -> re.Pattern[str] | None:
+    if not keywords:
+        return None
+    # Longest first: an alternation takes the first branch that fits, and the reason should
+    # name the most telling keyword.
+    parts = [_bordered(word) for word in sorted(set(keywords), key=lambda w: (-len(w), w))]
+    return re.compile("|".join(parts), re.IGNORECASE)
+
+
+def _bordered(word: str) -> str:
+    before = r"(?<!\w)" if word[0].isalnum() else ""
+    after = r"(?!\w)" if word[-1].isalnum() else ""
+    return before + r"\s+".join(re.escape(piece) for piece in word.split()) + after
+
+
+def compile_rules(
+    rules: Iterable[Rule], *, flags: Sequence[str] = (), where: str = "patterns"
+) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Compile rules, naming every one that is not a regular expression.
+
+    Args:
+        rules: Names and expressions.
+        flags: Letters of `FLAGS`.
+        where: What to call their origin in messages.
+
+    Returns:
+        Reason and compiled expression of each, in order.
+
+    Raises:
+        ConfigError: If an expression does not compile; up to three are named.
+    """
+    combined = re.RegexFlag(0)
+    for letter in flags:
+        combined |= FLAGS[letter]
+    compiled, mistakes = [], []
+    for rule in rules:
+        try:
+            compiled.append((rule.name, re.compile(rule.pattern, combined)))
+        except (re.error, OverflowError, RecursionError) as error:
+            mistakes.append(f"{rule.name}: {error}")
+    if mistakes:
+        more = f"\n... and {len(mistakes) - 3} more." if len(mistakes) > 3 else ""
+        raise ConfigError(f"{where}: not a regular expression: " + "\n".join(mistakes[:3]) + more)
+    return tuple(compiled)
+
+
+def builtin_rules() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return the compiled built-in rules, ready for a `PatternDefense`."""
+    return compile_rules(BUILTIN_RULES, flags=("I",), where="built-in rules")
+
+
+def read_lines(path: Path, *, shown_as: str) -> tuple[tuple[int, str], ...]:
+    """Read a list file: one entry a line, blank lines and lines starting with # left out.
+
+    Args:
+        path: The file, UTF-8 with or without a byte order mark.
+        shown_as: What to call it in messages.
+
+    Returns:
+        Line number, from 1, and entry, without surrounding white space.
+
+    Raises:
+        ConfigError: If the file cannot be read, is not UTF-8, or holds no entry.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"The list {shown_as} cannot be read: {reason}.") from error
+    # Only newlines end a line: str.splitlines would also cut at U+2028 inside an entry.
+    stripped = ((n, line.strip()) for n, line in enumerate(text.split("\n"), start=1))
+    lines = tuple((n, line) for n, line in stripped if line and not line.startswith("#"))
+    if not lines:
+        raise ConfigError(f"The list {shown_as} holds no entry: one a line, # for comments.")
+    return lines
