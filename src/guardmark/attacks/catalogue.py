@@ -1,0 +1,196 @@
+"""Every operator and every arm, by name and in a fixed order."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from itertools import product
+
+from guardmark.attacks.chain import Chain
+from guardmark.attacks.contract import Arm, Operator, Value, arm_of
+from guardmark.attacks.operators import (
+    combining,
+    compatibility,
+    direction,
+    encodings,
+    hidden,
+    homoglyph,
+    invisible,
+    lexical,
+    reformulation,
+    segmentation,
+    structure,
+    surface,
+    typo,
+)
+from guardmark.core.errors import ConfigError, UnknownName
+
+FAMILIES = (
+    ("F1", "surface"),
+    ("F2", "typo"),
+    ("F3", "invisible"),
+    ("F4", "homoglyph"),
+    ("F5", "compatibility forms"),
+    ("F6", "combining marks"),
+    ("F7", "direction"),
+    ("F8", "segmentation"),
+    ("F9", "encodings"),
+    ("F10", "hidden carrier"),
+    ("F11", "structure"),
+    ("F12", "lexical"),
+    ("F13", "reformulation"),
+)
+"""Family to what it is called, in order."""
+
+_OPERATORS: tuple[Operator, ...] = (
+    *surface.OPERATORS,
+    *typo.OPERATORS,
+    *invisible.OPERATORS,
+    *homoglyph.OPERATORS,
+    *compatibility.OPERATORS,
+    *combining.OPERATORS,
+    *direction.OPERATORS,
+    *segmentation.OPERATORS,
+    *encodings.OPERATORS,
+    *hidden.OPERATORS,
+    *structure.OPERATORS,
+    *lexical.OPERATORS,
+    *reformulation.OPERATORS,
+)
+_BY_NAME = {operator.name: operator for operator in _OPERATORS}
+_KEY = re.compile(r"(?P<name>\w+)(?:@(?P<version>\d+))?(?:\((?P<settings>[^()]*)\))?")
+
+
+def operators() -> tuple[Operator, ...]:
+    """Return every operator, in the order of the families."""
+    return _OPERATORS
+
+
+def operator(name: str) -> Operator:
+    """Return an operator by its name.
+
+    Args:
+        name: As in `guardmark attacks list`.
+
+    Returns:
+        The operator.
+
+    Raises:
+        UnknownName: If there is none of this name; near names are suggested.
+    """
+    if name not in _BY_NAME:
+        raise UnknownName("attack operator", name, _BY_NAME)
+    return _BY_NAME[name]
+
+
+def family(name: str) -> tuple[Operator, ...]:
+    """Return the operators of a family.
+
+    Args:
+        name: `F1` to `F13`.
+
+    Returns:
+        Its operators in order.
+
+    Raises:
+        UnknownName: If there is no such family.
+    """
+    if name not in dict(FAMILIES):
+        raise UnknownName("attack family", name, dict(FAMILIES))
+    return tuple(found for found in _OPERATORS if found.family == name)
+
+
+def arm(name: str, /, **settings: Value) -> Arm:
+    """Return an operator at given parameters.
+
+    Args:
+        name: Name of the operator.
+        **settings: What differs from the defaults.
+
+    Returns:
+        The arm.
+
+    Raises:
+        UnknownName: If there is no such operator.
+        ConfigError: If a parameter or its value is not allowed.
+    """
+    return arm_of(operator(name), **settings)
+
+
+@cache
+def arms(families: tuple[str, ...] | None = None) -> tuple[Arm, ...]:
+    """Return every operator at every listed value of its parameters.
+
+    Args:
+        families: Families to take, or None for all.
+
+    Returns:
+        The arms in a fixed order.
+    """
+    wanted = None if families is None else frozenset(families)
+    return tuple(
+        Arm(operator=found, settings=tuple(zip(names, values, strict=True)))
+        for found in _OPERATORS
+        if wanted is None or found.family in wanted
+        for names in [tuple(parameter.name for parameter in found.parameters)]
+        for values in product(*(parameter.values for parameter in found.parameters))
+    )
+
+
+def parse_arm(key: str) -> Arm:
+    """Read an arm as it is written in records and on the command line.
+
+    Args:
+        key: `name`, `name(p=0.3)` or with the version, `name@1(p=0.3,script=greek)`.
+
+    Returns:
+        The arm; what is not written takes its default.
+
+    Raises:
+        UnknownName: If there is no such operator.
+        ConfigError: If the key cannot be read, or is of another version.
+    """
+    found = _KEY.fullmatch(key.strip())
+    if found is None:
+        raise ConfigError(f"{key!r} is no operator. Write it as name or name(parameter=value).")
+    known = operator(found["name"])
+    if found["version"] is not None and int(found["version"]) != known.version:
+        raise ConfigError(
+            f"{key!r} is version {found['version']} of {known.name}; this installation has "
+            f"version {known.version}. Variants of both differ."
+        )
+    settings: dict[str, Value] = {}
+    for part in filter(None, (found["settings"] or "").split(",")):
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise ConfigError(f"{part.strip()!r} in {key!r} is no parameter=value.")
+        settings[name.strip()] = _value(known, name.strip(), value.strip())
+    return arm_of(known, **settings)
+
+
+def _value(known: Operator, name: str, written: str) -> Value:
+    """Read a value in the type of the parameter's default."""
+    for parameter in known.parameters:
+        if parameter.name != name or isinstance(parameter.values[0], str):
+            continue
+        try:
+            return type(parameter.values[0])(written)
+        except ValueError:
+            raise ConfigError(f"{known.name}: {name}={written!r} is no number.") from None
+    return written
+
+
+def parse_chain(key: str) -> Chain:
+    """Read a chain as it is written in records and on the command line.
+
+    Args:
+        key: Arms joined by `+`.
+
+    Returns:
+        The chain.
+
+    Raises:
+        UnknownName: If there is no such operator.
+        ConfigError: If it cannot be read, or the order is not allowed.
+    """
+    return Chain(arms=tuple(map(parse_arm, key.split("+"))))

@@ -1,0 +1,161 @@
+"""F12: other words for the same, from lists that a person has read."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+from guardmark.attacks.operators.tables import digest_of, plurals, synonyms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_WORD = re.compile(r"([A-Za-z]+(?:-[A-Za-z]+)*)")
+
+_SPELLINGS = (
+    "analyse analyze, analysed analyzed, artefact artifact, authorise authorize, "
+    "authorised authorized, behaviour behavior, behaviours behaviors, cancelled canceled, "
+    "catalogue catalog, centre center, centres centers, cheque check, colour color, "
+    "colours colors, counsellor counselor, customise customize, defence defense, "
+    "defences defenses, dialogue dialog, emphasise emphasize, favour favor, favourite favorite, "
+    "fulfil fulfill, grey gray, harbour harbor, honour honor, humour humor, initialise initialize, "
+    "judgement judgment, labelled labeled, labour labor, licence license, litre liter, "
+    "metre meter, minimise minimize, modelling modeling, neighbour neighbor, offence offense, "
+    "optimise optimize, organisation organization, organise organize, paralyse paralyze, "
+    "prioritise prioritize, programme program, realise realize, recognise recognize, "
+    "rumour rumor, sceptical skeptical, summarise summarize, summarised summarized, "
+    "theatre theater, travelling traveling, unauthorised unauthorized, utilise utilize, "
+    "utilising utilizing, vapour vapor, visualise visualize"
+)
+_CONTRACTIONS = (
+    "do not|don't, does not|doesn't, did not|didn't, is not|isn't, are not|aren't, "
+    "was not|wasn't, were not|weren't, will not|won't, would not|wouldn't, should not|shouldn't, "
+    "could not|couldn't, cannot|can't, must not|mustn't, has not|hasn't, have not|haven't, "
+    "had not|hadn't, I am|I'm, you are|you're, we are|we're, they are|they're, it is|it's, "
+    "that is|that's, what is|what's, I will|I'll, you will|you'll, I have|I've, you have|you've, "
+    "let us|let's"
+)
+
+
+def _pairs(listed: str, separator: str) -> dict[str, str]:
+    found = (pair.strip().split(separator) for pair in listed.split(","))
+    return {long: short for long, short in found}  # noqa: C416 - names say which is which
+
+
+_BRITISH = _pairs(_SPELLINGS, " ")
+_OTHER_SPELLING = {a: b for one, two in _BRITISH.items() for a, b in ((one, two), (two, one))}
+_CONTRACTED = {long.lower(): short.lower() for long, short in _pairs(_CONTRACTIONS, "|").items()}
+_EXPANDED = {short: long for long, short in _CONTRACTED.items()}
+_LONG = re.compile(rf"\b(?:{'|'.join(map(re.escape, _CONTRACTED))})\b", re.IGNORECASE)
+_SHORT = re.compile(
+    rf"\b(?:{'|'.join(re.escape(short) for short in _EXPANDED)})\b".replace("'", "['\u2019]"),
+    re.IGNORECASE,
+)
+
+
+def _cased_like(word: str, model: str) -> str:
+    """Give a word the capitals of the word it replaces."""
+    if model.islower():
+        return word
+    if model.isupper() and len(model) > 1:
+        return word.upper()
+    return word[0].upper() + word[1:] if model[0].isupper() else word
+
+
+def _swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> str:
+    """Replace listed words with probability p, by a drawn alternative."""
+    bound = use.threshold("p")
+    pieces = _WORD.split(text)
+    draws = use.draws(len(pieces))
+    for index in range(1, len(pieces), 2):
+        word = pieces[index]
+        found = listed.get(word.lower())
+        if found is None or draws[index] >= bound:
+            continue
+        pieces[index] = _cased_like(found[draws[index - 1] % len(found)], word)
+    return "".join(pieces)
+
+
+def _differ_by_list(
+    original: str, variant: str, listed: Callable[[], Mapping[str, tuple[str, ...]]]
+) -> bool:
+    """Say whether two texts are equal but for listed words in the same places."""
+    before, after = _WORD.split(original), _WORD.split(variant)
+    if len(before) != len(after):
+        return False
+    table = listed()
+    return all(
+        a == b or (index % 2 == 1 and b.lower() in table.get(a.lower(), ()))
+        for index, (a, b) in enumerate(zip(before, after, strict=True))
+    )
+
+
+def _numbers() -> Mapping[str, tuple[str, ...]]:
+    return {word: (other,) for word, other in plurals().items()}
+
+
+def _spellings() -> Mapping[str, tuple[str, ...]]:
+    return {word: (other,) for word, other in _OTHER_SPELLING.items()}
+
+
+def _listed(
+    name: str, summary: str, listed: Callable[[], Mapping[str, tuple[str, ...]]], *shares: float
+) -> Operator:
+    def rewrite(text: str, use: Use) -> str:
+        return _swap_listed(text, use, listed())
+
+    return Operator(
+        name=name,
+        version=1,
+        family="F12",
+        slot=Slot.LEXICAL,
+        tier=Tier.V3_TABLE,
+        legit_use=LegitUse.COMMON,
+        seeded=True,
+        local=True,
+        parameters=(Parameter(name="p", values=shares),),
+        summary=summary,
+        rewrite=rewrite,
+        check=partial(_differ_by_list, listed=listed),
+        table_digest=partial(digest_of, "synonyms.tsv", "plurals.tsv"),
+    )
+
+
+def _change_contractions(text: str, use: Use) -> str:
+    if use.word("to") == "short":
+        return _LONG.sub(lambda f: _cased_like(_CONTRACTED[f[0].lower()], f[0]), text)
+    return _expanded(text)
+
+
+def _expanded(text: str) -> str:
+    return _SHORT.sub(
+        lambda f: _cased_like(_EXPANDED[f[0].lower().replace("\u2019", "'")], f[0]), text
+    )
+
+
+def _same_expanded(original: str, variant: str) -> bool:
+    """Say whether two texts are equal once every contraction is written out."""
+    return _expanded(original).lower() == _expanded(variant).lower()
+
+
+OPERATORS = (
+    _listed("synonym", "Words by reviewed synonyms of the domain.", synonyms, 1.0, 0.5),
+    _listed("spelling_variant", "British spelling to American and back.", _spellings, 1.0),
+    Operator(
+        name="contraction",
+        version=1,
+        family="F12",
+        slot=Slot.LEXICAL,
+        tier=Tier.V3_TABLE,
+        legit_use=LegitUse.COMMON,
+        local=True,
+        parameters=(Parameter(name="to", values=("short", "long")),),
+        summary="Do not to don't, or back.",
+        rewrite=_change_contractions,
+        check=_same_expanded,
+    ),
+    _listed("noun_number", "Listed nouns from singular to plural and back.", _numbers, 1.0, 0.5),
+)
+"""The operators of F12."""

@@ -1,0 +1,181 @@
+"""F1: how the letters are set, not which letters they are."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+from guardmark.canon import skeleton
+
+_LEET = {"a": "4", "b": "8", "e": "3", "g": "9", "i": "1", "o": "0", "s": "5", "t": "7"}
+_TO_LEET = str.maketrans(_LEET | {k.upper(): v for k, v in _LEET.items()})
+_FROM_LEET = str.maketrans({digit: letter for letter, digit in _LEET.items()})
+_GAPS = ("  ", "   ", "\t", " \t ")
+_MARKS = ",;:.-*~|"
+
+
+def _leet_canon(text: str) -> str:
+    """Read digits as the letters they stand for."""
+    return skeleton(text).translate(_FROM_LEET)
+
+
+def _squeezed(text: str) -> str:
+    """Write every run of one character once."""
+    return "".join([char for char, _ in groupby(skeleton(text))])
+
+
+def _has_words(text: str) -> bool:
+    """Say whether there is anything that a canonical form could be compared by."""
+    return bool(skeleton(text))
+
+
+def _upper(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator
+    return text.upper()
+
+
+def _random_case(text: str, use: Use) -> str:
+    bound = use.threshold("p")
+    return "".join(
+        [
+            char.upper() if draw < bound else char.lower()
+            for char, draw in zip(text, use.draws(len(text)), strict=True)
+        ]
+    )
+
+
+def _leet(text: str, use: Use) -> str:
+    if use.number("p") >= 1:
+        return text.translate(_TO_LEET)
+    bound = use.threshold("p")
+    written = text.translate(_TO_LEET)
+    return "".join(
+        [
+            new if draw < bound else old
+            for old, new, draw in zip(text, written, use.draws(len(text)), strict=True)
+        ]
+    )
+
+
+def _repeat_letters(text: str, use: Use) -> str:
+    bound = use.threshold("p")
+    most = use.count("most")
+    return "".join(
+        [
+            char * (1 + draw % most + 1)
+            if draw < bound and char.isalpha() and char.isascii()
+            else char
+            for char, draw in zip(text, use.draws(len(text)), strict=True)
+        ]
+    )
+
+
+def _widen_spaces(text: str, use: Use) -> str:
+    words = text.split(" ")
+    draws = use.draws(len(words))
+    return "".join(
+        [word + _GAPS[draw & 3] for word, draw in zip(words[:-1], draws, strict=False)] + words[-1:]
+    )
+
+
+def _insert_marks(text: str, use: Use) -> str:
+    bound = use.threshold("p")
+    words = text.split(" ")
+    draws = use.draws(2 * len(words))
+    return " ".join(
+        [
+            word + _MARKS[draws[2 * index + 1] % len(_MARKS)]
+            if word and draws[2 * index] < bound
+            else word
+            for index, word in enumerate(words)
+        ]
+    )
+
+
+OPERATORS = (
+    Operator(
+        name="case_upper",
+        version=1,
+        family="F1",
+        slot=Slot.SURFACE,
+        tier=Tier.V1,
+        legit_use=LegitUse.COMMON,
+        local=True,
+        summary="Every letter as a capital.",
+        rewrite=_upper,
+        domain=str.isascii,
+        domain_words="ASCII text",
+    ),
+    Operator(
+        name="case_random",
+        version=1,
+        family="F1",
+        slot=Slot.SURFACE,
+        tier=Tier.V1,
+        legit_use=LegitUse.COMMON,
+        seeded=True,
+        local=True,
+        parameters=(Parameter(name="p", values=(0.4, 0.6)),),
+        summary="Each letter a capital with probability p, else small.",
+        rewrite=_random_case,
+        domain=str.isascii,
+        domain_words="ASCII text",
+    ),
+    Operator(
+        name="leet",
+        version=1,
+        family="F1",
+        slot=Slot.SURFACE,
+        tier=Tier.V1,
+        legit_use=LegitUse.COMMON,
+        seeded=True,
+        local=True,
+        parameters=(Parameter(name="p", values=(0.5, 1.0)),),
+        summary="Letters as the digits they resemble, by one fixed map.",
+        rewrite=_leet,
+        canon=_leet_canon,
+    ),
+    Operator(
+        name="letter_repeat",
+        version=1,
+        family="F1",
+        slot=Slot.SURFACE,
+        tier=Tier.V1,
+        legit_use=LegitUse.COMMON,
+        seeded=True,
+        local=True,
+        parameters=(Parameter(name="p", values=(0.2, 0.5)), Parameter(name="most", values=(2, 1))),
+        summary="Letters drawn out: each repeated up to `most` more times with probability p.",
+        rewrite=_repeat_letters,
+        canon=_squeezed,
+    ),
+    Operator(
+        name="whitespace_runs",
+        version=1,
+        family="F1",
+        slot=Slot.SURFACE,
+        tier=Tier.V1,
+        legit_use=LegitUse.COMMON,
+        seeded=True,
+        local=True,
+        summary="Every blank widened to two or three blanks or a tab.",
+        rewrite=_widen_spaces,
+        domain=_has_words,
+        domain_words="text with a letter or digit",
+    ),
+    Operator(
+        name="punct_insert",
+        version=1,
+        family="F1",
+        slot=Slot.SURFACE,
+        tier=Tier.V1,
+        legit_use=LegitUse.COMMON,
+        seeded=True,
+        local=True,
+        parameters=(Parameter(name="p", values=(0.2, 0.5)),),
+        summary="A punctuation mark after a word, with probability p.",
+        rewrite=_insert_marks,
+        domain=_has_words,
+        domain_words="text with a letter or digit",
+    ),
+)
+"""The operators of F1."""

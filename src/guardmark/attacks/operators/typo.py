@@ -1,0 +1,128 @@
+"""F2: slips of the hand, at most one to a word, first and last letter kept."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WORD = re.compile(r"([A-Za-z]{4,})\S*")  # the rest of the token, so that it is edited once
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_SCRAMBLE, _CAPITALS, _NOISE = 0.5, 0.5, 3.0
+"""Exponents of sigma: word scrambling and capitals at its root, character noise at its cube."""
+
+
+def _neighbours() -> dict[str, str]:
+    """Map each letter to those beside, above and below it on a QWERTY board."""
+    near: dict[str, str] = {}
+    for row, keys in enumerate(_ROWS):
+        for column, key in enumerate(keys):
+            beside = keys[max(column - 1, 0) : column] + keys[column + 1 : column + 2]
+            above = _ROWS[row - 1][column : column + 2] if row else ""
+            below = _ROWS[row + 1][max(column - 1, 0) : column + 1] if row < 2 else ""
+            near[key] = beside + above + below
+    return near
+
+
+_NEAR = _neighbours()
+
+
+def _swap(word: str, draw: int) -> str:
+    at = 1 + draw % (len(word) - 3)
+    return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+
+
+def _delete(word: str, draw: int) -> str:
+    at = 1 + draw % (len(word) - 2)
+    return word[:at] + word[at + 1 :]
+
+
+def _press_neighbour(word: str, draw: int) -> str:
+    at = 1 + draw % (len(word) - 2)
+    near = _NEAR[word[at].lower()]
+    key = near[(draw >> 8) % len(near)]
+    return word[:at] + (key.upper() if word[at].isupper() else key) + word[at + 1 :]
+
+
+def _edit_words(text: str, use: Use, edit: Callable[[str, int], str], share: float) -> str:
+    """Edit a share of the words, chosen by draws; at least one word, one edit each."""
+    places = [found.span(1) for found in _WORD.finditer(text)]
+    wanted = max(1, int(share * len(text.split())))
+    draws = use.draws(6 * len(places))
+    ranked = sorted(zip(draws[::6], draws[1::6], range(len(places)), strict=True))
+    pieces, behind = [], 0
+    for index in sorted([rank[2] for rank in ranked[:wanted]]):
+        start, end = places[index]
+        draw = int.from_bytes(draws[6 * index + 2 : 6 * index + 6], "little")
+        pieces += [text[behind:start], edit(text[start:end], draw)]
+        behind = end
+    pieces.append(text[behind:])
+    return "".join(pieces)
+
+
+def _mix(text: str, use: Use) -> str:
+    """Scramble, capitalise and add noise as repeated sampling does, within the bounds of V2."""
+    sigma = use.number("sigma")
+    drawn = use.draws(2 + len(text))
+    scramble = drawn[0] < round(256 * sigma**_SCRAMBLE)
+    noise = drawn[1] < round(256 * min(1.0, 20 * sigma**_NOISE))
+    capitals = round(256 * sigma**_CAPITALS / 2)
+    text = "".join(
+        [
+            char.swapcase() if draw < capitals and char.isascii() else char
+            for char, draw in zip(text, drawn[2:], strict=True)
+        ]
+    )
+    if scramble or noise:
+        text = _edit_words(text, use, _swap if scramble else _press_neighbour, 0.3)
+    return text
+
+
+def _typo(name: str, edit: Callable[[str, int], str], summary: str) -> Operator:
+    """Build one of the three plain slips."""
+
+    def rewrite(text: str, use: Use) -> str:
+        return _edit_words(text, use, edit, use.number("share"))
+
+    return Operator(
+        name=name,
+        version=1,
+        family="F2",
+        slot=Slot.SURFACE,
+        tier=Tier.V2,
+        legit_use=LegitUse.COMMON,
+        seeded=True,
+        local=True,
+        parameters=(Parameter(name="share", values=(0.1, 0.3)),),
+        summary=summary,
+        rewrite=rewrite,
+        domain=str.isascii,
+        domain_words="ASCII text of four words or more",
+    )
+
+
+OPERATORS = (
+    _typo("inner_swap", _swap, "Two neighbouring inner letters swapped, in a share of the words."),
+    _typo("inner_delete", _delete, "One inner letter left out, in a share of the words."),
+    _typo("key_neighbour", _press_neighbour, "One inner letter as the key beside it."),
+    Operator(
+        name="bon_mix",
+        version=1,
+        family="F2",
+        slot=Slot.SURFACE,
+        tier=Tier.V2,
+        legit_use=LegitUse.COMMON,
+        seeded=True,
+        local=True,
+        parameters=(Parameter(name="sigma", values=(0.4,)),),
+        summary="Random capitals with slips, as in repeated sampling, within the bounds of V2.",
+        rewrite=_mix,
+        domain=str.isascii,
+        domain_words="ASCII text of four words or more",
+    ),
+)
+"""The operators of F2."""
