@@ -204,3 +204,10 @@ async def test_cancelling_gives_the_place_back(make_services: Make, serve: Serve
     release.set()
     assert (await calls[2]).status == 200
     assert (await endpoint.send(b"{}")).status == 200
+
+
+async def test_what_a_caller_hides_is_redacted_everywhere(services: Services) -> None:
+    """A key in a body or a query is a secret too."""
+    services.hide("in-the-body")
+    assert services.redact("x in-the-body y") == "x [redacted] y"
+    assert services.endpoint("http://localhost/in-the-body").url == "http://localhost/[redacted]"

@@ -162,6 +162,17 @@ async def test_a_retry_after_date_counts_from_the_answers_own_date(
     assert [attempt.status for attempt in exchange.attempts] == [503, 200]
 
 
+@pytest.mark.parametrize("wait", ["soon", "Sat, 99 Foo 2000", "-5"])
+async def test_a_retry_after_nobody_can_read_is_passed_over(
+    services: Services, serve_raw: Serve, wait: str
+) -> None:
+    """The usual growing wait takes its place."""
+    head = b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nRetry-After: " + wait.encode()
+    server = await serve_raw(_says(head + b"\r\n\r\n", _GOOD))
+    exchange = await services.endpoint(server.url).send(b"{}")
+    assert [attempt.status for attempt in exchange.attempts] == [503, 200]
+
+
 async def test_a_spent_quota_is_told_at_once(services: Services, serve: Serve) -> None:
     """An hour's pause is not sat out; the run can be continued later."""
 
