@@ -64,7 +64,9 @@ def test_the_sign_flip_is_the_enumeration_of_all_signs() -> None:
         assert test.p_midp == pytest.approx(beyond.mean() + at.mean() / 2, rel=1e-12)
 
 
-@pytest.mark.parametrize(("first", "second"), [(1, 0), (5, 3), (40, 40), (300, 180), (2000, 1500)])
+@pytest.mark.parametrize(
+    ("first", "second"), [(1, 0), (5, 3), (40, 40), (300, 180), (2000, 1500), (1000, 3)]
+)
 def test_one_sample_a_group_makes_it_mcnemar(first: int, second: int) -> None:
     """Both are the same question then, also far out in the tail."""
     flipped = sign_flip([1] * first + [0] * second, [0] * first + [1] * second)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from guardmark.stats.bootstrap import BootstrapSettings
+from guardmark.stats.bootstrap import BootstrapSettings, Statistic, bootstrap
 from guardmark.stats.clustered import wilson_default
 from guardmark.stats.ratios import (
     BALANCED_ERROR,
@@ -17,6 +17,7 @@ from guardmark.stats.ratios import (
     macro_average,
     ratio_difference,
 )
+from guardmark.stats.resample import count_patterns
 
 
 def groups(count: int = 60, seed: int = 2) -> np.ndarray:
@@ -105,12 +106,18 @@ def test_a_figure_that_resampling_often_loses_has_no_interval() -> None:
     assert "1 %" in precision.reason
 
 
-def test_a_figure_that_hangs_on_a_single_group_has_no_interval() -> None:
-    """Without the one group that blocks there is no precision at all."""
-    table = [[5, 0, 5, 0], *[[0, 5, 0, 0]] * 2, *[[0, 0, 0, 5]] * 2]
-    precision = estimate_ratios(table, statistics=[PRECISION])[0]
-    assert precision.low is None
-    assert precision.reason
+def test_a_figure_that_every_resample_lowers_has_no_interval() -> None:
+    """The estimate would lie outside its own interval."""
+    table = np.random.default_rng(3).integers(0, 10**6, (100, 4))
+    totals = table.sum(axis=0)
+
+    def nearness(drawn: np.ndarray) -> np.ndarray:
+        return 0.9 / (1.0 + np.abs(drawn - totals).sum(axis=1) / 1e8)
+
+    statistic = Statistic(name="nearness", figure=nearness)
+    ratio = bootstrap([count_patterns(table)], [statistic])[0]
+    assert (ratio.value, ratio.low) == (0.9, None)
+    assert "hangs on single groups" in ratio.reason
 
 
 def test_groups_of_both_labels_stay_together() -> None:

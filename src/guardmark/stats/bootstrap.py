@@ -157,13 +157,12 @@ def _acceleration(
     cubes = squares = 0.0
     for stratum in strata:
         left_out = statistic.of(observed - stratum.patterns)
-        if np.isnan(left_out).any():
-            return None
         groups, weight = stratum.groups, stratum.multiplicities
         mean = float(weight @ left_out) / groups
         influence = (groups - 1) / groups * (mean - left_out)
         cubes += float(weight @ influence**3)
         squares += float(weight @ influence**2)
+    # A group without which the figure is undefined makes the sum NaN, which is not above 0.
     return cubes / (6.0 * squares**1.5) if squares > 0 else None
 
 
@@ -172,15 +171,13 @@ def _bca_limits(
 ) -> Limits | None:
     """Return the limits, or None when the resamples lie all on one side of the estimate."""
     below = float((drawn < value).mean() + (drawn == value).mean() / 2.0)
-    if not 0.0 < below < 1.0 or float(np.ptp(drawn)) == 0.0:
+    if not 0.0 < below < 1.0:
         return None
     bias, half = normal_quantile(below), normal_quantile(0.5 + confidence / 2.0)
     levels = []
     for z in (-half, half):
         shifted = bias + z
-        stretch = 1.0 - acceleration * shifted
-        if stretch <= 0.0:
-            return None
+        stretch = max(1e-9, 1.0 - acceleration * shifted)
         levels.append(NormalDist().cdf(bias + shifted / stretch))
     low, high = np.quantile(drawn, levels).tolist()
     return Limits(min(low, value), max(high, value))

@@ -67,12 +67,11 @@ def t_quantile(probability: float, degrees_of_freedom: float) -> float:
         return 1.0 / math.tan(math.pi * tail)
     if degrees_of_freedom == 2:
         return (1.0 - 2.0 * tail) / math.sqrt(2.0 * tail * (1.0 - tail))
-    t = z
-    for _ in range(200):
+    t = step = z
+    # Steps square the error, so after one this small nothing is left to gain.
+    while step > 1e-8 * t:
         step = (t_upper_tail(t, degrees_of_freedom) - tail) / _t_density(t, degrees_of_freedom)
         t += step
-        if abs(step) <= 1e-14 * t:
-            break
     return t
 
 
@@ -153,16 +152,15 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
 def _beta_fraction(x: float, a: float, b: float) -> float:
     """Return the continued fraction of the incomplete beta function, by Lentz's method."""
     c, d = 1.0, 1.0 / _away_from_zero(1.0 - (a + b) * x / (a + 1.0))
-    value = d
-    for m in range(1, 2000):
+    value, m = d, 0
+    while m < 2000 and (m == 0 or abs(c * d - 1.0) > 1e-15):
+        m += 1
         even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0))
         for term in (even, odd):
             d = 1.0 / _away_from_zero(1.0 + term * d)
             c = _away_from_zero(1.0 + term / c)
             value *= c * d
-        if abs(c * d - 1.0) < 1e-16:
-            break
     return value
 
 
