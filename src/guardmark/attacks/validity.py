@@ -133,8 +133,10 @@ def is_bounded(original: str, variant: str) -> bool:
 
 def _content_kept(before: list[str], edited: list[tuple[str, str]]) -> bool:
     """Say whether enough content words are still words of four letters or more."""
-    content = sum(1 for word in before if _CONTENT.search(word))
     lost = sum(1 for a, b in edited if _CONTENT.search(a) and len(skeleton(b)) < 3)
+    if not lost:
+        return True
+    content = sum(1 for word in before if _CONTENT.search(word))
     return lost <= (1 - LEAST_CONTENT_KEPT) * content
 
 

@@ -16,6 +16,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("guardmark.cli.check", "Check a configuration, its data, its price, before a run."),
     "data": ("guardmark.cli.data", "List, check and describe data sets."),
     "plan": ("guardmark.cli.plan", "How many samples a claim needs."),
+    "attacks": ("guardmark.cli.attacks", "List, describe and apply the attack operators."),
     "compare": ("guardmark.cli.compare", "Compare defenses on the same samples."),
     "report": ("guardmark.cli.report", "Write the reports of a finished run again."),
     "schema": ("guardmark.cli.schema", "Print the JSON Schema of a configuration."),

@@ -1,0 +1,203 @@
+"""`guardmark attacks`: the operators of the battery, looked at and tried by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from guardmark.attacks.chain import Chain
+    from guardmark.attacks.contract import Attempt, Operator
+
+
+def command() -> click.Command:
+    """Return the command."""
+
+    @click.group(help="List, describe and apply the operators that adaptive attacks are made of.")
+    def attacks() -> None:
+        """Hold the commands."""
+
+    attacks.add_command(_list())
+    attacks.add_command(_show())
+    attacks.add_command(_apply())
+    return attacks
+
+
+def _list() -> click.Command:
+    @click.command("list", help="List every operator, or the chains of the fixed battery.")
+    @click.option("--family", "wanted", help="Only one family, F1 to F13.")
+    @click.option("--battery", "of_battery", is_flag=True, help="The fixed battery, in order.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    def list_operators(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
+        from guardmark.attacks.catalogue import FAMILIES, family, operators
+
+        if of_battery:
+            _print_battery(as_json=as_json)
+            return
+        found = operators() if wanted is None else family(wanted)
+        if as_json:
+            click.echo(json.dumps([_facts(one) for one in found], indent=2))
+            return
+        titles = dict(FAMILIES)
+        width = max(len(one.name) for one in found)
+        last = ""
+        for one in found:
+            if one.family != last:
+                last = one.family
+                click.echo(f"{last}  {titles[last]}")
+            decoder = "decoder" if one.needs_decoder else ""
+            click.echo(
+                f"  {one.name:<{width}}  {one.tier.value:<8}  {one.legit_use.value:<6}  "
+                f"{decoder:<7}  {one.summary}"
+            )
+
+    return list_operators
+
+
+def _print_battery(*, as_json: bool) -> None:
+    from guardmark.attacks.battery import BATTERY_VERSION, battery, lock_digest
+
+    chains = battery()
+    if as_json:
+        content = {
+            "version": BATTERY_VERSION,
+            "lock": lock_digest(),
+            "chains": [{"key": chain.key, "tier": chain.tier.value} for chain in chains],
+        }
+        click.echo(json.dumps(content, indent=2))
+        return
+    click.echo(f"{BATTERY_VERSION}, {len(chains)} chains, lock {lock_digest()[:12]}")
+    for position, chain in enumerate(chains, start=1):
+        click.echo(f"  {position:>2}  {chain.tier.value:<8}  {chain.key}")
+
+
+def _show() -> click.Command:
+    @click.command("show", help="Describe one operator: tier, parameters, domain.")
+    @click.argument("name")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    def show(*, name: str, as_json: bool) -> None:
+        from guardmark.attacks.catalogue import operator
+
+        found = operator(name)
+        if as_json:
+            click.echo(json.dumps(_facts(found), indent=2))
+            return
+        click.echo(f"{found.key}  {found.summary}")
+        click.echo(f"  family         {found.family}, {found.slot.name.lower()} in a chain")
+        click.echo(f"  tier           {found.tier.value}, promised for {found.domain_words}")
+        click.echo(f"  honest use     {found.legit_use.value}")
+        click.echo(f"  needs decoder  {'yes' if found.needs_decoder else 'no'}")
+        click.echo(f"  seed           {'matters' if found.seeded else 'does not matter'}")
+        for parameter in found.parameters:
+            first, *others = map(str, parameter.values)
+            more = f", or {', '.join(others)}" if others else ""
+            click.echo(f"  {parameter.name:<13}  {first} unless set{more}")
+
+    return show
+
+
+def _apply() -> click.Command:
+    @click.command(
+        "apply",
+        help="Rewrite a text (or standard input) by CHAIN: operators joined by '+', parameters "
+        "in parentheses, such as 'synonym + base64(wrapper=none)'. The variant goes to standard "
+        "output, what is proved of it to standard error.",
+    )
+    @click.argument("chain")
+    @click.argument("text", required=False)
+    @click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
+    @click.option("--try", "try_index", default=0, show_default=True, help="Which draw, from 0.")
+    @click.option("--keep", multiple=True, help="Span that must not be altered; repeatable.")
+    @click.option("--raw", is_flag=True, help="Print invisible characters as they are.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    def apply_chain(
+        *,
+        chain: str,
+        text: str | None,
+        seed: int,
+        try_index: int,
+        keep: tuple[str, ...],
+        raw: bool,
+        as_json: bool,
+    ) -> None:
+        from guardmark.attacks.application import apply, seed_for
+        from guardmark.attacks.catalogue import parse_chain
+
+        parsed = parse_chain(chain)
+        original = _given(text)
+        drawn = seed_for(seed, parsed.key, "command line", try_index)
+        attempt = apply(parsed, original, seed=drawn, must_keep=keep)
+        if as_json:
+            click.echo(json.dumps(_outcome(parsed, original, attempt), indent=2))
+        else:
+            _tell(parsed, original, attempt, raw=raw)
+
+    return apply_chain
+
+
+def _given(text: str | None) -> str:
+    """Return the argument, or standard input without its last line feed."""
+    from guardmark.core.errors import DatasetError
+
+    try:
+        given = sys.stdin.read().removesuffix("\n") if text is None else text
+        given.encode()
+    except UnicodeError:
+        raise DatasetError("The text is not UTF-8. Convert it first.") from None
+    return given
+
+
+def _tell(chain: Chain, original: str, attempt: Attempt, *, raw: bool) -> None:
+    from guardmark.core.errors import DatasetError
+
+    if not attempt.is_variant:
+        reason = attempt.reason or f"{chain.key} changes nothing in this text"
+        raise DatasetError(f"No variant: {reason}.")
+    shown = attempt.text if raw or not sys.stdout.isatty() else _escaped(attempt.text)
+    click.echo(shown)
+    tier = attempt.tier.value if attempt.tier is not None else ""
+    judge = " (V3 if a judge finds it the same request)" if attempt.needs_judge else ""
+    grown = len(attempt.text) / max(len(original), 1)
+    click.echo(f"{chain.key}: {tier}{judge}, {grown:.1f} times as long.", err=True)
+
+
+def _escaped(text: str) -> str:
+    """Write what a terminal would not show, or would obey, as escapes."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def _facts(found: Operator) -> dict[str, object]:
+    """Return what `--json` says of an operator."""
+    return {
+        "name": found.name,
+        "version": found.version,
+        "family": found.family,
+        "slot": found.slot.name.lower(),
+        "tier": found.tier.value,
+        "legit_use": found.legit_use.value,
+        "needs_decoder": found.needs_decoder,
+        "seeded": found.seeded,
+        "parameters": {one.name: list(one.values) for one in found.parameters},
+        "domain": found.domain_words,
+        "summary": found.summary,
+    }
+
+
+def _outcome(chain: Chain, original: str, attempt: Attempt) -> dict[str, object]:
+    """Return what `--json` says of an application."""
+    return {
+        "chain": chain.key,
+        "fate": attempt.fate.value,
+        "text": attempt.text,
+        "tier": attempt.tier,
+        "needs_judge": attempt.needs_judge,
+        "applied": list(attempt.applied),
+        "expansion": len(attempt.text) / max(len(original), 1),
+        "reason": attempt.reason,
+    }
