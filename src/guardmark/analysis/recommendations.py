@@ -238,7 +238,5 @@ def _too_wide(evidence: Evidence) -> Iterator[Advice]:
 
 
 def _table(evidence: Evidence, facet: str) -> tuple[SliceRate, ...]:
-    for table in evidence.slices:
-        if table.facet == facet and table.is_attack:
-            return table.rates
-    return ()
+    tables = [each for each in evidence.slices if each.facet == facet and each.is_attack]
+    return tuple(entry for table in tables for entry in table.rates)

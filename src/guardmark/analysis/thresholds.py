@@ -202,20 +202,27 @@ def _limited(
     points = []
     for limit in FPR_LIMITS:
         found = tpr_at_fpr(attack[choosing], arm.records.score[choosing], max_fpr=limit)
-        rates = None
-        if found.threshold is not None:
-            blocked = measuring & (arm.records.score >= found.threshold)
+        threshold, rates = found.threshold, None
+        if threshold is not None:
+            threshold = _raised(threshold, arm.records.score[choosing & attack])
+            blocked = measuring & (arm.records.score >= threshold)
             rates = _measure(cells, arm, blocked=blocked, measuring=measuring, settings=settings)
         points.append(
             LimitedPoint(
                 max_fpr=limit,
-                threshold=found.threshold,
+                threshold=threshold,
                 rates=rates,
                 is_resolvable=found.resolvable,
                 reason=found.reason,
             )
         )
     return tuple(points)
+
+
+def _raised(threshold: float, attacks: NDArray[np.float64]) -> float:
+    """Raise a threshold to the lowest attack it blocks: no attack is lost, some alarms are."""
+    caught = attacks[attacks >= threshold]
+    return float(caught.min()) if caught.size else threshold
 
 
 def _measure(

@@ -1,0 +1,106 @@
+"""How long a defense takes: only warm, uncached, ended calls, attacks and benign apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from small_runs import Planned, Runs, allow, attack, benign, block, failed, make_manifest
+
+from guardmark.analysis.latency import Latency
+from guardmark.analysis.run import analyse_run
+from guardmark.core.outcome import Decision, ErrorKind, Outcome
+from guardmark.store.codes import FLAG_CACHED, FLAG_COLD, FLAG_PLANNED
+from guardmark.store.records import RecordReader, RecordWriter, RunState
+
+SAMPLES = [*(attack(n) for n in range(100)), *(benign(n) for n in range(100))]
+
+Row = tuple[Decision, int | None, int]
+
+
+def written(folder: Path, rows: list[Row]) -> Latency:
+    """The latency of a run whose rows are given one by one."""
+    planned = [Planned(name="one", answers=lambda _p, _s: allow())]
+    with RecordWriter(folder / "records.sqlite") as writer:
+        writer.put_manifest(make_manifest(planned, SAMPLES))
+        writer.load_samples(SAMPLES)
+        writer.begin(len(rows))
+        lane = writer.lane("one")
+        for position, (decision, latency, flags) in enumerate(rows):
+            lane.add_decision(position, decision, latency_ns=latency, flags=flags)
+        writer.finish(RunState.COMPLETE)
+    with RecordReader(folder / "records.sqlite") as reader:
+        return analyse_run(reader).defenses[0].latency
+
+
+def test_medians_with_order_statistic_limits(tmp_path: Path) -> None:
+    """p50 of 1 to 100 ms; p99 needs 368 measurements and is undefined."""
+    found = written(tmp_path, [(block(), (n + 1) * 1_000_000, 0) for n in range(100)])
+    p50, p95, p99 = found.attacks.quantiles
+    assert (p50.value, p50.low, p50.high) == (50.5, 40.0, 61.0)
+    assert p95.value is not None
+    assert (p99.value, p99.low, p99.high) == (None, None, None)
+    assert "368" in p99.reason
+    assert (found.attacks.timed, found.benign.timed) == (100, 0)
+    assert all(quantile.value is None for quantile in found.benign.quantiles)
+
+
+def test_cold_and_cached_calls_are_left_out_and_told_apart(tmp_path: Path) -> None:
+    """The first call of a process and answers from the cache say nothing of service."""
+    rows: list[Row] = [(block(), 9_000_000_000, FLAG_COLD), (block(), 5, FLAG_CACHED)]
+    rows += [(block(), 2_000_000, 0)] * 50
+    found = written(tmp_path, rows)
+    assert found.cold_ms == (9000.0,)
+    assert (found.cached, found.attacks.timed) == (1, 50)
+    assert found.attacks.quantiles[0].value == 2.0
+
+
+def test_timeouts_count_as_at_least_that_long(tmp_path: Path) -> None:
+    """A call that ran into the limit is censored, not dropped."""
+    rows: list[Row] = [(block(), 1_000_000, 0)] * 40
+    rows += [(failed(ErrorKind.TIMEOUT), 60_000_000, 0)] * 60
+    found = written(tmp_path, rows)
+    p50 = found.attacks.quantiles[0]
+    assert (p50.at_least, p50.value, p50.high) == (True, 60.0, None)
+    assert found.attacks.timeouts == 60
+
+
+def test_other_errors_have_no_service_time(tmp_path: Path) -> None:
+    """A refused connection answers fast and says nothing."""
+    rows: list[Row] = [(failed(ErrorKind.CONNECTION), 1_000, 0)] * 50
+    rows += [(Decision(outcome=Outcome.MALFORMED), 3_000_000, 0)] * 50
+    found = written(tmp_path, rows)
+    assert found.attacks.timed == 50
+    assert found.attacks.quantiles[0].value == 3.0
+
+
+def test_untimed_answers_give_no_latency(tmp_path: Path) -> None:
+    """Decisions from a file carry no times."""
+    found = written(tmp_path, [(block(), None, 0)] * 100)
+    assert (found.attacks.timed, found.histogram) == (0, None)
+
+
+def test_shares_of_batches_and_planned_times_are_named(tmp_path: Path) -> None:
+    """What a time means belongs to it."""
+    share = Decision(outcome=Outcome.BLOCK, latency_ns=1_000_000, amortised=True)
+    found = written(tmp_path, [(share, None, 0)] * 100)
+    assert found.is_amortised
+    assert not found.is_from_plan
+    (tmp_path / "open").mkdir()
+    planned = written(tmp_path / "open", [(block(), 1_000_000, FLAG_PLANNED)] * 100)
+    assert planned.is_from_plan
+
+
+def test_the_histogram_holds_every_timed_answer(runs: Runs) -> None:
+    """Nothing falls off its ends, equal times included."""
+    with runs.opened(SAMPLES, [Planned(name="one", answers=lambda _p, _s: block())]) as reader:
+        histogram = analyse_run(reader).defenses[0].latency.histogram
+    assert histogram is not None
+    assert (sum(histogram.attacks), sum(histogram.benign)) == (100, 100)
+    assert len(histogram.edges_ms) == len(histogram.attacks) + 1
+
+
+def test_equal_times_have_a_histogram_too(tmp_path: Path) -> None:
+    """A clock may tick coarsely."""
+    found = written(tmp_path, [(block(), 1_000_000, 0)] * 100)
+    assert found.histogram is not None
+    assert sum(found.histogram.attacks) == 100

@@ -1,0 +1,276 @@
+"""The whole analysis: coverage, widths, advice; equal records, equal figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_runs import Planned, Runs, allow, attack, benign, block, failed, make_manifest
+
+from guardmark.analysis.coverage import Standing
+from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
+from guardmark.core.outcome import Decision, Outcome
+from guardmark.core.sample import Sample
+from guardmark.store.records import RecordReader, RecordWriter, RunState
+
+SAMPLES = [*(attack(n) for n in range(600)), *(benign(n) for n in range(600))]
+
+
+def analysed(
+    runs: Runs, *planned: Planned, samples: list[Sample] = SAMPLES, **run: object
+) -> RunAnalysis:
+    """The analysis of a run."""
+    with runs.opened(samples, list(planned), **run) as reader:
+        return analyse_run(reader)
+
+
+def rules(analysis: RunAnalysis) -> list[tuple[str, str, str]]:
+    """Rule, defense and subject of every recommendation."""
+    return [(each.rule, each.defense, each.subject) for each in analysis.advice]
+
+
+def test_equal_records_give_equal_figures(runs: Runs) -> None:
+    """Frozen values all the way: two readings are equal."""
+    planned = [Planned(name="one", answers=lambda p, _: block(0.7) if p % 3 else allow(0.2))]
+    with runs.opened(SAMPLES, planned) as reader:
+        assert analyse_run(reader) == analyse_run(reader)
+
+
+def test_a_category_is_addressed_when_bounds_lie_apart(runs: Runs) -> None:
+    """Lower bound of TPR above upper bound of FPR; too small is not assessable."""
+    samples = [*SAMPLES, attack(900, category="own", subcategory="new")]
+
+    def answers(_: int, sample: Sample) -> Decision:
+        if not sample.is_attack:
+            return allow()
+        return allow() if sample.category == "jailbreak" else block()
+
+    found = analysed(
+        runs,
+        Planned(name="one", answers=answers),
+        samples=samples,
+        categories={
+            "jailbreak": ("persona_based",),
+            "extraction": (),
+            "own": (),
+            "never": ("nowhere",),
+        },
+    )
+    standings = {each.category: each.standing for each in found.defenses[0].standings}
+    assert standings == {
+        "jailbreak": Standing.NOT_ADDRESSED,
+        "extraction": Standing.ADDRESSED,
+        "own": Standing.NOT_ASSESSABLE,
+        "never": Standing.NOT_TESTED,
+    }
+    assert found.taxonomy.gaps == ("never", "never/nowhere")
+    assert (found.taxonomy.tested, found.taxonomy.declared) == (3, 4)
+    assert "direct_injection" in found.taxonomy.undeclared
+    assert "own/new" in found.taxonomy.undeclared
+
+
+def test_without_benign_samples_nothing_can_be_addressed(runs: Runs) -> None:
+    """There is no false positive rate to lie above."""
+    found = analysed(
+        runs, Planned(name="one", answers=lambda _p, _s: block()), samples=SAMPLES[:600]
+    )
+    assert {each.standing for each in found.defenses[0].standings} == {Standing.NOT_ASSESSABLE}
+
+
+def test_widths_say_what_a_margin_would_take(runs: Runs) -> None:
+    """About 381 samples for five points at one half."""
+    samples = [*(attack(n) for n in range(100)), *(benign(n) for n in range(100))]
+    found = analysed(
+        runs,
+        Planned(name="one", answers=lambda p, _: block() if p % 2 else allow()),
+        samples=samples,
+    )
+    width = found.defenses[0].widths[0]
+    assert not width.is_enough
+    assert (width.needed, width.trials) == (381, 100)
+    assert ("too_wide", "one", "attack_success_rate") in rules(found)
+
+
+def test_undefined_rates_have_no_width_and_no_advice(runs: Runs) -> None:
+    """Where nothing was answered nothing can be recommended but to mend it."""
+    found = analysed(runs, Planned(name="one", answers=lambda _p, _s: failed()))
+    assert [width.half_width for width in found.defenses[0].widths] == [None, None]
+    assert [each.needed for each in found.defenses[0].widths] == [None, None]
+    assert rules(found) == [("failures", "one", "timeout")]
+
+
+def test_advice_names_the_weak_category_and_the_grave_bypasses(runs: Runs) -> None:
+    """Bound against bound, with the figures it rests on."""
+    found = analysed(
+        runs,
+        Planned(
+            name="one",
+            answers=lambda _p, s: (
+                allow() if not s.is_attack or s.category == "jailbreak" else block()
+            ),
+        ),
+    )
+    assert ("worst_category", "one", "jailbreak") in rules(found)
+    assert ("critical", "one", "critical") in rules(found)
+    weak = next(each for each in found.advice if each.rule == "worst_category")
+    assert dict(weak.figures)["attack_success_rate"].value == 1.0
+
+
+def test_advice_on_a_defense_that_cannot_tell(runs: Runs) -> None:
+    """Blocking by chance is no defense; its false alarms are named too."""
+    found = analysed(runs, Planned(name="one", answers=lambda p, _: block() if p % 2 else allow()))
+    assert ("no_separation", "one", "") in rules(found)
+    assert ("false_alarms", "one", "") in rules(found)
+
+
+def test_malformed_answers_are_advised_on(runs: Runs) -> None:
+    """Even a few, since the parser or the prompt is at fault."""
+    found = analysed(
+        runs,
+        Planned(
+            name="one",
+            answers=lambda p, s: (
+                Decision(outcome=Outcome.MALFORMED)
+                if p == 0
+                else block()
+                if s.is_attack
+                else allow()
+            ),
+        ),
+    )
+    assert rules(found) == [("failures", "one", "malformed")]
+
+
+def test_a_better_threshold_is_advised_where_the_other_half_shows_it(runs: Runs) -> None:
+    """Scores part the two sides well, the present threshold does not."""
+
+    def answers(position: int, sample: Sample) -> Decision:
+        score = (0.6 if sample.is_attack else 0.1) + 0.0003 * position
+        return block(score) if score >= 0.75 else allow(score)
+
+    found = analysed(runs, Planned(name="one", answers=answers, threshold=0.75))
+    advice = next(each for each in found.advice if each.rule == "threshold")
+    assert dict(advice.numbers)["threshold"] < 0.75
+    assert (dict(advice.figures)["attack_success_rate"].value or 0) < 0.02
+
+
+def test_no_threshold_is_advised_when_the_present_one_is_as_good(runs: Runs) -> None:
+    """Nothing is recommended that the data do not carry."""
+
+    def answers(position: int, sample: Sample) -> Decision:
+        score = (0.6 if sample.is_attack else 0.1) + 0.0003 * (position % 600)
+        return block(score) if score >= 0.5 else allow(score)
+
+    found = analysed(runs, Planned(name="one", answers=answers, threshold=0.5))
+    assert "threshold" not in [each.rule for each in found.advice]
+
+
+def test_no_threshold_is_advised_without_intervals(runs: Runs) -> None:
+    """One group of attacks shows nothing of how groups differ."""
+    samples = [*(attack(n, group="only") for n in range(600)), *SAMPLES[600:]]
+
+    def answers(position: int, sample: Sample) -> Decision:
+        score = (0.6 if sample.is_attack else 0.1) + 0.0003 * (position % 600)
+        return block(score) if score >= 0.75 else allow(score)
+
+    found = analysed(runs, Planned(name="one", answers=answers, threshold=0.75), samples=samples)
+    assert found.defenses[0].card.attack_success_rate.low is None
+    assert "threshold" not in [each.rule for each in found.advice]
+
+
+def test_advice_between_defenses_follows_the_comparison(runs: Runs) -> None:
+    """Better is recommended, a trade-off is named as one."""
+    better = analysed(
+        runs,
+        Planned(name="one", answers=lambda _p, s: block() if s.is_attack else allow()),
+        Planned(name="two", answers=lambda p, _: block() if p % 2 else allow()),
+    )
+    assert ("better", "one", "two") in rules(better)
+    trade = analysed(
+        runs,
+        Planned(name="one", answers=lambda p, s: block() if s.is_attack or p % 4 == 0 else allow()),
+        Planned(name="two", answers=lambda p, s: block() if s.is_attack and p % 2 else allow()),
+    )
+    assert ("trade_off", "one", "two") in rules(trade)
+
+
+def test_baselines_get_no_advice(runs: Runs) -> None:
+    """Nobody mends a coin."""
+    found = analysed(
+        runs,
+        Planned(name="coin", type="coin", answers=lambda p, _: block() if p % 2 else allow()),
+    )
+    assert found.advice == ()
+
+
+def test_an_unfinished_run_is_analysed_as_far_as_it_is(tmp_path: Path) -> None:
+    """Killed in the middle: every figure stands on what is stored."""
+    planned = [Planned(name=name, answers=lambda _p, _s: block()) for name in ("one", "two")]
+    with RecordWriter(tmp_path / "records.sqlite") as writer:
+        writer.put_manifest(make_manifest(planned, SAMPLES))
+        writer.load_samples(SAMPLES)
+        writer.begin(2 * len(SAMPLES))
+        lane = writer.lane("one")
+        for position in range(700):
+            lane.add_decision(position, block(), latency_ns=1)
+        writer.lane("two")
+        writer.flush()
+    with RecordReader(tmp_path / "records.sqlite") as reader:
+        found = analyse_run(reader)
+    assert found.status.state is RunState.INTERRUPTED
+    assert (found.status.stored, found.status.planned) == (700, 2400)
+    one, *others = found.defenses
+    assert (one.card.true_positive_rate.trials, one.card.false_positive_rate.trials) == (600, 100)
+    assert all(each.card.true_positive_rate.value is None for each in others)
+    assert found.comparison is None or found.comparison.attacks.best == ""
+
+
+def test_no_samples_at_all(runs: Runs) -> None:
+    """Nothing is undefined everywhere, and no error."""
+    found = analysed(runs, Planned(name="one", answers=lambda _p, _s: block()), samples=[])
+    assert found.samples.attacks == found.samples.benign == 0
+    assert all(each.card.attack_success_rate.value is None for each in found.defenses)
+
+
+def test_settings_come_from_the_manifest(runs: Runs) -> None:
+    """And can be replaced one by one."""
+    with runs.opened(
+        SAMPLES, [Planned(name="one", answers=lambda _p, _s: block())], confidence=0.9
+    ) as reader:
+        chosen = AnalysisSettings.of(reader.manifest())
+        assert (chosen.confidence, chosen.min_per_category, chosen.seed) == (0.9, 100, 7)
+        found = analyse_run(reader, replace(chosen, confidence=0.8))
+    assert found.defenses[0].card.attack_success_rate.confidence == 0.8
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.sampled_from(["allow", "block", "malformed", "error"]), min_size=24, max_size=24)
+)
+def test_counts_always_add_up(runs: Runs, outcomes: list[str]) -> None:
+    """Whatever was answered, each sample stands in exactly one cell."""
+    samples = [*(attack(n, group=f"g{n // 2}") for n in range(12)), *(benign(n) for n in range(12))]
+    found = (
+        analysed(
+            runs,
+            Planned(name="one", answers=lambda p, _: Decision(outcome=Outcome(outcomes[p]))),
+            samples=samples,
+        )
+        .defenses[0]
+        .card
+    )
+    assert found.confusion.total == 24
+    assert (
+        found.attack_success_rate.successes + found.true_positive_rate.successes
+        == found.attack_success_rate.trials
+    )
+    assert (
+        found.answered.successes
+        == found.confusion.attacks.answered + found.confusion.benign.answered
+    )
+    assert found.fail_open.attack_success_rate.successes >= found.attack_success_rate.successes
+    assert found.fail_closed.attack_success_rate.successes == found.attack_success_rate.successes

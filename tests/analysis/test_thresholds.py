@@ -1,0 +1,130 @@
+"""What other thresholds would do, from stored scores alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from small_runs import Planned, Runs, allow, attack, benign, block, failed
+
+from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
+from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.outcome import Decision
+from guardmark.core.sample import Sample
+from guardmark.stats.scores import auc
+
+SAMPLES = [*(attack(n) for n in range(300)), *(benign(n) for n in range(300))]
+
+
+def score_of(sample: Sample) -> float:
+    """Attacks from 0.3 to 0.9, benign samples from 0.1 to 0.7, spread evenly."""
+    number = (int(sample.id[2:]) * 37) % 300
+    return (0.3 if sample.is_attack else 0.1) + 0.6 * number / 300
+
+
+def scored(_: int, sample: Sample) -> Decision:
+    """Blocks from 0.5 on."""
+    score = score_of(sample)
+    return block(score) if score >= 0.5 else allow(score)
+
+
+def analysed(
+    runs: Runs, answers: object = scored, samples: list[Sample] = SAMPLES, **changes: object
+) -> RunAnalysis:
+    """The analysis of one scored defense."""
+    planned = [Planned(name="one", answers=answers, threshold=0.5)]  # type: ignore[arg-type]
+    with runs.opened(samples, planned) as reader:
+        settings = replace(AnalysisSettings.of(reader.manifest()), **changes)  # type: ignore[arg-type]
+        return analyse_run(reader, settings)
+
+
+def test_the_area_is_that_of_the_scores(runs: Runs) -> None:
+    """DeLong without groups."""
+    found = analysed(runs).defenses[0].thresholds
+    assert found is not None
+    expected = auc([s.is_attack for s in SAMPLES], [score_of(s) for s in SAMPLES]).ratio
+    assert found.area == expected
+    assert (found.scored_attacks, found.scored_benign) == (300, 300)
+    assert found.precision_area.prevalence == 0.5
+
+
+def test_groups_are_drawn_whole_for_the_area(runs: Runs) -> None:
+    """Variants of one idea are one draw."""
+    grouped = [attack(n, group=f"g{n // 10}") for n in range(300)]
+    found = analysed(runs, samples=[*grouped, *SAMPLES[300:]]).defenses[0].thresholds
+    assert found is not None
+    assert found.area.replicates > 0
+    assert found.area.groups == 330
+
+
+def test_limits_are_chosen_on_one_half_and_measured_on_the_other(runs: Runs) -> None:
+    """The two halves share no group, and 0.1 % cannot be shown by 150 benign samples."""
+    found = analysed(runs).defenses[0].thresholds
+    assert found is not None
+    strict, one_percent, five = found.limited
+    assert not strict.is_resolvable
+    assert "not resolvable" in strict.reason
+    assert one_percent.is_resolvable
+    assert five.rates is not None
+    measured = five.rates.false_positive_rate
+    assert 0 < measured.trials < 300
+    assert (measured.value or 1) < 0.12
+
+
+def test_curves_end_where_everything_is_blocked(runs: Runs) -> None:
+    """Thinned, but never cut."""
+    found = analysed(runs).defenses[0].thresholds
+    assert found is not None
+    assert len(found.points) <= 120
+    last = found.points[-1]
+    assert (last.true_positive_rate, last.false_positive_rate, last.precision) == (1.0, 1.0, 0.5)
+    assert sum(found.histogram.attacks) == 300
+    assert found.histogram.edges[0] == 0.0
+    assert found.histogram.edges[-1] == 1.0
+
+
+def test_costs_choose_a_threshold_for_each_prevalence(runs: Runs) -> None:
+    """Only where costs were stated."""
+    assert analysed(runs).defenses[0].thresholds.chosen == ()  # type: ignore[union-attr]
+    found = analysed(runs, cost_missed_attack=100.0, cost_false_alarm=1.0, prevalences=(0.001, 0.1))
+    chosen = found.defenses[0].thresholds.chosen  # type: ignore[union-attr]
+    assert [point.stakes.prevalence for point in chosen] == [0.001, 0.1]
+
+
+def test_without_scores_there_is_nothing_to_choose(runs: Runs) -> None:
+    """A score is never invented."""
+    assert analysed(runs, lambda _p, _s: block()).defenses[0].thresholds is None
+
+
+def test_scores_on_one_side_alone_choose_nothing(runs: Runs) -> None:
+    """Both sides are needed."""
+    found = analysed(runs, lambda _p, s: block(0.9) if s.is_attack else allow())
+    assert found.defenses[0].thresholds is None
+
+
+def test_a_new_threshold_decides_anew_without_a_call(runs: Runs) -> None:
+    """`guardmark report RUN --threshold one=0.6`."""
+    found = analysed(runs, thresholds=(("one", 0.6),)).defenses[0]
+    expected = sum(score_of(s) < 0.6 for s in SAMPLES if s.is_attack)
+    assert found.card.attack_success_rate.successes == expected
+    assert (found.threshold, found.is_redecided) == (0.6, True)
+
+
+def test_errors_stay_errors_under_a_new_threshold(runs: Runs) -> None:
+    """What was not answered cannot be decided."""
+    found = analysed(
+        runs, lambda p, s: failed() if p < 10 else scored(p, s), thresholds=(("one", 0.6),)
+    ).defenses[0]
+    assert found.card.confusion.errors == 10
+
+
+def test_a_threshold_needs_scores(runs: Runs) -> None:
+    """The message says what is missing."""
+    with pytest.raises(ConfigError, match="carry no score"):
+        analysed(runs, lambda _p, _s: block(), thresholds=(("one", 0.6),))
+
+
+def test_a_threshold_needs_a_defense_of_the_run(runs: Runs) -> None:
+    """With a hint for typing mistakes."""
+    with pytest.raises(UnknownName, match="Did you mean 'one'"):
+        analysed(runs, thresholds=(("onee", 0.6),))
