@@ -211,3 +211,19 @@ async def test_what_a_caller_hides_is_redacted_everywhere(services: Services) ->
     services.hide("in-the-body")
     assert services.redact("x in-the-body y") == "x [redacted] y"
     assert services.endpoint("http://localhost/in-the-body").url == "http://localhost/[redacted]"
+
+
+async def test_a_service_that_echoes_the_key_does_not_get_it_on_record(
+    services: Services, serve: Serve
+) -> None:
+    """Answers are kept as evidence; a stand-in key is a word that may be part of one."""
+
+    async def echo(request: web.Request) -> web.Response:
+        return web.json_response({"you": request.headers["X-Key"], "text": "run it with ollama"})
+
+    server = await serve(echo)
+    endpoint = services.endpoint(
+        server.url, secret_headers={"X-Key": "sk-0123456789", "X-Other": "ollama"}
+    )
+    exchange = await endpoint.send(b"{}")
+    assert exchange.body == b'{"you": "[redacted]", "text": "run it with ollama"}'

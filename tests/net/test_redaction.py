@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from guardmark.net.redaction import REDACTED, Redactor
 
 secrets = st.text(
-    st.characters(min_codepoint=33, max_codepoint=126), min_size=4, max_size=30
+    st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=30
 ).filter(lambda s: s not in REDACTED)
 
 

@@ -162,21 +162,22 @@ class Services:
         """Whether requests are answered without a network."""
         return self._offline or self._player is not None
 
-    def finish(self, request: Request, exchange: Exchange) -> Exchange:
-        """Redact an exchange's message and record it where that is wanted.
+    def redact_data(self, data: bytes) -> bytes:
+        """Return the bytes without the secrets known so far."""
+        return self._redactor.data(data)
+
+    def record(self, request: Request, exchange: Exchange) -> None:
+        """Put an exchange on the cassette, if there is one.
 
         Args:
             request: What was sent.
             exchange: What came back.
 
-        Returns:
-            The exchange as callers may see it.
+        Raises:
+            StorageError: If it cannot be written.
         """
-        if exchange.message:
-            exchange = replace(exchange, message=self._redactor.text(exchange.message))
         if self._recorder is not None:
             self._recorder.add(request, exchange)
-        return exchange
 
     @property
     def is_recording(self) -> bool:
@@ -241,13 +242,15 @@ class Endpoint:
         cost = len(body) // 4 if tokens is None else tokens
         answer = await self._attempt(body, cost)
         if answer.error_kind is None and not services.is_recording:
-            return _exchange([answer])
+            return self._exchange([answer])
         answers = [answer]
         if answer.worth_retrying and service.limits.retries:
             answers = await try_again(
                 answer, lambda: self._attempt(body, cost), limits=service.limits
             )
-        return services.finish(replace(self._request, body=body), _exchange(answers))
+        exchange = self._exchange(answers)
+        services.record(replace(self._request, body=body), exchange)
+        return exchange
 
     async def _attempt(self, body: bytes, tokens: int) -> Answer:
         service = self._service
@@ -259,19 +262,19 @@ class Endpoint:
         service.note(answer)
         return answer
 
-
-def _exchange(answers: list[Answer]) -> Exchange:
-    last = answers[-1]
-    clean = len(answers) == 1 and last.error_kind is None
-    return Exchange(
-        status=last.status,
-        body=last.body,
-        content_type=last.content_type,
-        service_ns=last.service_ns,
-        error_kind=last.error_kind,
-        message=last.message,
-        attempts=() if clean else as_attempts(answers),
-    )
+    def _exchange(self, answers: list[Answer]) -> Exchange:
+        """Sum up the attempts; a service that echoes a secret does not get it on record."""
+        last = answers[-1]
+        clean = len(answers) == 1 and last.error_kind is None
+        return Exchange(
+            status=last.status,
+            body=self._services.redact_data(last.body),
+            content_type=last.content_type,
+            service_ns=last.service_ns,
+            error_kind=last.error_kind,
+            message=self._services.redact(last.message) if last.message else "",
+            attempts=() if clean else as_attempts(answers),
+        )
 
 
 def _address(url: str) -> URL:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 REDACTED = "[redacted]"
 _SHORTEST = 4
+_SHORTEST_IN_DATA = 8
 _SCHEMES = ("Bearer ", "Basic ", "Token ", "ApiKey ", "Api-Key ")
 
 
@@ -25,14 +26,16 @@ class Redactor:
         Args:
             secret: The secret, or a header's value with its scheme (`Bearer ...`); the part
                 after the scheme is then hidden too. Fewer than 4 characters are no secret
-                and would only garble the text: they are passed over.
+                and would only garble the text: they are passed over. In `data`, which is
+                what gets measured, so are fewer than 8: stand-ins such as `EMPTY` or
+                `ollama` are words that an answer may well hold.
         """
         bare = next((secret[len(s) :] for s in _SCHEMES if secret.startswith(s)), secret)
         forms = {form for known in (secret, bare) for form in _forms(known.strip())}
         together = forms.union(self._as_text)
         # Longest first: a secret within another must not tear it apart.
         self._as_text = sorted(together, key=lambda form: (-len(form), form))
-        self._as_bytes = [form.encode() for form in self._as_text]
+        self._as_bytes = [form.encode() for form in self._as_text if len(form) >= _SHORTEST_IN_DATA]
 
     def text(self, text: str) -> str:
         """Return the text without secrets."""
