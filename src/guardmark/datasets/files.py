@@ -157,6 +157,8 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
         raise BadRows(
             [Fault(file=shown_as, row=0, field="", message=f"is not CSV ({error})")]
         ) from error
+    finally:
+        text.detach()  # whoever opened the stream closes it
 
 
 def _decoded(row: dict[str, Any]) -> dict[str, object]:

@@ -1,0 +1,277 @@
+"""Readers of every format: what a row is, and what keeps it from being one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from guardmark.core.errors import DatasetError
+from guardmark.core.sample import Role
+from guardmark.datasets.faults import BadRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from guardmark.datasets.sources import LoadedData
+
+    Read = Callable[..., LoadedData]
+
+ROWS = [
+    {"id": "a", "text": "first", "label": "attack", "category": "jailbreak"},
+    {"id": "b", "text": "second", "label": "benign", "category": "cooking"},
+]
+SEPARATOR = "\u2028"
+BOM = b"\xef\xbb\xbf"
+
+
+def jsonl(rows: list[dict[str, Any]]) -> bytes:
+    """Write rows as JSON lines."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def csv_text(rows: list[dict[str, Any]], delimiter: str = ",") -> str:
+    """Write rows as a table that needs no quotes."""
+    head = delimiter.join(rows[0])
+    return "\n".join([head, *(delimiter.join(map(str, row.values())) for row in rows)]) + "\n"
+
+
+def ids_and_texts(data: LoadedData) -> list[tuple[str, str]]:
+    """What was read, briefly."""
+    return [(sample.id, sample.prompt.text) for sample in data.samples()]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("data.jsonl", jsonl(ROWS)),
+        ("data.ndjson", jsonl(ROWS)),
+        ("data.jsonl.gz", gzip.compress(jsonl(ROWS))),
+        ("data.json", json.dumps(ROWS)),
+        ("data.json.gz", gzip.compress(json.dumps(ROWS).encode())),
+        ("data.csv", csv_text(ROWS)),
+        ("semicolon.csv", csv_text(ROWS, ";")),
+        ("data.tsv", csv_text(ROWS, "\t")),
+        ("data.csv.gz", gzip.compress(csv_text(ROWS).encode())),
+        ("bom.jsonl", BOM + jsonl(ROWS)),
+        ("bom.csv", BOM + csv_text(ROWS).encode()),
+        ("bom.json", BOM + json.dumps(ROWS).encode()),
+        ("crlf.jsonl", jsonl(ROWS).replace(b"\n", b"\r\n")),
+        ("crlf.csv", csv_text(ROWS).replace("\n", "\r\n")),
+        ("gaps.jsonl", b"\n" + jsonl(ROWS).replace(b"\n", b"\n  \n")),
+    ],
+)
+def test_every_format_gives_the_same_samples(read: Read, name: str, content: bytes | str) -> None:
+    """Format, packing, byte-order mark and line ends are no part of the data."""
+    data = read(name, content)
+    assert ids_and_texts(data) == [("a", "first"), ("b", "second")]
+    assert [(m.attacks, m.benign) for m in data.manifests] == [(1, 1)]
+
+
+def test_parquet_gives_the_same_samples(read: Read, tmp_path: Path) -> None:
+    """Columns are fields; what JSON cannot say becomes text."""
+    table = pa.Table.from_pylist([{**row, "seen": b"\x00", "weight": float("nan")} for row in ROWS])
+    pq.write_table(table, tmp_path / "made.parquet")
+    data = read("data.parquet", (tmp_path / "made.parquet").read_bytes())
+    assert ids_and_texts(data) == [("a", "first"), ("b", "second")]
+    assert next(data.samples()).metadata == {"seen": "b'\\x00'", "weight": None}
+
+
+def test_content_decides_the_hash_and_the_format_does_not(read: Read) -> None:
+    """The same samples are the same data, however they are written."""
+    hashes = {
+        read(name, content).manifests[0].sha256
+        for name, content in [
+            ("one.jsonl", jsonl(ROWS)),
+            ("two.csv", csv_text(ROWS)),
+            ("three.json", json.dumps(ROWS)),
+        ]
+    }
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("field", ["text", "label", "category", "id", "severity", "group"])
+def test_a_change_of_any_facet_changes_the_hash(read: Read, field: str) -> None:
+    """A figure that could differ must not go by the same hash."""
+    changed = {"label": "benign", "severity": "low", "category": "extraction"}.get(field, "other")
+    before = read("data.jsonl", jsonl(ROWS[:1])).manifests[0].sha256
+    after = read("data.jsonl", jsonl([{**ROWS[0], field: changed}])).manifests[0].sha256
+    assert before != after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"line one{SEPARATOR}line two",
+        "para\u2029graph",
+        "next\x85line",
+        "a\rb",
+        "tab\there",
+        "{{7*7}} ${HOME} %s",
+        "\u202eright to left",
+        "\x00\x01\x1b[31m",
+        "x" * 30_000,
+        "long " * 210_000,
+        "👩\u200d👩\u200d👧",
+        "  spaces kept  ",
+    ],
+)
+@pytest.mark.parametrize("name", ["data.jsonl", "data.json", "data.csv"])
+def test_a_text_arrives_byte_for_byte(read: Read, name: str, text: str) -> None:
+    """An attack that is trimmed, split or normalised is another attack."""
+    if name.endswith("csv"):
+        content = 'text,label\n"{}",attack\n'.format(text.replace('"', '""'))
+    else:
+        row = {"text": text, "label": "attack"}
+        content = json.dumps([row] if name.endswith("json") else row, ensure_ascii=False)
+    (only,) = read(name, content).samples()
+    assert only.prompt.text == text
+
+
+def test_quoted_cells_keep_line_ends_and_quotes(read: Read) -> None:
+    """CSV as RFC 4180 writes it."""
+    data = read("data.csv", 'text,label\r\n"a ""b""\r\nc, d",benign\r\n')
+    assert next(data.samples()).prompt.text == 'a "b"\r\nc, d'
+
+
+def test_lists_in_cells_are_read_from_json(read: Read) -> None:
+    """A table can carry conversations too."""
+    messages = json.dumps(
+        [
+            {"role": "user", "content": "sum it up"},
+            {"role": "tool", "content": "do X", "under_test": True},
+        ]
+    ).replace('"', '""')
+    content = (
+        f'messages,label,must_keep,metadata\n"{messages}",attack,"[""X""]","{{""lang"": ""de""}}"\n'
+    )
+    (only,) = read("data.csv", content).samples()
+    assert [m.role for m in only.prompt.messages] == [Role.USER, Role.TOOL]
+    assert (only.prompt.text, only.must_keep, only.language) == ("do X", ("X",), "de")
+
+
+def test_an_apostrophe_named_as_ours_is_taken_off_again(read: Read) -> None:
+    """Cells made inert for spreadsheets come back as they were; others keep what they have."""
+    data = read("data.csv", "text,label,inert_cells\n'=1+1,benign,text\n'=2+2,benign,\n")
+    assert [s.prompt.text for s in data.samples()] == ["=1+1", "'=2+2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("data.jsonl", b'{"text": "a"\n', "data.jsonl row 1: is not JSON"),
+        ("data.jsonl", b'["text"]\n', "row 1: is a list, expected an object"),
+        ("data.jsonl", b'{"text": "\xff"}\n', "row 1: is not UTF-8 (byte 0xff at 10)"),
+        ("data.jsonl", b"[" * 100_000, "row 1: is not JSON (nested too deeply)"),
+        ("data.jsonl", b'{"text": "\\ud800"}\n', "row 1, field text: holds a lone surrogate"),
+        ("data.jsonl", b'{"id": "\\udfff", "text": "a"}\n', "field id: holds a lone surrogate"),
+        ("data.json", b'[{"text": "\\ud800"}]', "row 1, field text: holds a lone surrogate"),
+        ("data.json", b'{"items": [{"prompt": "\\ud800"}]}', "field prompt: holds a lone"),
+        ("data.json", b"[1]", "row 1: is a int, expected an object"),
+        ("data.json", b'{"items": [3]}', "row 1: is a int, expected an object"),
+        ("data.json", b"{", "data.json: is not JSON at line 1"),
+        ("data.json", b'"\xff"', "data.json: is not JSON"),
+        ("data.json", b'{"rows": []}', "holds neither a list of rows nor a prompt pack"),
+        ("data.json", b'{"items": []}', "data.json, field items: is a prompt pack without items"),
+        ("data.csv", b"text,label\na\n", "row 1: has 1 values where the head names 2 columns"),
+        ("data.csv", b"text,label\n\xff,attack\n", "data.csv: is not UTF-8"),
+        ("data.parquet", b"no parquet at all", "data.parquet: is not Parquet"),
+    ],
+)
+def test_what_is_no_row_is_named(read: Read, name: str, content: bytes, said: str) -> None:
+    """File, row and reason, so that a person finds the place."""
+    with pytest.raises(BadRows) as caught:
+        read(name, content)
+    assert said in str(caught.value)
+
+
+def test_every_bad_row_of_every_file_is_listed_at_once(
+    put: Callable[..., Path], spec: Callable[..., Any]
+) -> None:
+    """Mending one row a run would take as many runs as there are mistakes."""
+    from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+    from guardmark.datasets.sources import load
+
+    files = [
+        put("one.jsonl", b'{"text": ""}\nno json\n{"text": "x", "label": "what"}\n'),
+        put("two.json", b"{"),
+        put("three.csv", "text,label\n ,attack\nfine,attack\n"),
+    ]
+    with pytest.raises(BadRows) as caught:
+        load([spec(path) for path in files], DEFAULT_TAXONOMY)
+    places = {(fault.file, fault.row, fault.field) for fault in caught.value.faults}
+    assert places == {
+        ("one.jsonl", 1, "text"),
+        ("one.jsonl", 1, "label"),
+        ("one.jsonl", 2, ""),
+        ("one.jsonl", 3, "label"),
+        ("two.json", 0, ""),
+        ("three.csv", 1, "text"),
+    }
+    assert "5 bad rows" in str(caught.value)
+
+
+def test_rows_with_the_same_mistake_share_a_line(read: Read) -> None:
+    """A thousand empty texts are one line of the message."""
+    rows = [{"text": " ", "label": "attack"} for _ in range(1_000)]
+    rows[4]["text"] = "fine"
+    with pytest.raises(BadRows) as caught:
+        read("data.jsonl", rows)
+    lines = str(caught.value).splitlines()
+    assert lines[1:] == ["  data.jsonl rows 1-4, 6-1000, field text: is empty"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("data.txt", b"", "does not tell its format"),
+        ("data", b"", "does not tell its format"),
+        ("data.jsonl.gz", b"not gzip", "cannot be read"),
+        ("cut.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 999)[:-20], "cannot be read"),
+        ("empty.jsonl", b"", "The data set is empty: empty.jsonl holds no rows."),
+        ("empty.csv", b"", "The data set is empty"),
+        ("head.csv", b"text,label\n", "The data set is empty"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(
+    read: Read, name: str, content: bytes, said: str
+) -> None:
+    """A file without rows must not read as a perfect defense."""
+    with pytest.raises(DatasetError) as caught:
+        read(name, content)
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+def test_a_missing_file_and_a_folder_are_told(tmp_path: Path, spec: Callable[..., Any]) -> None:
+    """The commonest mistakes of all."""
+    from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+    from guardmark.datasets.sources import load
+
+    (tmp_path / "folder.jsonl").mkdir()
+    for name in ("nowhere.jsonl", "folder.jsonl"):
+        with pytest.raises(DatasetError, match="cannot be opened"):
+            load([spec(tmp_path / name)], DEFAULT_TAXONOMY)
+
+
+def test_an_unknown_format_is_met_with_the_nearest(read: Read) -> None:
+    """Formats are words of the configuration, and words get misspelt."""
+    with pytest.raises(DatasetError, match="Did you mean 'jsonl'"):
+        read("data.txt", b"", format="jsonll")
+
+
+def test_a_stated_format_beats_the_name(read: Read) -> None:
+    """A .txt of JSON lines is fine when its reader says so."""
+    data = read("data.txt", jsonl(ROWS), format="jsonl")
+    assert data.count == 2
+
+
+def test_nan_in_a_file_means_that_nothing_is_known(read: Read) -> None:
+    """NaN is no JSON; it must not travel into files of ours."""
+    (only,) = read("data.jsonl", b'{"text": "a", "label": 1, "risk": NaN}\n').samples()
+    assert only.metadata == {"risk": None}

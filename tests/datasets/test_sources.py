@@ -1,0 +1,233 @@
+"""Data sets as one stream: contradictions, double ids, groups, limits, filters, memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from guardmark.core.errors import DatasetError
+from guardmark.core.sample import Label
+from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.datasets import sources
+from guardmark.datasets.faults import BadRows
+from guardmark.datasets.sources import LoadedData, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from guardmark.datasets.spec import DatasetSpec
+
+    Read = Callable[..., LoadedData]
+    Put = Callable[..., Path]
+    Spec = Callable[..., DatasetSpec]
+
+
+@pytest.fixture(params=["in memory", "streamed"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small data are kept, large data are read again: the same must come out."""
+    if request.param == "streamed":
+        monkeypatch.setattr(sources, "IN_MEMORY_BYTES", 0)
+
+
+def rows(count: int, **fields: Any) -> list[dict[str, Any]]:
+    """Write distinct attacks."""
+    return [{"id": f"r{n}", "text": f"text {n}", "label": 1, **fields} for n in range(count)]
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_samples_come_in_order_as_often_as_asked(read: Read) -> None:
+    """Every pass gives the same."""
+    data = read("data.jsonl", rows(5))
+    assert (
+        [s.id for s in data.samples()]
+        == [s.id for s in data.samples()]
+        == [
+            "r0",
+            "r1",
+            "r2",
+            "r3",
+            "r4",
+        ]
+    )
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_a_repeated_id_is_named_with_its_first_place(put: Put, spec: Spec) -> None:
+    """Across files as well: records are told apart by it."""
+    one = put("one.jsonl", [{"id": "x", "text": "a", "label": 1}])
+    two = put(
+        "two.jsonl", [{"id": "y", "text": "b", "label": 1}, {"id": "x", "text": "c", "label": 1}]
+    )
+    with pytest.raises(
+        BadRows, match=r"two.jsonl row 2, field id: repeats the id 'x' of one.jsonl row 1"
+    ):
+        load([spec(one), spec(two)], DEFAULT_TAXONOMY)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_equal_texts_with_opposite_labels_are_named(read: Read) -> None:
+    """One of the two makes every figure wrong."""
+    content = [
+        {"id": "a", "text": "same", "label": 1},
+        {"id": "b", "text": "same", "label": 0},
+        {"id": "c", "text": "same", "label": 1},
+    ]
+    with pytest.raises(BadRows) as caught:
+        read("data.jsonl", content)
+    (fault,) = caught.value.faults
+    assert (fault.row, fault.field) == (2, "label")
+    assert "says benign, but the same text is labelled attack at data.jsonl row 1" in fault.message
+
+
+def test_contradictions_are_named_beside_broken_rows_and_files(put: Put, spec: Spec) -> None:
+    """One kind of mistake must not hide another."""
+    one = put(
+        "one.jsonl",
+        b'{"id":"a","text":"same","label":1}\n{}\n[]\n{"id":"b","text":"same","label":0}\n',
+    )
+    with pytest.raises(BadRows) as caught:
+        load([spec(one), spec(put("two.json", "{"))], DEFAULT_TAXONOMY)
+    assert {(f.file, f.row) for f in caught.value.faults} == {
+        ("one.jsonl", 2),
+        ("one.jsonl", 3),
+        ("one.jsonl", 4),
+        ("two.json", 0),
+    }
+
+
+def test_equal_texts_in_different_contexts_may_differ_in_label(read: Read) -> None:
+    """What a document says before them can make the difference."""
+    end = {"role": "user", "content": "go on"}
+    content = [
+        {"messages": [{"role": "system", "content": "a"}, end], "label": 1},
+        {"messages": [{"role": "system", "content": "b"}, end], "label": 0},
+    ]
+    assert read("data.jsonl", content).count == 2
+
+
+def test_groups_of_different_data_sets_are_kept_apart(put: Put, spec: Spec) -> None:
+    """Two files may both call a group 1 without meaning the same origin."""
+    one = put("one.jsonl", [{"id": "a", "text": "a", "label": 1, "group": "1"}])
+    two = put("two.jsonl", [{"id": "b", "text": "b", "label": 1, "group": "1"}])
+    apart = load([spec(one), spec(two)], DEFAULT_TAXONOMY)
+    assert [s.group for s in apart.samples()] == ["one:1", "two:1"]
+    together = load([spec(one, name="x"), spec(two, name="x")], DEFAULT_TAXONOMY)
+    assert [s.group for s in together.samples()] == ["1", "1"]
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_a_limit_takes_each_stratum_by_its_share(read: Read, spec: Spec, tmp_path: Path) -> None:
+    """A tenth of the data has a tenth of every category."""
+    content = [
+        {"id": f"{category}{n}", "text": f"{category} {n}", "label": label, "category": category}
+        for category, label, count in [("jailbreak", 1, 60), ("extraction", 1, 20), ("x", 0, 20)]
+        for n in range(count)
+    ]
+    read("data.jsonl", content)
+    path = tmp_path / "data.jsonl"
+    few = load([spec(path)], DEFAULT_TAXONOMY, limit=10, seed=1)
+    assert Counter(s.category for s in few.samples()) == {"jailbreak": 6, "extraction": 2, "x": 2}
+    assert (few.count, few.manifests[0].attacks, few.manifests[0].benign) == (10, 8, 2)
+    again = load([spec(path)], DEFAULT_TAXONOMY, limit=10, seed=1)
+    other = load([spec(path)], DEFAULT_TAXONOMY, limit=10, seed=2)
+    assert [s.id for s in few.samples()] == [s.id for s in again.samples()]
+    assert [s.id for s in few.samples()] != [s.id for s in other.samples()]
+    assert few.manifests[0].sha256 == again.manifests[0].sha256 != other.manifests[0].sha256
+
+
+def test_a_limit_does_not_depend_on_the_order_of_rows(put: Put, spec: Spec) -> None:
+    """Which samples are taken hangs on seed and id alone."""
+    one, two = put("one.jsonl", rows(30)), put("two.jsonl", rows(30)[::-1])
+    chosen = [
+        {s.id for s in load([spec(path)], DEFAULT_TAXONOMY, limit=7, seed=3).samples()}
+        for path in (one, two)
+    ]
+    assert chosen[0] == chosen[1]
+
+
+def test_a_limit_above_the_size_takes_all(put: Put, spec: Spec) -> None:
+    """And leaves the hash alone."""
+    path = put("data.jsonl", rows(3))
+    whole, limited = (load([spec(path)], DEFAULT_TAXONOMY, limit=limit) for limit in (None, 3))
+    assert whole.manifests == limited.manifests
+
+
+def test_a_limit_counts_each_file_anew(put: Put, spec: Spec) -> None:
+    """The manifests tell what was taken of each."""
+    one = put("one.jsonl", rows(10))
+    two = put("two.jsonl", [{"id": f"b{n}", "text": f"b {n}", "label": 0} for n in range(30)])
+    data = load([spec(one), spec(two)], DEFAULT_TAXONOMY, limit=8)
+    assert [(m.attacks, m.benign) for m in data.manifests] == [(2, 0), (0, 6)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ids"),
+    [
+        ({"kind": ("x",)}, ["1"]),
+        ({"kind": ("x", "y")}, ["1", "2"]),
+        ({"meta.n": (3,)}, ["2"]),
+        ({"meta.n": ("3",)}, ["2"]),
+        ({"flag": (True,)}, ["1"]),
+        ({"flag": (None,)}, ["3"]),
+        ({"kind": ("x",), "flag": (True,)}, ["1"]),
+    ],
+)
+@pytest.mark.usefixtures("both_ways")
+def test_a_filter_takes_rows_by_their_values(
+    read: Read, wanted: dict[str, Any], ids: list[str]
+) -> None:
+    """By dotted path, numbers and their spelling alike."""
+    content = [
+        {"id": "1", "text": "a", "label": 1, "kind": "x", "flag": True},
+        {"id": "2", "text": "b", "label": 1, "kind": "y", "flag": False, "meta": {"n": 3}},
+        {"id": "3", "text": "c", "label": 1, "kind": "z", "meta": "none"},
+    ]
+    data = read("data.jsonl", content, filter=wanted)
+    assert [s.id for s in data.samples()] == ids
+
+
+def test_rows_a_filter_leaves_out_are_not_judged(read: Read) -> None:
+    """Their labels may be anything."""
+    content = [{"text": "a", "label": 1, "kind": "x"}, {"text": "", "label": "?", "kind": "y"}]
+    assert read("data.jsonl", content, filter={"kind": ("x",)}).count == 1
+
+
+def test_a_filter_that_leaves_nothing_says_so(read: Read) -> None:
+    """A typo in a filter is not an empty data set."""
+    with pytest.raises(DatasetError, match="no row passes the filter"):
+        read("data.jsonl", rows(2), filter={"kindd": ("x",)})
+
+
+def test_the_hash_of_a_file_is_that_of_its_bytes(put: Put, spec: Spec) -> None:
+    """Anybody can check it with a standard tool."""
+    path = put("data.jsonl", rows(2))
+    data = load([spec(path)], DEFAULT_TAXONOMY)
+    assert data.manifests[0].files == {"data.jsonl": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def test_copies_of_one_label_are_no_error(read: Read) -> None:
+    """They are counted by `data check`, not refused."""
+    content = [{"id": "a", "text": "same", "label": 1}, {"id": "b", "text": "same", "label": 1}]
+    assert read("data.jsonl", content, label=Label.ATTACK).count == 2
+
+
+def test_the_names_of_several_sets_are_joined(put: Put, spec: Spec) -> None:
+    """A report names all of them, each once."""
+    one, two = put("one.jsonl", rows(1)), put("two.jsonl", [{"text": "b", "label": 1}])
+    assert load([spec(one), spec(two)], DEFAULT_TAXONOMY).name == "one + two"
+
+
+def test_a_file_that_breaks_between_two_passes_is_loud(
+    put: Put, spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large data are read again for each pass; a change in between must not go unseen."""
+    monkeypatch.setattr(sources, "IN_MEMORY_BYTES", 0)
+    path = put("data.jsonl", rows(2))
+    data = load([spec(path)], DEFAULT_TAXONOMY)
+    put("data.jsonl", [{"text": ""}, {"text": ""}])
+    with pytest.raises(BadRows):
+        list(data.samples())
