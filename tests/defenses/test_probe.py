@@ -163,3 +163,16 @@ async def test_defenses_of_every_kind_can_be_probed() -> None:
     assert (await probe_defense(batch)).attack.outcome is Outcome.BLOCK
     report = await probe_defense(_Inline())
     assert len(report.warnings) == 2
+
+
+async def test_offline_is_not_blamed_on_the_key(tmp_path: Path) -> None:
+    """The message says what the user asked for."""
+    client = Services(offline=True)
+    settings = HttpSettings.model_validate(
+        {"url": "http://localhost/", "body": {"$input": "text"}, "blocked": "$.f"}
+    )
+    context = BuildContext(folder=tmp_path, seed=1, services=client, defenses={})
+    defense: Any = settings.build("vendor", context)
+    with pytest.raises(ServiceRefused, match="offline") as caught:
+        await probe_defense(defense)
+    assert "key" not in str(caught.value)

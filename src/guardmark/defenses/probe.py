@@ -124,7 +124,10 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision) -> None:
     kinds = {attack.error_kind, benign.error_kind}
     message = f"{name} cannot be used: {_message(attack)}."
     if ErrorKind.REFUSED in kinds:
-        raise ServiceRefused(f"{message}\nSee that its key is the right one and still valid.")
+        # Without an attempt it was we who refused: offline, or not on the cassette.
+        was_sent = attack.evidence is not None and bool(attack.evidence.attempts)
+        hint = "\nSee that its key is the right one and still valid." if was_sent else ""
+        raise ServiceRefused(message + hint)
     if ErrorKind.TIMEOUT in kinds:
         raise ServiceTimeout(f"{message}\nSee that the service runs; read_timeout_s sets the wait.")
     if ErrorKind.CONTRACT in kinds:

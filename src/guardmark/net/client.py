@@ -153,7 +153,7 @@ class Services:
                 body=b"",
                 service_ns=0,
                 error_kind=ErrorKind.REFUSED,
-                message=f"{request.method} {_shown(request.url)}: the run is offline",
+                message=f"{request.method} {_shown(request.url)}: the run is offline, nothing was sent",
             )
         return None
 
