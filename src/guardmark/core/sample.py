@@ -48,6 +48,8 @@ class View(StrEnum):
 
 
 _MATERIAL = (Role.TOOL, Role.DOCUMENT)
+_new = object.__new__
+_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,13 @@ class Prompt:
         Returns:
             A prompt of one user message, which is under test.
         """
-        return Prompt(messages=(Message(role=Role.USER, content=text),), under_test=0)
+        # Built by hand, since a run makes one for every sample: 0.5 us, by __init__ 1.1.
+        message, prompt = _new(Message), _new(Prompt)
+        _set(message, "role", Role.USER)
+        _set(message, "content", text)
+        _set(prompt, "messages", (message,))
+        _set(prompt, "under_test", 0)
+        return prompt
 
     @property
     def text(self) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 Row = tuple[Any, ...]
 
@@ -25,24 +26,42 @@ def genesis(manifest: str, samples_seal: str) -> bytes:
     return sha256(json.dumps(["guardmark records 1", manifest, samples_seal]).encode()).digest()
 
 
-def link(
-    before: bytes,
-    *,
-    rows: Sequence[Row],
-    details: Sequence[Row],
-    names: Iterable[Mapping[int, str]],
-) -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneRows:
+    """The part of a batch that belongs to one lane.
+
+    Attributes:
+        defense: Name of the defense.
+        stage: Code of the stage.
+        layer: Name of the layer.
+        repeat: Which repetition.
+        groups: Score kind, error kind, answer mode and flags (-1 for none), with the records
+            that have them: sample, outcome, score and latency, in order of sample. The groups
+            lie in the order of their numbers.
+        details: Sample, text and evidence of the details, in order of sample.
+    """
+
+    defense: str
+    stage: int
+    layer: str
+    repeat: int
+    groups: Sequence[tuple[Sequence[int], Sequence[Row]]]
+    details: Sequence[Row]
+
+
+def link(before: bytes, lanes: Iterable[LaneRows]) -> bytes:
     """Hash one batch together with everything before it.
 
     Args:
         before: Hash of the batch before, or the genesis.
-        rows: Key and value columns of the batch's records, in key order, without batch number.
-        details: Key, text and evidence of the batch's details, in key order.
-        names: Number to name of the defenses, then of the layers, that occur in the rows.
+        lanes: The batch, in the order of the numbers of defense, stage, layer and repeat.
 
     Returns:
-        SHA-256 of `before` followed by the compact JSON `[rows, details, defenses, layers]`.
+        SHA-256 of `before` followed by the compact ASCII JSON
+        `[[defense, stage, layer, repeat, groups, details], ...]`.
     """
-    tables = [sorted(table.items()) for table in names]
-    said = json.dumps([rows, details, *tables], separators=(",", ":"))
-    return sha256(before + said.encode()).digest()
+    said = [
+        (lane.defense, lane.stage, lane.layer, lane.repeat, lane.groups, lane.details)
+        for lane in lanes
+    ]
+    return sha256(before + json.dumps(said, separators=(",", ":")).encode()).digest()

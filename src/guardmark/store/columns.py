@@ -12,6 +12,7 @@ from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store import connect
 from guardmark.store.codes import OUTCOME_NAMES, STAGE_CODE
+from guardmark.store.samples import kinds_of
 from guardmark.store.schema import FACET_COLUMNS
 
 if TYPE_CHECKING:
@@ -46,6 +47,17 @@ class Facet:
 
     names: tuple[str, ...]
     codes: NDArray[np.int32]
+
+    def of(self, places: NDArray[np.int64]) -> Facet:
+        """Return the facet of some places, repeated as asked.
+
+        Args:
+            places: Indices into the codes.
+
+        Returns:
+            The same names over other places.
+        """
+        return Facet(names=self.names, codes=self.codes[places])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,37 +133,34 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
     """
     import numpy as np
 
-    query = (
-        f"SELECT id, is_attack, length, coalesce(origin, id), {', '.join(FACET_COLUMNS)}"  # noqa: S608 - only our own column names
-        " FROM samples ORDER BY position"
-    )
+    query = "SELECT id, kind, length, coalesce(origin, id) FROM samples ORDER BY position"
     with connect.errors_of(reader.path):
         rows = reader.connection.execute(query).fetchall()
-        names = dict(reader.connection.execute("SELECT id, name FROM facets").fetchall())
-    columns: list[tuple[Any, ...]] = (
-        list(zip(*rows, strict=True)) if rows else [()] * (4 + len(FACET_COLUMNS))
-    )
+        kinds = kinds_of(reader.connection)
+    ids, numbers, lengths, groups = zip(*rows, strict=True) if rows else ((), (), (), ())
+    places = {number: place for place, number in enumerate(kinds)}
+    kind = np.fromiter(map(places.__getitem__, numbers), dtype=np.int64, count=len(numbers))
+    said = list(zip(*kinds.values(), strict=True)) if kinds else [()] * (1 + len(FACET_COLUMNS))
     facets = {
-        name: _facet(column, names) for name, column in zip(FACET_COLUMNS, columns[4:], strict=True)
+        name: _facet(words).of(kind) for name, words in zip(FACET_COLUMNS, said[1:], strict=True)
     }
     return SampleColumns(
-        ids=list(columns[0]),
-        is_attack=np.array(columns[1], dtype=np.bool_),
-        length=np.array(columns[2], dtype=np.int64),
-        group=_facet(columns[3], None),
+        ids=list(ids),
+        is_attack=np.array(said[0], dtype=np.bool_)[kind],
+        length=np.array(lengths, dtype=np.int64),
+        group=_facet(groups),
         **facets,
     )
 
 
-def _facet(values: tuple[Any, ...], names: dict[int, str] | None) -> Facet:
+def _facet(values: tuple[str, ...]) -> Facet:
     import numpy as np
 
-    seen: dict[Any, int] = {}
+    seen: dict[str, int] = {}
     codes = np.fromiter(
         (seen.setdefault(value, len(seen)) for value in values), dtype=np.int32, count=len(values)
     )
-    words = tuple(seen) if names is None else tuple(names[value] for value in seen)
-    return Facet(names=words, codes=codes)
+    return Facet(names=tuple(seen), codes=codes)
 
 
 def record_columns(

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = b"SQLite format 3\x00"
 _HEADER: Final = 100
-_CHECKPOINT_PAGES: Final = 8000  # 32 MB of log between checkpoints: an fsync stalls calls in flight
+_PAGE: Final = 16384
+_CHECKPOINT_PAGES: Final = 2000  # 32 MB of log between checkpoints: an fsync stalls calls in flight
 _DAMAGE: Final = ("not a database", "malformed", "no such table", "no such column")
 
 
@@ -134,6 +135,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     with errors_of(path):
         connection = sqlite3.connect(path, isolation_level=None, timeout=10)
         try:
+            connection.execute(f"PRAGMA page_size = {_PAGE}")  # of a new file only
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")

@@ -31,17 +31,14 @@ SELECT_RECORDS: Final = (
 """What `record_of` reads; a WHERE clause may follow."""
 
 
-def row_of(record: Record) -> tuple[Any, ...]:
-    """Encode what was observed.
+def shared_of(record: Record) -> tuple[int, int, int, int]:
+    """Encode what many records share.
 
     Args:
         record: In its readable form.
 
     Returns:
-        The value columns of its row.
-
-    Raises:
-        KeyError: If the outcome is not a word of the format.
+        Score kind, error kind, answer mode and flags; -1 for none.
     """
     evidence = record.evidence
     flags = FLAG_AMORTISED if record.amortised else 0
@@ -49,14 +46,27 @@ def row_of(record: Record) -> tuple[Any, ...]:
         flags |= FLAG_CACHED if evidence.from_cache else 0
         flags |= FLAG_TRUNCATED if evidence.truncated else 0
     return (
-        OUTCOME_CODE[record.outcome],
-        None if record.score is None else float(record.score),
         SCORE_KIND_CODE[record.score_kind],
-        None if record.error_kind is None else ERROR_KIND_CODE[record.error_kind],
-        None if record.answer_mode is None else ANSWER_MODE_CODE[record.answer_mode],
-        record.latency_ns,
+        -1 if record.error_kind is None else ERROR_KIND_CODE[record.error_kind],
+        -1 if record.answer_mode is None else ANSWER_MODE_CODE[record.answer_mode],
         flags,
     )
+
+
+def row_of(record: Record) -> tuple[int, int, float | None, int | None]:
+    """Encode what each record has of its own.
+
+    Args:
+        record: In its readable form.
+
+    Returns:
+        Sample, outcome, score and latency.
+
+    Raises:
+        KeyError: If the outcome is not a word of the format.
+    """
+    score = None if record.score is None else float(record.score)
+    return record.key.sample, OUTCOME_CODE[record.outcome], score, record.latency_ns
 
 
 def details_of(record: Record) -> tuple[str | None, str | None] | None:

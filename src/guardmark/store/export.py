@@ -7,7 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
-from guardmark.store import connect
+from guardmark.store import connect, jsonl
 from guardmark.store.run_dir import whole_file
 from guardmark.store.schema import FACET_COLUMNS
 
@@ -30,19 +30,18 @@ COLUMNS: Final = (
     "label",
     *FACET_COLUMNS,
     "group",
-    "outcome",
     "score",
+    "latency_ns",
+    "outcome",
     "score_kind",
     "error_kind",
     "answer_mode",
-    "latency_ns",
     "flags",
     "text",
 )
 """Fields of a row, in order; JSON lines have `evidence` too."""
 
 _WORD: Final = "(SELECT name FROM words WHERE kind = '{0}' AND id = r.{0})"
-_FACET: Final = "(SELECT name FROM facets WHERE id = s.{0})"
 _SOURCES: Final[dict[str, str]] = {
     "defense": "d.name",
     "stage": _WORD.format("stage"),
@@ -51,8 +50,8 @@ _SOURCES: Final[dict[str, str]] = {
     "position": "r.sample",
     "id": "s.id",
     "sha256": "lower(hex(s.digest))",
-    "label": "CASE s.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END",
-    **{name: _FACET.format(name) for name in FACET_COLUMNS},
+    "label": "CASE k.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END",
+    **{name: f"k.{name}" for name in FACET_COLUMNS},
     "group": "ifnull(s.origin, s.id)",
     "outcome": _WORD.format("outcome"),
     "score": "r.score",
@@ -62,11 +61,10 @@ _SOURCES: Final[dict[str, str]] = {
     "latency_ns": "r.latency_ns",
     "flags": "r.flags",
     "text": "x.text",
-    "evidence": "json(x.evidence)",
 }
 _FROM: Final = (
     " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
-    " JOIN samples s ON s.position = r.sample"
+    " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
     " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
     " AND x.repeat = r.repeat AND x.sample = r.sample"
     " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
@@ -74,7 +72,7 @@ _FROM: Final = (
 
 
 def write_jsonl(reader: RecordReader, path: Path) -> int:
-    """Write one JSON object a record; SQLite builds the lines.
+    """Write one JSON object a record.
 
     Args:
         reader: An open reader.
@@ -87,14 +85,11 @@ def write_jsonl(reader: RecordReader, path: Path) -> int:
     Raises:
         StorageError: If the file cannot be written.
     """
-    fields = ", ".join(f"'{name}', {source}" for name, source in _SOURCES.items())
-    query = f"SELECT json_object({fields}) || char(10){_FROM}"
     lines = 0
     with whole_file(path) as file, connect.errors_of(reader.path):
-        cursor = reader.connection.execute(query)
-        while rows := cursor.fetchmany(_CHUNK):
-            lines += len(rows)
-            file.write("".join([row[0] for row in rows]).encode())
+        for text in jsonl.lines_of(reader.connection, _CHUNK):
+            lines += len(text)
+            file.write("".join(text).encode())
     return lines
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections import defaultdict
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import Evidence
 from guardmark.store.codec import evidence_to_json
@@ -20,35 +22,57 @@ from guardmark.store.codes import (
 if TYPE_CHECKING:
     from guardmark.core.outcome import Decision, Response, Verdict
 
+_BY_SAMPLE: Final = itemgetter(0)
 _ANSWERED: Final = OUTCOME_CODE["answered"]
 _ERROR: Final = OUTCOME_CODE["error"]
 _CONTRACT: Final = ERROR_KIND_CODE["contract"]
 _NO_SCORE_KIND: Final = SCORE_KIND_CODE["none"]
 
 
+Row = tuple[int, int, float | None, int | None]
+Shared = tuple[int, int, int, int]
+
+
 class Lane:
-    """Encodes answers of one part into the rows its writer has not yet committed.
+    """Encodes answers of one part into rows that its writer has not yet committed.
 
     Attributes:
         defense: Number of the defense (of the arm, in a pipeline).
         stage: Code of the stage.
         layer: Number of the layer.
         repeat: Which repetition, from 0.
+        groups: Taken and not committed: sample, outcome, score and latency, by what such rows
+            mostly share: score kind, error kind, answer mode and flags, -1 for none.
+        details: Taken and not committed: sample, text, evidence.
     """
 
-    __slots__ = ("_details", "_rows", "defense", "layer", "repeat", "stage")
+    __slots__ = ("defense", "details", "groups", "layer", "repeat", "stage")
 
-    def __init__(
-        self, key: tuple[int, int, int, int], *, rows: list[Any], details: list[Any]
-    ) -> None:
+    def __init__(self, key: tuple[int, int, int, int]) -> None:
         self.defense, self.stage, self.layer, self.repeat = key
-        self._rows = rows
-        self._details = details
+        self.groups: defaultdict[Shared, list[Row]] = defaultdict(list)
+        self.details: list[tuple[int, str | None, str | None]] = []
 
     @property
     def key(self) -> tuple[int, int, int, int]:
         """Defense, stage, layer and repeat, as numbers."""
         return (self.defense, self.stage, self.layer, self.repeat)
+
+    @property
+    def waiting(self) -> int:
+        """Number of rows taken and not committed."""
+        return sum([len(rows) for rows in self.groups.values()])
+
+    def sort(self) -> None:
+        """Bring what is taken into the order in which it is committed."""
+        for rows in self.groups.values():
+            rows.sort(key=_BY_SAMPLE)
+        self.details.sort(key=_BY_SAMPLE)
+
+    def clear(self) -> None:
+        """Forget what was committed."""
+        self.groups.clear()
+        self.details.clear()
 
     def add_decision(
         self, sample: int, decision: Decision, *, latency_ns: int | None, flags: int = 0
@@ -74,19 +98,17 @@ class Lane:
         if evidence is not None:
             flags |= self._keep(sample, None, evidence)
         outcome = OUTCOME_CODE[decision.outcome]
-        self._rows.append((
-            self.defense,
-            self.stage,
-            self.layer,
-            self.repeat,
+        shared = (
+            SCORE_KIND_CODE[decision.score_kind],
+            -1 if kind is None else ERROR_KIND_CODE[kind],
+            -1,
+            flags,
+        )
+        self.groups[shared].append((
             sample,
             outcome,
             None if score is None else float(score),
-            SCORE_KIND_CODE[decision.score_kind],
-            None if kind is None else ERROR_KIND_CODE[kind],
-            None,
             latency_ns if own is None or flags & FLAG_PLANNED else own,
-            flags,
         ))  # fmt: skip
         return outcome
 
@@ -136,20 +158,15 @@ class Lane:
         if verdict.evidence is not None:
             flags |= self._keep(sample, None, verdict.evidence)
         outcome, own = OUTCOME_CODE[verdict.label], verdict.latency_ns
-        self._rows.append((
-            self.defense,
-            self.stage,
-            self.layer,
-            self.repeat,
-            sample,
-            outcome,
-            None if score is None else float(score),
+        shared = (
             SCORE_KIND_CODE["class_prob"] if score is not None else _NO_SCORE_KIND,
-            None if verdict.error_kind is None else ERROR_KIND_CODE[verdict.error_kind],
-            None if verdict.answer_mode is None else ANSWER_MODE_CODE[verdict.answer_mode],
-            latency_ns if own is None else own,
+            -1 if verdict.error_kind is None else ERROR_KIND_CODE[verdict.error_kind],
+            -1 if verdict.answer_mode is None else ANSWER_MODE_CODE[verdict.answer_mode],
             flags,
-        ))  # fmt: skip
+        )
+        number = None if score is None else float(score)
+        latency = latency_ns if own is None else own
+        self.groups[shared].append((sample, outcome, number, latency))
         return outcome
 
     def _broken(self, sample: int, message: str, latency: int | None) -> int:
@@ -160,14 +177,13 @@ class Lane:
     def _add(
         self, sample: int, outcome: int, *, error: int | None, latency: int | None, flags: int
     ) -> None:
-        key = (self.defense, self.stage, self.layer, self.repeat, sample)
-        self._rows.append((*key, outcome, None, _NO_SCORE_KIND, error, None, latency, flags))
+        shared = (_NO_SCORE_KIND, -1 if error is None else error, -1, flags)
+        self.groups[shared].append((sample, outcome, None, latency))
 
     def _keep(self, sample: int, text: str | None, evidence: Evidence | None) -> int:
         said = evidence_to_json(evidence) if evidence is not None else "{}"
         if text is not None or said != "{}":
-            key = (self.defense, self.stage, self.layer, self.repeat, sample)
-            self._details.append((*key, text, None if said == "{}" else said))
+            self.details.append((sample, text, None if said == "{}" else said))
         if evidence is None:
             return 0
         cached = FLAG_CACHED if evidence.from_cache else 0

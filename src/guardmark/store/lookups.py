@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.store import connect
-from guardmark.store.samples import chunk_of, count
+from guardmark.store.samples import chunk_of, count, kinds_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1000
 _LANE: Final = "r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ?"
 _RANGE: Final = (
-    "SELECT position, is_attack, text, prompt FROM samples s WHERE position >= ? AND position < ?"
+    "SELECT position, kind, text, prompt FROM samples s WHERE position >= ? AND position < ?"
 )
 _PICKED: Final = (
-    "SELECT position, is_attack, text, prompt FROM samples s"
+    "SELECT position, kind, text, prompt FROM samples s"
     " WHERE position IN (SELECT value FROM json_each(?))"
 )
 _GAP: Final = (
@@ -60,8 +60,9 @@ class Stored:
             Fourteen counts: index `outcome + 7 * is_attack`.
         """
         query = (
-            "SELECT s.is_attack, r.outcome, count(*) FROM records r"  # noqa: S608 - a constant of ours
-            f" JOIN samples s ON s.position = r.sample WHERE {_LANE} GROUP BY 1, 2"
+            "SELECT k.is_attack, r.outcome, count(*) FROM records r"  # noqa: S608 - a constant of ours
+            " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
+            f" WHERE {_LANE} GROUP BY 1, 2"
         )
         counts = [0] * 14
         for is_attack, outcome, number in self._all(query, lane.key):
@@ -116,6 +117,7 @@ class Stored:
         """
         with connect.errors_of(self._path):
             total = count(self._connection)
+            attacks = {n for n, kind in kinds_of(self._connection).items() if kind[0]}
         found = 0 if lane is None else self.count(lane)
         if found >= total and lane is not None:
             return
@@ -131,7 +133,7 @@ class Stored:
                 by_position = {row[0]: row for row in found_rows}
                 rows = [by_position[position] for position in wanted if position in by_position]
             if rows:
-                yield chunk_of(rows)
+                yield chunk_of(rows, attacks)
 
     def _all(self, query: str, values: tuple[Any, ...]) -> list[Any]:
         with connect.errors_of(self._path):

@@ -263,13 +263,13 @@ class RecordReader:
         """
         if facet and facet not in FACET_COLUMNS:
             raise ValueError(f"facet must be one of {', '.join(FACET_COLUMNS)}, got {facet!r}")
-        column = f"s.{facet}" if facet else "0"
+        column = f"k.{facet}" if facet else "''"
         query = (
-            f"SELECT g.is_attack, f.name, g.outcome, g.n FROM (SELECT s.is_attack, {column} AS f,"  # noqa: S608 - a name of ours
-            " r.outcome, count(*) AS n FROM records r JOIN samples s ON s.position = r.sample"
+            f"SELECT k.is_attack, {column} AS f, r.outcome, count(*) FROM records r"  # noqa: S608 - a name of ours
+            " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
             " WHERE r.defense = (SELECT id FROM defenses WHERE name = ?) AND r.stage = ?"
-            " AND r.layer = (SELECT id FROM layers WHERE name = ?) GROUP BY 1, 2, 3) g"
-            " JOIN facets f ON f.id = g.f ORDER BY f.name, g.is_attack, g.outcome"
+            " AND r.layer = (SELECT id FROM layers WHERE name = ?)"
+            " GROUP BY 2, 1, 3 ORDER BY 2, 1, 3"
         )
         return [
             SliceCount(

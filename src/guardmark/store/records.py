@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import sqlite3
 from enum import StrEnum
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store import chain, connect, lookups, samples
 from guardmark.store.codec import manifest_from_json, manifest_to_json
 from guardmark.store.codes import STAGE_CODE
-from guardmark.store.encode import details_of, row_of
+from guardmark.store.encode import details_of, row_of, shared_of
 from guardmark.store.lanes import Lane
 from guardmark.store.lookups import Stored
 from guardmark.store.reader import RecordReader, RunState, RunStatus
-from guardmark.store.schema import KEY_COLUMNS, VALUE_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,15 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["RecordReader", "RecordWriter", "RunState", "RunStatus", "Table"]
 
 _CHUNK: Final = 1000
-_KEY: Final = itemgetter(0, 1, 2, 3, 4)
-_ROW: Final = (
-    f"INSERT INTO records ({', '.join(KEY_COLUMNS + VALUE_COLUMNS)}, batch)"  # noqa: S608 - only our own column names
-    f" VALUES ({', '.join('?' * len(KEY_COLUMNS + VALUE_COLUMNS))}, "
+_LANE: Final = "defense, stage, layer, repeat, batch"
+_RECORD: Final = (
+    f"INSERT INTO records ({_LANE}, score_kind, error_kind, answer_mode, flags,"
+    " sample, outcome, score, latency_ns) VALUES"
 )
-_DETAIL: Final = (
-    f"INSERT INTO details ({', '.join(KEY_COLUMNS)}, text, evidence, batch)"  # noqa: S608 - only our own column names
-    " VALUES (?, ?, ?, ?, ?, ?, ?, "
-)
+_DETAIL: Final = f"INSERT INTO details ({_LANE}, sample, text, evidence) VALUES"
 
 
 class Table(StrEnum):
@@ -62,8 +57,7 @@ class RecordWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection = connect.open_to_write(path)
-        self._rows: list[tuple[Any, ...]] = []
-        self._details: list[tuple[Any, ...]] = []
+        self._lanes: dict[tuple[int, int, int, int], Lane] = {}
         self._has_failed = False
         self._due_ns = 0
         self._load_state()
@@ -187,7 +181,7 @@ class RecordWriter:
         """
         numbers = (self._number(Table.DEFENSES, defense), STAGE_CODE[stage])
         key = (*numbers, self._number(Table.LAYERS, layer), repeat)
-        return Lane(key, rows=self._rows, details=self._details)
+        return self._lanes.setdefault(key, Lane(key))
 
     def add_layer(self, name: str, settings: Mapping[str, object]) -> None:
         """Register a later judging with its settings.
@@ -237,16 +231,15 @@ class RecordWriter:
         """
         key = record.key
         lane = self.lane(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
-        prefix = (*lane.key, key.sample)
-        self._rows.append((*prefix, *row_of(record)))
+        lane.groups[shared_of(record)].append(row_of(record))
         details = details_of(record)
         if details is not None:
-            self._details.append((*prefix, *details))
+            lane.details.append((key.sample, *details))
 
     @property
     def waiting(self) -> int:
         """Number of records taken and not committed yet."""
-        return len(self._rows)
+        return sum([lane.waiting for lane in self._lanes.values()])
 
     def flush_if_due(
         self, now_ns: int, *, count: int = _CHUNK, after_ns: int = 400_000_000
@@ -261,10 +254,11 @@ class RecordWriter:
         Returns:
             Whether something was committed.
         """
-        if not self._rows:
+        waiting = self.waiting
+        if not waiting:
             self._due_ns = now_ns + after_ns
             return False
-        if len(self._rows) < count and now_ns < self._due_ns:
+        if waiting < count and now_ns < self._due_ns:
             return False
         self._due_ns = now_ns + after_ns
         self.flush()
@@ -278,30 +272,27 @@ class RecordWriter:
             StorageError: If the disk is full or the file cannot be written; what was
                 committed before is kept, and this batch is not half there.
         """
-        if not self._rows:
+        lanes = [lane for _, lane in sorted(self._lanes.items()) if lane.groups]
+        if not lanes:
             return
-        self._rows.sort(key=_KEY)
-        self._details.sort(key=_KEY)
-        head = chain.link(
-            self._chain_head(), rows=self._rows, details=self._details, names=self._used_names()
-        )
-        number = self._batch + 1
+        for lane in lanes:
+            lane.sort()
+        head = chain.link(self._chain_head(), [self._named(lane) for lane in lanes])
         self._has_failed = True
         with connect.errors_of(self.path):
-            self._commit(number, head)
+            self._commit(lanes, head)
         self._has_failed = False
-        self._batch, self._head = number, head
-        self._rows.clear()
-        self._details.clear()
+        self._batch, self._head = self._batch + 1, head
+        for lane in lanes:
+            lane.clear()
 
-    def _commit(self, number: int, head: bytes) -> None:
-        connection = self._connection
+    def _commit(self, lanes: list[Lane], head: bytes) -> None:
+        connection, number = self._connection, self._batch + 1
         try:
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(f"{_ROW}{number})", self._rows)
-            if self._details:
-                connection.executemany(f"{_DETAIL}{number})", self._details)
-            link = (number, len(self._rows), head)
+            for lane in lanes:
+                self._insert(lane, number)
+            link = (number, sum(lane.waiting for lane in lanes), head)
             connection.execute("INSERT INTO batches VALUES (?, ?, ?)", link)
             connection.execute("COMMIT")
         except sqlite3.IntegrityError as error:
@@ -310,17 +301,29 @@ class RecordWriter:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
+    def _insert(self, lane: Lane, number: int) -> None:
+        # What rows share stands in the statement: binding is most of what a row costs.
+        key = f"{', '.join(map(str, lane.key))}, {number}"
+        for shared, rows in lane.groups.items():
+            said = ", ".join("NULL" if code < 0 else str(code) for code in shared)
+            self._connection.executemany(f"{_RECORD} ({key}, {said}, ?, ?, ?, ?)", rows)
+        if lane.details:
+            self._connection.executemany(f"{_DETAIL} ({key}, ?, ?, ?)", lane.details)
+
+    def _named(self, lane: Lane) -> chain.LaneRows:
+        return chain.LaneRows(
+            defense=self._names[Table.DEFENSES][lane.defense],
+            stage=lane.stage,
+            layer=self._names[Table.LAYERS][lane.layer],
+            repeat=lane.repeat,
+            groups=sorted(lane.groups.items()),
+            details=lane.details,
+        )
+
     def _chain_head(self) -> bytes:
         if self._head is None:
             self._head = chain.genesis(self._meta("manifest") or "", self.samples_seal)
         return self._head
-
-    def _used_names(self) -> tuple[dict[int, str], dict[int, str]]:
-        defenses, layers = self._names[Table.DEFENSES], self._names[Table.LAYERS]
-        return (
-            {number: defenses[number] for number in {row[0] for row in self._rows}},
-            {number: layers[number] for number in {row[2] for row in self._rows}},
-        )
 
     # --- beginning and end -----------------------------------------------------------------
 

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from array import array
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
+from sys import byteorder
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
-from guardmark.store.schema import FACET_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
 _CHUNK: Final = 1000
-_COLUMNS: Final = ("position", "id", "is_attack", *FACET_COLUMNS, "origin", "length", "digest")
-_INSERT: Final = f"INSERT INTO samples VALUES ({', '.join('?' * (len(_COLUMNS) + 3))})"  # noqa: S608 - only our own column names
-_FACETS_AT: Final = slice(3, 3 + len(FACET_COLUMNS))
+_COLUMNS: Final = "position, id, kind, origin, length, digest, text, prompt, rest"
+_INSERT: Final = f"INSERT INTO samples ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - only our own column names
+_INSERT_KIND: Final = "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 SampleRow = tuple[Any, ...]
+Kind = tuple[int, str, str, str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +56,6 @@ class Chunk:
             attacks=self.attacks[start:end],
             prompts=self.prompts[start:end],
         )
-
-
-def of_user_text(text: str) -> Prompt:
-    """Build the prompt of one user message.
-
-    Args:
-        text: The user's words.
-
-    Returns:
-        The same as `Prompt.of_text`.
-    """
-    return Prompt(messages=(Message(role=Role.USER, content=text),), under_test=0)
 
 
 def prompt_to_json(prompt: Prompt) -> str:
@@ -117,21 +108,18 @@ def load(connection: sqlite3.Connection, samples: Iterable[Sample]) -> str:
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute("DELETE FROM samples")
+        connection.execute("DELETE FROM kinds")
         connection.execute("DROP INDEX IF EXISTS samples_by_id")
-        seal, facets = sha256(), _facets(connection)
-        known = len(facets)
+        seal, kinds = sha256(), dict[Kind, int]()
         source, position = iter(samples), 0
         while chunk := list(islice(source, _CHUNK)):
-            rows = [_row(p, s, facets) for p, s in enumerate(chunk, position)]
+            rows = [_row(p, s, kinds) for p, s in enumerate(chunk, position)]
             position += len(rows)
             seal.update(_sealed(rows))
             connection.executemany(_INSERT, rows)
-        names = list(facets)
-        connection.executemany(
-            "INSERT INTO facets VALUES (?, ?)", [(i, names[i]) for i in range(known, len(names))]
-        )
-        seal.update(json.dumps(names).encode())
+        connection.executemany(_INSERT_KIND, ((number, *kind) for kind, number in kinds.items()))
         connection.execute("CREATE UNIQUE INDEX samples_by_id ON samples (id)")
+        seal.update(_sealed_kinds(connection))
         connection.execute("COMMIT")
     except sqlite3.IntegrityError as error:
         raise DatasetError(f"Two samples have the same id: {_doubled(connection)}.") from error
@@ -151,24 +139,25 @@ def seal_of(connection: sqlite3.Connection) -> str:
         What `load` returned, if nothing was changed since.
     """
     seal = sha256()
-    cursor = connection.execute(
-        f"SELECT {', '.join(_COLUMNS)}, '', '', rest FROM samples ORDER BY position"  # noqa: S608 - only our own column names
-    )
+    query = f"SELECT {_COLUMNS} FROM samples ORDER BY position"  # noqa: S608 - only our own column names
+    cursor = connection.execute(query)
     while rows := cursor.fetchmany(_CHUNK):
         seal.update(_sealed(rows))
-    seal.update(json.dumps(list(_facets(connection))).encode())
+    seal.update(_sealed_kinds(connection))
     return seal.hexdigest()
 
 
 def _sealed(rows: Sequence[SampleRow]) -> bytes:
-    at = len(_COLUMNS) - 1
-    said = [(*row[:at], row[at].hex(), row[-1]) for row in rows]
-    return json.dumps(said, separators=(",", ":")).encode()
+    # By column, and as JSON only where a column can hold any text: this runs for every sample.
+    positions, ids, kinds, origins, lengths, digests, _, _, rests = zip(*rows, strict=True)
+    numbers = array("Q", [*positions, *kinds, *lengths])
+    if byteorder == "big":
+        numbers.byteswap()
+    return json.dumps([ids, origins, rests]).encode() + numbers.tobytes() + b"".join(digests)
 
 
-def _facets(connection: sqlite3.Connection) -> dict[str, int]:
-    rows = connection.execute("SELECT name, id FROM facets ORDER BY id")
-    return dict(rows.fetchall())
+def _sealed_kinds(connection: sqlite3.Connection) -> bytes:
+    return json.dumps(connection.execute("SELECT * FROM kinds ORDER BY id").fetchall()).encode()
 
 
 def _doubled(connection: sqlite3.Connection) -> str:
@@ -179,7 +168,7 @@ def _doubled(connection: sqlite3.Connection) -> str:
     return f"{row[0]!r} (samples {row[1] + 1} and {row[2] + 1})" if row else "unknown"
 
 
-def _row(position: int, sample: Sample, facets: dict[str, int]) -> SampleRow:
+def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
     prompt = sample.prompt
     messages = prompt.messages
     text = messages[prompt.under_test].content
@@ -191,18 +180,20 @@ def _row(position: int, sample: Sample, facets: dict[str, int]) -> SampleRow:
             f"Sample {sample.id!r} holds a lone surrogate at character {error.start};"
             " it cannot be sent or stored as UTF-8."
         ) from error
-    intern, size = facets.setdefault, facets.__len__
+    kind = (
+        1 if sample.label is Label.ATTACK else 0,
+        sample.category,
+        sample.subcategory,
+        sample.severity or "",
+        sample.language,
+        sample.variant,
+        sample.technique,
+        sample.source,
+    )
     return (
         position,
         sample.id,
-        1 if sample.label is Label.ATTACK else 0,
-        intern(sample.category, size()),
-        intern(sample.subcategory, size()),
-        intern(sample.severity or "", size()),
-        intern(sample.language, size()),
-        intern(sample.variant, size()),
-        intern(sample.technique, size()),
-        intern(sample.source, size()),
+        kinds.setdefault(kind, len(kinds)),
         sample.group or None,
         len(text),
         digest,
@@ -236,29 +227,38 @@ def read(
     Yields:
         Samples, in full.
     """
-    names = {number: name for name, number in _facets(connection).items()}
-    query = (
-        f"SELECT {', '.join(_COLUMNS)}, text, prompt, rest FROM samples"  # noqa: S608 - only our own column names
-        " WHERE position >= ? AND position < ? ORDER BY position"
-    )
+    kinds = kinds_of(connection)
+    query = f"SELECT {_COLUMNS} FROM samples WHERE position >= ? AND position < ? ORDER BY position"  # noqa: S608 - only our own column names
     end = count(connection) if last is None else last + 1
     for start in range(first, end, _CHUNK):
         # Short queries: one long read would keep the log of a running run from being cut.
         stop = min(start + _CHUNK, end)
         for row in connection.execute(query, (start, stop)).fetchall():
-            yield _sample(row, names)
+            yield _sample(row, kinds[row[2]])
 
 
-def _sample(row: SampleRow, names: dict[int, str]) -> Sample:
-    category, subcategory, severity, language, variant, technique, source = (
-        names[number] for number in row[_FACETS_AT]
-    )
-    text, prompt, rest = row[-3:]
+def kinds_of(connection: sqlite3.Connection) -> dict[int, Kind]:
+    """Return what samples have in common.
+
+    Args:
+        connection: Any.
+
+    Returns:
+        Number of a kind to whether it is an attack (1 or 0) and its facets, in the order of
+        `FACET_COLUMNS`.
+    """
+    rows = connection.execute("SELECT * FROM kinds ORDER BY id").fetchall()
+    return {row[0]: row[1:] for row in rows}
+
+
+def _sample(row: SampleRow, kind: Kind) -> Sample:
+    is_attack, category, subcategory, severity, language, variant, technique, source = kind
+    _, sample_id, _, origin, _, _, text, prompt, rest = row
     more: dict[str, Any] = json.loads(rest) if rest else {}
     return Sample(
-        id=row[1],
-        prompt=prompt_from_json(prompt) if prompt else of_user_text(text),
-        label=Label.ATTACK if row[2] else Label.BENIGN,
+        id=sample_id,
+        prompt=prompt_from_json(prompt) if prompt else Prompt.of_text(text),
+        label=Label.ATTACK if is_attack else Label.BENIGN,
         category=category,
         subcategory=subcategory,
         severity=Severity(severity) if severity else None,
@@ -266,7 +266,7 @@ def _sample(row: SampleRow, names: dict[int, str]) -> Sample:
         technique=technique,
         language=language,
         variant=variant,
-        group=row[len(FACET_COLUMNS) + 3] or "",
+        group=origin or "",
         source=source,
         must_keep=tuple(more.get("must_keep", ())),
         metadata=more.get("metadata", {}),
@@ -286,17 +286,18 @@ def count(connection: sqlite3.Connection) -> int:
     return 0 if found is None else int(found) + 1
 
 
-def chunk_of(rows: Sequence[tuple[int, int, str, str | None]]) -> Chunk:
-    """Build a chunk from rows of position, is_attack, text, prompt.
+def chunk_of(rows: Sequence[tuple[int, int, str, str | None]], attacks: AbstractSet[int]) -> Chunk:
+    """Build a chunk from rows of position, kind, text, prompt.
 
     Args:
         rows: As selected.
+        attacks: Numbers of the kinds that are attacks.
 
     Returns:
         The chunk.
     """
     return Chunk(
         positions=[row[0] for row in rows],
-        attacks=[row[1] == 1 for row in rows],
-        prompts=[prompt_from_json(row[3]) if row[3] else of_user_text(row[2]) for row in rows],
+        attacks=[row[1] in attacks for row in rows],
+        prompts=[prompt_from_json(row[3]) if row[3] else Prompt.of_text(row[2]) for row in rows],
     )

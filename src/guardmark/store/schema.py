@@ -4,8 +4,8 @@
 
     meta      key, value                       manifest, state, planned, seals
     words     kind, id, name                   what the small integers mean
-    facets    id, name                         categories, languages, ...; 0 is the empty word
-    samples   position, id, facets, text       every sample in full
+    kinds     id, label, category, ...         what samples have in common
+    samples   position, id, kind, text, ...    every sample in full
     defenses  id, name        layers  id, name, settings
     batches   id, rows, hash                   one row a commit; a hash chain
     records   (defense, stage, layer, repeat, sample) -> what was observed, lean
@@ -28,16 +28,6 @@ SCHEMA_VERSION: Final = 1
 APPLICATION_ID: Final = 0x474D524B
 """`GMRK`: lies in the header of the file, so that a foreign database is recognised."""
 
-KEY_COLUMNS: Final = ("defense", "stage", "layer", "repeat", "sample")
-VALUE_COLUMNS: Final = (
-    "outcome",
-    "score",
-    "score_kind",
-    "error_kind",
-    "answer_mode",
-    "latency_ns",
-    "flags",
-)
 FACET_COLUMNS: Final = (
     "category",
     "subcategory",
@@ -53,22 +43,25 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE words (
     kind TEXT NOT NULL, id INTEGER NOT NULL, name TEXT NOT NULL, PRIMARY KEY (kind, id)
 ) WITHOUT ROWID;
-CREATE TABLE facets (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE defenses (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE layers (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, settings TEXT NOT NULL DEFAULT '{}'
 );
+CREATE TABLE kinds (
+    id INTEGER PRIMARY KEY,
+    is_attack INTEGER NOT NULL,
+    category TEXT NOT NULL,
+    subcategory TEXT NOT NULL,
+    severity TEXT NOT NULL,
+    language TEXT NOT NULL,
+    variant TEXT NOT NULL,
+    technique TEXT NOT NULL,
+    source TEXT NOT NULL
+);
 CREATE TABLE samples (
     position INTEGER PRIMARY KEY,
     id TEXT NOT NULL,
-    is_attack INTEGER NOT NULL,
-    category INTEGER NOT NULL,
-    subcategory INTEGER NOT NULL,
-    severity INTEGER NOT NULL,
-    language INTEGER NOT NULL,
-    variant INTEGER NOT NULL,
-    technique INTEGER NOT NULL,
-    source INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
     origin TEXT,
     length INTEGER NOT NULL,
     digest BLOB NOT NULL,
@@ -106,20 +99,19 @@ CREATE TABLE details (
 );
 CREATE VIEW results AS
 SELECT d.name AS defense, st.name AS stage, l.name AS layer, r.repeat, r.sample AS position,
-       s.id, CASE s.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END AS label,
-       c.name AS category, o.name AS outcome, r.score, sk.name AS score_kind,
+       s.id, CASE k.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END AS label,
+       k.category, o.name AS outcome, r.score, sk.name AS score_kind,
        e.name AS error_kind, a.name AS answer_mode, r.latency_ns / 1e6 AS latency_ms, r.flags
 FROM records r
 JOIN defenses d ON d.id = r.defense
 JOIN layers l ON l.id = r.layer
 JOIN samples s ON s.position = r.sample
-JOIN facets c ON c.id = s.category
+JOIN kinds k ON k.id = s.kind
 JOIN words o ON o.kind = 'outcome' AND o.id = r.outcome
 JOIN words st ON st.kind = 'stage' AND st.id = r.stage
 JOIN words sk ON sk.kind = 'score_kind' AND sk.id = r.score_kind
 LEFT JOIN words e ON e.kind = 'error_kind' AND e.id = r.error_kind
 LEFT JOIN words a ON a.kind = 'answer_mode' AND a.id = r.answer_mode;
-INSERT INTO facets VALUES (0, '');
 INSERT INTO layers (id, name) VALUES (0, 'run');
 """
 

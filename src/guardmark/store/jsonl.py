@@ -1,0 +1,98 @@
+"""Lines of `results.jsonl`, put together from parts that many lines share."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from json.encoder import encode_basestring_ascii
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.store.codes import ANSWER_MODES, ERROR_KINDS, OUTCOME_NAMES, SCORE_KINDS, STAGES
+from guardmark.store.samples import kinds_of
+from guardmark.store.schema import FACET_COLUMNS
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+
+    from guardmark.store.samples import Kind
+
+_LANES: Final = (
+    "SELECT DISTINCT r.defense, r.stage, r.layer, r.repeat, d.name, l.name FROM records r"
+    " JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer ORDER BY 1, 2, 3, 4"
+)
+_LEAN: Final = (
+    "SELECT r.sample, s.id, s.digest, s.origin, r.score, r.latency_ns, s.kind,"
+    " r.outcome, r.score_kind, r.error_kind, r.answer_mode, r.flags"
+)
+_FROM: Final = (
+    " FROM records r JOIN samples s ON s.position = r.sample{join}"
+    " WHERE r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ? ORDER BY r.sample"
+)
+_DETAILS: Final = (
+    " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
+    " AND x.repeat = r.repeat AND x.sample = r.sample"
+)
+_SAID: Final = slice(7, 12)
+
+
+def lines_of(connection: sqlite3.Connection, size: int) -> Iterator[list[str]]:
+    """Yield lines, each a JSON object in ASCII with its line end.
+
+    Args:
+        connection: Any.
+        size: Most lines of a chunk.
+
+    Yields:
+        Chunks, in the order defense, stage, layer, repeat, sample. Memory stays flat.
+    """
+    of_kind = {number: _kind_part(kind) for number, kind in kinds_of(connection).items()}
+    for *key, defense, layer in connection.execute(_LANES).fetchall():
+        head = json.dumps(
+            {"defense": defense, "stage": STAGES[key[1]], "layer": layer, "repeat": key[3]},
+            separators=(",", ":"),
+        )
+        has_details = connection.execute(
+            "SELECT 1 FROM details WHERE defense = ? AND stage = ? AND layer = ? AND repeat = ?"
+            " LIMIT 1",
+            key,
+        ).fetchone()
+        more, join = (", x.text, x.evidence", _DETAILS) if has_details else (", NULL, NULL", "")
+        cursor = connection.execute(f"{_LEAN}{more}{_FROM.format(join=join)}", key)
+        while rows := cursor.fetchmany(size):
+            yield _lines(rows, head[:-1], of_kind)
+
+
+def _lines(rows: Sequence[tuple[Any, ...]], head: str, of_kind: dict[int, str]) -> list[str]:
+    quote, lines = encode_basestring_ascii, list[str]()
+    for row in rows:
+        position, name, digest, origin, score, latency, kind = row[:7]
+        text, evidence = row[-2:]
+        sample_id = quote(name)
+        lines.append(
+            f'{head},"position":{position},"id":{sample_id},"sha256":"{digest.hex()}",'
+            f'{of_kind[kind]},"group":{sample_id if origin is None else quote(origin)},'
+            f'"score":{"null" if score is None else repr(score)},'
+            f'"latency_ns":{"null" if latency is None else latency},{_said_part(row[_SAID])},'
+            f'"text":{"null" if text is None else quote(text)},"evidence":{evidence or "null"}}}\n'
+        )
+    return lines
+
+
+def _kind_part(kind: Kind) -> str:
+    said = {"label": "attack" if kind[0] else "benign"}
+    said.update(zip(FACET_COLUMNS, kind[1:], strict=True))
+    return json.dumps(said, separators=(",", ":"))[1:-1]
+
+
+@cache
+def _said_part(codes: tuple[int, int, int | None, int | None, int]) -> str:
+    outcome, score_kind, error_kind, answer_mode, flags = codes
+    said = {
+        "outcome": OUTCOME_NAMES[outcome],
+        "score_kind": SCORE_KINDS[score_kind],
+        "error_kind": None if error_kind is None else ERROR_KINDS[error_kind],
+        "answer_mode": None if answer_mode is None else ANSWER_MODES[answer_mode],
+        "flags": flags,
+    }
+    return json.dumps(said, separators=(",", ":"))[1:-1]
