@@ -49,6 +49,7 @@ def test_bad_arguments_are_refused() -> None:
 def test_far_tails_keep_their_precision() -> None:
     """1 - cdf would be 0 here."""
     assert normal_upper_tail(10.0) == pytest.approx(7.61985302416e-24, rel=1e-10)
+    assert chi_square_upper_tail(5.991464547107979, 2) == pytest.approx(0.05)
     assert chi_square_upper_tail(100.0, 1) == pytest.approx(2 * 7.61985302416e-24, rel=1e-10)
 
 
