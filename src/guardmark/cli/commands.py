@@ -19,6 +19,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "attacks": ("guardmark.cli.attacks", "List, describe and apply the attack operators."),
     "compare": ("guardmark.cli.compare", "Compare defenses on the same samples."),
     "report": ("guardmark.cli.report", "Write the reports of a finished run again."),
+    "show": ("guardmark.cli.show", "List bypasses, false alarms, errors in the terminal."),
     "schema": ("guardmark.cli.schema", "Print the JSON Schema of a configuration."),
     "plugins": ("guardmark.cli.plugins", "List every type of defense, model and judge."),
     "doctor": ("guardmark.cli.doctor", "Say what this installation can do."),

@@ -1,0 +1,90 @@
+"""The verb `show`: the samples of a run that are worth reading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from guardmark.analysis.bypasses import Flaw, find_worst
+from guardmark.analysis.frame import read_frame
+from guardmark.app.artefacts import analysis_settings
+from guardmark.app.reporting import find_run, run_config
+from guardmark.core.errors import UnknownName
+from guardmark.store.records import RecordReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from guardmark.analysis.bypasses import ListedSample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which samples are wanted.
+
+    Attributes:
+        flaw: Why they are worth reading, or None for any reason.
+        defense: Whose answer has the flaw; empty for any.
+        category: Their category; empty for all.
+        sample_id: One sample by its id, flawless or not; empty for all.
+    """
+
+    flaw: Flaw | None = None
+    defense: str = ""
+    category: str = ""
+    sample_id: str = ""
+
+
+def show(path: Path, selection: Selection) -> tuple[ListedSample, ...]:
+    """List samples of a run, worst first.
+
+    Args:
+        path: The run.
+        selection: Which samples are wanted.
+
+    Returns:
+        The samples with what every defense did.
+
+    Raises:
+        StoreError: If there is no run, or its records are damaged.
+        UnknownName: If the run has no such defense or category.
+    """
+    folder = find_run(path)
+    with RecordReader(folder.records) as reader:
+        _check_defense(selection, reader)
+        settings = replace(
+            analysis_settings(run_config(reader.manifest()), reader),
+            listed_samples=max(1, reader.sample_count()),
+        )
+        listed = find_worst(reader, read_frame(reader, settings), settings).listed
+    _check_category(selection, listed)
+    return tuple(each for each in listed if _is_wanted(each, selection))
+
+
+def _check_defense(selection: Selection, reader: RecordReader) -> None:
+    known = reader.defenses()
+    if selection.defense and selection.defense not in known:
+        raise UnknownName("defense of this run", selection.defense, known)
+
+
+def _check_category(selection: Selection, listed: tuple[ListedSample, ...]) -> None:
+    known = {each.sample.category for each in listed if each.sample.category}
+    if selection.category and selection.category not in known:
+        raise UnknownName("category among the listed samples", selection.category, known)
+
+
+def _is_wanted(listed: ListedSample, selection: Selection) -> bool:
+    if selection.category and listed.sample.category != selection.category:
+        return False
+    if selection.sample_id and listed.sample.id != selection.sample_id:
+        return False
+    if selection.flaw is Flaw.DIFFERENT:
+        return Flaw.DIFFERENT in listed.flaws
+    flaws = [
+        answer.flaw
+        for answer in listed.answers
+        if not selection.defense or answer.defense == selection.defense
+    ]
+    if selection.flaw is None:
+        return any(flaws) or bool(selection.sample_id)
+    return selection.flaw in flaws
