@@ -1,0 +1,192 @@
+"""Whether the records are what was committed: nothing changed, missing or doubled."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.sample import Prompt
+from guardmark.store import chain, connect, lookups, samples
+from guardmark.store.codes import WORDS
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_ROWS: Final = (
+    "SELECT batch, defense, stage, layer, repeat, score_kind, ifnull(error_kind, -1),"
+    " ifnull(answer_mode, -1), flags, sample, outcome, score, latency_ns FROM records"
+    " ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
+)
+_DETAILS: Final = (
+    "SELECT batch, defense, stage, layer, repeat, sample, text, evidence FROM details"
+    " ORDER BY 1, 2, 3, 4, 5, 6"
+)
+_PLANNED: Final = (
+    "SELECT count(*) FROM records r JOIN words w ON w.kind = 'stage' AND w.id = r.stage"
+    " WHERE w.name NOT IN ('try', 'warmup')"
+    " AND r.layer IN (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%')"
+)
+_MOST: Final = 5  # findings of one sort that are listed one by one
+
+
+def check(path: Path) -> list[str]:
+    """Compare the records of a run with their seals and their hash chain.
+
+    A person who may write the file can also compute new seals, so this finds accidents and
+    careless changes; keep the head of the chain elsewhere to find the others.
+
+    Args:
+        path: The file.
+
+    Returns:
+        What is wrong, a sentence each; empty when everything is as it was committed.
+
+    Raises:
+        StoreError: If the file is foreign, truncated or damaged beyond reading.
+        StorageError: If it cannot be read.
+    """
+    connection = connect.open_to_read(path)
+    try:
+        with connect.errors_of(path):
+            return [
+                *_file(connection),
+                *_samples(connection),
+                *_batches(connection),
+                *_strays(connection),
+                *_end(connection),
+            ]
+    finally:
+        connection.close()
+
+
+def _file(connection: sqlite3.Connection) -> Iterator[str]:
+    for (said,) in connection.execute("PRAGMA integrity_check(5)").fetchall():
+        if said != "ok":
+            yield f"The file is damaged: {said}."
+    known = [(kind, code, name) for kind, names in WORDS.items() for code, name in enumerate(names)]
+    query = "SELECT kind, id, name FROM words"
+    if sorted(known) != sorted(connection.execute(query).fetchall()):
+        yield "The table of words was changed: its integers no longer mean what was written."
+
+
+def _samples(connection: sqlite3.Connection) -> Iterator[str]:
+    seal = lookups.meta(connection, "samples")
+    if seal is None:
+        yield "The samples were never stored completely."
+        return
+    if samples.seal_of(connection) != seal:
+        yield "The samples are not those of the run: an id, label, facet or hash was changed."
+    wrong = 0
+    query = "SELECT id, digest, text, prompt, length FROM samples ORDER BY position"
+    for sample_id, digest, text, conversation, length in connection.execute(query):
+        prompt = samples.prompt_from_json(conversation) if conversation else Prompt.of_text(text)
+        if prompt.digest() != digest or prompt.text != text or len(text) != length:
+            wrong += 1
+            if wrong <= _MOST:
+                yield f"The text of sample {sample_id!r} is not the one that was sent."
+    if wrong > _MOST:
+        yield f"The texts of {wrong} samples are not those that were sent."
+
+
+def _batches(connection: sqlite3.Connection) -> Iterator[str]:
+    names = dict(connection.execute("SELECT id, name FROM defenses").fetchall())
+    layers = dict(connection.execute("SELECT id, name FROM layers").fetchall())
+    committed = connection.execute("SELECT id, rows, hash FROM batches ORDER BY id").fetchall()
+    rows = _Groups(connection.execute(_ROWS))
+    details = _Groups(connection.cursor().execute(_DETAILS))
+    manifest = lookups.meta(connection, "manifest") or ""
+    head = chain.genesis(manifest, lookups.meta(connection, "samples") or "")
+    for place, (number, count, wanted) in enumerate(committed, 1):
+        if number != place:
+            yield f"Batch {place} is missing."
+            return
+        found = rows.of(number)
+        if len(found) != count:
+            yield f"Batch {number} has {len(found)} records; {count} were committed."
+        said = _lanes(found, details.of(number), names=names, layers=layers)
+        if chain.link(head, said) != wanted:
+            what = "A record" if number > 1 else "The manifest, a seal or a record"
+            yield f"{what} of batch {number} was changed, exchanged, added or taken away."
+        head = wanted
+
+
+class _Groups:
+    """Rows of one batch after the other, so that memory stays flat."""
+
+    def __init__(self, cursor: Iterator[tuple[Any, ...]]) -> None:
+        self._groups = groupby(cursor, key=lambda row: row[0])
+        self._ahead = next(self._groups, None)
+
+    def of(self, batch: int) -> list[tuple[Any, ...]]:
+        while self._ahead is not None and self._ahead[0] < batch:
+            self._ahead = next(self._groups, None)
+        if self._ahead is None or self._ahead[0] != batch:
+            return []
+        rows = [row[1:] for row in self._ahead[1]]
+        self._ahead = next(self._groups, None)
+        return rows
+
+
+def _lanes(
+    rows: list[tuple[Any, ...]],
+    details: list[tuple[Any, ...]],
+    *,
+    names: dict[int, str],
+    layers: dict[int, str],
+) -> Iterator[chain.LaneRows]:
+    said: dict[tuple[int, ...], list[tuple[Any, ...]]] = {}
+    for row in details:
+        said.setdefault(row[:4], []).append(row[4:])
+    for key, lane in groupby(rows, key=lambda row: row[:4]):
+        groups = [
+            (shared, [row[8:] for row in group])
+            for shared, group in groupby(lane, key=lambda row: row[4:8])
+        ]
+        yield chain.LaneRows(
+            defense=names.get(key[0], ""),
+            stage=key[1],
+            layer=layers.get(key[2], ""),
+            repeat=key[3],
+            groups=groups,
+            details=said.get(key, []),
+        )
+
+
+def _strays(connection: sqlite3.Connection) -> Iterator[str]:
+    for what, query in (
+        (
+            "records belong to no batch",
+            "SELECT count(*) FROM records WHERE batch NOT IN (SELECT id FROM batches)",
+        ),
+        (
+            "records belong to no sample",
+            "SELECT count(*) FROM records WHERE sample NOT IN (SELECT position FROM samples)",
+        ),
+        (
+            "details belong to no record",
+            (
+                "SELECT count(*) FROM details x WHERE NOT EXISTS (SELECT 1 FROM records r"
+                " WHERE r.defense = x.defense AND r.stage = x.stage AND r.layer = x.layer"
+                " AND r.repeat = x.repeat AND r.sample = x.sample AND r.batch = x.batch)"
+            ),
+        ),
+    ):
+        (count,) = connection.execute(query).fetchone()
+        if count:
+            yield f"{count} {what}."
+
+
+def _end(connection: sqlite3.Connection) -> Iterator[str]:
+    state, noted = lookups.meta(connection, "state"), lookups.meta(connection, "head")
+    if noted is None or state == "running":
+        return  # killed, or under way: what was committed last is not noted
+    last = connection.execute("SELECT id, hash FROM batches ORDER BY id DESC LIMIT 1").fetchone()
+    number, head = last or (0, b"")
+    if noted != f"{number}:{head.hex()}":
+        yield f"The run ended with batch {noted.partition(':')[0]}; the last one here is {number}."
+    planned = int(lookups.meta(connection, "planned") or 0)
+    (stored,) = connection.execute(_PLANNED).fetchone()
+    if state == "complete" and stored != planned:
+        yield f"The run is marked complete with {stored} of {planned} records."
