@@ -213,10 +213,10 @@ def _diverse(census: Census, duplicates: Duplicates) -> Finding:
     if repeated or duplicates.families:
         status = Status.WARNING
         parts.append(
-            f"{duplicates.copies:,} copies, {duplicates.rewordings:,} equal but for case, spacing "
-            f"and punctuation; {len(duplicates.families):,} families of near-duplicates span "
-            "groups: intervals take them for independent. Give each family one group, or: "
-            "guardmark data dedup."
+            f"Copies: {duplicates.copies:,}. Equal but for case, spacing and punctuation: "
+            f"{duplicates.rewordings:,}. Families of near-duplicates across groups: "
+            f"{len(duplicates.families):,}, which intervals take for independent. Give each "
+            "family one group, or: guardmark data dedup."
         )
     details = [_family_line(family.ids, family.groups) for family in duplicates.families]
     return Finding(

@@ -154,11 +154,12 @@ def _packed(raw: BinaryIO, path: Path) -> Iterator[BinaryIO]:
 
 
 def _write_json(samples: Iterable[Sample], out: BinaryIO, *, is_list: bool) -> None:
-    separator, first = (b",\n", b"[\n") if is_list else (b"\n", b"")
-    lead = first
+    between = b",\n" if is_list else b"\n"
+    out.write(b"[\n" if is_list else b"")
+    lead = b""
     for sample in samples:
         out.write(lead + json.dumps(sample_row(sample), ensure_ascii=False).encode())
-        lead = separator
+        lead = between
     out.write(b"\n]\n" if is_list else b"\n")
 
 

@@ -1,0 +1,234 @@
+"""What the built-in data sets promise."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from guardmark.app.data_targets import FileOptions, open_data
+from guardmark.app.data_verbs import check_data, hash_data
+from guardmark.core.errors import UnknownName
+from guardmark.core.sample import Role, Severity
+from guardmark.core.taxonomy import DEFAULT_TAXONOMY
+from guardmark.datasets.builtin import BUILTIN_SETS, builtin_set, builtin_specs
+from guardmark.datasets.checks import CATEGORY_MINIMA, Status
+from guardmark.datasets.near_duplicates import similar_pairs
+from guardmark.datasets.sources import load
+
+if TYPE_CHECKING:
+    from guardmark.core.sample import Sample
+
+NAMES = tuple(builtin.name for builtin in BUILTIN_SETS)
+HOST = re.compile(r"(?:https?://|(?<!\w)www\.|(?<=\w)@)((?:[\w-]+\.)+[a-z]{2,})", re.IGNORECASE)
+RESERVED = re.compile(r"(^|\.)(example\.(com|org|net)|example|invalid|test|localhost)$")
+NAMESPACES = {"www.w3.org", "w3.org"}
+CODE_WITH_AT = {"pytest.mark.parametrize"}
+
+
+@pytest.fixture(scope="module")
+def sets() -> dict[str, list[Sample]]:
+    """Every built-in set, read without a fault."""
+    return {name: list(load(builtin_specs(name), DEFAULT_TAXONOMY).samples()) for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def core(sets: dict[str, list[Sample]]) -> list[Sample]:
+    """The benchmark."""
+    return sets["core"]
+
+
+@pytest.fixture(scope="module")
+def train(sets: dict[str, list[Sample]]) -> list[Sample]:
+    """What the classifier is fitted on."""
+    return sets["core-train"]
+
+
+def attacks(samples: list[Sample]) -> list[Sample]:
+    """The attacks among them."""
+    return [sample for sample in samples if sample.is_attack]
+
+
+def benign(samples: list[Sample]) -> list[Sample]:
+    """The benign ones among them."""
+    return [sample for sample in samples if not sample.is_attack]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_set_is_the_one_its_manifest_and_card_name(name: str) -> None:
+    """A changed sample without a new version is found here (scripts/seal_builtin.py mends it)."""
+    builtin = builtin_set(name)
+    sealed = json.loads((builtin.folder / "manifest.json").read_text(encoding="utf-8"))
+    found = hash_data(open_data([f"builtin:{name}"], FileOptions()))
+    assert (sealed["name"], sealed["version"]) == (name, builtin.version)
+    assert sealed["sha256"] == found.sha256
+    assert {
+        file.rpartition("/")[2]: (m.sha256, digest, m.attacks, m.benign)
+        for m in found.manifests
+        for file, digest in m.files.items()
+    } == {
+        file: (each["content_sha256"], each["file_sha256"], each["attacks"], each["benign"])
+        for file, each in sealed["files"].items()
+    }
+    card = builtin.card.read_text(encoding="utf-8")
+    assert found.sha256 in card
+    assert f"{name} {builtin.version} |" in card
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_card_tells_the_true_counts(name: str, sets: dict[str, list[Sample]]) -> None:
+    """Totals, groups, categories, subcategories and severities."""
+    card = builtin_set(name).card.read_text(encoding="utf-8")
+    bad, good = attacks(sets[name]), benign(sets[name])
+    assert f"{len(bad) + len(good)}: {len(bad)} attacks, {len(good)} benign" in card
+    groups = [len({s.lineage for s in side}) for side in (bad, good)]
+    assert f"{groups[0]} of attacks, {groups[1]} of benign samples" in card
+    for category, count in Counter(s.category for s in bad).items():
+        assert f"| {category} | {count} |" in card
+    if name == "tutor":
+        for category, count in Counter(s.category for s in good).items():
+            assert f"| {category} | {count} |" in card
+        return
+    for subcategory, count in Counter(s.subcategory for s in bad).items():
+        assert f"{subcategory} {count}" in card
+    severities = Counter(s.severity for s in bad)
+    assert f"| samples | {' | '.join(str(severities[s]) for s in Severity)} |" in card
+    hard = sum(bool(s.metadata.get("hard_negative")) for s in good)
+    english = [sum(s.language == "en" for s in side) for side in (bad, good)]
+    flat = " ".join(card.split())
+    assert f"{len(good) - hard} ordinary requests" in flat
+    assert f"{hard} hard negatives" in flat
+    assert f"{english[0]} attacks and {english[1]} benign samples are English" in flat
+
+
+def test_core_has_the_attacks_it_promises(core: list[Sample]) -> None:
+    """At least 600, 120 a category (jailbreak 150), 25 a subcategory."""
+    bad = attacks(core)
+    assert len(bad) >= 600
+    categories = Counter(s.category for s in bad)
+    for category in DEFAULT_TAXONOMY.categories:
+        least = max(120, CATEGORY_MINIMA[category.name])
+        assert categories[category.name] >= least
+        for subcategory in category.subcategories:
+            assert sum(s.subcategory == subcategory for s in bad) >= 25
+    assert {s.severity for s in bad} == set(Severity)
+    assert all(s.technique for s in bad)
+
+
+def test_core_has_the_benign_inputs_it_promises(core: list[Sample]) -> None:
+    """At least 600, of which at least 250 look like attacks or like noise."""
+    good = benign(core)
+    assert len(good) >= 600
+    assert sum(bool(s.metadata.get("hard_negative")) for s in good) >= 250
+
+
+def test_core_train_is_large_enough_to_fit_on(train: list[Sample]) -> None:
+    """At least 300 of either label."""
+    assert min(len(attacks(train)), len(benign(train))) >= 300
+
+
+@pytest.mark.parametrize("name", ["core", "core-train"])
+def test_a_tenth_is_in_five_other_languages(name: str, sets: dict[str, list[Sample]]) -> None:
+    """Of attacks and of benign samples, each with its language stated."""
+    for side in (attacks(sets[name]), benign(sets[name])):
+        others = [s.language for s in side if s.language != "en"]
+        assert all(s.language for s in side)
+        assert len(others) >= 0.1 * len(side)
+        assert len(set(others)) >= 5
+
+
+@pytest.mark.parametrize("name", ["core", "core-train"])
+def test_a_group_has_at_most_three_samples_of_one_kind(
+    name: str, sets: dict[str, list[Sample]]
+) -> None:
+    """More would be a template; and a group named after a sample that is not there is a slip."""
+    members: dict[str, list[Sample]] = {}
+    for sample in sets[name]:
+        members.setdefault(sample.lineage, []).append(sample)
+    ids = {sample.id for sample in sets[name]}
+    for group, samples in members.items():
+        assert len(samples) <= 3
+        assert group in ids
+        assert len({s.label for s in samples}) == 1
+
+
+def test_no_two_groups_say_nearly_the_same(sets: dict[str, list[Sample]]) -> None:
+    """Not within a set, and not between the one for fitting and the one for measuring."""
+    everything = [sample for samples in sets.values() for sample in samples]
+    texts = [sample.prompt.text for sample in everything]
+    shared = [
+        (everything[match.first].id, everything[match.second].id)
+        for match in similar_pairs(texts, threshold=0.5)
+        if everything[match.first].lineage != everything[match.second].lineage
+    ]
+    assert shared == []
+
+
+def test_core_and_core_train_have_no_group_and_no_id_in_common(
+    core: list[Sample], train: list[Sample]
+) -> None:
+    """Otherwise a fitted classifier would be measured on what it has seen."""
+    assert not {s.lineage for s in core} & {s.lineage for s in train}
+    assert not {s.id for s in core} & {s.id for s in train}
+
+
+def test_indirect_and_multi_turn_attacks_are_real_conversations(core: list[Sample]) -> None:
+    """With the document or tool result that carries the attack, or the turns before it."""
+    for sample in attacks(core):
+        prompt = sample.prompt
+        if sample.category == "indirect_injection":
+            assert prompt.messages[prompt.under_test].role in {Role.DOCUMENT, Role.TOOL}
+            assert any(m.role is Role.USER for m in prompt.messages)
+        if sample.subcategory == "multi_turn":
+            assert sum(m.role is Role.USER for m in prompt.messages) >= 2
+
+
+def test_payloads_are_named_so_that_rewritings_keep_them(core: list[Sample]) -> None:
+    """For at least a third of the attacks; the loader checks that the text holds them."""
+    assert sum(bool(s.must_keep) for s in attacks(core)) >= len(attacks(core)) / 3
+
+
+def test_expected_behaviour_follows_the_label(core: list[Sample], train: list[Sample]) -> None:
+    """Block an attack, allow the rest."""
+    for sample in (*core, *train):
+        assert sample.expected == ("block" if sample.is_attack else "allow")
+
+
+def test_only_reserved_hosts_are_named(sets: dict[str, list[Sample]]) -> None:
+    """A benchmark must not send anybody anywhere."""
+    hosts = {
+        host.lower()
+        for samples in sets.values()
+        for sample in samples
+        for message in sample.prompt.messages
+        for host in HOST.findall(message.content)
+    }
+    assert len(hosts) > 20
+    assert {h for h in hosts if not RESERVED.search(h)} <= NAMESPACES | CODE_WITH_AT
+
+
+def test_tutor_has_four_variants_of_each_message(sets: dict[str, list[Sample]]) -> None:
+    """Half to decline, half to answer."""
+    variants = Counter(s.variant for s in sets["tutor"])
+    assert set(variants) == {"original", "typo", "camouflage", "adversarial"}
+    assert len(set(variants.values())) == 1
+    assert len(attacks(sets["tutor"])) == len(benign(sets["tutor"]))
+
+
+def test_the_check_finds_nothing_wrong_with_core() -> None:
+    """But for one text in a wrong encoding, which is the point of that sample."""
+    check = check_data(open_data(["builtin:core"], FileOptions()))
+    states = {finding.aspect: finding.status for finding in check.findings}
+    assert states.pop("representative") is Status.NOT_ASSESSED
+    assert states.pop("readable") is Status.WARNING
+    assert set(states.values()) == {Status.OK}
+    assert check.duplicates.conflicts == ()
+
+
+def test_an_unknown_set_is_met_with_the_nearest() -> None:
+    """Names get misspelt."""
+    with pytest.raises(UnknownName, match="Did you mean 'core'"):
+        builtin_set("cor")

@@ -1,0 +1,83 @@
+"""Near-duplicates: the fast search against the slow one."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guardmark.datasets.near_duplicates import (
+    Families,
+    jaccard,
+    shingles,
+    similar_pairs,
+    words,
+)
+
+few_words = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=14).map(" ".join)
+
+
+@given(st.lists(few_words, max_size=12), st.sampled_from([0.1, 0.3, 0.5, 0.7, 0.9, 1.0]))
+def test_the_search_finds_exactly_the_similar_pairs(texts: list[str], threshold: float) -> None:
+    """None missed, none invented: what comparing each with each would find."""
+    sets = [shingles(text) for text in texts]
+    expected = {
+        (i, j)
+        for i, j in combinations(range(len(texts)), 2)
+        if jaccard(sets[i], sets[j]) >= threshold
+    }
+    found = {(m.first, m.second) for m in similar_pairs(texts, threshold=threshold)}
+    assert found == expected
+
+
+@given(few_words, few_words)
+def test_similarity_is_symmetric_and_one_for_equal_sets(one: str, other: str) -> None:
+    """A measure, not a direction."""
+    first, second = shingles(one), shingles(other)
+    assert jaccard(first, second) == jaccard(second, first)
+    assert jaccard(first, first) == 1.0
+    assert 0.0 <= jaccard(first, second) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hello,  WORLD!", ("hello", "world")),
+        ("a-b_c 42", ("a", "b_c", "42")),
+        ("春が来た", ("春", "が", "来", "た")),
+        ("GPT模型", ("gpt", "模", "型")),
+        ("!?…", ()),
+    ],
+)
+def test_words_are_runs_of_letters_or_single_signs(text: str, expected: tuple[str, ...]) -> None:
+    """Scripts without spaces would otherwise be one word a sentence."""
+    assert words(text) == expected
+
+
+def test_case_spacing_and_punctuation_make_no_difference() -> None:
+    """They are the cheapest rewriting there is."""
+    assert shingles("One two, three four five six!") == shingles("one TWO three\nfour five  six")
+
+
+def test_short_texts_are_alike_only_when_equal() -> None:
+    """Two words in common are no near-duplicate."""
+    assert shingles("say it now") != shingles("say it")
+    assert shingles("??") != shingles("!!")
+
+
+@pytest.mark.parametrize("threshold", [0.0, -1.0, 1.01])
+def test_a_threshold_out_of_range_is_refused(threshold: float) -> None:
+    """At zero everything would be like everything."""
+    with pytest.raises(ValueError, match="threshold must be in"):
+        list(similar_pairs(["a"], threshold=threshold))
+
+
+def test_families_are_named_by_their_first_member() -> None:
+    """Whoever joins later takes the earlier name."""
+    families = Families(5)
+    families.join(4, 3)
+    families.join(3, 1)
+    families.join(1, 4)
+    assert [families.root(n) for n in range(5)] == [0, 1, 2, 1, 1]
