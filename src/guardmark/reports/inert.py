@@ -19,7 +19,7 @@ _CONTROL: Final = re.compile(
 )
 _BREAKS: Final = re.compile(r"[\s\u2028\u2029]+")
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]|~$])")
-_MARKDOWN_START: Final = re.compile(r"^([-+#=]|\d+(?=[.)]))")
+_MARKDOWN_START: Final = re.compile(r"^([-+#=]|\d+(?=[.)](?:\s|$)))")
 _LINKS: Final = {"://": "&#58;//", "@": "&#64;", "www.": "www&#46;"}
 _FENCE: Final = re.compile(r"`+")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")

@@ -45,7 +45,7 @@ def render_markdown(document: Document, *, texts: bool = True) -> str:
             rendered = _block(block, texts=texts)
             if rendered:
                 lines.extend((*rendered, ""))
-    lines.append(f"guardmark {markdown_line(document.version)}")
+    lines.append(markdown_line(f"guardmark {document.version}"))
     return "\n".join(lines) + "\n"
 
 

@@ -33,8 +33,9 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
         Lines of plain text, ending in a line feed; nothing from data can steer the terminal.
     """
     space = max(40, width)
-    lines = [_painted(plain_line(document.title), _BOLD, use=colour)]
-    lines.extend((plain_line(document.subtitle), ""))
+    title = _wrapped(plain_line(document.title), space, first="", rest="  ")
+    lines = [_painted(line, _BOLD, use=colour) for line in title]
+    lines.extend((*_wrapped(plain_line(document.subtitle), space, first="", rest="  "), ""))
     lines.extend(_verdicts(document, space, colour=colour))
     table = _find_table(document, "overview")
     if table is not None:

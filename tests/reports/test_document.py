@@ -1,0 +1,259 @@
+"""One document: every section in its order, and none that pretends."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from small_reports import bare_analysis, full_analysis, many
+from small_runs import Planned, Runs, allow, attack, benign, block, failed
+
+from guardmark.analysis.run import analyse_run
+from guardmark.core.manifest import Policy
+from guardmark.reports.blocks import (
+    Document,
+    IntervalChart,
+    Measure,
+    SampleBrowser,
+    SampleKind,
+    Section,
+    Table,
+    Unit,
+)
+from guardmark.reports.document import build_document
+from guardmark.reports.wording import cell_text
+
+ORDER = [
+    "configuration",
+    "summary",
+    "categories",
+    "slices",
+    "coverage",
+    "latency",
+    "comparison",
+    "thresholds",
+    "adaptive",
+    "worst",
+    "recommendations",
+    "method",
+]
+
+
+def section(document: Document, section_id: str) -> Section:
+    """One section."""
+    return next(each for each in document.sections if each.id == section_id)
+
+
+def table(document: Document, table_id: str) -> Table:
+    """One table."""
+    for each in document.sections:
+        for found in each.blocks:
+            if isinstance(found, Table) and found.id == table_id:
+                return found
+    raise KeyError(table_id)
+
+
+def words_of(document: Document, section_id: str) -> str:
+    """All sentences of one section."""
+    lines = []
+    for each in section(document, section_id).blocks:
+        lines.append(getattr(each, "text", ""))
+        lines.extend(getattr(each, "lines", ()))
+    return "\n".join(lines)
+
+
+def test_every_section_is_there_in_order(runs: Runs) -> None:
+    """Also when there is nothing to say."""
+    for analysis in (full_analysis(runs), bare_analysis(runs, lambda _p, _s: allow())):
+        assert [each.id for each in build_document(analysis).sections] == ORDER
+
+
+def test_sections_without_data_say_so(runs: Runs) -> None:
+    """One benign sample, one defense without scores, nothing wrong."""
+    document = build_document(bare_analysis(runs, lambda _p, _s: allow()))
+    empty = {each.id for each in document.sections if each.empty}
+    assert empty == {"slices", "comparison", "thresholds", "adaptive", "worst"}
+    assert all(each.blocks for each in document.sections)
+
+
+def test_every_id_is_unique(runs: Runs) -> None:
+    """Names that differ in one sign must not meet."""
+    names = ("a.b", "a-b", "a_b", "A-b")
+    planned = [
+        Planned(name=name, answers=lambda p, _: block(p % 2) if p % 2 else allow(0.0))
+        for name in names
+    ]
+    with runs.opened(many(), planned) as reader:
+        document = build_document(analyse_run(reader))
+    ids = Counter(
+        each.id for part in document.sections for each in part.blocks if hasattr(each, "id")
+    )
+    ids.update(part.id for part in document.sections)
+    assert [each for each, times in ids.items() if times > 1] == []
+
+
+def test_equal_figures_give_equal_documents(runs: Runs) -> None:
+    """Nothing in it reads a clock."""
+    assert build_document(full_analysis(runs)) == build_document(full_analysis(runs))
+
+
+def test_the_verdict_is_one_line_with_both_rates(runs: Runs) -> None:
+    """As product management will quote it."""
+    samples = [*(attack(n) for n in range(500)), *(benign(n) for n in range(604))]
+
+    def answers(position: int, sample: object) -> object:
+        if sample.is_attack:  # type: ignore[attr-defined]
+            return block() if position < 456 else allow()
+        if position >= 1100:
+            return failed()
+        return block() if position < 519 else allow()
+
+    document = build_document(bare_analysis(runs, answers, samples=samples))
+    assert document.verdicts[0].sentence == (
+        "blocks 91.2 % [88.4, 93.4] of 500 attacks, wrongly blocks 3.2 % [2.0, 4.9] of 600 "
+        "benign; 0 malformed, 4 errors"
+    )
+
+
+def test_an_undefined_side_is_said_to_be_undefined(runs: Runs) -> None:
+    """Not zero."""
+    document = build_document(bare_analysis(runs, lambda _p, _s: allow()))
+    assert "an undefined share of attacks (none answered)" in document.verdicts[0].sentence
+    assert "hold no attacks" in words_of(document, "summary")
+
+
+def test_baselines_come_last(runs: Runs) -> None:
+    """The floor is no answer."""
+    verdicts = build_document(full_analysis(runs)).verdicts
+    assert [(each.defense, each.baseline) for each in verdicts] == [
+        ("words", False),
+        ("ngram", False),
+        ("nothing", True),
+    ]
+    assert any("got an answer" in note for note in verdicts[0].notes)
+
+
+def test_the_summary_holds_every_headline_figure(runs: Runs) -> None:
+    """With the row under the policy below the rates."""
+    document = build_document(full_analysis(runs, on_error=Policy.BLOCK))
+    labels = [cell_text(row.cells[0]) for row in table(document, "card-words").rows]
+    for wanted in (
+        "ASR)",
+        "TPR",
+        "FPR)",
+        "FNR",
+        "Precision",
+        "F1",
+        "Balanced",
+        "Answered",
+        "fail-open",
+        "fail-closed",
+        "policy",
+        "any variant",
+    ):
+        assert any(wanted in label for label in labels), wanted
+    assert "Errors by kind: timeout" in table(document, "card-words").note
+
+
+def test_grouped_samples_are_said_to_be_grouped(runs: Runs) -> None:
+    """The interval is another, and the reader is told."""
+    assert "groups of variants or repeats" in words_of(
+        build_document(full_analysis(runs)), "summary"
+    )
+    plain = build_document(
+        bare_analysis(runs, lambda _p, _s: block(), samples=[attack(1), benign(1)])
+    )
+    assert "No sample names a group" in words_of(plain, "method")
+
+
+def test_charts_show_intervals_of_every_category(runs: Runs) -> None:
+    """One mark for each category and candidate; baselines stay out."""
+    document = build_document(full_analysis(runs))
+    chart = next(
+        each for each in section(document, "categories").blocks if isinstance(each, IntervalChart)
+    )
+    assert len(chart.marks) == 10
+    assert {each.series for each in chart.marks} == {"words", "ngram"}
+    assert all(each.measure.low is not None for each in chart.marks)
+
+
+def test_small_slices_are_greyed_in_tables(runs: Runs) -> None:
+    """Sixty attacks a category are under the minimum of a hundred."""
+    document = build_document(full_analysis(runs))
+    assert all(row.greyed for row in table(document, "by-category-asr-words").rows)
+
+
+def test_the_sample_browser_lists_what_is_wrong_with_commands(runs: Runs) -> None:
+    """Hostile text is carried as it is: renderers make it harmless."""
+    document = build_document(full_analysis(runs))
+    browser = next(
+        each for each in section(document, "worst").blocks if isinstance(each, SampleBrowser)
+    )
+    counts = {each.kind: each for each in browser.counts}
+    assert counts[SampleKind.BYPASS].command == "guardmark show runs/small/1 --bypasses"
+    assert counts[SampleKind.FALSE_ALARM].total > 0
+    hostile = next(each for each in browser.entries if each.sample_id == "a-00300")
+    assert hostile.cut
+    assert len(hostile.excerpt) == 500
+    assert hostile.characters > 500
+    assert hostile.sha256
+
+
+def test_the_worst_category_is_named_only_where_samples_suffice(runs: Runs) -> None:
+    """A weakest category of ten samples is an accident."""
+    document = build_document(full_analysis(runs))
+    assert "no category has enough samples" in words_of(document, "worst")
+    enough = build_document(full_analysis(runs, min_per_category=20))
+    assert "highest ASR in" in words_of(enough, "worst")
+    perfect = build_document(
+        bare_analysis(
+            runs,
+            lambda p, s: block() if s.is_attack or p == 599 else allow(),
+            samples=[*(attack(n) for n in range(500)), *(benign(n) for n in range(100))],
+        )
+    )
+    assert "no attack got through in any category" in words_of(perfect, "worst")
+
+
+def test_recommendations_name_their_figures(runs: Runs) -> None:
+    """No advice without a number."""
+    lines = words_of(build_document(full_analysis(runs)), "recommendations").splitlines()
+    assert len(lines) > 3
+    assert all(any(sign.isdigit() for sign in line) for line in lines if ":" in line)
+
+
+def test_the_comparison_never_calls_a_trade_off_better(runs: Runs) -> None:
+    """Fewer bypasses, more false alarms."""
+    document = build_document(full_analysis(runs))
+    words = words_of(document, "comparison")
+    assert "neither is better" in words
+    assert "Baselines are no candidates" in words
+
+
+def test_severity_is_told_apart_only_where_intervals_are(runs: Runs) -> None:
+    """Three sentences: more often, less often, not shown."""
+    samples = [*(attack(n) for n in range(400)), benign(0)]
+    grave = lambda _p, s: allow() if s.severity == "critical" else block()  # noqa: E731
+    mild = lambda _p, s: allow() if s.severity == "low" else block()  # noqa: E731
+    even = lambda p, _s: allow() if p % 8 < 4 else block()  # noqa: E731
+    for answers, words in (
+        (grave, "graver attacks get through more often"),
+        (mild, "graver attacks get through less often"),
+        (even, "no trend is shown"),
+    ):
+        document = build_document(bare_analysis(runs, answers, samples=samples))
+        assert words in words_of(document, "slices")
+
+
+def test_an_unfinished_run_says_how_far_it_is(runs: Runs) -> None:
+    """Above everything else of the configuration."""
+    with runs.opened(
+        many(), [Planned(name="one", answers=lambda _p, _s: block())], repeats=1
+    ) as reader:
+        analysis = analyse_run(reader)
+    assert not words_of(build_document(analysis), "configuration").strip()
+
+
+def test_measures_have_units_and_no_hidden_zero() -> None:
+    """An undefined figure reads undefined."""
+    assert cell_text(Measure(value=None, unit=Unit.SHARE)) == "undefined"
+    assert cell_text(Measure(value=0.0, unit=Unit.SHARE)) == "0.0 %"

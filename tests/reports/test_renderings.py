@@ -1,0 +1,203 @@
+"""The same document as Markdown, for a terminal and as CSV; hostile texts stay texts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from small_reports import HOSTILE, bare_analysis, full_analysis
+from small_runs import Runs, allow, attack, benign, block
+
+from guardmark.reports.document import build_document
+from guardmark.reports.inert import csv_cell, markdown_code, markdown_line, plain_line
+from guardmark.reports.markdown import render_markdown
+from guardmark.reports.tables import HEAD, categories_csv, variants_csv
+from guardmark.reports.terminal import render_terminal, verdict_lines
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def without_code(line: str) -> str:
+    """A line of Markdown without its inline code."""
+    return re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", line)
+
+
+def test_markdown_has_every_section_and_the_verdicts_first(runs: Runs) -> None:
+    """Verdict first, then the order of the report."""
+    text = render_markdown(build_document(full_analysis(runs)))
+    heads = [line[3:] for line in text.splitlines() if line.startswith("## ")]
+    assert heads[0] == "Configuration"
+    assert heads[-1] == "Method and warnings"
+    assert len(heads) == 12
+    assert text.index("`words` blocks") < text.index("## Configuration")
+
+
+def test_markdown_tables_are_rectangular(runs: Runs) -> None:
+    """No bar of a name ends a cell."""
+    text = render_markdown(build_document(full_analysis(runs)))
+    widths: list[int] = []
+    for line in text.splitlines():
+        if line.startswith("|"):
+            widths.append(len(re.findall(r"(?<!\\)\|", line)))
+        else:
+            assert len(set(widths)) <= 1
+            widths = []
+
+
+def test_markdown_keeps_hostile_text_inert(runs: Runs) -> None:
+    """No HTML, no image, no link, no mention, no control character outside of code."""
+    text = render_markdown(build_document(full_analysis(runs)))
+    assert not CONTROL.search(text)
+    for line in text.splitlines():
+        shown = without_code(line)
+        assert "<script" not in shown
+        assert "<b>" not in shown
+        assert not re.search(r"(?<!\\)\]\(", shown)
+        assert "https://" not in shown
+        assert "@everyone" not in shown
+    assert "\u2028" not in text
+
+
+def test_texts_can_be_left_out_of_markdown(runs: Runs) -> None:
+    """Hashes alone, for a report that leaves the house."""
+    document = build_document(full_analysis(runs))
+    assert "alert(1)" in render_markdown(document)
+    bare = render_markdown(document, texts=False)
+    assert "alert(1)" not in bare
+    assert "sha256 " in bare
+
+
+def test_undefined_is_written_out(runs: Runs) -> None:
+    """Never a zero, never NaN."""
+    text = render_markdown(build_document(bare_analysis(runs, lambda _p, _s: allow())))
+    assert "undefined" in text
+    assert "nan" not in text.lower().split()
+
+
+def test_renderings_of_equal_figures_are_equal(runs: Runs) -> None:
+    """Byte for byte."""
+    one, two = (build_document(full_analysis(runs)) for _ in range(2))
+    assert render_markdown(one) == render_markdown(two)
+    assert render_terminal(one) == render_terminal(two)
+
+
+def test_the_terminal_shows_verdicts_table_and_advice(runs: Runs) -> None:
+    """What one needs before opening the report."""
+    document = build_document(full_analysis(runs))
+    text = render_terminal(document, width=100)
+    assert all(len(line) <= 100 for line in text.splitlines())
+    assert "words" in text
+    assert "What follows" in text
+    assert "\x1b" not in text
+    assert len(verdict_lines(document)) == 3
+    assert verdict_lines(document)[0].startswith("words: blocks ")
+
+
+def test_long_advice_is_cut_with_a_count(runs: Runs) -> None:
+    """The rest stands in the report."""
+    samples = [*(attack(n) for n in range(30)), *(benign(n) for n in range(30))]
+    several = [lambda p, _s, k=k: block() if p % k else allow() for k in (2, 3, 4)]
+    document = build_document(bare_analysis(runs, *several, samples=samples))
+    assert "more in the report)" in render_terminal(document)
+
+
+def test_a_narrow_terminal_drops_columns_and_keeps_the_first(runs: Runs) -> None:
+    """Nothing runs over the edge."""
+    text = render_terminal(build_document(full_analysis(runs)), width=50)
+    assert all(len(line) <= 50 for line in text.splitlines())
+    assert "Errors" not in text
+
+
+def test_colour_marks_candidates_and_dims_baselines(runs: Runs) -> None:
+    """Only when asked for."""
+    text = render_terminal(build_document(full_analysis(runs)), colour=True)
+    assert "\x1b[1mwords\x1b[0m" in text
+    assert "\x1b[2mnothing\x1b[0m" in text
+
+
+def test_a_run_without_advice_says_nothing_of_what_follows(runs: Runs) -> None:
+    """No invented recommendation."""
+    samples = [*(attack(n) for n in range(400)), *(benign(n) for n in range(400))]
+    document = build_document(
+        bare_analysis(runs, lambda _p, s: block() if s.is_attack else allow(), samples=samples)
+    )
+    assert "What follows" not in render_terminal(document)
+
+
+def test_csv_holds_every_slice_at_full_precision(runs: Runs) -> None:
+    """Readable by any CSV reader, safe in a spreadsheet."""
+    analysis = full_analysis(runs)
+    rows = list(csv.DictReader(io.StringIO(categories_csv(analysis))))
+    assert tuple(rows[0]) == HEAD
+    first = next(row for row in rows if row["facet"] == "category" and row["defense"] == "words")
+    entry = analysis.defenses[1].slice_table("category", is_attack=True).rates[0]
+    assert float(first["estimate"]) == entry.rate.value
+    assert int(first["errors_counted"]) == entry.rate.successes
+    assert not any(row["facet"] == "variant" for row in rows)
+    for row in rows:
+        assert not row["value"].startswith(("=", "+", "-", "@"))
+    assert any(row["value"].startswith("'=") for row in rows)
+
+
+def test_csv_leaves_undefined_figures_empty(runs: Runs) -> None:
+    """Empty, not zero."""
+    samples = [attack(n) for n in range(20)]
+    from small_runs import failed
+
+    text = categories_csv(bare_analysis(runs, lambda _p, _s: failed(), samples=samples))
+    row = next(csv.DictReader(io.StringIO(text)))
+    assert (row["estimate"], row["low"], row["high"], row["answered"]) == ("", "", "", "0")
+
+
+def test_variants_have_a_file_of_their_own(runs: Runs) -> None:
+    """Variants and techniques."""
+    rows = list(csv.DictReader(io.StringIO(variants_csv(full_analysis(runs)))))
+    assert {row["facet"] for row in rows} == {"variant", "technique"}
+
+
+@given(st.text(max_size=80))
+def test_no_text_steers_a_terminal(text: str) -> None:
+    """Whatever it holds, it comes out on one line without control signs."""
+    line = plain_line(text)
+    assert not CONTROL.search(line)
+    assert "\n" not in line
+    assert "\x1b" not in line
+
+
+@given(st.text(max_size=80))
+def test_no_text_becomes_markup(text: str) -> None:
+    """No HTML tag, no entity of its own, no list or heading."""
+    line = markdown_line(text)
+    assert "<" not in line
+    assert ">" not in line
+    assert not line.startswith(("#", "- ", "+ ", "* ", ">"))
+    assert not re.search(r"(?<!\\)[`*_\[\]|]", line.replace("\\\\", ""))
+
+
+@given(st.text(max_size=80))
+def test_inline_code_is_closed_by_its_own_fence_only(text: str) -> None:
+    """However many back-ticks the text holds."""
+    code = markdown_code(text)
+    if code:
+        fence = re.match(r"`+", code)
+        assert fence is not None
+        inner = code[len(fence.group()) : -len(fence.group())]
+        assert fence.group() not in re.findall(r"`+", inner)
+
+
+def test_cells_that_look_like_formulas_are_disarmed() -> None:
+    """A spreadsheet must not run them."""
+    for start in "=+-@\t\r|%":
+        assert csv_cell(f"{start}cmd").startswith("'")
+    assert csv_cell("plain") == "plain"
+    assert csv_cell("") == ""
+
+
+def test_the_hostile_text_is_stripped_of_every_sequence() -> None:
+    """Screen, title, colours, direction, zero bytes."""
+    line = plain_line(HOSTILE)
+    assert "owned" not in line
+    assert "alert(1)" in line
