@@ -135,7 +135,7 @@ class Player:
             body=b"",
             service_ns=0,
             error_kind=ErrorKind.REFUSED,
-            message=f"{request.method} {hidden.url}: the cassette {self._path} has {state}",
+            message=f"{request.method} {hidden.url.split('?', 1)[0]}: the cassette {self._path} has {state}",
             replayed=True,
         )
 

@@ -148,12 +148,13 @@ class Services:
         if self._player is not None:
             return self._player.answer(request)
         if self._offline:
+            shown = self._redactor.text(_shown(request.url))
             return Exchange(
                 status=None,
                 body=b"",
                 service_ns=0,
                 error_kind=ErrorKind.REFUSED,
-                message=f"{request.method} {_shown(request.url)}: the run is offline, nothing was sent",
+                message=f"{request.method} {shown}: the run is offline, nothing was sent",
             )
         return None
 
@@ -258,7 +259,7 @@ class Endpoint:
         try:
             answer = await self._wire.attempt(self._services.session(), body)
         finally:
-            service.gate.leave()
+            service.release()
         service.note(answer)
         return answer
 

@@ -20,13 +20,12 @@ class Gate:
         limit: How many may be inside; at least 1.
     """
 
-    __slots__ = ("_inside", "_limit", "_waiters", "peak")
+    __slots__ = ("_inside", "_limit", "_waiters")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._inside = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self.peak = 0
 
     @property
     def limit(self) -> int:
@@ -41,7 +40,7 @@ class Gate:
     async def enter(self) -> None:
         """Go in, waiting for a place if need be."""
         if self._inside < self._limit and not self._waiters:
-            self._take()
+            self._inside += 1
             return
         place = asyncio.get_running_loop().create_future()
         self._waiters.append(place)
@@ -69,15 +68,11 @@ class Gate:
         self._limit = limit
         self._admit()
 
-    def _take(self) -> None:
-        self._inside += 1
-        self.peak = max(self.peak, self._inside)
-
     def _admit(self) -> None:
         while self._waiters and self._inside < self._limit:
             place = self._waiters.popleft()
             if not place.done():
-                self._take()
+                self._inside += 1
                 place.set_result(None)
 
 

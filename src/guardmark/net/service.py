@@ -58,6 +58,8 @@ class Service:
         self.gate = Gate(limits.concurrency)
         self.calls = 0
         self.attempts = 0
+        self._on_wire = 0
+        self._peak = 0
         self.timeout = aiohttp.ClientTimeout(
             total=limits.connect_timeout_s + limits.read_timeout_s,
             connect=limits.connect_timeout_s,
@@ -95,6 +97,13 @@ class Service:
             self.gate.leave()
             raise
         self.attempts += 1
+        self._on_wire += 1
+        self._peak = max(self._peak, self._on_wire)
+
+    def release(self) -> None:
+        """Give the place back once the attempt has ended, however it ended."""
+        self._on_wire -= 1
+        self.gate.leave()
 
     def note(self, answer: Answer) -> None:
         """Learn from an answer: pause when asked to, move the adaptive limit."""
@@ -110,7 +119,7 @@ class Service:
             base_url=self.base_url,
             calls=self.calls,
             attempts=self.attempts,
-            peak_in_flight=self.gate.peak,
+            peak_in_flight=self._peak,
             limit=self.gate.limit,
         )
 

@@ -1,0 +1,102 @@
+"""Whatever a service says, it is read as exactly one outcome, and never raises."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guardmark.core.outcome import ErrorKind, Outcome
+from guardmark.defenses.http_answer import AnswerRules, read_answer
+from guardmark.defenses.http_rules import ScoreScale, is_at_least, is_one_of, is_there
+from guardmark.defenses.json_path import JsonPath, compile_path
+from guardmark.net import Exchange
+
+
+def _path(text: str) -> JsonPath:
+    return compile_path(text, where="x")
+
+
+RULES = [
+    AnswerRules(blocked=_path("$.flagged"), score=_path("$.score")),
+    AnswerRules(blocked=_path("$..flagged"), categories=_path("$"), reason=_path("$.score")),
+    AnswerRules(blocked=_path("$.flagged"), blocked_rule=is_one_of(["yes", 1, None])),
+    AnswerRules(blocked=_path("$.score"), blocked_rule=is_at_least(0.5), keep_raw=True),
+    AnswerRules(blocked=_path("$.*"), blocked_rule=is_there, categories=_path("$.*")),
+    AnswerRules(action=_path("$.flagged"), actions={"yes": Outcome.BLOCK, "no": Outcome.ALLOW}),
+    AnswerRules(score=_path("$.score"), threshold=0.5, scale=ScoreScale(lowest=10, highest=-10)),
+    AnswerRules(score=_path("$[?@.score > 1].score"), threshold=0.5),
+    AnswerRules(
+        blocked=_path("$.flagged"),
+        statuses={204: Outcome.ALLOW, 500: Outcome.ERROR},
+        rejection=_path("$.flagged"),
+        rejection_codes=frozenset({"yes"}),
+    ),
+]
+
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.just(10**400)
+    | st.floats()
+    | st.sampled_from(["yes", "no", "", "1", "é\u2028\x00"])
+)
+_DOCUMENTS = st.recursive(
+    _SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["flagged", "score", "name", "category", "detected", ""]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=10,
+)
+_BODIES = st.binary(max_size=60) | _DOCUMENTS.map(lambda document: json.dumps(document).encode())
+
+
+@given(
+    rules=st.sampled_from(RULES),
+    body=_BODIES,
+    status=st.sampled_from([200, 204, 400, 500, None]),
+    content_type=st.sampled_from(["application/json", "text/html", ""]),
+)
+def test_every_answer_has_one_outcome(
+    rules: AnswerRules, body: bytes, *, status: int | None, content_type: str
+) -> None:
+    """A decision has a meaning; whatever is none says why, and has no score."""
+    failed = status is None or status >= 400
+    exchange = Exchange(
+        status=status,
+        body=body,
+        content_type=content_type,
+        service_ns=5,
+        error_kind=ErrorKind.HTTP if failed else None,
+        message="it failed" if failed else "",
+    )
+    decision = read_answer(rules, exchange)
+    assert decision.latency_ns == 5
+    assert (decision.error_kind is not None) == (decision.outcome is Outcome.ERROR)
+    if decision.outcome in {Outcome.ERROR, Outcome.MALFORMED}:
+        assert decision.score is None
+        assert decision.evidence is not None
+        assert decision.evidence.message
+    if decision.score is not None:
+        assert 0.0 <= decision.score <= 1.0
+    if status is None:
+        assert decision.outcome is Outcome.ERROR
+
+
+@given(text=st.text(max_size=20), number=st.floats() | st.integers())
+def test_a_rule_never_understands_what_it_was_not_told(text: str, number: float) -> None:
+    """Only the listed values, or others of their kind, mean anything."""
+    listed = is_one_of(["BLOCK"], allowed=["ALLOW"])
+    assert listed([text]) is ({"BLOCK": True, "ALLOW": False}.get(text))
+    assert listed([number]) is None
+    assert listed([]) is None
+    assert listed(["BLOCK", number]) is None
+    assert is_one_of([True])([1]) is None
+    assert is_one_of([1])([True]) is None
