@@ -130,12 +130,13 @@ class Player:
         if left:
             return left.popleft()
         state = "no answer to this request" if left is None else "no further answer"
+        shown = hidden.url.split("?", 1)[0]
         return Exchange(
             status=None,
             body=b"",
             service_ns=0,
             error_kind=ErrorKind.REFUSED,
-            message=f"{request.method} {hidden.url.split('?', 1)[0]}: the cassette {self._path} has {state}",
+            message=f"{request.method} {shown}: the cassette {self._path} has {state}",
             replayed=True,
         )
 
