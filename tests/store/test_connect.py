@@ -183,6 +183,17 @@ def test_a_finished_run_reads_from_a_read_only_disk(
         subprocess.run(["umount", str(archive)], check=True)
 
 
+def test_a_file_whose_tables_were_not_yet_made_is_a_new_one(path: Path) -> None:
+    """A kill between making the file and making its tables costs nothing."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    with pytest.raises(StoreError, match="stopped while it began"):
+        RecordReader(path)
+    RecordWriter(path).close()
+    RecordReader(path).close()
+
+
 def test_opening_an_empty_file_makes_a_store_of_it(path: Path, manifest: RunManifest) -> None:
     """A kill in the first millisecond leaves an empty file; the next start uses it."""
     path.touch()

@@ -93,11 +93,11 @@ def _check_header(path: Path, header: bytes, size: int) -> None:
     (pages,) = struct.unpack_from(">I", header, 28)
     (version,) = struct.unpack_from(">I", header, 60)
     (application,) = struct.unpack_from(">I", header, 68)
+    (cookie,) = struct.unpack_from(">I", header, 40)
+    if cookie == 0 and pages <= 1 and application == 0:
+        return  # killed between making the file and making its tables
     if application != schema.APPLICATION_ID:
-        raise StoreError(
-            f"{path} is an SQLite database of another program.\n"
-            "Next: name the folder of a run, or choose another output folder."
-        )
+        raise _foreign(path)
     if size < page * pages:
         raise StoreError(
             f"{path} is truncated: {size} of {page * pages} bytes are there.\n"
@@ -159,12 +159,23 @@ def _create_or_migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_application(connection: sqlite3.Connection, path: Path) -> None:
-    found = connection.execute("PRAGMA application_id").fetchone()[0]
-    if found != schema.APPLICATION_ID:
+    if connection.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
+        raise _foreign(path)
+
+
+def _check_begun(connection: sqlite3.Connection, path: Path) -> None:
+    if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         raise StoreError(
-            f"{path} is an SQLite database of another program.\n"
-            "Next: name the folder of a run, or choose another output folder."
+            f"{path} is empty: the run was stopped while it began.\n"
+            "Next: give the command of the run again."
         )
+
+
+def _foreign(path: Path) -> StoreError:
+    return StoreError(
+        f"{path} is an SQLite database of another program.\n"
+        "Next: name the folder of a run, or choose another output folder."
+    )
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
@@ -192,6 +203,7 @@ def open_to_read(path: Path) -> sqlite3.Connection:
                 raise
             connection = _read_only(path, "mode=ro&immutable=1")
         try:
+            _check_begun(connection, path)
             _check_application(connection, path)
             version = connection.execute("PRAGMA user_version").fetchone()[0]
         except BaseException:
