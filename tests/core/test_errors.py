@@ -1,0 +1,66 @@
+"""Errors raised on purpose: their exit codes and their words."""
+
+from __future__ import annotations
+
+import pytest
+
+from guardmark.core import errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.GuardmarkError, 70),
+        (errors.ConfigError, 2),
+        (errors.UnknownName, 2),
+        (errors.DatasetError, 3),
+        (errors.StoreError, 3),
+        (errors.StorageError, 7),
+        (errors.IncomparableRuns, 3),
+        (errors.ServiceError, 4),
+        (errors.ServiceTimeout, 4),
+        (errors.ServiceRefused, 4),
+        (errors.UntrustworthyRun, 5),
+        (errors.BudgetReached, 6),
+    ],
+)
+def test_each_error_has_its_exit_code(error: type[errors.GuardmarkError], code: int) -> None:
+    """Scripts go by it; the module's docstring draws the same tree."""
+    assert issubclass(error, errors.GuardmarkError)
+    assert error.exit_code == code
+    assert errors.__doc__ is not None
+    line = next(
+        line for line in errors.__doc__.splitlines() if f" {error.__name__} " in f" {line} "
+    )
+    assert str(code) in line.split()
+
+
+def test_no_error_of_the_tree_is_missing_above() -> None:
+    """A new error needs an exit code of its own choosing."""
+
+    def below(error: type[BaseException]) -> set[type[BaseException]]:
+        return {error}.union(*(below(sub) for sub in error.__subclasses__()))
+
+    own = {e.__name__ for e in below(errors.GuardmarkError) if e.__module__ == errors.__name__}
+    assert len(own) == 12
+
+
+def test_an_unknown_name_says_what_would_have_been_right() -> None:
+    """In one line."""
+    error = errors.UnknownName("defense", "llama_gard", ["llama_guard", "keyword"])
+    assert str(error) == (
+        "No defense is called 'llama_gard'. Did you mean 'llama_guard'? "
+        "Known: keyword, llama_guard."
+    )
+
+
+def test_nothing_near_gives_no_hint() -> None:
+    """A wild guess helps nobody."""
+    assert errors.did_you_mean("zzz", ["keyword"]) == ""
+    assert str(errors.UnknownName("judge", "x", [])) == "No judge is called 'x'. Known: none."
+
+
+def test_names_are_listed_in_order() -> None:
+    """Sorted, or the word none."""
+    assert errors.listed(["b", "a"]) == "a, b"
+    assert errors.listed([]) == "none"

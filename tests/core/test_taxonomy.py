@@ -1,0 +1,70 @@
+"""The tree of attack categories."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guardmark.core.errors import UnknownName
+from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
+
+names = st.sampled_from(["jailbreak", "extraction", "own", "other"])
+additions = st.dictionaries(names, st.lists(st.sampled_from(["multi_turn", "a", "b"]), max_size=3))
+
+
+def test_the_five_categories_and_their_subcategories() -> None:
+    """Published figures go by these names."""
+    assert {c.name: c.subcategories for c in DEFAULT_TAXONOMY.categories} == {
+        "direct_injection": ("instruction_override", "role_switching", "constraint_bypass"),
+        "indirect_injection": ("rag_injection", "tool_output_injection", "document_injection"),
+        "jailbreak": ("persona_based", "encoding_based", "multi_turn", "hypothetical"),
+        "extraction": ("prompt_extraction", "data_extraction", "pii_extraction"),
+        "output_manipulation": ("format_injection", "content_steering", "hallucination_induction"),
+    }
+
+
+def test_the_path_to_a_name() -> None:
+    """One step for a category, two for a subcategory."""
+    assert DEFAULT_TAXONOMY.ancestors("jailbreak") == ("jailbreak",)
+    assert DEFAULT_TAXONOMY.ancestors("multi_turn") == ("jailbreak", "multi_turn")
+
+
+def test_an_unknown_name_is_met_with_the_nearest() -> None:
+    """Of categories when a category is asked for, of all when a path is."""
+    with pytest.raises(UnknownName, match="Did you mean 'jailbreak'"):
+        DEFAULT_TAXONOMY.find("jailbraek")
+    with pytest.raises(UnknownName, match="Did you mean 'multi_turn'"):
+        DEFAULT_TAXONOMY.ancestors("multiturn")
+
+
+def test_subcategories_are_known_under_their_own_category_only() -> None:
+    """Multi-turn is no extraction."""
+    assert DEFAULT_TAXONOMY.knows_subcategory("jailbreak", "multi_turn")
+    assert not DEFAULT_TAXONOMY.knows_subcategory("extraction", "multi_turn")
+    with pytest.raises(UnknownName):
+        DEFAULT_TAXONOMY.knows_subcategory("nothing", "multi_turn")
+
+
+@given(additions)
+def test_additions_never_take_anything_away(more: dict[str, list[str]]) -> None:
+    """And nothing stands twice; adding again changes nothing."""
+    grown = DEFAULT_TAXONOMY.extended(more)
+    assert grown.names[:5] == DEFAULT_TAXONOMY.names
+    for category in DEFAULT_TAXONOMY.categories:
+        assert set(category.subcategories) <= set(grown.find(category.name).subcategories)
+    for name, subcategories in more.items():
+        assert set(subcategories) <= set(grown.find(name).subcategories)
+    for category in grown.categories[:5]:
+        own = category.subcategories[: len(DEFAULT_TAXONOMY.find(category.name).subcategories)]
+        assert own == DEFAULT_TAXONOMY.find(category.name).subcategories
+    assert grown.extended({name: subs for name, subs in more.items() if name in grown.names}) in (
+        grown,
+        grown.extended(more),
+    )
+
+
+def test_an_empty_tree_knows_nothing() -> None:
+    """And says so."""
+    with pytest.raises(UnknownName, match="Known: none"):
+        Taxonomy(categories=()).find("x")
