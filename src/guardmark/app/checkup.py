@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from guardmark.app.data import load_data
+from guardmark.app.network import is_below
 from guardmark.stats.planning import trials_for_half_width, wilson_half_width
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _forecast(
         return Forecast(defense=part.manifest.name, calls=0, seconds=None, cost=None)
     calls = samples * config.run.repeats + config.latency.warmup
     concurrency = next(
-        (s.concurrency for base, s in config.services.items() if url.startswith(base)), None
+        (s.concurrency for base, s in config.services.items() if is_below(url, base)), None
     )
     median = medians.get(part.manifest.name)
     at_once = concurrency or config.run.concurrency

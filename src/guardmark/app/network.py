@@ -38,6 +38,12 @@ def has_address(manifest: PartManifest) -> bool:
     return any(manifest.settings.get(field) for field in _ADDRESS_FIELDS)
 
 
+def is_below(address: str, base: str) -> bool:
+    """Tell whether an address belongs to a service: `/v1/check` does to `/v1`, `/v10` not."""
+    stem = base.rstrip("/")
+    return address == stem or address.startswith((f"{stem}/", f"{stem}?"))
+
+
 def open_services(
     loaded: LoadedConfig,
     *,
@@ -73,6 +79,7 @@ def open_services(
             read_timeout_s=said.read_timeout_s,
             retries=said.retries,
             adaptive=said.adaptive,
+            ca_file=str(loaded.folder / said.ca_file) if said.ca_file else None,
         )
         for base, said in loaded.config.services.items()
     }
@@ -98,6 +105,6 @@ def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
     for path, settings in loaded.parts.items():
         address = service_address(settings)
         for base, said in loaded.config.services.items():
-            if path[0] == "defenses" and said.concurrency and address.startswith(base):
+            if path[0] == "defenses" and said.concurrency and is_below(address, base):
                 found[path[1]] = said.concurrency
     return found

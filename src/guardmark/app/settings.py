@@ -73,6 +73,7 @@ class ServiceSettings(Settings):
     read_timeout_s: float = Field(60.0, gt=0)
     retries: int = Field(3, ge=0, le=20)
     adaptive: bool = False
+    ca_file: str | None = None
 
 
 class RunSettings(Settings):
