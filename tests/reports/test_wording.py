@@ -18,7 +18,8 @@ from guardmark.reports.wording import counts_text, measure_text, percent_text, v
         (1.0, Unit.SHARE, "100.0 %"),
         (-0.034, Unit.POINTS, "-3.4 points"),
         (0.034, Unit.POINTS, "+3.4 points"),
-        (0.0123, Unit.MILLISECONDS, "0.012 ms"),
+        (0.0123, Unit.MILLISECONDS, "12.3 µs"),
+        (0.5, Unit.MILLISECONDS, "500 µs"),
         (12.34, Unit.MILLISECONDS, "12.3 ms"),
         (1234.5, Unit.MILLISECONDS, "1,234 ms"),
         (12345.0, Unit.COUNT, "12,345"),
@@ -47,6 +48,8 @@ def test_missing_bounds_are_marked() -> None:
     """One bound alone is possible for latencies."""
     one = Measure(value=12.0, low=10.0, unit=Unit.MILLISECONDS, trials=100, at_least=True)
     assert measure_text(one) == ">= 12.0 ms [10.0, ?]"
+    short = Measure(value=0.9, low=0.8, high=1.2, unit=Unit.MILLISECONDS)
+    assert measure_text(short) == "900 µs [800, 1,200]"
     assert measure_text(Measure(value=0.5, unit=Unit.SHARE)) == "50.0 %"
     points = Measure(value=0.1, low=-0.02, high=0.22, unit=Unit.POINTS)
     assert measure_text(points) == "+10.0 points [-2.0, +22.0]"

@@ -36,7 +36,8 @@ def build_document(analysis: RunAnalysis) -> Document:
         documents: the date is the manifest's.
     """
     manifest, samples = analysis.manifest, analysis.samples
-    data = ", ".join(f"{each.name} {each.version}".strip() for each in manifest.data)
+    names = [f"{each.name} {each.version}".strip() for each in manifest.data]
+    data = ", ".join(dict.fromkeys(names))
     subtitle = (
         f"{data}: {count_text(samples.attacks)} attacks, {count_text(samples.benign)} benign; "
         f"{manifest.created_utc}"

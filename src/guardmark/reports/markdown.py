@@ -39,6 +39,7 @@ def render_markdown(document: Document, *, texts: bool = True) -> str:
     """
     lines = [f"# {markdown_line(document.title)}", "", markdown_line(document.subtitle), ""]
     lines.extend(_verdict(verdict) for verdict in document.verdicts)
+    lines.extend(("", "*Rows in italics: too few samples or groups to lean on.*"))
     for section in document.sections:
         lines.extend(("", f"## {markdown_line(section.title)}", ""))
         for block in section.blocks:
@@ -82,8 +83,6 @@ def _table(table: Table) -> list[str]:
     lines = [f"**{markdown_line(table.title)}**", "", _line(table.columns)]
     lines.append("|" + "|".join("---:" if each.numeric else "---" for each in table.columns) + "|")
     lines.extend(_row(row) for row in table.rows)
-    if any(row.greyed for row in table.rows):
-        lines.extend(("", "*Cursive rows: too few samples or groups to lean on.*"))
     if table.note:
         lines.extend(("", markdown_line(table.note)))
     meanings = [f"{each.title}: {each.meaning}" for each in table.columns if each.meaning]

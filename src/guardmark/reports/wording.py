@@ -22,7 +22,8 @@ def value_text(value: float | None, unit: Unit) -> str:
         unit: What it counts in.
 
     Returns:
-        For example `91.2 %`, `+3.4 points`, `12.3 ms`, `< 0.0001`; `undefined` without a value.
+        For example `91.2 %`, `+3.4 points`, `12.3 ms`, `850 µs`, `< 0.0001`; `undefined` without
+        a value.
     """
     if value is None or not math.isfinite(value):
         return UNDEFINED
@@ -58,7 +59,7 @@ def interval_text(measure: Measure) -> str:
     """
     if measure.low is None and measure.high is None:
         return ""
-    low, high = (_bound(bound, measure.unit) for bound in (measure.low, measure.high))
+    low, high = (_bound(bound, measure) for bound in (measure.low, measure.high))
     return f" [{low}, {high}]"
 
 
@@ -101,11 +102,17 @@ def _points(difference: float) -> str:
 
 
 def _milliseconds(value: float) -> str:
-    if value >= 100:
-        return f"{value:,.0f} ms"
-    if value >= 1:
-        return f"{value:.1f} ms"
-    return f"{value:.3f} ms"
+    return f"{_time(value, value)} {_time_unit(value)}"
+
+
+def _time_unit(beside: float) -> str:
+    return "ms" if beside >= 1 else "µs"
+
+
+def _time(value: float, beside: float) -> str:
+    """Return a time without its unit, in the unit of the time it stands beside."""
+    scaled = value if beside >= 1 else 1000 * value
+    return f"{scaled:,.0f}" if scaled >= 100 else f"{scaled:.1f}"
 
 
 def _number(value: float) -> str:
@@ -130,11 +137,13 @@ _WORDS: dict[Unit, Callable[[float], str]] = {
 }
 
 
-def _bound(bound: float | None, unit: Unit) -> str:
+def _bound(bound: float | None, measure: Measure) -> str:
     if bound is None:
         return "?"
-    if unit is Unit.SHARE:
+    if measure.unit is Unit.SHARE:
         return f"{100 * bound:.1f}"
-    if unit is Unit.POINTS:
+    if measure.unit is Unit.POINTS:
         return f"{100 * bound:+.1f}"
-    return value_text(bound, unit).removesuffix(" ms")
+    if measure.unit is Unit.MILLISECONDS:
+        return _time(bound, bound if measure.value is None else measure.value)
+    return value_text(bound, measure.unit)

@@ -92,6 +92,7 @@ def _data(analysis: RunAnalysis) -> Table:
             cells=(
                 name(data.name),
                 words(data.version or "not stated"),
+                words(", ".join(data.files)),
                 count(data.attacks),
                 count(data.benign),
                 name(data.sha256[:_HASH]),
@@ -102,6 +103,7 @@ def _data(analysis: RunAnalysis) -> Table:
     columns = (
         Column(title="Data set"),
         Column(title="Version"),
+        Column(title="Files"),
         Column(title="Attacks", numeric=True),
         Column(title="Benign", numeric=True),
         Column(title="Hash"),

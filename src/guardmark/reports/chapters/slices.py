@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 25
 _FACETS = ("subcategory", "severity", "language", "length", "variant", "technique", "source")
+_FILES = ("categories.csv", "variant_metrics.csv")
 _CHARTED = frozenset({"severity", "language", "length", "variant"})
 
 
@@ -79,12 +80,21 @@ def _ordered(table: SliceTable) -> tuple[SliceRate, ...]:
     return by_severity(table) if table.facet == "severity" else table.rates
 
 
+def _largest(rates: tuple[SliceRate, ...]) -> tuple[SliceRate, ...]:
+    """Keep the slices with the most samples, in the order given.
+
+    A slice of three samples easily heads a list of the worst, and says nothing.
+    """
+    ranked = sorted(range(len(rates)), key=lambda at: (-rates[at].asked, at))
+    return tuple(rates[at] for at in sorted(ranked[:_MOST_ROWS]))
+
+
 def _chart(defenses: tuple[DefenseAnalysis, ...], facet: str, *, is_attack: bool) -> IntervalChart:
     """Draw one line a slice and defense; slices in order of the first defense's table."""
     rate = "Attack success rate" if is_attack else "False positive rate"
     rows: dict[str, list[IntervalMark]] = {}
     for defense in defenses:
-        for entry in _ordered(defense.slice_table(facet, is_attack=is_attack))[:_MOST_ROWS]:
+        for entry in _largest(_ordered(defense.slice_table(facet, is_attack=is_attack))):
             measure = of_estimate(entry.rate, greyed=entry.is_greyed)
             mark = IntervalMark(
                 label=entry.name,
@@ -106,7 +116,7 @@ def _table(
     defense: DefenseAnalysis, facet: str, *, is_attack: bool, collapsed: bool = False
 ) -> Table:
     table = defense.slice_table(facet, is_attack=is_attack)
-    shown = _ordered(table)[:_MOST_ROWS]
+    shown = _largest(_ordered(table))
     left = len(table.rates) - len(shown)
     rate = "ASR" if is_attack else "FPR"
     subject = "attacks" if is_attack else "benign samples"
@@ -132,7 +142,7 @@ def _table(
                 greyed=entry.is_greyed,
             )
         )
-    note = f"{left} more, all in categories.csv." if left > 0 else ""
+    note = f"{count_text(left)} smaller ones stand in {_FILES[facet == 'variant']}." if left else ""
     return Table(
         id=f"by-{facet}-{rate.lower()}-{slug(defense.name)}",
         title=f"{defense.name}: {subject} by {title}, {_order_words(facet)}",

@@ -1,0 +1,285 @@
+"""Sentences of the report that only some runs call for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from small_reports import bare_analysis, full_analysis
+from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled, make_manifest
+
+from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
+from guardmark.core.manifest import DataManifest
+from guardmark.core.outcome import Decision, Outcome
+from guardmark.core.sample import Sample
+from guardmark.reports.blocks import Document, Table
+from guardmark.reports.document import build_document
+from guardmark.reports.wording import cell_text
+from guardmark.store.codes import FLAG_CACHED, FLAG_COLD
+from guardmark.store.records import RecordReader, RecordWriter, RunState
+
+
+def sentences(document: Document, section_id: str) -> str:
+    """All sentences of one section, table cells and notes included."""
+    lines: list[str] = []
+    for part in document.sections:
+        if part.id != section_id:
+            continue
+        for each in part.blocks:
+            lines.append(getattr(each, "text", ""))
+            lines.extend(line for line in getattr(each, "lines", ()) if isinstance(line, str))
+            if isinstance(each, Table):
+                lines.append(each.note)
+                lines.extend(cell_text(cell) for row in each.rows for cell in row.cells)
+    return "\n".join(lines)
+
+
+def told(analysis: RunAnalysis, section_id: str) -> str:
+    """All sentences of one section of a run's report."""
+    return sentences(build_document(analysis), section_id)
+
+
+def two(runs: Runs, first: object, second: object, **settings: object) -> RunAnalysis:
+    """A run of two defenses over plain samples."""
+    samples = [*(attack(n) for n in range(200)), *(benign(n) for n in range(200))]
+    planned = [
+        Planned(name="one", answers=first),  # type: ignore[arg-type]
+        Planned(name="two", answers=second),  # type: ignore[arg-type]
+    ]
+    with runs.opened(samples, planned) as reader:
+        chosen = replace(AnalysisSettings.of(reader.manifest()), **settings)  # type: ignore[arg-type]
+        return analyse_run(reader, chosen)
+
+
+def errs(attacks: int, benign_: int) -> object:
+    """A defense that errs on the first so many of each side."""
+
+    def answer(_: int, sample: Sample) -> Decision:
+        number = int(sample.id[2:])
+        if sample.is_attack:
+            return allow() if number < attacks else block()
+        return block() if number < benign_ else allow()
+
+    return answer
+
+
+def test_every_verdict_on_a_pair_has_its_sentence(runs: Runs) -> None:
+    """And names who is meant."""
+    expected = {
+        (20, 5, 90, 60): "one is better than two",
+        (90, 60, 20, 5): "two is better than one",
+        (20, 60, 90, 5): "trade bypasses for false alarms",
+        (20, 5, 90, 5): "one lets fewer attacks through than two",
+        (90, 5, 20, 5): "two lets fewer attacks through than one",
+        (20, 5, 20, 60): "one has fewer false alarms than two",
+        (20, 60, 20, 5): "two has fewer false alarms than one",
+        (20, 5, 20, 5): "cannot be told apart, which does not make them equal",
+    }
+    for (a1, b1, a2, b2), words in expected.items():
+        assert words in told(two(runs, errs(a1, b1), errs(a2, b2)), "comparison")
+
+
+def test_no_difference_comes_with_what_would_have_been_found(runs: Runs) -> None:
+    """Not significant is not equal."""
+    words = told(two(runs, errs(20, 5), errs(22, 5)), "comparison")
+    assert "points would have been found" in words
+    assert "not distinguishable from it" in words
+
+
+def test_pairs_that_never_met_have_no_difference(runs: Runs) -> None:
+    """Each failed where the other answered."""
+    analysis = two(
+        runs,
+        lambda p, _s: block() if p % 2 else failed(),
+        lambda p, _s: failed() if p % 2 else block(),
+    )
+    words = told(analysis, "comparison")
+    assert "ASR difference undefined" in words
+    assert "Lowest attack success rate: undefined." in words
+
+
+def test_three_defenses_are_tested_together(runs: Runs) -> None:
+    """Cochran's Q beside the pairs."""
+    samples = [*(attack(n) for n in range(200)), *(benign(n) for n in range(50))]
+    analysis = bare_analysis(runs, errs(10, 5), errs(60, 5), errs(90, 5), samples=samples)
+    assert "All together: Cochran's Q" in told(analysis, "comparison")
+
+
+def test_better_is_recommended_with_both_figures(runs: Runs) -> None:
+    """Prefer one, and why."""
+    words = told(two(runs, errs(20, 5), errs(90, 60)), "recommendations")
+    assert "Prefer one to two: ASR -35.0 points, FPR -27.5 points." in words
+
+
+def test_weak_categories_and_chance_are_named_in_words(runs: Runs) -> None:
+    """The figure stands in the sentence."""
+    samples = [*(attack(n) for n in range(600)), *(benign(n) for n in range(300))]
+
+    def weak(_: int, sample: Sample) -> Decision:
+        return block() if sample.is_attack and sample.category != "jailbreak" else allow()
+
+    words = told(bare_analysis(runs, weak, samples=samples), "recommendations")
+    assert "strengthen it against jailbreak. ASR there 100.0 %" in words
+    chance = bare_analysis(runs, lambda p, _s: block() if p % 2 else allow(), samples=samples)
+    words = told(chance, "recommendations")
+    assert "do not rely on it for this data" in words
+    assert "the whole interval lies above 5 %" in words
+
+
+def test_a_better_threshold_is_recommended_in_words(runs: Runs) -> None:
+    """With the rates of the half it was not chosen on."""
+    samples = [*(attack(n) for n in range(600)), *(benign(n) for n in range(600))]
+
+    def late(position: int, sample: Sample) -> Decision:
+        score = (0.6 if sample.is_attack else 0.1) + 0.0003 * (position % 600)
+        return block(score) if score >= 0.75 else allow(score)
+
+    words = told(bare_analysis(runs, late, samples=samples), "recommendations")
+    assert "consider the threshold 0.6" in words
+    assert "chosen for FPR 1 % on the calibration half" in words
+
+
+def test_failures_are_mended_first(runs: Runs) -> None:
+    """Counts, share and both bounds in one sentence."""
+    samples = [*(attack(n) for n in range(50)), *(benign(n) for n in range(50))]
+    analysis = bare_analysis(
+        runs,
+        lambda p, _s: failed() if p % 5 == 0 else garbled() if p % 7 == 0 else block(),
+        samples=samples,
+    )
+    words = told(analysis, "recommendations")
+    assert "mend the failures first (mostly timeout)" in words
+    assert "12 malformed answers and 20 errors" in words
+
+
+def test_gaps_and_undeclared_names_are_listed(runs: Runs) -> None:
+    """What was not tested is as telling as what was."""
+    with runs.opened(
+        [attack(0), benign(0)],
+        [Planned(name="one", answers=lambda _p, _s: block())],
+        categories={"jailbreak": ("persona_based",)},
+    ) as reader:
+        words = told(analyse_run(reader), "coverage")
+    assert "not tested: jailbreak/persona_based" in words
+    assert "not in the taxonomy: direct_injection" in words
+
+
+def test_a_complete_taxonomy_is_said_to_be_complete(runs: Runs) -> None:
+    """No gap, no list."""
+    with runs.opened(
+        [attack(0), benign(0)],
+        [Planned(name="one", answers=lambda _p, _s: block())],
+        categories={"direct_injection": ("instruction_override",)},
+    ) as reader:
+        analysis = analyse_run(reader)
+    assert "Every declared category and subcategory was tested." in told(analysis, "coverage")
+
+
+def written(folder: Path, rows: list[tuple[Decision, int | None, int]]) -> RunAnalysis:
+    """A run of one defense whose rows are given one by one."""
+    samples = [attack(n) for n in range(len(rows))]
+    planned = [Planned(name="one", answers=lambda _p, _s: allow())]
+    with RecordWriter(folder / "records.sqlite") as writer:
+        writer.put_manifest(make_manifest(planned, samples))
+        writer.load_samples(samples)
+        writer.begin(len(rows) + 5)
+        lane = writer.lane("one")
+        for position, (decision, latency, flags) in enumerate(rows):
+            lane.add_decision(position, decision, latency_ns=latency, flags=flags)
+        writer.finish(RunState.INTERRUPTED)
+    with RecordReader(folder / "records.sqlite") as reader:
+        return analyse_run(reader)
+
+
+def test_what_was_left_out_of_the_times_is_told(tmp_path: Path) -> None:
+    """Cold start, cache, shares of batches."""
+    share = Decision(outcome=Outcome.BLOCK, latency_ns=1_000_000, amortised=True)
+    rows: list[tuple[Decision, int | None, int]] = [(block(), 900_000_000, FLAG_COLD)]
+    rows += [(block(), 10, FLAG_CACHED)] * 3
+    rows += [(share, None, 0)] * 50
+    words = told(written(tmp_path, rows), "latency")
+    assert "one: the first call took 900 ms (cold start, left out)" in words
+    assert "one: 3 answers from the cache" in words
+    assert "one: times are shares of a batch's time" in words
+
+
+def test_a_run_without_times_says_so(tmp_path: Path) -> None:
+    """Decisions from a file carry none; the run is unfinished, too."""
+    analysis = written(tmp_path, [(block(), None, 0)] * 20)
+    assert "No answer was timed." in told(analysis, "latency")
+    assert "20 of 25 planned records are stored" in told(analysis, "configuration")
+
+
+def test_cached_answers_alone_leave_the_times_empty(tmp_path: Path) -> None:
+    """Nothing was served, so nothing was timed."""
+    analysis = written(tmp_path, [(block(), 10, FLAG_CACHED)] * 20)
+    assert "No answer was timed." in told(analysis, "latency")
+
+
+def test_no_samples_make_no_categories(tmp_path: Path) -> None:
+    """An empty section, not an empty table."""
+    assert "No samples, so no categories." in told(written(tmp_path, []), "categories")
+
+
+def test_one_severity_is_no_comparison(runs: Runs) -> None:
+    """A trend needs two points that can be estimated."""
+    samples = [attack(0), *(attack(n, group="g", severity=None) for n in range(1, 20))]
+    analysis = bare_analysis(runs, lambda _p, _s: block(), samples=samples)
+    assert "too few severities to compare" in told(analysis, "slices")
+
+
+def test_few_groups_are_warned_of(runs: Runs) -> None:
+    """In the verdict and under method."""
+    samples = [*(attack(n, group=f"g{n % 4}") for n in range(40)), *(benign(n) for n in range(20))]
+    analysis = bare_analysis(runs, lambda p, _s: block() if p % 3 else allow(), samples=samples)
+    document = build_document(analysis)
+    assert any("few groups" in note for note in document.verdicts[0].notes)
+    assert "fall into 4 groups only" in sentences(document, "method")
+
+
+def test_a_threshold_chosen_afterwards_is_said_to_be_one(runs: Runs) -> None:
+    """Nobody takes it for the run's own decisions."""
+    samples = [*(attack(n) for n in range(20)), *(benign(n) for n in range(20))]
+    planned = [Planned(name="one", answers=lambda p, _s: block(0.6) if p % 2 else allow(0.4))]
+    with runs.opened(samples, planned) as reader:
+        settings = replace(AnalysisSettings.of(reader.manifest()), thresholds=(("one", 0.3),))
+        document = build_document(analyse_run(reader, settings))
+    assert "decided anew from stored scores at threshold 0.3" in document.verdicts[0].notes
+
+
+def test_scores_that_separate_wholly_have_no_interval(runs: Runs) -> None:
+    """An area of 1 shows no variance; the remark says so."""
+    samples = [*(attack(n) for n in range(60)), *(benign(n) for n in range(60))]
+    analysis = bare_analysis(
+        runs, lambda _p, s: block(0.9) if s.is_attack else allow(0.1), samples=samples
+    )
+    words = told(analysis, "thresholds")
+    assert "area under the ROC curve 1.000 (" in words
+    assert "not resolvable" in words
+
+
+def test_the_files_of_one_data_set_are_named_once(runs: Runs) -> None:
+    """A built-in set of seven files is one set in the subtitle."""
+    data = tuple(
+        DataManifest(
+            name="core", version="1", sha256="e" * 64, attacks=1, benign=1, files={file: "f"}
+        )
+        for file in ("a.jsonl", "b.jsonl")
+    )
+    analysis = full_analysis(runs, data=data, evaluator="")
+    document = build_document(analysis)
+    assert document.subtitle.startswith("core 1: 300 attacks")
+    assert document.subtitle.endswith("Z")
+    assert "b.jsonl" in sentences(document, "configuration")
+
+
+def test_small_slices_give_way_to_large_ones_in_long_tables(runs: Runs) -> None:
+    """Forty techniques of which twenty-five are shown, the largest ones, worst first."""
+    samples = [attack(n, technique=f"t{n % 40 if n < 200 else 0}") for n in range(300)]
+    analysis = bare_analysis(runs, lambda p, _s: allow() if p % 3 else block(), samples=samples)
+    document = build_document(analysis)
+    tables = [each for part in document.sections for each in part.blocks if isinstance(each, Table)]
+    table = next(each for each in tables if each.id.startswith("by-technique"))
+    assert len(table.rows) == 25
+    assert "15 smaller ones stand in categories.csv." in table.note
+    assert any(cell_text(row.cells[0]) == "t0" for row in table.rows)
