@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +14,11 @@ from guardmark.datasets.sources import LoadedData, file_sha256, load
 from guardmark.datasets.spec import DatasetSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from guardmark.app.config import LoadedConfig
     from guardmark.app.settings import Config, DataSettings
+    from guardmark.core.manifest import DataManifest
 
 _GLOB = frozenset("*?[")
 
@@ -85,6 +88,36 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
         )
         for path in paths
     )
+
+
+def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:
+    """Put the files of one data set together, so that reports name the set once.
+
+    Args:
+        manifests: One a file, in the order read.
+
+    Returns:
+        One a data set, in the order of first appearance; its hash is that of its files'
+        hashes when there are several.
+    """
+    merged = []
+    for name in dict.fromkeys(manifest.name for manifest in manifests):
+        files = [manifest for manifest in manifests if manifest.name == name]
+        if len(files) == 1:
+            merged.append(files[0])
+            continue
+        digests = "".join(manifest.sha256 for manifest in files)
+        merged.append(
+            replace(
+                files[0],
+                sha256=sha256(digests.encode()).hexdigest(),
+                attacks=sum(manifest.attacks for manifest in files),
+                benign=sum(manifest.benign for manifest in files),
+                files={file: h for manifest in files for file, h in manifest.files.items()},
+                mapping={f: path for manifest in files for f, path in manifest.mapping.items()},
+            )
+        )
+    return tuple(merged)
 
 
 def _paths(stated: str, folder: Path) -> Iterator[Path]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark import __version__
-from guardmark.app.data import dataset_specs, load_data, taxonomy_of
+from guardmark.app.data import dataset_specs, load_data, merge_files, taxonomy_of
 from guardmark.app.description import write_description
 from guardmark.app.environment import describe_environment
 from guardmark.app.fingerprints import config_sha256, data_sha256, resolved
@@ -246,16 +246,16 @@ class _Invocation:
             if manifest is None or manifest.config_sha256 != self.config_hash:
                 continue
             files = files or self._file_hashes()
-            if files == [dict(data.files) for data in manifest.data]:
+            if files == {file: h for data in manifest.data for file, h in data.files.items()}:
                 return _Input(folder=folder, fresh=None)
         return None
 
-    def _file_hashes(self) -> list[dict[str, str]]:
-        return [
-            {spec.shown_as: file_sha256(spec.path)}
+    def _file_hashes(self) -> dict[str, str]:
+        return {
+            spec.shown_as: file_sha256(spec.path)
             for entry in self.loaded.config.data
             for spec in dataset_specs(entry, self.loaded.folder)
-        ]
+        }
 
     def _read_input(self, warnings: list[str]) -> _Input:
         data = load_data(self.loaded, limit=self.options.limit)
@@ -274,7 +274,7 @@ class _Invocation:
 
     def _manifest(self, source: _Input) -> RunManifest:
         config = self.loaded.config
-        data = source.fresh.manifests if source.fresh else ()
+        data = merge_files(source.fresh.manifests) if source.fresh else ()
         taxonomy = source.fresh.taxonomy if source.fresh else taxonomy_of(config)
         on_malformed, on_error = config.policies
         return RunManifest(
