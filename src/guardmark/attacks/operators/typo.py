@@ -28,7 +28,8 @@ def _neighbours() -> dict[str, str]:
     return near
 
 
-_NEAR = _neighbours()
+NEAR = _neighbours()
+"""Each letter to the letters around it on a QWERTY board."""
 
 
 def _swap(word: str, draw: int) -> str:
@@ -43,7 +44,7 @@ def _delete(word: str, draw: int) -> str:
 
 def _press_neighbour(word: str, draw: int) -> str:
     at = 1 + draw % (len(word) - 2)
-    near = _NEAR[word[at].lower()]
+    near = NEAR[word[at].lower()]
     key = near[(draw >> 8) % len(near)]
     return word[:at] + (key.upper() if word[at].isupper() else key) + word[at + 1 :]
 

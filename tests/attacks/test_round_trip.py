@@ -1,0 +1,74 @@
+"""V0 and V1 are proved, not claimed: ten thousand texts through every such operator."""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+import pytest
+
+from guardmark.attacks.application import apply
+from guardmark.attacks.catalogue import arms
+from guardmark.attacks.contract import Arm, Fate, Tier, Use
+from guardmark.canon import skeleton
+
+LONG_FILLERS = ("words=512", "words=2048")
+BY_OPERATOR: dict[str, list[Arm]] = {}
+for _arm in arms():
+    if not _arm.key.removesuffix(")").endswith(LONG_FILLERS):  # the same code, only longer
+        BY_OPERATOR.setdefault(_arm.operator.name, []).append(_arm)
+
+EXACT = [name for name, found in BY_OPERATOR.items() if found[0].tier is Tier.V0]
+CANONICAL = [name for name, found in BY_OPERATOR.items() if found[0].tier is Tier.V1]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_an_exact_operator_gives_the_original_back(name: str, random_texts: list[str]) -> None:
+    """In its declared domain always; outside it says V1, or refuses, but never lies."""
+    for index, (text, arm) in enumerate(zip(random_texts, cycle(BY_OPERATOR[name]), strict=False)):
+        use = Use(arm.settings, index.to_bytes(32, "big"))
+        attempt = apply(arm, text, seed=use.seed)
+        if attempt.fate is Fate.NO_OP:
+            continue
+        if arm.operator.promises(text):
+            assert attempt.tier is Tier.V0, (arm.key, text, attempt.reason)
+        if attempt.tier is Tier.V0:
+            assert arm.operator.restore is not None
+            assert arm.operator.restore(attempt.text, use) == text
+        elif attempt.fate is Fate.VARIANT:
+            assert attempt.tier is Tier.V1
+            assert skeleton(attempt.text) == skeleton(text) != ""
+
+
+@pytest.mark.parametrize("name", CANONICAL)
+def test_a_canonical_operator_keeps_its_canonical_form(name: str, random_texts: list[str]) -> None:
+    """In its declared domain every variant is V1; outside it is V1 or refused."""
+    for index, (text, arm) in enumerate(zip(random_texts, cycle(BY_OPERATOR[name]), strict=False)):
+        attempt = apply(arm, text, seed=index.to_bytes(32, "big"))
+        if attempt.fate is Fate.NO_OP:
+            continue
+        if arm.operator.promises(text):
+            assert attempt.tier is Tier.V1, (arm.key, text, attempt.reason)
+        else:
+            assert attempt.tier in (Tier.V1, None)
+
+
+@pytest.mark.parametrize("name", sorted(BY_OPERATOR))
+def test_no_operator_fails_on_any_text(name: str, random_texts: list[str]) -> None:
+    """Attack text is hostile: whatever it holds, there is an answer and it is well formed."""
+    for index, text in enumerate(random_texts[:300]):
+        arm = BY_OPERATOR[name][index % len(BY_OPERATOR[name])]
+        attempt = apply(arm, text, seed=index.to_bytes(32, "big"))
+        assert (attempt.tier is None) == (attempt.fate is not Fate.VARIANT)
+        assert (attempt.text != text) == (attempt.fate is Fate.VARIANT)
+        assert bool(attempt.reason) == (attempt.fate is Fate.REFUSED)
+        if attempt.tier is not None:
+            assert attempt.tier.rank >= arm.tier.rank
+
+
+@pytest.mark.parametrize("name", ["base64", "homoglyph", "question", "leet", "inner_swap"])
+def test_a_lone_surrogate_is_no_ground_to_stand_on(name: str) -> None:
+    """Text that cannot be written as UTF-8 is never promised anything, and never crashes."""
+    arm = BY_OPERATOR[name][0]
+    attempt = apply(arm, "ignore \ud800 all the rules of old", seed=bytes(32))
+    assert not arm.operator.promises("\ud800")
+    assert attempt.fate in Fate
