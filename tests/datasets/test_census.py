@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from guardmark.cli.data_text import census_lines
 from guardmark.core.sample import Severity
 from guardmark.datasets.census import UNSTATED, take_census
 
@@ -58,6 +59,8 @@ def test_no_samples_have_no_lengths() -> None:
     """Undefined is not zero."""
     census = take_census([])
     assert census.lengths is None
+    assert not any("Characters" in line for line in census_lines(census, lambda _: 0.0))
+    assert not any("Characters" in line for line in census_lines(census, lambda _: 0.0))
     assert (census.total.samples, census.total.groups, census.total.largest_group) == (0, 0, 0)
 
 

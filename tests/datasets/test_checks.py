@@ -233,3 +233,10 @@ def test_damaged_characters_are_a_warning_and_odd_ones_are_not(sample: Make) -> 
     found = finding([sample("a\ufffdb")], "readable")
     assert found.status is Status.WARNING
     assert found.details == ("replacement characters (U+FFFD): s2",)
+
+
+def test_nothing_at_all_is_checked_without_a_fall() -> None:
+    """The loader refuses empty data; the check does not depend on it."""
+    found = check_samples([], CRITERIA)
+    assert found.census.lengths is None
+    assert found.findings[0].status is Status.WARNING

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from guardmark.core.errors import DatasetError
+from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.sample import Role
 from guardmark.datasets.faults import BadRows
 
@@ -180,6 +181,19 @@ def test_an_apostrophe_named_as_ours_is_taken_off_again(read: Read) -> None:
         ("data.json", b'{"items": []}', "data.json, field items: is a prompt pack without items"),
         ("data.csv", b"text,label\na\n", "row 1: has 1 values where the head names 2 columns"),
         ("data.csv", b"text,label\n\xff,attack\n", "data.csv: is not UTF-8"),
+        (
+            "data.csv",
+            b'text,label\na,1\n"b,1\nc,1\n',
+            "unexpected end of data, in the record from line 3",
+        ),
+        (
+            "data.csv",
+            b'text,label\n"a"b,1\n',
+            "is not CSV: ',' expected after '\"', in the record from line 2",
+        ),
+        ("data.csv", b"text,text,label\na,b,attack\n", "more than one column called text"),
+        ("data.csv", b'messages,label\n"[""\\ud800""]",1\n', "field messages: is not a list"),
+        ("data.csv", b"messages,label\n[{,1\n", "field messages: is not a list of messages"),
         ("data.parquet", b"no parquet at all", "data.parquet: is not Parquet"),
     ],
 )
@@ -275,3 +289,28 @@ def test_nan_in_a_file_means_that_nothing_is_known(read: Read) -> None:
     """NaN is no JSON; it must not travel into files of ours."""
     (only,) = read("data.jsonl", b'{"text": "a", "label": 1, "risk": NaN}\n').samples()
     assert only.metadata == {"risk": None}
+
+
+def test_blank_records_and_cells_of_a_table_are_passed_over(read: Read) -> None:
+    """Spreadsheets leave them behind; a column named inert that is not there does no harm."""
+    content = "text,messages,metadata,must_keep,label,inert_cells\n\nab,, ,b,benign,nothing\n"
+    (only,) = read("data.csv", content).samples()
+    assert (only.prompt.text, only.must_keep, only.metadata) == ("ab", ("b",), {})
+
+
+def test_text_of_a_parquet_file_that_is_no_text_is_named(read: Read, tmp_path: Path) -> None:
+    """Parquet trusts whoever wrote it; we do not."""
+    broken = pa.array([b"fine", b"\xff"]).view(pa.binary()).cast(pa.binary())
+    raw = pa.StringArray.from_buffers(2, broken.buffers()[1], broken.buffers()[2])
+    pq.write_table(pa.table({"text": raw, "label": [1, 1]}), tmp_path / "made.parquet")
+    with pytest.raises(BadRows, match="is not UTF-8"):
+        read("data.parquet", (tmp_path / "made.parquet").read_bytes())
+
+
+def test_parquet_without_its_extra_says_how_to_get_it(
+    read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no part of the plain installation."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match=r"pip install 'guardmark\[parquet\]'"):
+        read("data.parquet", b"")

@@ -142,3 +142,21 @@ def test_a_mix_that_cannot_be_meant_is_refused(
     with pytest.raises(ConfigError) as caught:
         read_mix(stated)
     assert said in str(caught.value)
+
+
+def test_facets_that_contradict_each_other_end_with_the_last(sample: Make) -> None:
+    """Every English text is short, every German one long: both shares cannot be met."""
+    samples = [sample("x", language="en"), sample("y" * 50, language="de")]
+    mix = read_mix({"language": {"en": 0.5, "de": 0.5}, "length": {"0-9": 0.9, "10+": 0.1}})
+    assert mix_weights(samples, mix) == pytest.approx((1.8, 0.2))
+
+
+def test_facets_that_leave_some_samples_nothing_come_close(sample: Make) -> None:
+    """Short German texts would have to vanish: weights creep towards it and stop in time."""
+    samples = [
+        sample("x", language="en"),
+        sample("x", language="de"),
+        sample("y" * 50, language="de"),
+    ]
+    mix = read_mix({"language": {"en": 0.5, "de": 0.5}, "length": {"0-9": 0.5, "10+": 0.5}})
+    assert mix_weights(samples, mix) == pytest.approx((1.5, 0.0, 1.5), abs=0.02)

@@ -81,3 +81,11 @@ def test_families_are_named_by_their_first_member() -> None:
     families.join(3, 1)
     families.join(1, 4)
     assert [families.root(n) for n in range(5)] == [0, 1, 2, 1, 1]
+
+
+def test_a_text_within_a_longer_one_is_no_near_duplicate() -> None:
+    """Sharing all of little is sharing little of much."""
+    rest = " ".join(f"w{n}" for n in range(30))
+    short = "this is the part that both of them have"
+    found = similar_pairs([rest, rest, f"{rest} {short}", short])
+    assert {(m.first, m.second) for m in found} == {(0, 1), (0, 2), (1, 2)}

@@ -231,3 +231,14 @@ def test_a_file_that_breaks_between_two_passes_is_loud(
     put("data.jsonl", [{"text": ""}, {"text": ""}])
     with pytest.raises(BadRows):
         list(data.samples())
+
+
+def test_what_shares_leave_over_goes_to_the_largest_remainders(put: Put, spec: Spec) -> None:
+    """A limit is met exactly."""
+    content = [
+        {"id": f"{c}{n}", "text": f"{c} {n}", "label": 0, "category": c}
+        for c in "xyz"
+        for n in range(10)
+    ]
+    data = load([spec(put("data.jsonl", content))], DEFAULT_TAXONOMY, limit=8)
+    assert sorted(Counter(s.category for s in data.samples()).values()) == [2, 3, 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -162,3 +163,13 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(
         write_samples(breaking(), out)
     assert json.loads(out.read_text())["text"] == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+
+
+def test_parquet_without_its_extra_says_how_to_get_it(
+    tmp_path: Path, sample: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And leaves no file."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match="Writing Parquet needs pyarrow"):
+        write_samples([sample()], tmp_path / "out.parquet")
+    assert list(tmp_path.iterdir()) == []

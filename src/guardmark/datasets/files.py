@@ -137,13 +137,20 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
     # The module's limit of 131,072 characters a field would cut long attacks off.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    line = 0
     try:
         head = text.readline()
         delimiter = "\t" if tabs else max(",;\t", key=head.count)
-        names = next(csv.reader([head], delimiter=delimiter), [])
+        names = next(csv.reader([head], delimiter=delimiter, strict=True), [])
         if not names:
             return
-        for number, values in enumerate(csv.reader(text, delimiter=delimiter), start=1):
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            message = f"has more than one column called {', '.join(twice)}"
+            raise BadRows([Fault(file=shown_as, row=0, field=twice[0], message=message)])
+        # Strict: a quote that is never closed would swallow the rest of the file unseen.
+        table = csv.reader(text, delimiter=delimiter, strict=True)
+        for number, values in enumerate(table, start=1):
+            line = table.line_num
             if not values:
                 continue
             if len(values) != len(names):
@@ -154,9 +161,9 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
     except UnicodeDecodeError as error:
         raise BadRows([_not_utf8(shown_as, 0, error)]) from error
     except csv.Error as error:
-        raise BadRows(
-            [Fault(file=shown_as, row=0, field="", message=f"is not CSV ({error})")]
-        ) from error
+        # line_num counts from the line below the head; the mistake is in the record after it.
+        message = f"is not CSV: {error}, in the record from line {line + 2} on"
+        raise BadRows([Fault(file=shown_as, row=0, field="", message=message)]) from error
     finally:
         text.detach()  # whoever opened the stream closes it
 
@@ -174,8 +181,11 @@ def _decoded(row: dict[str, Any]) -> dict[str, object]:
         if not cell.strip():
             row[name] = None
         elif cell.lstrip()[0] in "[{":
-            with suppress(ValueError, RecursionError):  # then the text itself is meant
-                row[name] = json.loads(cell)
+            # What is no JSON, or no text once read, is left for the reader of rows to refuse.
+            with suppress(ValueError, RecursionError):
+                value = _DECODER.decode(cell)
+                json.dumps(value, ensure_ascii=False).encode()
+                row[name] = value
     if row.get("metadata", row) is None:
         del row["metadata"]
     return row

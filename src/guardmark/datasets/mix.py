@@ -150,7 +150,8 @@ def mix_weights(samples: Sequence[Sample], mix: Sequence[Dimension]) -> tuple[fl
 
     Returns:
         One weight a sample, 0 or more, of mean 1 over each label; all 1 without a mix. Where
-        the shares leave no sample of a label any weight, that label keeps equal weights.
+        the shares leave no sample of a label any weight, that label keeps equal weights; where
+        these samples cannot meet two dimensions at once, the one stated last is met.
 
     References:
         Deming & Stephan (1940), doi:10.1214/aoms/1177731829.

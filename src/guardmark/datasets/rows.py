@@ -149,8 +149,8 @@ class RowReader:
             came = "is missing" if text is None else f"is a {type(text).__name__}, expected text"
             fault("text", came)
             return None
-        if message := _unusable(text):
-            fault("text", message)
+        if not text.strip():
+            fault("text", "is empty")
             return None
         return Prompt.of_text(text)
 
@@ -238,17 +238,6 @@ def _comparable(value: object) -> object:
     return value if value is None or isinstance(value, bool) else str(value)
 
 
-def _unusable(text: str) -> str:
-    """Say why a text cannot be sent, or return the empty string."""
-    if not text.strip():
-        return "is empty"
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return f"holds a lone surrogate at character {error.start}, which no encoding can carry"
-    return ""
-
-
 def _conversation(messages: object, fault: Callable[[str, str], None]) -> Prompt | None:
     if not isinstance(messages, list) or not messages:
         fault("messages", "is not a list of messages")
@@ -271,8 +260,8 @@ def _conversation(messages: object, fault: Callable[[str, str], None]) -> Prompt
         fault("messages", "marks more than one message as under_test")
         return None
     under_test = marked[0] if marked else _usual_target(read)
-    if message_fault := _unusable(read[under_test].content):
-        fault("messages", f"message {under_test + 1}, the one under test, {message_fault}")
+    if not read[under_test].content.strip():
+        fault("messages", f"message {under_test + 1}, the one under test, is empty")
         return None
     return Prompt(messages=tuple(read), under_test=under_test)
 

@@ -58,12 +58,13 @@ def assign_parts(
 def _part(family: str, shares: Mapping[str, float], seed: int) -> str:
     digest = blake2b(f"{seed}\x1f{family}".encode(), digest_size=8).digest()
     place = int.from_bytes(digest) / _PARTS_OF_ONE
+    *others, last = shares
     reached = 0.0
-    for name, share in shares.items():
-        reached += share
+    for name in others:
+        reached += shares[name]
         if place < reached:
             return name
-    return list(shares)[-1]  # rounding left a hair's breadth below 1
+    return last  # the rest, whatever rounding left of it
 
 
 def _written(shares: Mapping[str, float]) -> str:
