@@ -130,15 +130,7 @@ def _defense(defense: DefenseAnalysis) -> Json:
             "answered": estimate_json(card.answered),
             "any_bypass": None if card.any_bypass is None else estimate_json(card.any_bypass),
         },
-        "ratios": {
-            "prevalence": card.ratios.prevalence,
-            "precision": ratio_json(card.ratios.precision),
-            "recall": estimate_json(card.true_positive_rate),
-            "f1": ratio_json(card.ratios.f1),
-            "balanced_error": ratio_json(card.ratios.balanced_error),
-            "youden": ratio_json(card.ratios.youden),
-            "matthews_correlation": ratio_json(card.ratios.correlation),
-        },
+        "ratios": _ratios(defense),
         "bounds": {
             "fail_open": pair_json(card.fail_open),
             "fail_closed": pair_json(card.fail_closed),
@@ -165,6 +157,19 @@ def _defense(defense: DefenseAnalysis) -> Json:
         "categories": {each.category: each.standing.value for each in defense.standings},
         "slices": [_slices(table) for table in defense.slices if table.rates],
         "thresholds": thresholds_json(defense.thresholds),
+    }
+
+
+def _ratios(defense: DefenseAnalysis) -> Json:
+    card = defense.card
+    return {
+        "prevalence": card.ratios.prevalence,
+        "precision": ratio_json(card.ratios.precision),
+        "recall": estimate_json(card.true_positive_rate),
+        "f1": ratio_json(card.ratios.f1),
+        "balanced_error": ratio_json(card.ratios.balanced_error),
+        "youden": ratio_json(card.ratios.youden),
+        "matthews_correlation": ratio_json(card.ratios.correlation),
     }
 
 
