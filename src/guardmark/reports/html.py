@@ -9,14 +9,17 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.wording import cell_text
+from guardmark.reports.blocks import Unit
+from guardmark.reports.html_layout import lay_out
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
-    from guardmark.reports.blocks import Block, Document
+    from guardmark.reports.blocks import Document
 
 _UNFIT: Final = re.compile(
+    # What no page may hold, and marks that would turn the reading direction of what follows.
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\u200e\u200f\ufffe\uffff]"
 )
 
@@ -24,7 +27,7 @@ _UNFIT: Final = re.compile(
 def render_html(document: Document, *, texts: bool = True) -> str:
     """Render a document as one HTML page.
 
-    The page loads nothing, so it can be opened from a mail attachment.
+    The page loads nothing and its policy forbids it to, so it works from a mail attachment.
 
     Args:
         document: The report.
@@ -33,15 +36,24 @@ def render_html(document: Document, *, texts: bool = True) -> str:
     Returns:
         The page; equal documents give equal bytes, and nothing from data can become markup.
     """
-    css = _asset("report.css")
+    style, script = _asset("report.css"), _asset("report.js")
     page = _environment().get_template("report.html.j2")
-    html = page.render(document=document, texts=texts, css=css, css_hash=_csp_hash(css))
+    html = page.render(
+        page=lay_out(document, texts=texts),
+        document=document,
+        style=style,
+        style_hash=_policy_hash(style),
+        script=script,
+        script_hash=_policy_hash(script),
+    )
     return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", html)
 
 
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from guardmark.reports import html_layout, html_samples, html_texts, wording
 
     environment = Environment(
         loader=PackageLoader("guardmark.reports", "templates"),
@@ -50,21 +62,29 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(cell_text=cell_text, kind_of=_kind)
+    environment.globals.update(
+        confidence_unit=Unit.SHARE,
+        count_text=wording.count_text,
+        counts_text=wording.counts_text,
+        interval_text=wording.interval_text,
+        measure_text=wording.measure_text,
+        value_text=wording.value_text,
+        is_measure=html_layout.is_measure,
+        kind_name=html_samples.kind_name,
+        kind_meaning=html_samples.kind_meaning,
+        stress_shares=html_texts.stress_shares,
+    )
     return environment
 
 
-def _kind(block: Block) -> str:
-    return type(block).__name__
-
-
-def _asset(name: str) -> str:
+@cache
+def _asset(name: str) -> Markup:
     from markupsafe import Markup
 
     text = files("guardmark.reports").joinpath("templates", name).read_text(encoding="utf-8")
     return Markup(text)  # noqa: S704 - a file of this package
 
 
-def _csp_hash(text: str) -> str:
+def _policy_hash(text: Markup) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

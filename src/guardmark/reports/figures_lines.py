@@ -1,0 +1,119 @@
+"""Lines over two axes: ROC and precision-recall curves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.figures_scale import Scale, scale_of
+from guardmark.reports.figures_svg import (
+    NEUTRAL,
+    element,
+    join,
+    number,
+    series_class,
+    shape_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from markupsafe import Markup
+
+    from guardmark.reports.blocks import Line, LineChart
+
+WIDTH: Final = 440
+HEIGHT: Final = 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 50
+
+
+def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Markup:
+    """Draw a chart, without its title and legend.
+
+    Args:
+        chart: What to draw. A line of one point becomes a mark.
+        series: Index of each defense, the same in every chart of a page.
+
+    Returns:
+        Elements for the inside of an `svg` of `WIDTH` by `HEIGHT`.
+    """
+    x_scale = scale_of(chart.x_unit, [x for line in chart.lines for x, _ in line.points])
+    y_scale = scale_of(chart.y_unit, [y for line in chart.lines for _, y in line.points])
+    parts = [_frame(chart, x_scale, y_scale)]
+    if chart.diagonal:
+        ends = ((x_scale.low, y_scale.low), (x_scale.high, y_scale.high))
+        parts.append(element("path", d=_path(ends, x_scale, y_scale), class_="chance"))
+    for line in chart.lines:
+        parts.append(_line(line, x_scale, y_scale, series.get(line.label, NEUTRAL)))
+    return join(parts)
+
+
+def _frame(chart: LineChart, x_scale: Scale, y_scale: Scale) -> Markup:
+    bottom, right = HEIGHT - _BOTTOM, WIDTH - _RIGHT
+    grid, labels = [], []
+    for tick in x_scale.ticks:
+        x = _across(tick.at)
+        grid.append(element("line", x1=x, x2=x, y1=_TOP, y2=bottom))
+        labels.append(element("text", tick.label, x=x, y=bottom + 18, text_anchor="middle"))
+    for tick in y_scale.ticks:
+        y = _up(tick.at)
+        grid.append(element("line", x1=_LEFT, x2=right, y1=y, y2=y))
+        labels.append(element("text", tick.label, x=_LEFT - 8, y=y + 4.5, text_anchor="end"))
+    middle = (_TOP + bottom) / 2
+    titles = (
+        element(
+            "text",
+            _titled(chart.x_axis, x_scale),
+            x=(_LEFT + right) / 2,
+            y=HEIGHT - 10,
+            text_anchor="middle",
+        ),
+        element(
+            "text",
+            _titled(chart.y_axis, y_scale),
+            transform=f"translate(15 {number(middle)}) rotate(-90)",
+            text_anchor="middle",
+        ),
+    )
+    return join(
+        [
+            element("g", *grid, class_="grid"),
+            element("g", *labels, class_="ticks"),
+            element("g", *titles, class_="axis"),
+        ]
+    )
+
+
+def _line(line: Line, x_scale: Scale, y_scale: Scale, index: int) -> Markup:
+    parts = []
+    if line.band:
+        lower = [(x, low) for (x, _), (low, _) in zip(line.points, line.band, strict=True)]
+        upper = [(x, high) for (x, _), (_, high) in zip(line.points, line.band, strict=True)]
+        outline = _path((*upper, *reversed(lower)), x_scale, y_scale)
+        parts.append(element("path", d=f"{outline}Z", class_="band"))
+    if len(line.points) == 1:
+        x, y = line.points[0]
+        dot = element("path", d=shape_path(index), class_="dot")
+        place = f"translate({number(_across(x_scale.at(x)))} {number(_up(y_scale.at(y)))})"
+        parts.append(element("g", dot, transform=place))
+    else:
+        path = _path(line.points, x_scale, y_scale)
+        parts.append(element("path", d=path, class_=f"line d{max(index, 0) % 4}"))
+    return element("g", *parts, class_=series_class(index))
+
+
+def _path(points: Iterable[tuple[float, float]], x_scale: Scale, y_scale: Scale) -> str:
+    return "M" + "L".join(
+        f"{_across(x_scale.at(x)):.1f} {_up(y_scale.at(y)):.1f}" for x, y in points
+    )
+
+
+def _across(share: float) -> float:
+    return _LEFT + share * (WIDTH - _LEFT - _RIGHT)
+
+
+def _up(share: float) -> float:
+    return HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _titled(words: str, scale: Scale) -> str:
+    return f"{words}, {scale.unit_words}" if scale.unit_words else words

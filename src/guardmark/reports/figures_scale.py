@@ -1,0 +1,130 @@
+"""Axes: where a value stands between two ends, and which values get a tick."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.blocks import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """One labelled place on an axis.
+
+    Attributes:
+        at: Place between the ends, in [0, 1].
+        label: What stands beside it, without the unit.
+    """
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """An axis.
+
+    Attributes:
+        low: Value at its start.
+        high: Value at its end, above `low`.
+        ticks: Labelled places, rising.
+        unit_words: Unit of the labels, such as `%`, or empty.
+        logarithmic: Whether equal factors are equally long; both ends are positive then.
+    """
+
+    low: float
+    high: float
+    ticks: tuple[Tick, ...]
+    unit_words: str
+    logarithmic: bool = False
+
+    def at(self, value: float) -> float:
+        """Return the place of a value in [0, 1]; values beyond an end stand at it."""
+        return _place(value, self.low, self.high, logarithmic=self.logarithmic)
+
+
+def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
+    """Choose an axis for values.
+
+    Args:
+        unit: Shares run from 0 to 1; differences are symmetric about 0; others start at 0.
+        values: What must fit. May be empty; what is not finite is passed over.
+    """
+    found = [value for value in values if math.isfinite(value)]
+    if unit is Unit.SHARE:
+        return _linear(0.0, 1.0, 0.25, unit)
+    most = max((abs(value) for value in found), default=1.0) or 1.0
+    if unit is Unit.POINTS:
+        step = _nice(most / 2)
+        end = min(1.0, step * math.ceil(most / step - 1e-9))
+        return _linear(-end, end, step, unit)
+    step = _nice(most / 4)
+    low = -step * math.ceil(-min(0.0, *found) / step) if found and min(found) < 0 else 0.0
+    return _linear(low, step * math.ceil(most / step - 1e-9), step, unit)
+
+
+def scale_between(unit: Unit, low: float, high: float, *, logarithmic: bool = False) -> Scale:
+    """Make an axis with given ends.
+
+    Args:
+        unit: What it counts in.
+        low: Its start.
+        high: Its end; an axis without length is widened.
+        logarithmic: Whether equal factors are equally long; ignored unless `low` is positive.
+    """
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    if not logarithmic or low <= 0:
+        return _linear(low, high, _nice((high - low) / 4), unit)
+    factors = (1, 2, 5) if high / low < 200 else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    marks = [factor * 10.0**power for power in powers for factor in factors]
+    marks = [mark for mark in marks if low <= mark <= high] or [low, high]
+    marks = marks[:: math.ceil(len(marks) / 7)]
+    ticks = tuple(
+        Tick(at=_place(mark, low, high, logarithmic=True), label=f"{mark:g}") for mark in marks
+    )
+    return Scale(low=low, high=high, ticks=ticks, unit_words=_words(unit), logarithmic=True)
+
+
+def _linear(low: float, high: float, step: float, unit: Unit) -> Scale:
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    ticks = tuple(
+        Tick(at=_place(number * step, low, high), label=_label(number * step, unit))
+        for number in range(first, last + 1)
+    )
+    return Scale(low=low, high=high, ticks=ticks, unit_words=_words(unit))
+
+
+def _place(value: float, low: float, high: float, *, logarithmic: bool = False) -> float:
+    if logarithmic:
+        if value <= low:
+            return 0.0
+        value, low, high = math.log(value), math.log(low), math.log(high)
+    return min(1.0, max(0.0, (value - low) / (high - low)))
+
+
+def _nice(width: float) -> float:
+    """Return the least round number that is at least `width`."""
+    power = 10.0 ** math.floor(math.log10(width))
+    return next(step * power for step in _STEPS if step * power >= width * (1 - 1e-9))
+
+
+def _label(value: float, unit: Unit) -> str:
+    if unit is Unit.SHARE:
+        return f"{100 * value:g}"
+    if unit is Unit.POINTS:
+        return "0" if abs(value) < 1e-9 else f"{100 * value:+g}"
+    return f"{value:,.10g}"
+
+
+def _words(unit: Unit) -> str:
+    named = {Unit.SHARE: "%", Unit.POINTS: "percentage points", Unit.MILLISECONDS: "ms"}
+    return named.get(unit, "")

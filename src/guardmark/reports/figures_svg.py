@@ -1,0 +1,72 @@
+"""SVG elements, every value in them escaped."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from markupsafe import Markup, escape
+
+SHAPES: Final = (
+    "M4.5 0A4.5 4.5 0 1 1-4.5 0A4.5 4.5 0 1 1 4.5 0Z",  # circle
+    "M0-5.6L5.6 0L0 5.6L-5.6 0Z",  # diamond
+    "M-4-4H4V4H-4Z",  # square
+    "M0-5.4L5.2 4H-5.2Z",  # triangle
+    "M0 5.4L5.2-4H-5.2Z",  # triangle on its tip
+    "M-1.7-5H1.7V-1.7H5V1.7H1.7V5H-1.7V1.7H-5V-1.7H-1.7Z",  # cross
+    "M-5-5L0-1.6L5-5L1.6 0L5 5L0 1.6L-5 5L-1.6 0Z",  # star
+)
+"""Outlines of marks around their centre, so series differ without colour."""
+
+COLOURS: Final = 6
+"""How many colours the style sheet has for series."""
+
+NEUTRAL: Final = -1
+"""Index of a series without a colour of its own."""
+
+
+def element(name: str, *children: str | Markup, **attributes: float | str) -> Markup:
+    """Write an SVG element.
+
+    Args:
+        name: Of the element.
+        *children: Text, escaped, or elements.
+        **attributes: Names with underscores for hyphens (`class_` for `class`); numbers are
+            rounded to two places, so that equal figures give equal bytes on every machine.
+    """
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
+        for key, value in attributes.items()
+    )
+    inner = "".join(str(escape(child)) for child in children)
+    closed = f">{inner}</{name}>" if children else "/>"
+    return Markup(f"<{name}{written}{closed}")  # noqa: S704 - every part is escaped above
+
+
+def join(parts: tuple[Markup, ...] | list[Markup]) -> Markup:
+    """Put elements one after the other."""
+    return Markup("").join(parts)
+
+
+def number(value: float) -> str:
+    """Write a coordinate with at most two places."""
+    written = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if written == "-0" else written
+
+
+def percent(share: float) -> str:
+    """Write a place in [0, 1] as a percentage of the width."""
+    return f"{number(100 * share)}%"
+
+
+def series_class(index: int) -> str:
+    """Return the style class of a series; neutral below zero."""
+    return "sn" if index < 0 else f"s{index % COLOURS}"
+
+
+def shape_path(index: int) -> str:
+    """Return the outline of a series' marks."""
+    return SHAPES[max(index, 0) % len(SHAPES)]
+
+
+def _value(value: float | str) -> str:
+    return str(escape(value)) if isinstance(value, str) else number(value)

@@ -1,0 +1,247 @@
+"""The blocks of a document laid out for a page: what is drawn, what stands side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+from guardmark.reports.blocks import (
+    Histogram,
+    IntervalChart,
+    LineChart,
+    Measure,
+    SampleBrowser,
+    Table,
+    Unit,
+)
+from guardmark.reports.figures_bars import describe_histogram, draw_histogram, histogram_height
+from guardmark.reports.figures_interval import draw_mark, plot_intervals
+from guardmark.reports.figures_lines import HEIGHT, WIDTH, draw_lines
+from guardmark.reports.figures_scale import scale_of
+from guardmark.reports.figures_svg import element, join, series_class, shape_path
+from guardmark.reports.html_samples import show_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from markupsafe import Markup
+
+    from guardmark.reports.blocks import Block, Cell, Document, Section, Verdict
+    from guardmark.reports.figures_interval import IntervalPlot
+    from guardmark.reports.html_samples import ShownSamples
+
+_STACKED: Final = 3
+_BLOCKED: Final = 0
+_WRONGLY: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A drawing of fixed proportions.
+
+    Attributes:
+        width: Of its coordinates.
+        height: Of its coordinates.
+        content: Elements for the inside of an `svg`.
+        legend: Name and mark of each series.
+        summary: What it shows, in words.
+    """
+
+    width: int
+    height: int
+    content: Markup
+    legend: tuple[tuple[str, Markup], ...]
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One block, ready for the page.
+
+    Attributes:
+        kind: Which part of the template shows it.
+        block: What is shown.
+        plot: A chart of intervals, drawn; else None.
+        legend: Name and mark of each series of that chart.
+        drawing: A chart of fixed proportions, drawn; else None.
+        samples: A list of samples, made ready; else None.
+        stacked: Whether a table is wide enough to put intervals under their figures.
+    """
+
+    kind: str
+    block: Block
+    plot: IntervalPlot | None = None
+    legend: tuple[tuple[str, Markup], ...] = ()
+    drawing: Drawing | None = None
+    samples: ShownSamples | None = None
+    stacked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Neighbouring blocks that are shown alike.
+
+    Attributes:
+        kind: `drawings` stand side by side, `folds` close together, `one` by itself.
+        parts: The blocks.
+    """
+
+    kind: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaidOutSection:
+    """A section, laid out.
+
+    Attributes:
+        section: What is shown.
+        groups: Its blocks.
+    """
+
+    section: Section
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaidOutVerdict:
+    """A verdict with its drawing.
+
+    Attributes:
+        verdict: What is shown.
+        blocked: Dot and whisker of the attacks blocked.
+        wrongly: Dot and whisker of the benign samples blocked.
+    """
+
+    verdict: Verdict
+    blocked: Markup
+    wrongly: Markup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A document, laid out.
+
+    Attributes:
+        verdicts: Those of the defenses under test.
+        baselines: Those of the floor and the ceiling.
+        sections: In order.
+        texts: Whether texts of samples are shown.
+        has_folds: Whether anything can be unfolded.
+    """
+
+    verdicts: tuple[LaidOutVerdict, ...]
+    baselines: tuple[LaidOutVerdict, ...]
+    sections: tuple[LaidOutSection, ...]
+    texts: bool
+    has_folds: bool
+
+
+def lay_out(document: Document, *, texts: bool) -> Page:
+    """Lay a document out for a page.
+
+    Args:
+        document: The report.
+        texts: Whether texts of samples are shown.
+    """
+    series = series_of(document)
+    verdicts = tuple(_verdict(each) for each in document.verdicts)
+    sections = tuple(_section(each, series, texts=texts) for each in document.sections)
+    return Page(
+        verdicts=tuple(each for each in verdicts if not each.verdict.baseline),
+        baselines=tuple(each for each in verdicts if each.verdict.baseline),
+        sections=sections,
+        texts=texts,
+        has_folds=any(group.kind == "folds" for section in sections for group in section.groups),
+    )
+
+
+def series_of(document: Document) -> dict[str, int]:
+    """Return the index of each defense under test, the same in every chart of a page."""
+    names = [each.defense for each in document.verdicts if not each.baseline]
+    return {name: index for index, name in enumerate(dict.fromkeys(names))}
+
+
+def is_measure(cell: Cell) -> TypeGuard[Measure]:
+    """Tell a figure from words."""
+    return isinstance(cell, Measure)
+
+
+def _verdict(verdict: Verdict) -> LaidOutVerdict:
+    scale = scale_of(Unit.SHARE, ())
+    ticks = [
+        element("line", x1=f"{percent}%", x2=f"{percent}%", y2="100%")
+        for percent in (0, 25, 50, 75, 100)
+    ]
+    ground = element("g", *ticks, class_="grid")
+    return LaidOutVerdict(
+        verdict=verdict,
+        blocked=join([ground, draw_mark(verdict.blocked, scale, _BLOCKED)]),
+        wrongly=join([ground, draw_mark(verdict.wrongly_blocked, scale, _WRONGLY)]),
+    )
+
+
+def _section(section: Section, series: Mapping[str, int], *, texts: bool) -> LaidOutSection:
+    groups: list[Group] = []
+    for block in section.blocks:
+        part, kind = _part(block, series, texts=texts), _group_kind(block)
+        if groups and kind == groups[-1].kind != "one":
+            groups[-1] = Group(kind=kind, parts=(*groups[-1].parts, part))
+        else:
+            groups.append(Group(kind=kind, parts=(part,)))
+    return LaidOutSection(section=section, groups=tuple(groups))
+
+
+def _group_kind(block: Block) -> str:
+    if isinstance(block, LineChart | Histogram):
+        return "drawings"
+    return "folds" if isinstance(block, Table) and block.collapsed else "one"
+
+
+def _part(block: Block, series: Mapping[str, int], *, texts: bool) -> Part:
+    kind = type(block).__name__
+    if isinstance(block, IntervalChart):
+        plot = plot_intervals(block, series)
+        return Part(kind=kind, block=block, plot=plot, legend=_legend(plot.legend))
+    if isinstance(block, LineChart):
+        names = [(line.label, series.get(line.label, -1)) for line in block.lines]
+        drawing = Drawing(
+            width=WIDTH,
+            height=HEIGHT,
+            content=draw_lines(block, series),
+            legend=_legend(names, dashes=True),
+            summary=block.summary,
+        )
+        return Part(kind=kind, block=block, drawing=drawing)
+    if isinstance(block, Histogram):
+        drawing = Drawing(
+            width=WIDTH,
+            height=histogram_height(block),
+            content=draw_histogram(block),
+            legend=(),
+            summary=describe_histogram(block),
+        )
+        return Part(kind=kind, block=block, drawing=drawing)
+    if isinstance(block, SampleBrowser):
+        return Part(kind=kind, block=block, samples=show_samples(block, series, texts=texts))
+    return Part(kind=kind, block=block, stacked=isinstance(block, Table) and _is_wide(block))
+
+
+def _is_wide(table: Table) -> bool:
+    """Tell whether a table has so many intervals that they go under their figures."""
+    first = table.rows[0].cells if table.rows else ()
+    return sum(1 for cell in first if is_measure(cell) and cell.low is not None) >= _STACKED
+
+
+def _legend(
+    names: Sequence[tuple[str, int]], *, dashes: bool = False
+) -> tuple[tuple[str, Markup], ...]:
+    return tuple((name, _legend_mark(index, dashes=dashes)) for name, index in names)
+
+
+def _legend_mark(index: int, *, dashes: bool) -> Markup:
+    classes = f"line d{max(index, 0) % 4}" if dashes else "whisker"
+    parts = [element("line", x1=-11, x2=11, class_=classes)]
+    if not dashes:
+        parts.append(element("path", d=shape_path(index), class_="dot"))
+    return element("g", *parts, class_=series_class(index), transform="translate(12 8)")

@@ -1,0 +1,188 @@
+"""The list of samples to read, made ready for a page: what can be filtered by what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.blocks import SampleKind
+from guardmark.reports.html_texts import show_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from markupsafe import Markup
+
+    from guardmark.reports.blocks import Finding, SampleBrowser, SampleCount, SampleEntry
+
+KINDS: Final = tuple(SampleKind)
+_NAMES: Final = {
+    SampleKind.BYPASS: "Bypass",
+    SampleKind.FALSE_ALARM: "False alarm",
+    SampleKind.ERROR: "Error",
+    SampleKind.MALFORMED: "Malformed",
+    SampleKind.DIFFERENT: "Different",
+}
+_MEANINGS: Final = {
+    SampleKind.BYPASS: "an attack that was allowed",
+    SampleKind.FALSE_ALARM: "a benign sample that was blocked",
+    SampleKind.ERROR: "no answer",
+    SampleKind.MALFORMED: "an answer nobody could read",
+    SampleKind.DIFFERENT: "defenses disagree",
+}
+_TEXT_BYTES: Final = 2_200
+_MOST_CHOICES: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One word to filter by.
+
+    Attributes:
+        value: What the page's script looks for.
+        name: What is shown.
+    """
+
+    value: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """A list of words to filter by.
+
+    Attributes:
+        id: Unique in its browser.
+        name: What is filtered.
+        choices: The words, in order of their names.
+    """
+
+    id: str
+    name: str
+    choices: tuple[Choice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownSample:
+    """One sample, ready for the page.
+
+    Attributes:
+        entry: What is listed.
+        text: Its text, or None where texts are left out.
+        characters: How many characters are shown.
+        tokens: What the filters look for: kinds, defenses and facets, as short words of ours.
+        mistaken: Names of the defenses that erred, baselines left out.
+        facets: Values of its facets, the category and subcategory first.
+        findings: What each defense did, baselines left out.
+    """
+
+    entry: SampleEntry
+    text: Markup | None
+    characters: int
+    tokens: str
+    mistaken: tuple[str, ...]
+    facets: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownSamples:
+    """A list of samples, ready for the page.
+
+    Attributes:
+        samples: Worst first.
+        kinds: Each kind that occurs, with how many are listed.
+        filters: By defense and by facet.
+    """
+
+    samples: tuple[ShownSample, ...]
+    kinds: tuple[tuple[Choice, SampleCount], ...]
+    filters: tuple[Filter, ...]
+
+
+def show_samples(browser: SampleBrowser, series: Mapping[str, int], *, texts: bool) -> ShownSamples:
+    """Make a list of samples ready for the page.
+
+    Args:
+        browser: What is listed.
+        series: Index of each defense of the report, baselines left out.
+        texts: Whether texts may be shown.
+    """
+    facets = _facet_numbers(browser)
+    samples = tuple(_sample(entry, series, facets, texts=texts) for entry in browser.entries)
+    kinds = tuple(
+        (Choice(value=f"k{KINDS.index(count.kind)}", name=_NAMES[count.kind]), count)
+        for count in browser.counts
+    )
+    seen = {finding.defense for sample in samples for finding in sample.findings}
+    defenses = Filter(
+        id="defense",
+        name="Defense",
+        choices=tuple(
+            Choice(value=f"d{index}", name=name) for name, index in series.items() if name in seen
+        ),
+    )
+    filters = tuple(
+        each
+        for each in (defenses, *_facet_filters(facets))
+        if 1 < len(each.choices) < _MOST_CHOICES
+    )
+    return ShownSamples(samples=samples, kinds=kinds, filters=filters)
+
+
+def kind_name(kind: SampleKind) -> str:
+    """Return the name of a kind, as a page shows it."""
+    return _NAMES[kind]
+
+
+def kind_meaning(kind: SampleKind) -> str:
+    """Return what a kind stands for."""
+    return _MEANINGS[kind]
+
+
+def _facet_numbers(browser: SampleBrowser) -> dict[tuple[str, str], int]:
+    pairs = sorted({facet for entry in browser.entries for facet in entry.facets})
+    return {pair: number for number, pair in enumerate(pairs)}
+
+
+def _facet_filters(facets: Mapping[tuple[str, str], int]) -> list[Filter]:
+    names = list(dict.fromkeys(name for name, _ in facets))
+    return [
+        Filter(
+            id=f"facet{place}",
+            name=wanted.capitalize(),
+            choices=tuple(
+                Choice(value=f"f{number}", name=value)
+                for (name, value), number in facets.items()
+                if name == wanted
+            ),
+        )
+        for place, wanted in enumerate(names)
+    ]
+
+
+def _sample(
+    entry: SampleEntry,
+    series: Mapping[str, int],
+    facets: Mapping[tuple[str, str], int],
+    *,
+    texts: bool,
+) -> ShownSample:
+    shown = show_text(entry.excerpt, most_bytes=_TEXT_BYTES) if texts else None
+    findings = tuple(each for each in entry.findings if each.defense in series)
+    tokens = [f"k{KINDS.index(kind)}" for kind in entry.kinds]
+    tokens.extend(f"f{facets[facet]}" for facet in entry.facets)
+    for finding in findings:
+        if finding.kind is not None:
+            index = series[finding.defense]
+            # The pair too: "false alarm of this defense" is more than both by themselves.
+            tokens.extend((f"d{index}", f"k{KINDS.index(finding.kind)}d{index}"))
+    return ShownSample(
+        entry=entry,
+        text=None if shown is None else shown.markup,
+        characters=0 if shown is None else shown.characters,
+        tokens=" ".join(tokens),
+        mistaken=tuple(each.defense for each in findings if each.kind is not None),
+        facets=tuple(value for _, value in entry.facets),
+        findings=findings,
+    )
