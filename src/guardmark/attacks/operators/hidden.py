@@ -29,7 +29,8 @@ def _behind_cover(variant: str, use: Use) -> str:
 
 
 def _tag(text: str, use: Use) -> str:
-    return _cover(use) + text.translate(_TAGS)
+    hidden = text.translate(_TAGS)
+    return text if hidden == text else _cover(use) + hidden
 
 
 def _untag(variant: str, use: Use) -> str:
