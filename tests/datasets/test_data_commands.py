@@ -240,6 +240,8 @@ def test_what_a_file_says_cannot_steer_the_terminal(
         (["split", "builtin:core", "--into", "a=0.5", "-o", "p"], 2, "add to 1"),
         (["convert", "builtin:core", "-o", "x.xlsx"], 2, "does not tell a format to write"),
         (["check"], 2, "Missing argument"),
+        (["check", "builtin:core", "--label", "attack"], 2, "the options for files do not apply"),
+        (["check", "bench.yaml", "--map", "text=q"], 2, "the options for files do not apply"),
     ],
 )
 def test_a_mistake_is_answered_in_a_few_lines(

@@ -87,12 +87,24 @@ def open_data(
     if configs and len(targets) > 1:
         raise ConfigError("Name either one configuration or data files, not both.")
     shown_as = ", ".join(targets)
+    _check_options(targets, options)
     if configs:
         return _from_config(Path(configs[0]), threshold)
     specs = [spec for target in targets for spec in _specs(target, options)]
     loaded = load(specs, DEFAULT_TAXONOMY)
     criteria = _criteria(loaded.taxonomy, threshold=threshold)
     return OpenedData(shown_as=shown_as, loaded=loaded, criteria=criteria)
+
+
+def _check_options(targets: Sequence[str], options: FileOptions) -> None:
+    """Refuse options that would be passed over in silence."""
+    fixed = [t for t in targets if t.startswith(_BUILTIN) or t.lower().endswith(_CONFIG_SUFFIXES)]
+    if fixed and options != FileOptions():
+        raise ConfigError(
+            f"{fixed[0]} says itself how its rows are read; the options for files do not apply.\n"
+            "Leave out --format, --label, --label-field, --map, --filter, --set-version and "
+            "--open-categories."
+        )
 
 
 def _specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
