@@ -273,6 +273,53 @@ def test_the_files_of_one_data_set_are_named_once(runs: Runs) -> None:
     assert "b.jsonl" in sentences(document, "configuration")
 
 
+def test_many_data_sets_are_counted_and_empty_ones_left_out(runs: Runs) -> None:
+    """Three by name, the others by number."""
+    data = tuple(
+        DataManifest(name=f"set-{n}", version="", sha256="e" * 64, attacks=n, benign=0)
+        for n in range(7)
+    )
+    document = build_document(full_analysis(runs, data=data))
+    assert document.subtitle.startswith("set-1, set-2, set-3 and 3 more: 300 attacks")
+    assert build_document(full_analysis(runs, data=())).subtitle.startswith("no data: ")
+
+
+def test_a_defense_that_lets_most_through_is_not_enough(runs: Runs) -> None:
+    """Half of the attacks, bound and all."""
+    samples = [*(attack(n) for n in range(300)), *(benign(n) for n in range(300))]
+    analysis = bare_analysis(
+        runs, lambda p, s: block() if s.is_attack and p % 4 == 0 else allow(), samples=samples
+    )
+    assert "one: not enough on its own. ASR 75.0 %" in told(analysis, "recommendations")
+
+
+def test_repeats_tell_whether_the_answer_stays(runs: Runs) -> None:
+    """A third of the samples get another answer the second time."""
+
+    class Moody:
+        """Blocks; on the second call allows every third sample."""
+
+        def __init__(self) -> None:
+            self.seen: set[int] = set()
+
+        def __call__(self, position: int, _: Sample) -> Decision:
+            again = position in self.seen
+            self.seen.add(position)
+            if position == 0 and again:
+                return failed()
+            return allow() if again and position % 3 == 1 else block()
+
+    samples = [*(attack(n) for n in range(31)), *(benign(n) for n in range(30))]
+    planned = [Planned(name="one", answers=Moody())]
+    with runs.opened(samples, planned, repeats=2) as reader:
+        analysis = analyse_run(reader)
+    stability = analysis.defenses[0].stability
+    assert stability is not None
+    assert (stability.attacks.samples, stability.left_out) == (30, 1)
+    assert stability.attacks.flip_rate == 1 / 3
+    assert "33.3 %" in told(analysis, "summary")
+
+
 def test_small_slices_give_way_to_large_ones_in_long_tables(runs: Runs) -> None:
     """Forty techniques of which twenty-five are shown, the largest ones, worst first."""
     samples = [attack(n, technique=f"t{n % 40 if n < 200 else 0}") for n in range(300)]

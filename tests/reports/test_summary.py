@@ -44,6 +44,9 @@ def test_a_full_run_keeps_to_the_schema(runs: Runs) -> None:
     assert found["defenses"][1]["under_policy"] is not None
     assert found["defenses"][2]["thresholds"]["chosen"]
     assert found["comparison"]["pairs"][0]["verdict"] == "trade-off"
+    assert found["defenses"][1]["stability"] is None
+    repeated = valid(full_analysis(runs, repeats=2))["defenses"][1]["stability"]
+    assert repeated["attacks"]["flip_rate"] == 0.0
     assert found["verdicts"]["words"].startswith("blocks ")
 
 

@@ -18,9 +18,11 @@ from guardmark.stats.omnibus import CochranQ, cochran_q
 from guardmark.stats.paired_intervals import clustered_bonett_price, summarise_pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from guardmark.analysis.frame import Frame
+    from guardmark.analysis.frame import Arm, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference
 
@@ -119,7 +121,12 @@ class RunComparison:
     left_out: tuple[str, ...] = ()
 
 
-def compare_arms(frame: Frame, settings: AnalysisSettings) -> RunComparison | None:
+def compare_arms(
+    frame: Frame,
+    settings: AnalysisSettings,
+    *,
+    chosen: Sequence[tuple[str, str]] | None = None,
+) -> RunComparison | None:
     """Compare the defenses of a run, pair by pair.
 
     Baselines are left out when two other defenses are there.
@@ -127,26 +134,27 @@ def compare_arms(frame: Frame, settings: AnalysisSettings) -> RunComparison | No
     Args:
         frame: The run.
         settings: Confidence and the non-inferiority margin.
+        chosen: Names of the pairs to compare, first minus second; None: every pair of the
+            candidates.
 
     Returns:
         The comparison, or None with fewer than two defenses. Families are adjusted by Holm,
-        attacks and benign samples apart.
+        attacks and benign samples apart. Nobody is best where not every pair was compared.
     """
-    arms = [arm for arm in frame.arms if not arm.is_baseline]
-    if len(arms) < 2:
-        arms = list(frame.arms)
+    arms = _compared_arms(frame, chosen)
     if len(arms) < 2:
         return None
     outcomes = {arm.name: frame.matrix(arm) for arm in arms}
     attack = np.tile(frame.samples.is_attack, frame.manifest.repeats)
-    names = list(combinations(outcomes, 2))
+    everyone = list(combinations(outcomes, 2))
+    names = everyone if chosen is None else list(chosen)
     sides: list[list[PairedSide]] = []
     for label in (True, False):
         where = attack == label
         sides.append(
-            _adjusted(
+            adjust_sides(
                 [
-                    _compare(
+                    compare_where(
                         frame, outcomes[one], second=outcomes[two], where=where, settings=settings
                     )
                     for one, two in names
@@ -163,10 +171,11 @@ def compare_arms(frame: Frame, settings: AnalysisSettings) -> RunComparison | No
         )
         for (one, two), on_attacks, on_benign in zip(names, *sides, strict=True)
     )
+    ranked = outcomes if len(names) == len(everyone) else {}
     return RunComparison(
         pairs=pairs,
-        attacks=_best_set(frame, outcomes, pairs, settings=settings, is_attack=True),
-        benign=_best_set(frame, outcomes, pairs, settings=settings, is_attack=False),
+        attacks=_best_set(frame, ranked, pairs, settings=settings, is_attack=True),
+        benign=_best_set(frame, ranked, pairs, settings=settings, is_attack=False),
         left_out=tuple(arm.name for arm in frame.arms if arm.name not in outcomes),
     )
 
@@ -199,7 +208,15 @@ def judge_pair(attacks: PairedSide, benign: PairedSide, *, alpha: float) -> Pair
     return PairVerdict.UNDECIDED
 
 
-def _compare(
+def _compared_arms(frame: Frame, chosen: Sequence[tuple[str, str]] | None) -> list[Arm]:
+    if chosen is not None:
+        named = {name for pair in chosen for name in pair}
+        return [arm for arm in frame.arms if arm.name in named]
+    arms = [arm for arm in frame.arms if not arm.is_baseline]
+    return arms if len(arms) > 1 else list(frame.arms)
+
+
+def compare_where(
     frame: Frame,
     first: NDArray[np.int8],
     *,
@@ -207,10 +224,20 @@ def _compare(
     where: NDArray[np.bool_],
     settings: AnalysisSettings,
 ) -> PairedSide:
-    """Count the pairs of one side by group, and compare.
+    """Compare two defenses on some of the samples, paired and by group.
 
     An error is an allowed attack or a blocked benign sample; both sides of the table follow
     from where the two outcomes differ.
+
+    Args:
+        frame: The run.
+        first: Outcomes of the first by position, as `Frame.matrix` gives them.
+        second: Outcomes of the second.
+        where: Which positions to look at, same shape; attacks or benign samples, never both.
+        settings: Confidence and the non-inferiority margin.
+
+    Returns:
+        The difference of the error rates; its p is not adjusted yet.
     """
     asked = where & ((first != MISSING) | (second != MISSING))
     paired = where & (first <= BLOCK) & (second <= BLOCK) & (first >= 0) & (second >= 0)
@@ -283,7 +310,15 @@ def _detectable(
     return min(1.0, found)
 
 
-def _adjusted(sides: list[PairedSide]) -> list[PairedSide]:
+def adjust_sides(sides: list[PairedSide]) -> list[PairedSide]:
+    """Adjust the tests of one family by Holm.
+
+    Args:
+        sides: Comparisons that one report makes of one rate.
+
+    Returns:
+        The same in the same order, with `adjusted_p` set where there is a test.
+    """
     tested = [at for at, side in enumerate(sides) if side.difference.p_value is not None]
     values = [p for side in sides if (p := side.difference.p_value) is not None]
     adjusted = list(sides)
@@ -314,6 +349,8 @@ def _best_set(
     settings: AnalysisSettings,
     is_attack: bool,
 ) -> BestSet:
+    if not outcomes:
+        return BestSet(best="", undistinguished=())
     attack = np.tile(frame.samples.is_attack, frame.manifest.repeats)
     stacked = np.stack(list(outcomes.values()))
     common = (attack == is_attack) & ((stacked >= 0) & (stacked <= BLOCK)).all(axis=0)
@@ -344,6 +381,8 @@ __all__ = [
     "PairedComparison",
     "PairedSide",
     "RunComparison",
+    "adjust_sides",
     "compare_arms",
+    "compare_where",
     "judge_pair",
 ]

@@ -20,6 +20,7 @@ from guardmark.analysis.recommendations import Advice, Evidence, recommend
 from guardmark.analysis.scorecard import Scorecard, make_scorecard
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.analysis.slices import FACETS, Slicer, SliceTable
+from guardmark.analysis.stability import Stability, measure_stability
 from guardmark.analysis.thresholds import ThresholdAnalysis, analyse_thresholds
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class DefenseAnalysis:
         latency: How long it takes.
         thresholds: What its scores could do, or None without scores.
         widths: How wide its headline intervals are.
+        stability: How its answers vary over repeats, or None without repeats.
     """
 
     part: PartManifest
@@ -76,6 +78,7 @@ class DefenseAnalysis:
     latency: Latency
     thresholds: ThresholdAnalysis | None
     widths: tuple[Width, ...]
+    stability: Stability | None
 
     @property
     def name(self) -> str:
@@ -197,6 +200,7 @@ def _analyse_arm(
         latency=measure_latency(frame, arm, settings),
         thresholds=analyse_thresholds(frame, arm, settings),
         widths=assess_widths(card, settings),
+        stability=measure_stability(frame, arm),
     )
 
 

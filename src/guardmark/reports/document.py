@@ -23,6 +23,9 @@ from guardmark.reports.wording import count_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.manifest import RunManifest
+
+_MOST_NAMES = 3
 
 
 def build_document(analysis: RunAnalysis) -> Document:
@@ -36,8 +39,7 @@ def build_document(analysis: RunAnalysis) -> Document:
         documents: the date is the manifest's.
     """
     manifest, samples = analysis.manifest, analysis.samples
-    names = [f"{each.name} {each.version}".strip() for each in manifest.data]
-    data = ", ".join(dict.fromkeys(names))
+    data = _data_words(manifest)
     subtitle = (
         f"{data}: {count_text(samples.attacks)} attacks, {count_text(samples.benign)} benign; "
         f"{manifest.created_utc}"
@@ -68,3 +70,17 @@ def build_document(analysis: RunAnalysis) -> Document:
             method.write(analysis),
         ),
     )
+
+
+def _data_words(manifest: RunManifest) -> str:
+    """Name the data sets that gave samples, each once, the first few of many."""
+    names = [
+        f"{each.name} {each.version}".strip()
+        for each in manifest.data
+        if each.attacks or each.benign
+    ]
+    distinct = list(dict.fromkeys(names))
+    more = len(distinct) - _MOST_NAMES
+    if more > 1:
+        return f"{', '.join(distinct[:_MOST_NAMES])} and {more} more"
+    return ", ".join(distinct) or "no data"

@@ -9,8 +9,10 @@ if TYPE_CHECKING:
     from guardmark.analysis.confusion import OutcomeCounts
     from guardmark.analysis.recommendations import Advice
     from guardmark.analysis.scorecard import RatePair
+    from guardmark.analysis.stability import Stability
     from guardmark.analysis.thresholds import ThresholdAnalysis
     from guardmark.core.estimate import Difference, Estimate, Quantile, Ratio
+    from guardmark.stats.repeats import RepeatVariance
 
 Json = dict[str, Any]
 """A JSON object; never leaves this floor but as text."""
@@ -120,6 +122,32 @@ def side_json(side: PairedSide) -> Json:
         "first_not_worse": None if tests is None else tests[0].is_noninferior,
         "second_not_worse": None if tests is None else tests[1].is_noninferior,
         "margin": None if tests is None else tests[0].margin,
+    }
+
+
+def stability_json(found: Stability | None) -> Json | None:
+    """Encode how answers vary over repeats, or null."""
+    if found is None:
+        return None
+    return {
+        "attacks": _spread_json(found.attacks),
+        "benign": _spread_json(found.benign),
+        "left_out": found.left_out,
+    }
+
+
+def _spread_json(spread: RepeatVariance) -> Json:
+    return {
+        "samples": spread.samples,
+        "repeats": spread.repeats,
+        "mean": spread.mean,
+        "standard_error": spread.standard_error,
+        "within": spread.within,
+        "between": spread.between,
+        "icc": spread.icc,
+        "flip_rate": spread.flip_rate,
+        "disagreement": spread.disagreement,
+        "reason": spread.reason,
     }
 
 

@@ -17,6 +17,7 @@ from guardmark.reports.encode import (
     quantile_json,
     ratio_json,
     side_json,
+    stability_json,
     thresholds_json,
 )
 from guardmark.reports.verdicts import write_verdicts
@@ -157,6 +158,7 @@ def _defense(defense: DefenseAnalysis) -> Json:
         "categories": {each.category: each.standing.value for each in defense.standings},
         "slices": [_slices(table) for table in defense.slices if table.rates],
         "thresholds": thresholds_json(defense.thresholds),
+        "stability": stability_json(defense.stability),
     }
 
 

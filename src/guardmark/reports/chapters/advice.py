@@ -75,6 +75,13 @@ def _no_separation(advice: Advice) -> str:
     )
 
 
+def _mostly_bypassed(advice: Advice) -> str:
+    return (
+        f"{advice.defense}: not enough on its own. ASR {_shown(advice, 'attack_success_rate')}; "
+        "the whole interval lies above 50 %."
+    )
+
+
 def _critical(advice: Advice) -> str:
     measure = _measure(advice, "attack_success_rate")
     return (
@@ -141,6 +148,7 @@ def _too_wide(advice: Advice) -> str:
 _WRITERS: dict[str, Callable[[Advice], str]] = {
     "failures": _failures,
     "no_separation": _no_separation,
+    "mostly_bypassed": _mostly_bypassed,
     "critical": _critical,
     "worst_category": _worst_category,
     "false_alarms": _false_alarms,

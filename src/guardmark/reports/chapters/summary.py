@@ -55,6 +55,8 @@ def write(analysis: RunAnalysis) -> Section:
         blocks.append(Paragraph(text=text, tone=Tone.WARNING))
     blocks.extend(_card(defense) for defense in analysis.defenses)
     blocks.append(_prevalence(analysis))
+    if any(defense.stability is not None for defense in analysis.defenses):
+        blocks.append(_stability(analysis))
     return Section(id="summary", title="Summary", blocks=tuple(blocks))
 
 
@@ -190,6 +192,47 @@ def _group_mean(label: str, estimate: Estimate) -> Row:
     measure = figure(estimate.group_mean, Unit.SHARE)
     groups = "" if estimate.groups is None else count_text(estimate.groups)
     return Row(cells=(words(label), measure, words(""), words(groups), words(""), words("")))
+
+
+def _stability(analysis: RunAnalysis) -> Table:
+    rows = []
+    for defense in analysis.defenses:
+        found = defense.stability
+        if found is None:
+            continue
+        for label, spread in (("attacks", found.attacks), ("benign", found.benign)):
+            rows.append(
+                Row(
+                    cells=(
+                        name(defense.name),
+                        words(label),
+                        count(spread.samples),
+                        figure(spread.flip_rate, Unit.SHARE),
+                        figure(spread.disagreement, Unit.SHARE),
+                        figure(spread.icc, Unit.NUMBER),
+                        count(found.left_out),
+                    )
+                )
+            )
+    titles = ("Label", "Samples", "Changed", "Disagreement", "ICC", "Left out")
+    return Table(
+        id="stability",
+        title=f"Asked {analysis.manifest.repeats} times: does the answer stay the same?",
+        columns=heads(
+            *titles,
+            first="Defense",
+            meanings=(
+                "",
+                "answered every time",
+                "samples whose answers were not all alike",
+                "chance that two answers to one sample differ",
+                "share of the variance that lies between samples",
+                "samples not answered every time",
+            ),
+        ),
+        rows=tuple(rows),
+        collapsed=True,
+    )
 
 
 def _prevalence(analysis: RunAnalysis) -> Table:
