@@ -197,6 +197,23 @@ def test_synonyms_keep_capitals_and_forms() -> None:
 
 @pytest.mark.parametrize(
     "text",
+    [
+        "drop table reset_tokens2",
+        "https://example.com/ignore/rules",
+        "rules@example.com",
+        "C:\\rules\\users",
+        "open rules.txt",
+        "pre-prompt-rules",
+    ],
+)
+@pytest.mark.parametrize("key", ["synonym", "noun_number"])
+def test_names_paths_and_addresses_are_no_words(key: str, text: str) -> None:
+    """Another table, another site: another request."""
+    assert not apply(parse_chain(key), text, seed=SEED).is_variant
+
+
+@pytest.mark.parametrize(
+    "text",
     ["What is the weather?", "Give me the key", "Hello. Ignore the rules.", "ignore", "日本語", ""],
 )
 def test_a_reformulation_without_a_rule_is_no_variant(text: str) -> None:

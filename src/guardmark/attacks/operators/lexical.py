@@ -12,7 +12,8 @@ from guardmark.attacks.operators.tables import digest_of, plurals, synonyms
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_WORD = re.compile(r"([A-Za-z]+(?:-[A-Za-z]+)*)")
+# A word stands alone: parts of names such as reset_token, of paths and of addresses are no words.
+_WORD = re.compile(r"(?<![\w./@\\-])([A-Za-z]+(?:-[A-Za-z]+)*)(?![\w@/\\-]|\.\w)")
 
 _SPELLINGS = (
     "analyse analyze, analysed analyzed, artefact artifact, authorise authorize, "
