@@ -68,14 +68,10 @@ def stored(folder: Path) -> tuple[dict[RecordKey, Record], RunState]:
         return {record.key: record for record in reader.records()}, reader.status().state
 
 
-def kill_sweep(folder: Path, kills: int, seed: int) -> int:
-    """Kill a run at random moments; check after each that what was stored stays stored.
-
-    Returns:
-        How many kills struck while the run was under way.
-    """
+def kill_sweep(folder: Path, kills: int, seed: int) -> None:
+    """Kill a run so often at random moments; check after each that what was stored stays."""
     moments, struck, before = random.Random(seed), 0, dict[RecordKey, Record]()
-    for _ in range(kills):
+    while struck < kills:
         child = subprocess.Popen(command(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
             child.wait(timeout=moments.uniform(0.1, 1.1))
@@ -90,12 +86,11 @@ def kill_sweep(folder: Path, kills: int, seed: int) -> int:
             shutil.rmtree(folder)
             now = {}
         before = now
-    return struck
 
 
 def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path, undisturbed: Rows) -> None:
     """What was reported as stored stays; the rest is called again."""
-    assert kill_sweep(tmp_path / "run", 20, seed=1) >= 10
+    kill_sweep(tmp_path / "run", 20, seed=1)
     finish(tmp_path / "run")
     assert figures(tmp_path / "run") == undisturbed
 
@@ -104,7 +99,7 @@ def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path, undistu
 @pytest.mark.parametrize("seed", range(6))
 def test_many_kills_lose_and_double_nothing(tmp_path: Path, undisturbed: Rows, seed: int) -> None:
     """The same, a hundred times and more."""
-    assert kill_sweep(tmp_path / "run", 25, seed=seed) >= 12
+    kill_sweep(tmp_path / "run", 25, seed=seed)
     finish(tmp_path / "run")
     assert figures(tmp_path / "run") == undisturbed
 

@@ -30,6 +30,7 @@ __all__ = [
     "SampleColumns",
     "record_columns",
     "sample_columns",
+    "sample_digests",
 ]
 
 _CHUNK: Final = 50_000
@@ -228,3 +229,17 @@ def _chunks(reader: RecordReader, key: tuple[str, int, str]) -> Iterator[list[tu
         cursor = reader.connection.execute(query, key)
         while rows := cursor.fetchmany(_CHUNK):
             yield rows
+
+
+def sample_digests(reader: RecordReader) -> list[bytes]:
+    """Return the content hash of every sample, in order of position.
+
+    Args:
+        reader: An open reader.
+
+    Returns:
+        32 bytes each, as `Prompt.digest` gives them; equal contents have equal hashes.
+    """
+    with connect.errors_of(reader.path):
+        rows = reader.connection.execute("SELECT digest FROM samples ORDER BY position").fetchall()
+    return [row[0] for row in rows]

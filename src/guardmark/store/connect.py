@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _MAGIC: Final = b"SQLite format 3\x00"
 _HEADER: Final = 100
 _PAGE: Final = 16384
+_CACHE_KB: Final = 1024  # rows come in order, so a larger cache only costs memory
 _CHECKPOINT_PAGES: Final = 2000  # 32 MB of log between checkpoints: an fsync stalls calls in flight
 _DAMAGE: Final = ("not a database", "malformed", "no such table", "no such column")
 
@@ -139,7 +140,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            connection.execute("PRAGMA cache_size = -16000")
+            connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
             _create_or_migrate(connection, path)
         except BaseException:
             connection.close()
@@ -221,6 +222,7 @@ def _read_only(path: Path, options: str) -> sqlite3.Connection:
         f"{path.resolve().as_uri()}?{options}", uri=True, isolation_level=None, timeout=10
     )
     try:
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except BaseException:
         connection.close()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from guardmark.store.reader import RecordReader
 
-_CHUNK: Final = 2000
+_CHUNK: Final = 250
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 COLUMNS: Final = (
     "defense",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-_CHUNK: Final = 1000
+_CHUNK: Final = 500
 _COLUMNS: Final = "position, id, kind, origin, length, digest, text, prompt, rest"
 _INSERT: Final = f"INSERT INTO samples ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - only our own column names
 _INSERT_KIND: Final = "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -93,7 +93,7 @@ def prompt_from_json(text: str) -> Prompt:
 def load(connection: sqlite3.Connection, samples: Iterable[Sample]) -> str:
     """Write all samples, replacing a half-written load.
 
-    Memory stays flat: at most a thousand samples are held.
+    Memory stays flat: at most five hundred samples are held.
 
     Args:
         connection: In autocommit mode.

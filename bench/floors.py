@@ -1,0 +1,107 @@
+"""The least work each target could be done with; every target is a ratio to one of these.
+
+Run as `python bench/floors.py NAME ARGUMENT...` in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+import sys
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATTERN = r"\b(ignore|disregard|forget)\b.{0,40}\b(previous|prior|above|earlier|all)\b"
+
+
+def in_process(data: str, out: str) -> None:
+    """T6: json.loads, one regex, sha256, one SQLite row and one JSON line a sample."""
+    search, clock = re.compile(PATTERN, re.IGNORECASE | re.DOTALL).search, perf_counter_ns
+    base = sqlite3.connect(Path(out) / "floor.sqlite", isolation_level=None)
+    base.execute("PRAGMA journal_mode = WAL")
+    base.execute("PRAGMA synchronous = NORMAL")
+    base.execute("CREATE TABLE r (n INTEGER PRIMARY KEY, id TEXT, h BLOB, blocked INT, ns INT)")
+    rows: list[tuple[int, str, bytes, bool, int]] = []
+
+    def store() -> None:
+        base.execute("BEGIN")
+        base.executemany("INSERT INTO r VALUES (?, ?, ?, ?, ?)", rows)
+        base.execute("COMMIT")
+        rows.clear()
+
+    with (
+        Path(data).open(encoding="utf-8") as lines,
+        (Path(out) / "floor.jsonl").open("w", encoding="utf-8") as results,
+    ):
+        for number, line in enumerate(lines):
+            sample = json.loads(line)
+            text = sample["text"]
+            digest = sha256(text.encode())
+            start = clock()
+            blocked = search(text) is not None
+            took = clock() - start
+            rows.append((number, sample["id"], digest.digest(), blocked, took))
+            said = {
+                "id": sample["id"],
+                "sha256": digest.hexdigest(),
+                "label": sample["label"],
+                "category": sample["category"],
+                "outcome": "block" if blocked else "allow",
+                "latency_ns": took,
+            }
+            results.write(json.dumps(said) + "\n")
+            if len(rows) == 1000:
+                store()
+    store()
+    base.close()
+
+
+def regex_only(data: str) -> None:
+    """What the defense of T6 itself costs: json.loads and the regex."""
+    search = re.compile(PATTERN, re.IGNORECASE | re.DOTALL).search
+    with Path(data).open(encoding="utf-8") as lines:
+        for line in lines:
+            search(json.loads(line)["text"])
+
+
+def json_loop(path: str) -> None:
+    """T11: a json.loads loop over a file of JSON lines."""
+    with Path(path).open(encoding="utf-8") as lines:
+        for line in lines:
+            json.loads(line)
+
+
+async def _aiohttp(texts: Iterator[str], url: str, in_flight: int) -> None:
+    import aiohttp
+
+    connector = aiohttp.TCPConnector(limit=in_flight)
+    async with aiohttp.ClientSession(connector=connector) as session:
+
+        async def work() -> None:
+            for text in texts:
+                body = json.dumps({"input": text}).encode()
+                headers = {"Content-Type": "application/json"}
+                async with session.post(url, data=body, headers=headers) as answer:
+                    bool(json.loads(await answer.read())["flagged"])
+
+        await asyncio.gather(*(work() for _ in range(in_flight)))
+
+
+def aiohttp_client(data: str, url: str, in_flight: str) -> None:
+    """T1: a bare aiohttp client with pulling workers that keeps nothing."""
+    with Path(data).open(encoding="utf-8") as lines:
+        texts = [json.loads(line)["text"] for line in lines]
+    asyncio.run(_aiohttp(iter(texts), url, int(in_flight)))
+
+
+FLOORS = {f.__name__: f for f in (in_process, regex_only, json_loop, aiohttp_client)}
+
+if __name__ == "__main__":
+    FLOORS[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,115 @@
+"""Processes of their own, their CPU time, and medians over interleaved rounds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter, time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+HERE = Path(__file__).parent
+GUARDMARK = str(Path(sys.executable).parent / "guardmark")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a process took.
+
+    Attributes:
+        cpu_s: User and system time, children included.
+        wall_s: From start to end.
+        memory_mb: Peak resident size.
+        began: Unix time of the start.
+    """
+
+    cpu_s: float
+    wall_s: float
+    memory_mb: float
+    began: float
+
+
+def spend(command: Sequence[str], *, cwd: Path | None = None) -> Cost:
+    """Run a process and measure it from outside."""
+    began, start = time(), perf_counter()
+    with Path(os.devnull).open("wb") as nowhere:
+        child = subprocess.Popen(command, stdout=nowhere, stderr=subprocess.PIPE, cwd=cwd)
+        assert child.stderr is not None
+        said = child.stderr.read()
+        _, status, used = os.wait4(child.pid, 0)
+    wall = perf_counter() - start
+    if status:
+        raise SystemExit(f"{' '.join(command)} failed:\n{said.decode()[-2000:]}")
+    return Cost(
+        cpu_s=used.ru_utime + used.ru_stime,
+        wall_s=wall,
+        memory_mb=used.ru_maxrss / 1024,
+        began=began,
+    )
+
+
+def floor(name: str, *arguments: object) -> list[str]:
+    """Return the command line of a floor."""
+    return [sys.executable, str(HERE / "floors.py"), name, *map(str, arguments)]
+
+
+def subject(name: str, *arguments: object) -> list[str]:
+    """Return the command line of guardmark's engine at the same work."""
+    return [sys.executable, str(HERE / "subjects.py"), name, *map(str, arguments)]
+
+
+def command(*arguments: object) -> list[str]:
+    """Return a command line of guardmark."""
+    return [GUARDMARK, *map(str, arguments)]
+
+
+def rounds(count: int, parts: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Measure several things in turn, again and again, so that load hits them alike."""
+    found: dict[str, list[float]] = {name: [] for name in parts}
+    for _ in range(count):
+        for name, part in parts.items():
+            found[name].append(part())
+    return found
+
+
+def middle(found: Mapping[str, Sequence[float]], name: str) -> float:
+    """Return the median of one of the things measured."""
+    return median(found[name])
+
+
+def ratio(found: Mapping[str, Sequence[float]], name: str, base: str) -> float:
+    """Return the median over rounds of the ratio of two things measured in the same round."""
+    return median(a / b for a, b in zip(found[name], found[base], strict=True))
+
+
+@contextmanager
+def service(delay_ms: float) -> Iterator[str]:
+    """Start the stand-in service; yield its address."""
+    child = subprocess.Popen(
+        [sys.executable, str(HERE / "server.py"), str(delay_ms)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        port = int(child.stdout.readline())
+        yield f"http://127.0.0.1:{port}"
+        child.stdin.close()
+
+
+def stats(url: str) -> dict[str, float]:
+    """Ask the stand-in service what it saw since the last question."""
+    with urllib.request.urlopen(f"{url}/stats") as answer:  # noqa: S310 - our own loopback service
+        counts: dict[str, float] = json.loads(answer.read())
+    return counts

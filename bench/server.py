@@ -1,0 +1,118 @@
+"""A stand-in guardrail service: answers every request after a fixed delay, and counts.
+
+`python bench/server.py DELAY_MS` prints its port. `GET /stats` gives the counts since the last
+time it was asked: requests, connections, mean and most in flight, seconds from the first request
+to the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from time import perf_counter
+
+ANSWER = b'{"flagged": false, "score": 0.125}'
+
+
+class Counts:
+    """What was seen since the last question."""
+
+    def __init__(self) -> None:
+        self.requests = self.connections = self.now = self.most = 0
+        self.first = self.last = self.busy = 0.0
+
+    def as_json(self) -> bytes:
+        """Return the counts."""
+        span = self.last - self.first
+        said = {
+            "requests": self.requests,
+            "connections": self.connections,
+            "most_in_flight": self.most,
+            "mean_in_flight": self.busy / span if span else 0.0,
+            "span_s": span,
+            "first": self.first,
+        }
+        return json.dumps(said).encode()
+
+
+COUNTS = Counts()
+
+
+class Service(asyncio.Protocol):
+    """One connection; requests come one after the other."""
+
+    delay_s = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way back."""
+        self.transport: asyncio.WriteTransport = transport  # type: ignore[assignment]
+        self.buffer = b""
+        self.is_counted = False
+
+    def data_received(self, data: bytes) -> None:
+        """Answer what is complete."""
+        self.buffer += data
+        while True:
+            end = self.buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            head = self.buffer[:end]
+            at = head.lower().find(b"content-length:")
+            length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+            if len(self.buffer) < end + 4 + length:
+                return
+            self.buffer = self.buffer[end + 4 + length :]
+            if head.startswith(b"GET /stats"):
+                self.tell()
+            else:
+                self.take()
+
+    def tell(self) -> None:
+        """Give the counts and begin anew."""
+        global COUNTS
+        body, COUNTS = COUNTS.as_json(), Counts()
+        self.answer(body)
+
+    def take(self) -> None:
+        """Count a request and answer it later."""
+        now, counts = perf_counter(), COUNTS
+        if not self.is_counted:
+            self.is_counted = True
+            counts.connections += 1
+        counts.first = counts.first or now
+        counts.requests += 1
+        counts.now += 1
+        counts.most = max(counts.most, counts.now)
+        if self.delay_s:
+            asyncio.get_running_loop().call_later(self.delay_s, self.done, now, counts)
+        else:
+            self.done(now, counts)
+
+    def done(self, began: float, counts: Counts) -> None:
+        """Answer a request."""
+        counts.last = perf_counter()
+        counts.busy += counts.last - began
+        counts.now -= 1
+        self.answer(ANSWER)
+
+    def answer(self, body: bytes) -> None:
+        """Send one answer."""
+        if not self.transport.is_closing():
+            self.transport.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+                % (len(body), body)
+            )
+
+
+async def main(delay_ms: float) -> None:
+    """Serve until standard input ends."""
+    Service.delay_s = delay_ms / 1000
+    server = await asyncio.get_running_loop().create_server(Service, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    server.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(float(sys.argv[1])))
