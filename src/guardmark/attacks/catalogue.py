@@ -137,11 +137,12 @@ def arms(families: tuple[str, ...] | None = None) -> tuple[Arm, ...]:
     )
 
 
-def parse_arm(key: str) -> Arm:
+def parse_arm(key: str, extra: tuple[Operator, ...] = ()) -> Arm:
     """Read an arm as it is written in records and on the command line.
 
     Args:
         key: `name`, `name(p=0.3)` or with the version, `name@1(p=0.3,script=greek)`.
+        extra: Operators beside those of the catalogue, such as WordNet's.
 
     Returns:
         The arm; what is not written takes its default.
@@ -153,7 +154,7 @@ def parse_arm(key: str) -> Arm:
     found = _KEY.fullmatch(key.strip())
     if found is None:
         raise ConfigError(f"{key!r} is no operator. Write it as name or name(parameter=value).")
-    known = operator(found["name"])
+    known = {one.name: one for one in extra}.get(found["name"]) or operator(found["name"])
     if found["version"] is not None and int(found["version"]) != known.version:
         raise ConfigError(
             f"{key!r} is version {found['version']} of {known.name}; this installation has "
@@ -180,11 +181,12 @@ def _value(known: Operator, name: str, written: str) -> Value:
     return written
 
 
-def parse_chain(key: str) -> Chain:
+def parse_chain(key: str, extra: tuple[Operator, ...] = ()) -> Chain:
     """Read a chain as it is written in records and on the command line.
 
     Args:
         key: Arms joined by `+`.
+        extra: Operators beside those of the catalogue, such as WordNet's.
 
     Returns:
         The chain.
@@ -193,4 +195,4 @@ def parse_chain(key: str) -> Chain:
         UnknownName: If there is no such operator.
         ConfigError: If it cannot be read, or the order is not allowed.
     """
-    return Chain(arms=tuple(map(parse_arm, key.split("+"))))
+    return Chain(arms=tuple(parse_arm(part, extra) for part in key.split("+")))

@@ -111,6 +111,11 @@ def _apply() -> click.Command:
     @click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
     @click.option("--try", "try_index", default=0, show_default=True, help="Which draw, from 0.")
     @click.option("--keep", multiple=True, help="Span that must not be altered; repeatable.")
+    @click.option(
+        "--wordnet",
+        type=click.Path(exists=True, file_okay=False),
+        help="Folder of a WordNet database; adds the operator wordnet_synonym.",
+    )
     @click.option("--raw", is_flag=True, help="Print invisible characters as they are.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def apply_chain(
@@ -120,13 +125,14 @@ def _apply() -> click.Command:
         seed: int,
         try_index: int,
         keep: tuple[str, ...],
+        wordnet: str | None,
         raw: bool,
         as_json: bool,
     ) -> None:
         from guardmark.attacks.application import apply, seed_for
         from guardmark.attacks.catalogue import parse_chain
 
-        parsed = parse_chain(chain)
+        parsed = parse_chain(chain, _extra(wordnet))
         original = _given(text)
         drawn = seed_for(seed, parsed.key, "command line", try_index)
         attempt = apply(parsed, original, seed=drawn, must_keep=keep)
@@ -136,6 +142,17 @@ def _apply() -> click.Command:
             _tell(parsed, original, attempt, raw=raw)
 
     return apply_chain
+
+
+def _extra(wordnet: str | None) -> tuple[Operator, ...]:
+    """Return the operators that are not in the catalogue."""
+    if wordnet is None:
+        return ()
+    from pathlib import Path
+
+    from guardmark.attacks.wordnet import wordnet_operator
+
+    return (wordnet_operator(Path(wordnet)),)
 
 
 def _given(text: str | None) -> str:

@@ -65,8 +65,17 @@ def _cased_like(word: str, model: str) -> str:
     return word[0].upper() + word[1:] if model[0].isupper() else word
 
 
-def _swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> str:
-    """Replace listed words with probability p, by a drawn alternative."""
+def swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> str:
+    """Replace listed words with probability p, by a drawn alternative.
+
+    Args:
+        text: The text.
+        use: Holds the share `p` and the draws.
+        listed: Small words to their alternatives.
+
+    Returns:
+        The text with words replaced; the capitals of a word are those of the one it replaces.
+    """
     bound = use.threshold("p")
     pieces = _WORD.split(text)
     draws = use.draws(len(pieces))
@@ -105,7 +114,7 @@ def _listed(
     name: str, summary: str, listed: Callable[[], Mapping[str, tuple[str, ...]]], *shares: float
 ) -> Operator:
     def rewrite(text: str, use: Use) -> str:
-        return _swap_listed(text, use, listed())
+        return swap_listed(text, use, listed())
 
     return Operator(
         name=name,
