@@ -43,7 +43,10 @@ def draw_histogram(chart: Histogram) -> Markup:
     bottom = max(1, len(chart.series)) * _PANEL
     parts = [_axis(chart, scale, bottom)]
     for index, (name, counts) in enumerate(chart.series):
-        parts.append(_panel(name, counts, chart.edges, scale, index))
+        floor = (index + 1) * _PANEL
+        parts.append(element("g", *_head(name, counts, floor)))
+        outline = _bars(counts, chart.edges, scale=scale, floor=floor)
+        parts.append(element("path", d=outline, class_=f"bars h{index % 2}"))
     return join(parts)
 
 
@@ -66,29 +69,28 @@ def describe_histogram(chart: Histogram) -> str:
     return " ".join(said)
 
 
-def _panel(
-    name: str, counts: tuple[int, ...], edges: tuple[float, ...], scale: Scale, index: int
-) -> Markup:
-    floor, most, total = (index + 1) * _PANEL, max(counts, default=0), sum(counts)
-    bars = []
+def _bars(counts: tuple[int, ...], edges: tuple[float, ...], *, scale: Scale, floor: float) -> str:
+    """Return the outline of all bars of a panel; one path keeps a page small."""
+    most, outline = max(counts, default=0), ["M0 0"]
     for count, (low, high) in zip(counts, pairwise(edges), strict=True):
         if count:
             left, right = _across(scale.at(low)), _across(scale.at(high))
-            height = (_PANEL - _HEAD) * count / most
-            width = max(0.5, right - left - 1)
-            bars.append(f"M{number(left + 0.5)} {floor}v-{number(height)}h{number(width)}")
-            bars.append(f"v{number(height)}z")
-    head = f"{name} ({count_text(total)})"
+            height, width = (_PANEL - _HEAD) * count / most, max(0.5, right - left - 1)
+            outline.append(f"M{number(left + 0.5)} {number(floor)}v{number(-height)}")
+            outline.append(f"h{number(width)}v{number(height)}z")
+    return "".join(outline)
+
+
+def _head(name: str, counts: tuple[int, ...], floor: float) -> list[Markup]:
+    total, y, right = sum(counts), floor - _PANEL + 16, WIDTH - _SIDE
     parts = [
-        element("path", d="".join(bars) or "M0 0", class_=f"bars h{index % 2}"),
-        element("line", x1=_SIDE, x2=WIDTH - _SIDE, y1=floor, y2=floor, class_="base"),
-        element("text", head, x=_SIDE, y=floor - _PANEL + 16, class_="name"),
+        element("line", x1=_SIDE, x2=right, y1=floor, y2=floor, class_="base"),
+        element("text", f"{name} ({count_text(total)})", x=_SIDE, y=y, class_="name"),
     ]
     if total:
-        peak = f"fullest bin {count_text(most)}"
-        y = floor - _PANEL + 16
-        parts.append(element("text", peak, x=WIDTH - _SIDE, y=y, text_anchor="end", class_="peak"))
-    return element("g", *parts)
+        peak = f"fullest bin {count_text(max(counts))}"
+        parts.append(element("text", peak, x=right, y=y, text_anchor="end", class_="peak"))
+    return parts
 
 
 def _axis(chart: Histogram, scale: Scale, bottom: int) -> Markup:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 STRIP: Final = 24
 """Height of a strip in pixels."""
 _MIDDLE: Final = STRIP / 2
+_MANY: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +51,15 @@ class IntervalPlot:
 
     Attributes:
         scale: Its axis.
-        strips: One for each mark, first on top.
+        strips: One for each mark, first on top; without the thin ones where those are many.
+        thin: Strips of labels that have too few samples throughout, where those are many.
         axis: Elements with the labels of the axis.
         legend: Name and index of each series, in order of first use.
     """
 
     scale: Scale
     strips: tuple[Strip, ...]
+    thin: tuple[Strip, ...]
     axis: Markup
     legend: tuple[tuple[str, int], ...]
 
@@ -84,12 +87,24 @@ def plot_intervals(chart: IntervalChart, series: Mapping[str, int]) -> IntervalP
         strips.append(Strip(mark=mark, opens=mark.label != label, series=index, drawing=drawing))
         label = mark.label
     named = {strip.mark.series: strip.series for strip in strips if strip.mark.series}
+    clear, thin = _parted(strips)
     return IntervalPlot(
         scale=scale,
-        strips=tuple(strips),
+        strips=clear,
+        thin=thin,
         axis=_axis(scale),
         legend=tuple(named.items()),
     )
+
+
+def _parted(strips: list[Strip]) -> tuple[tuple[Strip, ...], tuple[Strip, ...]]:
+    """Set strips that carry little apart, where they would hide those that carry more."""
+    firm = {strip.mark.label for strip in strips if not strip.mark.measure.greyed}
+    clear = tuple(strip for strip in strips if strip.mark.label in firm)
+    thin = tuple(strip for strip in strips if strip.mark.label not in firm)
+    if not clear or len(thin) < _MANY:
+        return tuple(strips), ()
+    return clear, thin
 
 
 def draw_mark(measure: Measure, scale: Scale, index: int) -> Markup:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 440
 HEIGHT: Final = 400
+DASHES: Final = 4
+"""How many patterns of dashes the style sheet has for lines."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 50
 
 
@@ -42,8 +44,14 @@ def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Markup:
     if chart.diagonal:
         ends = ((x_scale.low, y_scale.low), (x_scale.high, y_scale.high))
         parts.append(element("path", d=_path(ends, x_scale, y_scale), class_="chance"))
-    for line in chart.lines:
-        parts.append(_line(line, x_scale, y_scale, series.get(line.label, NEUTRAL)))
+    parts.extend(
+        element(
+            "g",
+            *_line(line, x_scale, y_scale, dashes=place % DASHES),
+            class_=series_class(series.get(line.label, NEUTRAL)),
+        )
+        for place, line in enumerate(chart.lines)
+    )
     return join(parts)
 
 
@@ -83,7 +91,7 @@ def _frame(chart: LineChart, x_scale: Scale, y_scale: Scale) -> Markup:
     )
 
 
-def _line(line: Line, x_scale: Scale, y_scale: Scale, index: int) -> Markup:
+def _line(line: Line, x_scale: Scale, y_scale: Scale, *, dashes: int) -> list[Markup]:
     parts = []
     if line.band:
         lower = [(x, low) for (x, _), (low, _) in zip(line.points, line.band, strict=True)]
@@ -92,13 +100,13 @@ def _line(line: Line, x_scale: Scale, y_scale: Scale, index: int) -> Markup:
         parts.append(element("path", d=f"{outline}Z", class_="band"))
     if len(line.points) == 1:
         x, y = line.points[0]
-        dot = element("path", d=shape_path(index), class_="dot")
+        dot = element("path", d=shape_path(dashes), class_="dot")
         place = f"translate({number(_across(x_scale.at(x)))} {number(_up(y_scale.at(y)))})"
         parts.append(element("g", dot, transform=place))
     else:
         path = _path(line.points, x_scale, y_scale)
-        parts.append(element("path", d=path, class_=f"line d{max(index, 0) % 4}"))
-    return element("g", *parts, class_=series_class(index))
+        parts.append(element("path", d=path, class_=f"line d{dashes}"))
+    return parts
 
 
 def _path(points: Iterable[tuple[float, float]], x_scale: Scale, y_scale: Scale) -> str:

@@ -83,7 +83,7 @@ def scale_between(unit: Unit, low: float, high: float, *, logarithmic: bool = Fa
         low, high = low - 0.5, high + 0.5
     if not logarithmic or low <= 0:
         return _linear(low, high, _nice((high - low) / 4), unit)
-    factors = (1, 2, 5) if high / low < 200 else (1,)
+    factors = (1, 2, 3, 5) if high / low < 20 else (1, 2, 5) if high / low < 200 else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     marks = [factor * 10.0**power for power in powers for factor in factors]
     marks = [mark for mark in marks if low <= mark <= high] or [low, high]

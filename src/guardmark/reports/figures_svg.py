@@ -23,6 +23,9 @@ COLOURS: Final = 6
 NEUTRAL: Final = -1
 """Index of a series without a colour of its own."""
 
+BASELINE: Final = -2
+"""Index of a series that only marks the floor or the ceiling."""
+
 
 def element(name: str, *children: str | Markup, **attributes: float | str) -> Markup:
     """Write an SVG element.
@@ -59,8 +62,10 @@ def percent(share: float) -> str:
 
 
 def series_class(index: int) -> str:
-    """Return the style class of a series; neutral below zero."""
-    return "sn" if index < 0 else f"s{index % COLOURS}"
+    """Return the style class of a series."""
+    if index < 0:
+        return "sb" if index == BASELINE else "sn"
+    return f"s{index % COLOURS}"
 
 
 def shape_path(index: int) -> str:

@@ -9,7 +9,6 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Unit
 from guardmark.reports.html_layout import lay_out
 
 if TYPE_CHECKING:
@@ -63,7 +62,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(
-        confidence_unit=Unit.SHARE,
         count_text=wording.count_text,
         counts_text=wording.counts_text,
         interval_text=wording.interval_text,
@@ -72,7 +70,8 @@ def _environment() -> Environment:
         is_measure=html_layout.is_measure,
         kind_name=html_samples.kind_name,
         kind_meaning=html_samples.kind_meaning,
-        stress_shares=html_texts.stress_shares,
+        flowing=html_texts.flowing,
+        verdict_line=html_texts.verdict_line,
     )
     return environment
 

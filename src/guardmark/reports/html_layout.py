@@ -16,9 +16,16 @@ from guardmark.reports.blocks import (
 )
 from guardmark.reports.figures_bars import describe_histogram, draw_histogram, histogram_height
 from guardmark.reports.figures_interval import draw_mark, plot_intervals
-from guardmark.reports.figures_lines import HEIGHT, WIDTH, draw_lines
+from guardmark.reports.figures_lines import DASHES, HEIGHT, WIDTH, draw_lines
 from guardmark.reports.figures_scale import scale_of
-from guardmark.reports.figures_svg import element, join, series_class, shape_path
+from guardmark.reports.figures_svg import (
+    BASELINE,
+    NEUTRAL,
+    element,
+    join,
+    series_class,
+    shape_path,
+)
 from guardmark.reports.html_samples import show_samples
 
 if TYPE_CHECKING:
@@ -119,6 +126,19 @@ class LaidOutVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Marks:
+    """Indices of the defenses, the same in every chart of a page.
+
+    Attributes:
+        series: Of those under test.
+        drawn: Of the baselines too.
+    """
+
+    series: Mapping[str, int]
+    drawn: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """A document, laid out.
 
@@ -145,8 +165,10 @@ def lay_out(document: Document, *, texts: bool) -> Page:
         texts: Whether texts of samples are shown.
     """
     series = series_of(document)
+    baselines = {each.defense: BASELINE for each in document.verdicts if each.baseline}
+    marks = _Marks(series=series, drawn={**baselines, **series})
     verdicts = tuple(_verdict(each) for each in document.verdicts)
-    sections = tuple(_section(each, series, texts=texts) for each in document.sections)
+    sections = tuple(_section(each, marks, texts=texts) for each in document.sections)
     return Page(
         verdicts=tuple(each for each in verdicts if not each.verdict.baseline),
         baselines=tuple(each for each in verdicts if each.verdict.baseline),
@@ -181,10 +203,10 @@ def _verdict(verdict: Verdict) -> LaidOutVerdict:
     )
 
 
-def _section(section: Section, series: Mapping[str, int], *, texts: bool) -> LaidOutSection:
+def _section(section: Section, marks: _Marks, *, texts: bool) -> LaidOutSection:
     groups: list[Group] = []
     for block in section.blocks:
-        part, kind = _part(block, series, texts=texts), _group_kind(block)
+        part, kind = _part(block, marks, texts=texts), _group_kind(block)
         if groups and kind == groups[-1].kind != "one":
             groups[-1] = Group(kind=kind, parts=(*groups[-1].parts, part))
         else:
@@ -198,18 +220,17 @@ def _group_kind(block: Block) -> str:
     return "folds" if isinstance(block, Table) and block.collapsed else "one"
 
 
-def _part(block: Block, series: Mapping[str, int], *, texts: bool) -> Part:
+def _part(block: Block, marks: _Marks, *, texts: bool) -> Part:
     kind = type(block).__name__
     if isinstance(block, IntervalChart):
-        plot = plot_intervals(block, series)
+        plot = plot_intervals(block, marks.drawn)
         return Part(kind=kind, block=block, plot=plot, legend=_legend(plot.legend))
     if isinstance(block, LineChart):
-        names = [(line.label, series.get(line.label, -1)) for line in block.lines]
         drawing = Drawing(
             width=WIDTH,
             height=HEIGHT,
-            content=draw_lines(block, series),
-            legend=_legend(names, dashes=True),
+            content=draw_lines(block, marks.drawn),
+            legend=_line_legend(block, marks.drawn),
             summary=block.summary,
         )
         return Part(kind=kind, block=block, drawing=drawing)
@@ -223,7 +244,7 @@ def _part(block: Block, series: Mapping[str, int], *, texts: bool) -> Part:
         )
         return Part(kind=kind, block=block, drawing=drawing)
     if isinstance(block, SampleBrowser):
-        return Part(kind=kind, block=block, samples=show_samples(block, series, texts=texts))
+        return Part(kind=kind, block=block, samples=show_samples(block, marks.series, texts=texts))
     return Part(kind=kind, block=block, stacked=isinstance(block, Table) and _is_wide(block))
 
 
@@ -233,15 +254,29 @@ def _is_wide(table: Table) -> bool:
     return sum(1 for cell in first if is_measure(cell) and cell.low is not None) >= _STACKED
 
 
-def _legend(
-    names: Sequence[tuple[str, int]], *, dashes: bool = False
-) -> tuple[tuple[str, Markup], ...]:
-    return tuple((name, _legend_mark(index, dashes=dashes)) for name, index in names)
+def _legend(names: Sequence[tuple[str, int]]) -> tuple[tuple[str, Markup], ...]:
+    return tuple(
+        (name, _sample_mark(element("path", d=shape_path(index), class_="dot"), index))
+        for name, index in names
+    )
 
 
-def _legend_mark(index: int, *, dashes: bool) -> Markup:
-    classes = f"line d{max(index, 0) % 4}" if dashes else "whisker"
-    parts = [element("line", x1=-11, x2=11, class_=classes)]
-    if not dashes:
-        parts.append(element("path", d=shape_path(index), class_="dot"))
-    return element("g", *parts, class_=series_class(index), transform="translate(12 8)")
+def _line_legend(chart: LineChart, drawn: Mapping[str, int]) -> tuple[tuple[str, Markup], ...]:
+    legend = [
+        (
+            line.label,
+            _sample_mark(_stroke(f"line d{place % DASHES}"), drawn.get(line.label, NEUTRAL)),
+        )
+        for place, line in enumerate(chart.lines)
+    ]
+    if chart.diagonal:
+        legend.append(("pure chance", _sample_mark(_stroke("chance"), NEUTRAL)))
+    return tuple(legend)
+
+
+def _stroke(classes: str) -> Markup:
+    return element("line", x1=-12, x2=12, class_=classes)
+
+
+def _sample_mark(mark: Markup, index: int) -> Markup:
+    return element("g", mark, class_=series_class(index), transform="translate(12 8)")

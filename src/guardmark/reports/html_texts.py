@@ -23,7 +23,10 @@ _HIDDEN: Final = re.compile(
     "|[\u200c\u200d]{2,}|(?<=[\x00-\x7f])[\u200c\u200d]+|[\u200c\u200d]+(?=[\x00-\x7f])"
 )
 _LISTED: Final = 6
-_PERCENT: Final = re.compile(r"(?:[<>]|&[lg]t;)?(?: )?\d[\d.,]* %")
+_SHARE: Final = re.compile(r"(?:&[lg]t; )?\d[\d.,]*\xa0%")
+_CLAUSES: Final = re.compile(r"(?<=;) |(?<=,) (?=wrongly )")
+_BRACKETS: Final = re.compile(r"\[[^\[\]]{1,40}\]")
+_UNITS: Final = re.compile(r"(?<=\d) (?=(?:%|ms|µs|s|points)(?!\w))")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +63,28 @@ def show_text(text: str, *, most_bytes: int) -> ShownText:
     return ShownText(markup=markup, characters=shown)
 
 
-def stress_shares(sentence: str) -> Markup:
-    """Escape a sentence and stress the shares in it.
+def flowing(text: str) -> str:
+    """Keep a figure and its unit on one line, and an interval too.
 
     Args:
-        sentence: Words of a verdict, such as `blocks 91.2 % [88.4, 93.4] of 500 attacks`.
+        text: Words of a report.
     """
-    escaped = str(escape(sentence))
-    return Markup(_PERCENT.sub(r"<b>\g<0></b>", escaped))  # noqa: S704 - escaped above
+    text = _BRACKETS.sub(lambda found: found.group().replace(" ", "\xa0"), text)
+    return _UNITS.sub("\xa0", text)
+
+
+def verdict_line(sentence: str) -> Markup:
+    """Set a verdict in clauses, with the shares stressed.
+
+    Args:
+        sentence: Such as `blocks 91.2 % [88.4, 93.4] of 500 attacks, wrongly blocks ...`.
+    """
+    clauses = [
+        # The clause is escaped before the stress is put in.
+        Markup(_SHARE.sub(r"<b>\g<0></b>", str(escape(clause))))  # noqa: S704
+        for clause in _CLAUSES.split(flowing(sentence))
+    ]
+    return Markup(" ").join(Markup("<span>{}</span>").format(clause) for clause in clauses)
 
 
 def _spelled(text: str) -> Markup:
