@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from guardmark.core.version import VERSION
+
 if TYPE_CHECKING:
     from guardmark.analysis.comparison import RunComparison as Comparison
     from guardmark.analysis.scorecard import Scorecard
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import Attack, ChatModel, Defense, Judge
     from guardmark.core.record import Record
     from guardmark.core.sample import Sample
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Attack",
@@ -40,6 +40,8 @@ __all__ = [
     "report",
     "run",
 ]
+
+__version__ = VERSION
 
 _HOMES = {
     "Attack": "guardmark.core.protocols:Attack",

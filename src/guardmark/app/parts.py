@@ -8,10 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from guardmark import __version__
 from guardmark.app.registry import BuildContext, build_part
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
+from guardmark.core.version import VERSION
 from guardmark.engine.plan import NO_GUARD, Pipeline
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _manifest(
         name=name,
         kind=kind,
         type=str(said["type"]),
-        version=str(resolved.get("version") or f"guardmark {__version__}"),
+        version=str(resolved.get("version") or f"guardmark {VERSION}"),
         fingerprint=digest.hexdigest(),
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", threshold),

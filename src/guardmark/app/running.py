@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark import __version__
 from guardmark.app.data import dataset_specs, load_data, merge_files, taxonomy_of
 from guardmark.app.description import write_description
 from guardmark.app.environment import describe_environment
@@ -18,6 +17,7 @@ from guardmark.app.parts import build_parts
 from guardmark.app.probing import probe_parts
 from guardmark.core.manifest import RunManifest
 from guardmark.core.protocols import Closable
+from guardmark.core.version import VERSION
 from guardmark.datasets.sources import file_sha256
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.runner import run as run_engine
@@ -279,7 +279,7 @@ class _Invocation:
         on_malformed, on_error = config.policies
         return RunManifest(
             name=config.name,
-            guardmark_version=__version__,
+            guardmark_version=VERSION,
             config_sha256=self.config_hash,
             data_sha256=data_sha256(data),
             created_utc=_stamp(self.session.now),

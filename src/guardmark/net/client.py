@@ -9,9 +9,9 @@ import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from guardmark import __version__
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
+from guardmark.core.version import VERSION
 from guardmark.net.cassette import Player, Recorder, Request
 from guardmark.net.exchange import Exchange
 from guardmark.net.limits import ServiceLimits
@@ -31,7 +31,7 @@ _USUAL_HEADERS = {
     # Unpacking costs CPU, and a packed answer does not say how large it is.
     "Accept-Encoding": "identity",
     "Content-Type": "application/json",
-    "User-Agent": f"guardmark/{__version__}",
+    "User-Agent": f"guardmark/{VERSION}",
 }
 _USUAL_LIMITS = ServiceLimits()
 
