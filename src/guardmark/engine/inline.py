@@ -117,6 +117,9 @@ async def run_pooled(
             "Next: use fewer workers, or set workers to inline; what is stored is kept."
         ) from error
     finally:
+        for future in waiting:
+            if not future.cancel():
+                future.exception()  # looked at, so that asyncio does not complain of it
         executor.shutdown(wait=False, cancel_futures=True)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import gc
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import BudgetReached, StorageError, UntrustworthyRun
 from guardmark.core.manifest import LatencyMode
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import StopRule
     from guardmark.engine.plan import AnyDefense, Plan
     from guardmark.store.records import RecordWriter
+
+
+_GC_EVERY: Final = 20_000
 
 
 class Ending(StrEnum):
@@ -105,8 +108,9 @@ async def run(
     planning.check(plan)
     counters = progress or Progress()
     ledger = Ledger(plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=stop_rule)
-    gc.collect()
-    gc.freeze()
+    threshold = gc.get_threshold()
+    gc.freeze()  # what is loaded stays: looking at it again and again is wasted
+    gc.set_threshold(_GC_EVERY, *threshold[1:])
     try:
         await _carry_out(ledger, counters)
         ledger.store(is_forced=True)
@@ -119,11 +123,12 @@ async def run(
         writer.finish(RunState.FAILED)
         raise
     finally:
+        gc.set_threshold(*threshold)
         gc.unfreeze()
     writer.plan(counters.planned)
     writer.finish(_STATES.get(ledger.halt, RunState.COMPLETE) if ledger.halt else RunState.COMPLETE)
-    _raise_for(ledger)
-    return _summary(ledger, counters)
+    raise_for(ledger)
+    return summary_of(ledger, counters)
 
 
 _STATES = {
@@ -135,7 +140,16 @@ _STATES = {
 }
 
 
-def _raise_for(ledger: Ledger) -> None:
+def raise_for(ledger: Ledger) -> None:
+    """Raise the error that stands for an early end, if there is one.
+
+    Args:
+        ledger: Of a run whose answers are stored.
+
+    Raises:
+        BudgetReached: If a budget is spent.
+        UntrustworthyRun: If too many calls failed, or the policy is to stop.
+    """
     if ledger.halt in {Halt.BUDGET, Halt.TIME}:
         raise BudgetReached(
             f"The budget is reached: {ledger.reason}. {ledger.added} records were added.\n"
@@ -149,7 +163,16 @@ def _raise_for(ledger: Ledger) -> None:
         )
 
 
-def _summary(ledger: Ledger, progress: Progress) -> RunSummary:
+def summary_of(ledger: Ledger, progress: Progress) -> RunSummary:
+    """Say what an invocation did.
+
+    Args:
+        ledger: Counts and limits.
+        progress: Counters by part.
+
+    Returns:
+        The summary.
+    """
     endings = {Halt.INTERRUPTED: Ending.INTERRUPTED, Halt.EARLY: Ending.EARLY}
     elapsed = ledger.elapsed_s
     return RunSummary(

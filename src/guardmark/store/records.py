@@ -351,11 +351,15 @@ class RecordWriter:
             state: How it ended.
         """
         self.flush()
+        self._put_meta("state", state)
+        self.note_head()
+
+    def note_head(self) -> None:
+        """Commit everything, note the end of the hash chain, and wait for the disk."""
+        self.flush()
         with connect.errors_of(self.path):
             self._connection.execute("PRAGMA synchronous = FULL")
-            head = (self._head or b"").hex()
-            self._put_meta("head", f"{self._batch}:{head}")
-            self._put_meta("state", state)
+            self._put_meta("head", f"{self._batch}:{(self._head or b'').hex()}")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._connection.execute("PRAGMA synchronous = NORMAL")
 

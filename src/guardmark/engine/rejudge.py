@@ -1,0 +1,119 @@
+"""Stored answers judged again, as a new layer; no call to the model."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from guardmark.core.errors import ConfigError
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.engine.answers import as_verdict
+from guardmark.engine.calls import attempt
+from guardmark.engine.ledger import Ledger
+from guardmark.engine.plan import NO_GUARD, Plan
+from guardmark.engine.progress import Progress
+from guardmark.engine.runner import raise_for, summary_of
+from guardmark.engine.stop import StopSignal
+from guardmark.engine.watch import supervise
+from guardmark.store.codes import OUTCOME_CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+    from guardmark.core.protocols import Judge
+    from guardmark.core.sample import Prompt
+    from guardmark.engine.desk import Desk
+    from guardmark.engine.runner import RunSummary
+    from guardmark.store.records import RecordWriter
+
+
+async def judge_again(
+    plan: Plan,
+    writer: RecordWriter,
+    *,
+    judge: Judge,
+    layer: str,
+    progress: Progress | None = None,
+    stop: StopSignal | None = None,
+) -> RunSummary:
+    """Judge the stored answers of the target model into a layer of their own.
+
+    Earlier layers stay as they are. Interrupted and given again, it goes on where it was.
+
+    Args:
+        plan: Repeats, concurrency, budget and limits; its defenses and pipeline are not used.
+        writer: Holds samples and answers; takes the verdicts.
+        judge: Who labels the answers.
+        layer: Name of the layer, other than `run`.
+        progress: Counters to watch meanwhile.
+        stop: A wish to stop.
+
+    Returns:
+        What was done.
+
+    Raises:
+        ConfigError: If the layer is the run's own, or no answer is stored.
+        BudgetReached: If a budget is spent; what is finished is stored.
+        UntrustworthyRun: If too many calls failed.
+        StorageError: If the records cannot be written.
+    """
+    if layer == FIRST_LAYER or layer.startswith(f"{FIRST_LAYER}/"):
+        raise ConfigError(f"The layer {layer!r} belongs to the run. Next: choose another name.")
+    counters = progress or Progress()
+    ledger = Ledger(plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=None)
+    desks = [
+        ledger.desk(NO_GUARD, Stage.JUDGE, layer=layer, repeat=repeat)
+        for repeat in range(plan.repeats)
+    ]
+    answers = [writer.lane(NO_GUARD, Stage.MODEL, repeat=repeat) for repeat in range(plan.repeats)]
+    tally = counters.tally(layer, Stage.JUDGE)
+    tally.planned = sum(writer.stored.tally(lane)[code] for lane in answers for code in _ANSWERED)
+    if not tally.planned:
+        raise ConfigError(
+            "The run holds no answers of a target model, so there is nothing to judge.\n"
+            "Next: name a run with a pipeline."
+        )
+    feed = _answers(desks, ledger)
+    workers: list[Coroutine[Any, Any, None]] = [
+        _judge_each(judge, feed, ledger) for _ in range(plan.in_flight(judge.name))
+    ]
+    await supervise(workers, ledger)
+    ledger.store(is_forced=True)
+    writer.note_head()
+    raise_for(ledger)
+    return summary_of(ledger, counters)
+
+
+_ANSWERED = (OUTCOME_CODE["answered"], OUTCOME_CODE["answered"] + len(OUTCOME_CODE))
+
+
+def _answers(desks: list[Desk], ledger: Ledger) -> Iterator[tuple[Desk, int, bool, Prompt, str]]:
+    stored = ledger.writer.stored
+    for repeat, desk in enumerate(desks):
+        lane = ledger.writer.lane(NO_GUARD, Stage.MODEL, repeat=repeat)
+        for chunk in stored.pending(desk.lane):
+            texts = stored.texts(lane, chunk.positions)
+            outcomes = stored.outcomes(lane, chunk.positions)
+            for position, is_attack, prompt in zip(
+                chunk.positions, chunk.attacks, chunk.prompts, strict=True
+            ):
+                if outcomes.get(position) == _ANSWERED[0]:
+                    yield desk, position, is_attack, prompt, texts[position]
+
+
+async def _judge_each(
+    judge: Judge, feed: Iterator[tuple[Desk, int, bool, Prompt, str]], ledger: Ledger
+) -> None:
+    for desk, position, is_attack, prompt, text in feed:
+        if not ledger.may_go_on():
+            return
+        ledger.calls += 1
+        start = perf_counter_ns()
+        verdict = as_verdict(await attempt(judge.judge, prompt, text))
+        took = perf_counter_ns() - start
+        code = desk.lane.add_verdict(position, verdict, latency_ns=took)
+        ledger.busy_ns += took
+        ledger.took(desk, code=code, is_attack=is_attack, evidence=verdict.evidence)
+        if code == OUTCOME_CODE["error"]:
+            ledger.met_error()
+        ledger.store()
