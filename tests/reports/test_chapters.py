@@ -98,6 +98,13 @@ def test_pairs_that_never_met_have_no_difference(runs: Runs) -> None:
     assert "Lowest attack success rate: undefined." in words
 
 
+def test_one_group_gives_a_difference_without_a_test(runs: Runs) -> None:
+    """The reason stands where p would."""
+    samples = [*(attack(n, group="g") for n in range(20)), *(benign(n) for n in range(20))]
+    words = told(bare_analysis(runs, errs(5, 0), errs(9, 0), samples=samples), "comparison")
+    assert "ASR -20.0 points (one group only" in words
+
+
 def test_three_defenses_are_tested_together(runs: Runs) -> None:
     """Cochran's Q beside the pairs."""
     samples = [*(attack(n) for n in range(200)), *(benign(n) for n in range(50))]

@@ -37,8 +37,7 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
     lines = [_painted(line, _BOLD, use=colour) for line in title]
     lines.extend((*_wrapped(plain_line(document.subtitle), space, first="", rest="  "), ""))
     lines.extend(_verdicts(document, space, colour=colour))
-    table = _find_table(document, "overview")
-    if table is not None:
+    for table in _tables(document, "overview"):
         lines.extend(("", *_table(table, space)))
     advice = list(_advice(document))
     if advice:
@@ -99,11 +98,10 @@ def _needed(cells: list[list[str]]) -> int:
     return sum(sizes) + 2 * (len(sizes) - 1)
 
 
-def _find_table(document: Document, table_id: str) -> Table | None:
+def _tables(document: Document, table_id: str) -> Iterator[Table]:
     for block in _blocks(document):
         if isinstance(block, Table) and block.id == table_id:
-            return block
-    return None
+            yield block
 
 
 def _blocks(document: Document) -> Iterator[Block]:
@@ -112,11 +110,10 @@ def _blocks(document: Document) -> Iterator[Block]:
 
 
 def _advice(document: Document) -> Iterator[str]:
-    for section in document.sections:
-        if section.id == "recommendations" and not section.empty:
-            for block in section.blocks:
-                if isinstance(block, Bullets):
-                    yield from (plain_line(line) for line in block.lines)
+    told = [part for part in document.sections if part.id == "recommendations"]
+    for block in (block for part in told for block in part.blocks):
+        if isinstance(block, Bullets):
+            yield from (plain_line(line) for line in block.lines)
 
 
 def _wrapped(text: str, width: int, *, first: str, rest: str) -> list[str]:

@@ -106,8 +106,9 @@ def _gap(side: PairedSide, label: str) -> str:
     if measure.value is None:
         return f"{label} difference undefined"
     words_ = f"{label} {measure_text(measure)}"
-    if side.adjusted_p is not None:
-        words_ += f", p {_equals(side.adjusted_p)}"
+    if side.adjusted_p is None:
+        return f"{words_} ({measure.reason})"
+    words_ += f", p {_equals(side.adjusted_p)}"
     crosses = (measure.low or 0.0) <= 0.0 <= (measure.high or 0.0)
     if crosses and side.detectable is not None:
         words_ += f" (a difference of {100 * side.detectable:.1f} points would have been found)"

@@ -21,6 +21,7 @@ from guardmark.reports.chapters.candidates import candidates, empty_section
 from guardmark.reports.wording import count_text, value_text
 
 if TYPE_CHECKING:
+    from guardmark.analysis.latency import LatencyHistogram
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
     from guardmark.reports.blocks import Block
 
@@ -51,8 +52,9 @@ def write(analysis: RunAnalysis) -> Section:
     remarks = tuple(line for each in timed for line in _remarks(each))
     if remarks:
         blocks.append(Bullets(lines=remarks))
-    shown = [each for each in candidates(analysis) if _timed(each)][:_MOST_CHARTS]
-    blocks.extend(chart for each in shown if (chart := _histogram(each)) is not None)
+    spreads = [(each.name, each.latency.histogram) for each in candidates(analysis)]
+    charted = [(name_, spread) for name_, spread in spreads if spread is not None]
+    blocks.extend(_histogram(*each) for each in charted[:_MOST_CHARTS])
     return Section(id="latency", title="Latency", blocks=tuple(blocks))
 
 
@@ -107,17 +109,14 @@ def _remarks(defense: DefenseAnalysis) -> list[str]:
     return remarks
 
 
-def _histogram(defense: DefenseAnalysis) -> Histogram | None:
-    found = defense.latency.histogram
-    if found is None:
-        return None
-    series = [("attacks", found.attacks), ("benign", found.benign)]
+def _histogram(defense: str, spread: LatencyHistogram) -> Histogram:
+    series = [("attacks", spread.attacks), ("benign", spread.benign)]
     return Histogram(
-        id=f"latency-{slug(defense.name)}",
-        title=f"{defense.name}: service time",
+        id=f"latency-{slug(defense)}",
+        title=f"{defense}: service time",
         axis="Service time",
         unit=Unit.MILLISECONDS,
-        edges=found.edges_ms,
+        edges=spread.edges_ms,
         series=tuple((label, counts) for label, counts in series if any(counts)),
         logarithmic=True,
     )

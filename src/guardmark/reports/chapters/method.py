@@ -9,16 +9,13 @@ from guardmark.reports.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
-    from guardmark.reports.blocks import Block
 
 
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on method and warnings."""
-    blocks: list[Block] = [Bullets(lines=_method(analysis))]
-    warnings = _warnings(analysis)
-    if warnings:
-        blocks.append(Bullets(lines=warnings, tone=Tone.WARNING))
-    return Section(id="method", title="Method and warnings", blocks=tuple(blocks))
+    warnings = Bullets(lines=_warnings(analysis), tone=Tone.WARNING)
+    blocks = (Bullets(lines=_method(analysis)), warnings)
+    return Section(id="method", title="Method and warnings", blocks=blocks)
 
 
 def _method(analysis: RunAnalysis) -> tuple[str, ...]:

@@ -195,25 +195,22 @@ def _group_mean(label: str, estimate: Estimate) -> Row:
 
 
 def _stability(analysis: RunAnalysis) -> Table:
-    rows = []
-    for defense in analysis.defenses:
-        found = defense.stability
-        if found is None:
-            continue
-        for label, spread in (("attacks", found.attacks), ("benign", found.benign)):
-            rows.append(
-                Row(
-                    cells=(
-                        name(defense.name),
-                        words(label),
-                        count(spread.samples),
-                        figure(spread.flip_rate, Unit.SHARE),
-                        figure(spread.disagreement, Unit.SHARE),
-                        figure(spread.icc, Unit.NUMBER),
-                        count(found.left_out),
-                    )
-                )
+    found = [(each.name, each.stability) for each in analysis.defenses if each.stability]
+    rows = [
+        Row(
+            cells=(
+                name(defense),
+                words(label),
+                count(spread.samples),
+                figure(spread.flip_rate, Unit.SHARE),
+                figure(spread.disagreement, Unit.SHARE),
+                figure(spread.icc, Unit.NUMBER),
+                count(stability.left_out),
             )
+        )
+        for defense, stability in found
+        for label, spread in (("attacks", stability.attacks), ("benign", stability.benign))
+    ]
     titles = ("Label", "Samples", "Changed", "Disagreement", "ICC", "Left out")
     return Table(
         id="stability",

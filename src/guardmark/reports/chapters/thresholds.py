@@ -21,7 +21,7 @@ from guardmark.reports.blocks import (
 )
 from guardmark.reports.cells import figure, name, of_estimate, of_ratio, slug, words
 from guardmark.reports.chapters.candidates import candidates, empty_section
-from guardmark.reports.wording import count_text, percent_text
+from guardmark.reports.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
@@ -131,11 +131,10 @@ def _area_words(defense: str, found: ThresholdAnalysis) -> str:
     text = f"{defense}: area under the ROC curve {_area_text(found)}"
     if area.reason:
         text += f" ({area.reason})"
-    if precision.value is not None:
-        text += (
-            f"; average precision {precision.value:.3f} at {percent_text(precision.prevalence)} "
-            "attacks"
-        )
+    text += (
+        f"; average precision {value_text(precision.value, Unit.NUMBER)} at "
+        f"{percent_text(precision.prevalence)} attacks"
+    )
     scored = f"{count_text(found.scored_attacks)} attacks and {count_text(found.scored_benign)}"
     return f"{text}; scores on {scored} benign samples."
 
@@ -186,7 +185,7 @@ def _precision_recall(scored: _Scored) -> LineChart:
         y_axis="Precision at this mix",
         lines=tuple(lines),
         summary=" ".join(
-            f"{defense}: average precision {found.precision_area.value or 0.0:.3f}."
+            f"{defense}: average precision {value_text(found.precision_area.value, Unit.NUMBER)}."
             for defense, found in scored
         ),
     )

@@ -41,13 +41,11 @@ def write(analysis: RunAnalysis) -> Section:
     if not analysis.worst.counts:
         text = "No attack got through, no benign sample was blocked, nothing failed."
         return empty_section("worst", "Worst case", text)
-    blocks: list[Block] = []
-    lines = tuple(line for each in candidates(analysis) if (line := _weakest(each)))
-    if lines:
-        blocks.append(Bullets(lines=lines))
-    blocks.extend(_top(defense, found) for defense, found in analysis.worst.top if found)
-    if analysis.worst.listed:
-        blocks.append(_browser(analysis))
+    blocks: list[Block] = [
+        Bullets(lines=tuple(_weakest(each) for each in candidates(analysis))),
+        *(_top(defense, found) for defense, found in analysis.worst.top if found),
+        _browser(analysis),
+    ]
     return Section(id="worst", title="Worst case", blocks=tuple(blocks))
 
 
