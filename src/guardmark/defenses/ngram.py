@@ -170,7 +170,7 @@ def read_model(path: Path) -> NgramModel:
         ConfigError: If the file cannot be read or is none of ours.
     """
     try:
-        with np.load(path, allow_pickle=False) as held:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
             model = NgramModel(
                 weights=held["weights"].astype(np.float32),
                 bits=int(held["bits"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import ConfigError
@@ -12,7 +13,7 @@ from guardmark.defenses.rules import BUILTIN_RULES, Rule
 from guardmark.defenses.skipping import NOTHING_SHOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from guardmark.core.sample import Prompt
@@ -20,30 +21,49 @@ if TYPE_CHECKING:
 FLAGS = {"I": re.IGNORECASE, "S": re.DOTALL, "M": re.MULTILINE, "X": re.VERBOSE}
 """Letter as written in a configuration to the flag of `re`."""
 
+_WORDS = re.compile(r"\w+").findall
+_Search = tuple["Callable[[str], re.Match[str] | None]", Decision]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledRule:
+    """A rule, ready to be searched for.
+
+    Attributes:
+        name: Reason of the decisions it makes.
+        search: Finds it in a text.
+        words: Lower-case words of which one must stand in the text; empty: always searched.
+    """
+
+    name: str
+    search: Callable[[str], re.Match[str] | None]
+    words: tuple[str, ...] = ()
+
 
 class PatternDefense:
     """Blocks what any of its rules finds; the reason names the rule.
 
-    Rules are tried in order and the first that matches decides. A match costs what Python's
+    Rules without words are tried in order, then those whose words the text holds, in the order
+    the words come; the first that matches decides. A match costs what Python's
     `re` costs: a rule with nested repetition can take exponential time on a hostile text.
 
     Args:
         name: Name in the configuration.
-        rules: Compiled expressions with the reason each gives.
+        rules: What to look for.
         keywords: Words and phrases, matched without regard to case and, where they begin or
             end with a letter or digit, at word borders.
         view: What of a prompt the rules see.
         files: What the rules were read from.
     """
 
-    __slots__ = ("_keywords", "_rules", "_whole_text", "files", "name", "view")
+    __slots__ = ("_by_word", "_keywords", "_rules", "_whole_text", "files", "name", "view")
 
     threshold: float | None = None
 
     def __init__(
         self,
         name: str,
-        rules: Iterable[tuple[str, re.Pattern[str]]],
+        rules: Iterable[CompiledRule],
         *,
         keywords: Sequence[str] = (),
         view: View = View.TEXT,
@@ -53,7 +73,12 @@ class PatternDefense:
         self.view = view
         self.files = files
         self._whole_text = view is View.TEXT
-        self._rules = tuple((found.search, _blocked(reason)) for reason, found in rules)
+        ready = [(rule, (rule.search, _blocked(rule.name))) for rule in rules]
+        self._rules = tuple(search for rule, search in ready if not rule.words)
+        self._by_word: dict[str, list[_Search]] = {}
+        for rule, search in ready:
+            for word in rule.words:
+                self._by_word.setdefault(word, []).append(search)
         self._keywords = _keyword_search(keywords)
 
     def decide_now(self, prompt: Prompt) -> Decision:
@@ -72,11 +97,27 @@ class PatternDefense:
         for search, blocked in self._rules:
             if search(text):
                 return blocked
+        if self._by_word:
+            blocked_by_word = self._look_by_word(text)
+            if blocked_by_word is not None:
+                return blocked_by_word
         if self._keywords is not None:
             found = self._keywords.search(text)
             if found:
                 return _blocked(f"keyword {found.group().casefold()!r}")
         return ALLOWED
+
+    def _look_by_word(self, text: str) -> Decision | None:
+        """Try the rules of which a word stands in the text, in the order of the words."""
+        tried = set()
+        by_word = self._by_word
+        for word in _WORDS(text.lower()):
+            for search, blocked in by_word.get(word, ()):
+                if blocked.evidence not in tried:
+                    tried.add(blocked.evidence)
+                    if search(text):
+                        return blocked
+        return None
 
 
 def _blocked(reason: str) -> Decision:
@@ -100,7 +141,7 @@ def _bordered(word: str) -> str:
 
 def compile_rules(
     rules: Iterable[Rule], *, flags: Sequence[str] = (), where: str = "patterns"
-) -> tuple[tuple[str, re.Pattern[str]], ...]:
+) -> tuple[CompiledRule, ...]:
     """Compile rules, naming every one that is not a regular expression.
 
     Args:
@@ -109,7 +150,7 @@ def compile_rules(
         where: What to call their origin in messages.
 
     Returns:
-        Reason and compiled expression of each, in order.
+        The rules, in order.
 
     Raises:
         ConfigError: If an expression does not compile; up to three are named.
@@ -120,7 +161,10 @@ def compile_rules(
     compiled, mistakes = [], []
     for rule in rules:
         try:
-            compiled.append((rule.name, re.compile(rule.pattern, combined)))
+            search = re.compile(rule.pattern, combined).search
+            compiled.append(
+                CompiledRule(name=rule.name, search=search, words=tuple(rule.words.split()))
+            )
         except (re.error, OverflowError, RecursionError) as error:
             mistakes.append(f"{rule.name}: {error}")
     if mistakes:
@@ -129,9 +173,9 @@ def compile_rules(
     return tuple(compiled)
 
 
-def builtin_rules() -> tuple[tuple[str, re.Pattern[str]], ...]:
+def builtin_rules() -> tuple[CompiledRule, ...]:
     """Return the compiled built-in rules, ready for a `PatternDefense`."""
-    return compile_rules(BUILTIN_RULES, flags=("I",), where="built-in rules")
+    return compile_rules(BUILTIN_RULES, flags=("I", "M"), where="built-in rules")
 
 
 def read_lines(path: Path, *, shown_as: str) -> tuple[tuple[int, str], ...]:

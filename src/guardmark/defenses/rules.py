@@ -1,4 +1,4 @@
-"""The built-in rule set of the pattern defense: wordings that try to take over a model."""
+"""The built-in rule set of the pattern defense: wordings and marks of a take-over."""
 
 from __future__ import annotations
 
@@ -12,141 +12,178 @@ class Rule:
     Attributes:
         name: What the reason of a decision says.
         pattern: A Python regular expression.
+        words: Lower-case words of which one must stand in the text for the pattern to be
+            tried at all, since searching for a word is cheap; empty: always tried.
     """
 
     name: str
     pattern: str
+    words: str = ""
 
 
-_EARLIER = r"(?:previous|prior|earlier|above|preceding|former|foregoing|existing|original|initial)"
+_GAP = r"[^.!?\n]{0,40}"  # every repetition is bounded: no text makes a search slow
+_EARLIER = r"(?:previous|prior|earlier|above|preceding|former|existing|original|initial)"
 _ORDERS = (
-    r"(?:instructions?|directions?|directives?|orders?|rules?|prompts?|guidelines?|guidance"
-    r"|constraints?|restrictions?|polic(?:y|ies)|commands?|briefing)"
+    r"(?:instructions?|directives?|orders?|rules?|prompts?|guidelines?|guidance|briefing"
+    r"|constraints?|restrictions?|polic(?:y|ies)|mandate|commands?)"
+)
+_DROP_WORDS = (
+    "ignore disregard forget override overrule discard bypass abandon stop skip drop cancel"
 )
 _DROP = (
-    r"(?:ignore|disregard|forget|override|overrule|overwrite|discard|drop|bypass|skip|abandon"
-    r"|set\s+aside|throw\s+out|pay\s+no\s+attention\s+to|stop\s+following)"
+    r"(?:ignore|disregard|forget|override|overrule|discard|bypass|abandon|stop\sfollowing|skip"
+    r"|drop|cancel)"
 )
-_TELL = (
-    r"(?:reveal|print|show|repeat|output|display|disclose|recite|quote|paste|dump|leak|expose"
-    r"|tell\s+me|give\s+me|write\s+out|spell\s+out|translate|summari[sz]e)"
-)
+_TELL_WORDS = "reveal print show repeat output display disclose recite quote paste dump leak type"
+_TELL = rf"(?:{_TELL_WORDS.replace(' ', '|')})"
 _HIDDEN = (
-    r"(?:system\s+(?:prompt|message|instructions?)|hidden\s+(?:prompt|instructions?|rules?)"
-    r"|initial\s+(?:prompt|instructions?)|developer\s+(?:message|prompt)"
-    r"|your\s+(?:own\s+)?(?:instructions|prompt|configuration|briefing|guidelines))"
+    r"(?:system\s(?:prompt|message|instructions?)|hidden\s(?:prompt|instructions?|rules?)"
+    r"|your\s(?:own\s)?(?:instructions|prompt|configuration|briefing|guidelines|setup))"
+)
+_MODEL = (
+    r"(?:ai|assistants?|agents?|language\smodels?|llms?|chat\s?bots?|bots?|models?|summari[sz]ers?"
+    r"|copilots?)"
 )
 
 BUILTIN_RULES = (
-    Rule(name="drop-earlier-orders", pattern=rf"\b{_DROP}\b[^.!?\n]{{0,40}}\b{_EARLIER}\b"),
     Rule(
-        name="drop-orders",
-        pattern=rf"\b{_DROP}\b[^.!?\n]{{0,30}}\b(?:all|any|your|the|these|those)\b[^.!?\n]{{0,20}}\b{_ORDERS}\b",
+        name="drop-earlier-orders",
+        pattern=rf"\b{_DROP}\b{_GAP}\b{_EARLIER}\b{_GAP}\b{_ORDERS}\b",
+        words=_DROP_WORDS,
+    ),
+    Rule(
+        name="drop-your-orders",
+        pattern=rf"\b{_DROP}\b[^.!?\n]{{0,20}}\b(?:all|any|your|those)\b[^.!?\n]{{0,20}}\b{_ORDERS}\b",
+        words=_DROP_WORDS,
     ),
     Rule(
         name="orders-no-longer-hold",
-        pattern=rf"\b{_ORDERS}\b[^.!?\n]{{0,60}}\b(?:no\s+longer\s+(?:apply|hold|count|valid)|(?:are|is|have\s+been|has\s+been)\s+(?:void|revoked|cancell?ed|suspended|superseded|lifted|replaced|obsolete))",
+        pattern=rf"\b{_ORDERS}\b[^.!?\n]{{0,60}}\b(?:no\slonger\s(?:appl|hold|count|bind|valid)"
+        r"|(?:are|is|have\sbeen|has\sbeen|were|was)\s(?:hereby\s|now\s)?(?:void|revoked|cancell?ed"
+        r"|suspended|superseded|lifted|replaced|withdrawn))",
+        words="longer void revoked cancelled canceled suspended superseded lifted replaced "
+        "withdrawn",
     ),
     Rule(
-        name="new-orders",
-        pattern=rf"\b(?:new|updated|revised|replacement)\s+(?:system\s+)?{_ORDERS}\b\s*(?:[:=]|follow|are|from\s+now)",
-    ),
-    Rule(name="tell-hidden-text", pattern=rf"\b{_TELL}\b[^.!?\n]{{0,60}}\b{_HIDDEN}"),
-    Rule(
-        name="what-is-hidden-text",
-        pattern=r"\bwhat\s+(?:is|are|was|were|does|do)\b[^.!?\n]{0,30}\byour\b[^.!?\n]{0,20}\b(?:system\s+prompt|hidden|instructions|first\s+message)",
+        name="tell-hidden-text",
+        pattern=rf"\b{_TELL}\b[^.!?\n]{{0,60}}\b{_HIDDEN}",
+        words=_TELL_WORDS,
     ),
     Rule(
-        name="text-above-this",
-        pattern=rf"\b{_TELL}\b[^.!?\n]{{0,40}}\b(?:everything|all|the\s+(?:text|words|content|lines?))\b[^.!?\n]{{0,20}}\b(?:above|before\s+this|preceding)\b",
+        name="secret-by-name",
+        pattern=r"\b[A-Za-z]{2,20}_(?:API_?)?(?i:key|pass|passwd|password|secret|token|pin)\b",
     ),
     Rule(
         name="role-switch",
-        pattern=r"\b(?:you\s+are\s+now|from\s+now\s+on,?\s+you(?:\s+are|'re|\s+will)|you\s+will\s+now\s+(?:be|act)|henceforth\s+you)\b",
+        pattern=r"\b(?:you(?:'re|\u2019re|\sare)\snow|from\s(?:now|here)\son,?\syou"
+        r"|you\swill\snow\s(?:be|act)|from\shere\syou|be\s(?:him|her)\s(?:tonight|now))\b",
+        words="now here tonight",
     ),
     Rule(
         name="unbound-persona",
-        pattern=r"\b(?:act|behave|respond|answer|speak|pretend|role-?play|imagine)\b[^.!?\n]{0,60}\b(?:without|free\s+(?:of|from)|no|not\s+bound\s+by|ignores?)\b[^.!?\n]{0,20}\b(?:restrictions?|filters?|limits?|limitations?|rules?|ethic\w*|guidelines?|censor\w*|safeguards?|morals?)\b",
+        pattern=r"\b(?:act|answer|speak|pretend|you(?:'re|\u2019re|\sare)|play|be)\b[^\n]{0,160}"
+        r"\b(?:no\s(?:restrictions|limits|rules|filters?|ethics|morals)|without\s(?:restrictions"
+        r"|limits|rules|filters?|hedging|disclaimers|warnings)|unfiltered|uncensored|unhedged"
+        r"|despises?\s(?:disclaimers|rules)|(?:doesn't|does\snot|never)\s(?:refuses?|hedges?|do"
+        r"\stheory))\b",
+        words="restrictions limits rules filter filters ethics morals disclaimers warnings "
+        "hedging unfiltered uncensored unhedged refuse refuses hedge theory",
+    ),
+    Rule(
+        name="stay-in-character",
+        pattern=r"\b(?:(?:never|don't|do\snot)\s(?:break|leave|drop)|stay\sin|without\sbreaking)"
+        r"\s(?:the\s)?(?:character|role|part)\b",
+        words="character role part",
     ),
     Rule(
         name="privileged-mode",
-        pattern=r"\b(?:developer|debug|maintenance|admin(?:istrator)?|god|root|sudo|unrestricted|jailbreak|override|diagnostic|service)\s+mode\b",
+        pattern=r"\b(?:developer|debug|maintenance|admin|god|root|sudo|unrestricted|override"
+        r"|diagnostic)\smode\b",
+        words="mode",
     ),
     Rule(
         name="lift-safety",
-        pattern=r"\b(?:disable|deactivate|switch\s+off|turn\s+off|suspend|lift|remove|relax)\b[^.!?\n]{0,30}\b(?:safety|safeguards?|filters?|guard\s?rails?|moderation|restrictions?|content\s+polic\w+|protections?)\b",
+        pattern=r"\b(?:disable|deactivate|switch\soff|turn\soff|suspend|lift|remove)\b"
+        r"[^.!?\n]{0,30}\b(?:safety|safeguards?|filters?|guard\s?rails?|moderation|restrictions?)\b",
+        words="disable deactivate switch turn suspend lift remove",
     ),
     Rule(
         name="no-refusal",
-        pattern=r"\b(?:do\s+not|don't|never|must\s+not|no)\b[^.!?\n]{0,15}\b(?:refuse|refusals?|decline|apologi[sz]e|disclaimers?|warnings?\s+or\s+disclaimers?|say\s+(?:you\s+)?(?:can't|cannot))\b",
-    ),
-    Rule(
-        name="begin-answer-with",
-        pattern=r"\b(?:begin|start|open|preface)\b[^.!?\n]{0,25}\b(?:your\s+)?(?:answer|reply|response|output|message)\b[^.!?\n]{0,15}\bwith\b",
+        pattern=r"\b(?:do\snot|don't|never|without|no)\b[^.!?\n]{0,25}\b(?:refuse|refusal|refusing"
+        r"|decline|disclaimers?|apologi[sz]e|apologies|lectures?|moralising|moralizing)\b",
+        words="refuse refusal refusing decline disclaimer disclaimers apologise apologize "
+        "apologies lecture lectures moralising moralizing",
     ),
     Rule(
         name="answer-only",
-        pattern=r"\b(?:reply|respond|answer|output|say|print|write|return)\b[^.!?\n]{0,25}\b(?:only|nothing\s+(?:but|else|except)|just|exactly|solely)\b[^.!?\n]{0,40}(?:[\"'`\u201c\u201e\u00ab]|\b[A-Z]{3,}[-_0-9A-Z]{2,}\b)",
+        pattern=r"\b(?:reply|respond|answer|output|say|print|write|return)\b[^.!?\n]{0,25}\b(?:only"
+        r"|nothing\s(?:but|else|except)|just|exactly|solely)\b[^.!?\n]{0,40}[\"'`\u201c\u201e\u00ab]",
+        words="only nothing just exactly solely",
     ),
     Rule(
         name="spoofed-turn",
-        pattern=r"(?:^|\n)\s*(?:<\|?/?\s*(?:system|im_start|im_end|assistant|developer)\b|\[/?(?:system|inst|developer)\b|#{1,4}\s*(?:system|new\s+instructions?|instructions?\s+for\s+(?:the\s+)?(?:ai|assistant|model))\b|(?:system|developer)\s*(?:prompt|message|note|override)?\s*:)",
+        pattern=r"^[ \t]{0,8}(?:<\|?/?(?:system|im_start|im_end|assistant|developer)\b"
+        r"|\[/?(?:system|inst|developer)\]|#{1,4}\s?(?:system|new\sinstructions?)\b|(?:system|developer)\s?"
+        r"(?:prompt|message|note|override)?:)",
+        words="system developer assistant inst im_start im_end instructions instruction",
     ),
     Rule(
         name="spoofed-end",
-        pattern=r"(?:={3,}|-{3,}|#{3,}|<{2,}|\*{3,})\s*end\s+(?:of\s+)?(?:user|system|input|question|document|text|data|prompt|context|message|config)",
+        pattern=r"[=\-#*<]{2}\s?(?:end|start|begin)\s(?:of\s)?(?:user|system|input|question"
+        r"|document|data|prompt|context|message|config|rider|visitor)",
+        words="end start begin",
     ),
     Rule(
-        name="addressed-to-model",
-        pattern=r"\b(?:note|message|attention|notice|instruction|important)\b[^.!?\n]{0,20}\b(?:to|for)\s+(?:the\s+|any\s+|all\s+)?(?:ai|a\.i\.|assistants?|language\s+models?|llms?|chat\s?bots?|models?|automated\s+(?:readers?|agents?|systems?)|summari[sz]ers?)\b",
-    ),
-    Rule(
-        name="if-you-are-a-model",
-        pattern=r"\bif\s+you(?:\s+are|'re)\s+(?:an?\s+)?(?:ai|assistant|language\s+model|llm|bot|agent|automated)\b",
+        name="model-in-material",
+        pattern=rf"(?:^|[\s(\[{{\"'>;-]){_MODEL}(?:\s(?:must|shall|should|has\sto|have\sto|are\sto"
+        r"|is\sto|that\sread|which\sread|reading|may\snot)\b|:\s)",
+        words="ai assistant assistants agent agents llm llms chatbot chatbots bot bots model "
+        "models summariser summarizer summarisers summarizers copilot copilots",
     ),
     Rule(
         name="keep-from-user",
-        pattern=r"\b(?:do\s+not|don't|never|without)\b[^.!?\n]{0,15}\b(?:tell|mention(?:ing)?|inform(?:ing)?|telling|alert(?:ing)?|notify(?:ing)?|reveal(?:ing)?)\b[^.!?\n]{0,25}\b(?:the\s+user|this\s+(?:note|message|instruction|step|comment)|the\s+(?:customer|reader|operator))\b",
-    ),
-    Rule(
-        name="send-away",
-        pattern=r"\b(?:send|forward|post|upload|e-?mail|transmit|exfiltrate|append)\b[^.!?\n]{0,80}\b(?:conversation|chat\s+(?:history|log)|credentials?|passwords?|api[\s_-]?keys?|secrets?|tokens?|customer\s+(?:data|records|list)|contents?\s+of)\b[^\n]{0,80}(?:@|https?://|\bto\b)",
-    ),
-    Rule(
-        name="ask-for-secrets",
-        pattern=rf"\b{_TELL}\b[^.!?\n]{{0,50}}\b(?:passwords?|api[\s_-]?keys?|secret\s+(?:key|token|word|code)|access\s+tokens?|credentials|connection\s+string|environment\s+variables?)\b",
+        pattern=r"\b(?:do\snot|don't|never|without)\b[^.!?\n]{0,15}\b(?:tell|mention(?:ing)?"
+        r"|inform|telling|show(?:ing)?|reveal(?:ing)?)\b[^.!?\n]{0,25}\b(?:the\suser|this\s(?:note"
+        r"|message|instruction|step|comment|line)|the\s(?:customer|reader|operator))\b",
+        words="tell mention mentioning inform telling show showing reveal revealing",
     ),
     Rule(
         name="fake-authority",
-        pattern=r"\b(?:i\s+am|i'm|this\s+is|speaking\s+as)\b[^.!?\n]{0,25}\b(?:your\s+(?:developer|creator|administrator|operator|owner)|the\s+(?:developer|administrator|sysadmin|security\s+team|red\s+team)\b)",
+        pattern=r"\b(?:i\sam|i'm|this\sis|speaking\sas|as)\s(?:your\s(?:developer|creator|operator"
+        r"|owner|supervisor|administrator)|the\s(?:developer|administrator|sysadmin|operator"
+        r"|supervising|red\steam|security\steam))\b",
+        words="developer creator operator owner supervisor administrator sysadmin supervising team",
     ),
     Rule(
         name="decode-then-obey",
-        pattern=r"\b(?:decode|decipher|unscramble|rot-?13|base-?64|hex|morse|reverse)\b[^\n]{0,60}\b(?:and|then)\b[^\n]{0,20}\b(?:follow|obey|execute|carry\s+out|comply|do\s+what|answer|act)\b",
+        pattern=r"\b(?:decode|decipher|unscramble|rot-?13|base-?64|hex|morse|binary|ascii|reversed?"
+        r"|backwards|letters?)\b[^\n]{0,120}\b(?:follow|obey|execute|carry\sout|do\s(?:what|it|so)"
+        r"|act\son|comply)\b",
+        words="follow obey execute carry do act comply",
+    ),
+    Rule(name="binary-letters", pattern=r"\b[01]{8}\s[01]{8}\s[01]{8}\b"),
+    Rule(name="numbered-letters", pattern=r"\b(?:(?:6[5-9]|[7-9]\d|1[01]\d|12[0-2]|32) ){8}"),
+    Rule(name="long-base64", pattern=r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/]{40,4000}={1,2}"),
+    Rule(name="invisible-letters", pattern=r"[\u200b\u2060\U000e0020-\U000e007e]"),
+    Rule(
+        name="active-markup",
+        pattern=r"<script\b|\bon(?:error|load|click)\s?=|javascript:|\\(?:immediate|write18)\b"
+        r"|document\.(?:cookie|location)|!\[[^\]\n]{0,80}\]\(https?://[^)\s]{0,200}[?{]",
     ),
     Rule(
-        name="purely-hypothetical",
-        pattern=r"\b(?:hypothetical(?:ly)?|fiction(?:al)?|imaginary|novel|screenplay|thought\s+experiment)\b[^\n]{0,160}\b(?:no\s+(?:laws?|rules|limits|restrictions)|step[\s-]by[\s-]step|in\s+(?:full|exact)\s+detail|without\s+(?:warnings?|disclaimers?))\b",
+        name="hidden-markup",
+        pattern=r"(?:left|top|text-indent):\s?-\d{3}|font-size:\s?[01]p|color:\s?(?:#fff|white)"
+        r"|<font\scolor=.#0000|opacity:\s?0[;\"]",
     ),
     Rule(
         name="de-drop-orders",
-        pattern=r"\b(?:ignorier\w*|vergiss|vergessen\s+sie|missachte\w*)\b[^.!?\n]{0,50}\b(?:anweisung\w*|regeln|vorgaben|vorherig\w*|bisherig\w*|obig\w*|system\w*)",
+        pattern=r"\b(?:ignorier|vergiss|vergessen|missacht)\w{0,6}\b[^.!?\n]{0,50}\b(?:anweisung"
+        r"|regeln|vorgaben|vorherig|bisherig|obig)",
     ),
     Rule(
-        name="fr-drop-orders",
-        pattern=r"\b(?:ignore[rz]?|oublie[rz]?|ne\s+tiens\s+pas\s+compte)\b[^.!?\n]{0,50}\b(?:instructions?|consignes?|r\u00e8gles|directives?|pr\u00e9c\u00e9dent\w*)",
-    ),
-    Rule(
-        name="es-drop-orders",
-        pattern=r"\b(?:ignora\w*|olvida\w*|descarta\w*)\b[^.!?\n]{0,50}\b(?:instruccion\w*|reglas|\u00f3rdenes|indicaciones|anterior\w*)",
-    ),
-    Rule(
-        name="it-drop-orders",
-        pattern=r"\b(?:ignora\w*|dimentica\w*|trascura\w*)\b[^.!?\n]{0,50}\b(?:istruzion\w*|regole|direttive|precedent\w*)",
-    ),
-    Rule(
-        name="pt-drop-orders",
-        pattern=r"\b(?:ignore|ignora\w*|esque\u00e7a\w*|desconsidere)\b[^.!?\n]{0,50}\b(?:instru\u00e7\w*|regras|ordens|anterior\w*)",
+        name="romance-drop-orders",
+        pattern=r"\b(?:ignor|oubli|olvid|dimentic|esque[c\u00e7]|descart)\w{1,6}\b[^.!?\n]{0,50}\b(?:instruc"
+        r"|instru\u00e7|istruzion|consigne|r\u00e8gles|reglas|regole|regras|\u00f3rdenes|anterior)",
     ),
 )
-"""Written from the taxonomy, not fitted to any data set. Matched without regard to case."""
+"""Written from the taxonomy and checked against `core-train` only."""

@@ -1,0 +1,129 @@
+"""Chains: how decisions become one, failures included."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guardmark.core.outcome import ALLOWED, Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.sample import Prompt, View
+from guardmark.defenses.baseline import Constant
+from guardmark.defenses.chain import Chain, InlineChain, Rule, combine
+
+PROMPT = Prompt.of_text("hello")
+_FAIL = Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.TIMEOUT)
+_SAID = {
+    "b": Decision(outcome=Outcome.BLOCK),
+    "a": ALLOWED,
+    "e": _FAIL,
+    "m": Decision(outcome=Outcome.MALFORMED),
+}
+
+
+def _ask(letters: str, rule: Rule, *, short: bool = True) -> Outcome:
+    members = [Constant(f"{n}{c}", _SAID[c]) for n, c in enumerate(letters)]
+    chain = InlineChain("chain", members, rule=rule, short_circuit=short)
+    return chain.decide_now(PROMPT).outcome
+
+
+@pytest.mark.parametrize(
+    ("rule", "votes", "outcome"),
+    [
+        (Rule.ANY, "aab", "block"),
+        (Rule.ANY, "aaa", "allow"),
+        (Rule.ANY, "eb", "block"),
+        (Rule.ANY, "ea", "error"),
+        (Rule.ANY, "ma", "malformed"),
+        (Rule.ALL, "bbb", "block"),
+        (Rule.ALL, "bba", "allow"),
+        (Rule.ALL, "be", "error"),
+        (Rule.ALL, "ea", "allow"),
+        (Rule.MAJORITY, "bba", "block"),
+        (Rule.MAJORITY, "ba", "allow"),
+        (Rule.MAJORITY, "bea", "error"),
+        (Rule.MAJORITY, "bbe", "block"),
+        (Rule.MAJORITY, "aae", "allow"),
+        (Rule.FIRST, "ab", "allow"),
+        (Rule.FIRST, "eb", "block"),
+        (Rule.FIRST, "em", "error"),
+    ],
+)
+def test_votes_become_one_decision(rule: Rule, votes: str, outcome: str) -> None:
+    """A failure decides nothing, and hides nothing it could have decided."""
+    assert _ask(votes, rule) == outcome
+    assert _ask(votes, rule, short=False) == outcome
+
+
+@given(st.text(st.sampled_from("baem"), min_size=1, max_size=7), st.sampled_from(Rule))
+def test_stopping_early_never_changes_the_outcome(votes: str, rule: Rule) -> None:
+    """Short circuits save time, not accuracy."""
+    early, late = _ask(votes, rule), _ask(votes, rule, short=False)
+    answered = {Outcome.ALLOW, Outcome.BLOCK}
+    assert early == late or not {early, late} & answered
+
+
+@given(st.text(st.sampled_from("baem"), min_size=1, max_size=7))
+def test_a_chain_of_any_and_one_of_all_mirror_each_other(votes: str) -> None:
+    """Exchanging block and allow exchanges the two rules."""
+    mirrored = votes.translate(str.maketrans("ab", "ba"))
+    swap = {Outcome.ALLOW: Outcome.BLOCK, Outcome.BLOCK: Outcome.ALLOW}
+    one, other = _ask(votes, Rule.ANY), _ask(mirrored, Rule.ALL)
+    assert swap.get(one, one) == other
+
+
+def _scored(score: float | None, outcome: Outcome = Outcome.ALLOW) -> Decision:
+    kind = ScoreKind.CLASS_PROB if score is not None else ScoreKind.NONE
+    return Decision(outcome=outcome, score=score, score_kind=kind)
+
+
+def test_the_score_is_the_highest_of_any_and_the_lowest_of_all() -> None:
+    """And it is absent as soon as one member has none."""
+    votes = [("x", _scored(0.2)), ("y", _scored(0.4))]
+    assert combine(votes, 2, Rule.ANY).score == 0.4
+    assert combine(votes, 2, Rule.ALL).score == 0.2
+    assert combine([*votes, ("z", _scored(None))], 3, Rule.ANY).score is None
+    assert combine(votes, 3, Rule.MAJORITY).score is None
+
+
+def test_the_reason_names_the_member() -> None:
+    """A block is somebody's."""
+    said = Decision(outcome=Outcome.BLOCK, evidence=Evidence(reason="rule 7"))
+    chain = InlineChain("c", [Constant("lax", ALLOWED), Constant("strict", said)])
+    decision = chain.decide_now(PROMPT)
+    assert decision.evidence is not None
+    assert decision.evidence.reason == "strict: rule 7"
+    assert [c.flagged for c in decision.evidence.categories] == [False, True]
+
+
+class _Slow:
+    view = View.TEXT
+
+    def __init__(self, name: str, latency_ns: int) -> None:
+        self.name = name
+        self.latency_ns = latency_ns
+
+    async def decide(self, prompt: Prompt) -> Decision:  # noqa: ARG002 - the protocol's
+        return Decision(outcome=Outcome.ALLOW, latency_ns=self.latency_ns)
+
+
+async def test_latencies_of_members_add_up() -> None:
+    """Each by its own service time."""
+    chain = Chain("c", [_Slow("x", 3_000_000_000), _Slow("y", 4_000_000_000)])
+    decision = await chain.decide(PROMPT)
+    assert decision.latency_ns == 7_000_000_000
+
+
+async def test_members_of_all_kinds_work_together() -> None:
+    """In line and awaited; the in-line one is timed, the others tell."""
+    chain = Chain("c", [Constant("block", _SAID["b"]), _Slow("y", 4)], short_circuit=False)
+    decision = await chain.decide(PROMPT)
+    assert decision.outcome is Outcome.BLOCK
+    assert decision.latency_ns is not None
+    assert decision.latency_ns > 4
+
+
+def test_a_chain_of_nothing_is_refused() -> None:
+    """It would allow everything without anyone having said so."""
+    with pytest.raises(ValueError, match="at least one"):
+        InlineChain("c", [])

@@ -1,0 +1,112 @@
+"""Decisions of another tool: read faithfully, every bad row named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guardmark.core.errors import ConfigError, DatasetError
+from guardmark.core.outcome import Decision, ErrorKind, Outcome
+from guardmark.core.protocols import InlineDefense, SampleBound
+from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.defenses.decisions import DecisionsDefense, RowFormat, read_decisions
+
+PLAIN = RowFormat(names={}, values={}, threshold=None)
+
+
+def _read(folder: Path, name: str, text: str, row_format: RowFormat = PLAIN) -> dict[str, Decision]:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return read_decisions(path, row_format, shown_as=name)
+
+
+def _sample(sample_id: str, text: str) -> Sample:
+    return Sample(id=sample_id, prompt=Prompt.of_text(text), label=Label.BENIGN)
+
+
+def test_jsonl_and_csv_say_the_same(tmp_path: Path) -> None:
+    """Decision, score and latency survive both."""
+    one = _read(
+        tmp_path,
+        "d.jsonl",
+        '{"id":"a","decision":"Block","score":0.9,"latency_ms":1.5}\n\n{"id":7,"decision":false}\n',
+    )
+    two = _read(
+        tmp_path, "d.csv", "\ufeffid,decision,score,latency_ms\r\na,BLOCK,0.9,1.5\r\n7,pass,,\r\n"
+    )
+    assert one == two
+    assert one["a"].latency_ns == 1_500_000
+    assert one["7"].score is None
+
+
+def test_own_names_and_words_are_mapped(tmp_path: Path) -> None:
+    """`verdict: unsafe` of another tool."""
+    row_format = RowFormat(
+        names={"id": "case", "decision": "verdict"},
+        values={"Unsafe": Outcome.BLOCK},
+        threshold=None,
+    )
+    assert (
+        _read(tmp_path, "d.jsonl", '{"case":"a","verdict":"unsafe"}', row_format)["a"].outcome
+        == "block"
+    )
+
+
+def test_a_score_decides_with_a_threshold(tmp_path: Path) -> None:
+    """Only then."""
+    row_format = RowFormat(names={}, values={}, threshold=0.4)
+    found = _read(tmp_path, "d.csv", "id,score\na,0.4\nb,0.39\n", row_format)
+    assert [found[key].outcome for key in "ab"] == ["block", "allow"]
+
+
+def test_every_bad_row_is_counted_and_the_first_named(tmp_path: Path) -> None:
+    """With row and field, and nothing is run."""
+    rows = [
+        "not json",
+        "[1]",
+        '{"decision":"block"}',
+        '{"id":"a","decision":"maybe"}',
+        '{"id":"b","decision":"block","score":7}',
+        '{"id":"c","decision":"block","latency_ms":-1}',
+        '{"id":"d","decision":"block","score":true}',
+        '{"id":"e"}',
+        '{"id":"f","decision":"block"}',
+        '{"id":"f","decision":"allow"}',
+    ]
+    with pytest.raises(DatasetError, match=r"(?s)d\.jsonl:1: is not JSON.*and 6 more") as raised:
+        _read(tmp_path, "d.jsonl", "\n".join(rows))
+    assert len(str(raised.value).splitlines()) <= 5
+
+
+@pytest.mark.parametrize("row", ['{"id":"a","decision":"maybe"}', '{"id":"a"}', '{"id":""}', ""])
+def test_one_bad_row_is_enough(tmp_path: Path, row: str) -> None:
+    """A file without rows is bad too."""
+    with pytest.raises(DatasetError):
+        _read(tmp_path, "d.jsonl", row)
+
+
+def test_a_missing_file_is_a_configuration_error(tmp_path: Path) -> None:
+    """Nothing was called, so exit 2."""
+    with pytest.raises(ConfigError, match="gone"):
+        read_decisions(tmp_path / "gone.csv", PLAIN, shown_as="gone.csv")
+
+
+def test_samples_are_found_by_id_and_unknown_ones_are_skipped() -> None:
+    """An id the file does not know is an error, never an allow."""
+    defense = DecisionsDefense("other", {"a": Decision(outcome=Outcome.BLOCK)})
+    assert isinstance(defense, InlineDefense)
+    assert isinstance(defense, SampleBound)
+    defense.bind([_sample("a", "one"), _sample("b", "two")])
+    assert defense.decide_now(Prompt.of_text("one")).outcome is Outcome.BLOCK
+    unknown = defense.decide_now(Prompt.of_text("two"))
+    assert (unknown.outcome, unknown.error_kind) == (Outcome.ERROR, ErrorKind.SKIPPED)
+
+
+def test_equal_texts_with_different_decisions_are_errors() -> None:
+    """Nobody can say which row is meant; equal decisions are fine."""
+    block, allow = Decision(outcome=Outcome.BLOCK), Decision(outcome=Outcome.ALLOW)
+    defense = DecisionsDefense("other", {"a": block, "b": allow, "c": block, "d": block})
+    defense.bind([_sample(*pair) for pair in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "y"))])
+    assert defense.decide_now(Prompt.of_text("x")).error_kind is ErrorKind.SKIPPED
+    assert defense.decide_now(Prompt.of_text("y")).outcome is Outcome.BLOCK

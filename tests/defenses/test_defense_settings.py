@@ -1,0 +1,117 @@
+"""Settings of the local defenses, built as a configuration builds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from guardmark.app.registry import BuildContext, settings_model
+from guardmark.core.errors import ConfigError, DatasetError, UnknownName
+from guardmark.core.outcome import Outcome
+from guardmark.core.protocols import Defense, InlineDefense
+from guardmark.core.sample import Prompt
+
+
+def _context(folder: Path, defenses: dict[str, object] | None = None) -> BuildContext:
+    return BuildContext(folder=folder, seed=7, services=None, defenses=defenses or {})
+
+
+def _build(
+    folder: Path, part_type: str, defenses: dict[str, object] | None = None, **said: object
+) -> InlineDefense:
+    settings = settings_model("defense", part_type).model_validate(said)
+    built = settings.build("it", _context(folder, defenses))  # type: ignore[attr-defined]
+    assert isinstance(built, InlineDefense)
+    return built
+
+
+def _blocks(defense: InlineDefense, text: str) -> bool:
+    return defense.decide_now(Prompt.of_text(text)).outcome is Outcome.BLOCK
+
+
+def test_every_local_type_is_built_with_its_name(tmp_path: Path) -> None:
+    """The name of the configuration is the name in records."""
+    for part_type in ("allow-all", "block-all", "coin", "ngram"):
+        assert _build(tmp_path, part_type).name == "it"
+    assert _build(tmp_path, "pattern", builtin=True).name == "it"
+
+
+def test_patterns_come_from_a_list_a_mapping_or_a_file(tmp_path: Path) -> None:
+    """All three name their rule, and a file is named for the fingerprint."""
+    (tmp_path / "p.txt").write_text("# ours\nevil\\d\n")
+    (tmp_path / "k.txt").write_text("sesame\n")
+    for patterns in (["evil\\d"], {"evil": "evil\\d"}, "p.txt"):
+        assert _blocks(_build(tmp_path, "pattern", patterns=patterns, flags=["I"]), "EVIL1")
+    by_file = _build(tmp_path, "pattern", patterns="p.txt", keywords="k.txt")
+    assert _blocks(by_file, "open Sesame!")
+    assert [p.name for p in by_file.files] == ["p.txt", "k.txt"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"patterns": []},
+        {"patterns": [" "]},
+        {"keywords": ""},
+        {"patterns": ["x"], "flags": ["Q"]},
+    ],
+)
+def test_a_pattern_defense_that_looks_for_nothing_is_refused(said: dict[str, object]) -> None:
+    """An empty pattern would match everything."""
+    with pytest.raises(ValidationError):
+        settings_model("defense", "pattern").model_validate(said)
+
+
+def test_a_broken_pattern_names_file_and_line(tmp_path: Path) -> None:
+    """The user finds it at once."""
+    (tmp_path / "p.txt").write_text("fine\n(\n")
+    with pytest.raises(ConfigError, match=r"p\.txt.*line 2"):
+        _build(tmp_path, "pattern", patterns="p.txt")
+
+
+def test_a_python_target_is_built_with_threshold_and_file(tmp_path: Path) -> None:
+    """The file goes into the fingerprint."""
+    (tmp_path / "guard.py").write_text("def risk(t):\n    return len(t) / 10\n")
+    built = _build(tmp_path, "python", target="guard.py:risk", threshold=0.5)
+    assert _blocks(built, "12345")
+    assert not _blocks(built, "1234")
+    assert [p.name for p in built.files] == ["guard.py"]  # type: ignore[attr-defined]
+
+
+def test_a_target_that_takes_two_arguments_is_a_configuration_error(tmp_path: Path) -> None:
+    """Before anything is run."""
+    (tmp_path / "two.py").write_text("def f(a, b):\n    return True\n")
+    with pytest.raises(ConfigError, match="one argument"):
+        _build(tmp_path, "python", target="two.py:f")
+
+
+def test_a_chain_is_in_line_when_its_members_are(tmp_path: Path) -> None:
+    """And waits when one of them must."""
+    block, allow = _build(tmp_path, "block-all"), _build(tmp_path, "allow-all")
+    members: dict[str, object] = {"b": block, "a": allow}
+    assert _blocks(_build(tmp_path, "chain", members, of=["a", "b"]), "x")
+    assert not _blocks(_build(tmp_path, "chain", members, of=["a", "b"], rule="all"), "x")
+    (tmp_path / "slow.py").write_text("async def f(t):\n    return True\n")
+    python = settings_model("defense", "python").model_validate({"target": "slow.py:f"})
+    members["s"] = python.build("s", _context(tmp_path))  # type: ignore[attr-defined]
+    chain = settings_model("defense", "chain").model_validate({"of": ["a", "s"]})
+    assert isinstance(chain.build("it", _context(tmp_path, members)), Defense)  # type: ignore[attr-defined]
+
+
+def test_a_chain_of_unknown_members_is_refused(tmp_path: Path) -> None:
+    """With a hint."""
+    members: dict[str, object] = {"words": _build(tmp_path, "allow-all")}
+    with pytest.raises(UnknownName, match="Did you mean 'words'"):
+        _build(tmp_path, "chain", members, of=["wrods"])
+
+
+def test_decisions_are_read_when_built(tmp_path: Path) -> None:
+    """A bad row stops before anything is run."""
+    (tmp_path / "d.csv").write_text("case,said\na,unsafe\n")
+    said = {"path": "d.csv", "map": {"id": "case", "decision": "said"}}
+    assert _build(tmp_path, "decisions", values={"unsafe": "block"}, **said).name == "it"
+    with pytest.raises(DatasetError, match=r"d\.csv:2: decision"):
+        _build(tmp_path, "decisions", **said)

@@ -1,0 +1,142 @@
+"""Plain functions as defenses: every answer is read, none is guessed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome, ScoreKind
+from guardmark.core.protocols import Defense, InlineDefense
+from guardmark.core.sample import Message, Prompt, Role, View
+from guardmark.defenses.function import (
+    AsyncFunctionDefense,
+    FunctionDefense,
+    defense_from,
+    read_answer,
+)
+
+HELLO = Prompt.of_text("hello")
+
+
+def test_true_blocks_and_false_allows() -> None:
+    """As in `is_attack(text)`."""
+    defense = defense_from(lambda text: "evil" in text, name="f")
+    assert isinstance(defense, FunctionDefense)
+    assert isinstance(defense, InlineDefense)
+    assert defense.decide_now(Prompt.of_text("evil")).outcome is Outcome.BLOCK
+    assert defense.decide_now(HELLO).outcome is Outcome.ALLOW
+
+
+@pytest.mark.parametrize(("score", "outcome"), [(0.5, "block"), (0.49, "allow"), (1, "block")])
+def test_a_risk_blocks_from_the_threshold_on(score: float, outcome: str) -> None:
+    """The threshold itself blocks."""
+    decision = read_answer(score, threshold=0.5)
+    assert (decision.outcome, decision.score) == (outcome, score)
+    assert decision.score_kind is ScoreKind.SELF_REPORTED
+
+
+@pytest.mark.parametrize("value", [np.True_, np.float32(0.75), np.float64(0.75), np.array(0.75)])
+def test_numpy_scalars_are_understood(value: object) -> None:
+    """Models return them."""
+    assert read_answer(value, threshold=0.5).outcome is Outcome.BLOCK
+
+
+@pytest.mark.parametrize(
+    "answer", [None, "block", [True], {"a": 1}, float("nan"), 1.5, -0.1, np.array([1.0, 0.0])]
+)
+def test_anything_else_is_malformed_with_a_message(answer: object) -> None:
+    """Never a silent allow."""
+    decision = read_answer(answer, threshold=0.5)
+    assert decision.outcome is Outcome.MALFORMED
+    assert decision.evidence is not None
+    assert "returned" in decision.evidence.message
+
+
+def test_a_risk_without_a_threshold_is_malformed() -> None:
+    """We do not choose a threshold for anyone."""
+    assert read_answer(0.9, threshold=None).outcome is Outcome.MALFORMED
+
+
+def test_a_decision_goes_through_untouched() -> None:
+    """A function may say everything a defense can say."""
+    assert read_answer(BLOCKED, threshold=None) is BLOCKED
+
+
+async def test_an_async_function_is_awaited() -> None:
+    """So is an object with an async call."""
+
+    async def check(text: str) -> float:
+        return float(len(text) == 5)
+
+    class Checker:
+        async def __call__(self, text: str) -> float:
+            return await check(text)
+
+    for function in (check, Checker()):
+        defense = defense_from(function, threshold=0.5)
+        assert isinstance(defense, AsyncFunctionDefense)
+        assert isinstance(defense, Defense)
+        assert (await defense.decide(HELLO)).outcome is Outcome.BLOCK
+
+
+def test_a_hidden_coroutine_is_malformed_and_closed() -> None:
+    """A lambda around an async function cannot be told from a sync one beforehand."""
+
+    async def check(text: str) -> bool:
+        return True
+
+    defense = defense_from(lambda text: check(text.upper()))
+    assert isinstance(defense, FunctionDefense)
+    assert defense.decide_now(HELLO).outcome is Outcome.MALFORMED
+
+
+def _by_prompt(prompt: Prompt) -> bool:
+    return len(prompt.messages) == 2
+
+
+def test_a_function_annotated_with_prompt_gets_the_whole_prompt() -> None:
+    """For those who want the conversation."""
+    two = Prompt(messages=(Message(role=Role.SYSTEM, content="s"), *HELLO.messages))
+    defense = defense_from(_by_prompt)
+    assert isinstance(defense, FunctionDefense)
+    assert defense.name == "_by_prompt"
+    assert defense.decide_now(two).outcome is Outcome.BLOCK
+
+
+def test_the_view_decides_which_text_is_shown() -> None:
+    """A response view shows nothing of a prompt that has no answer yet."""
+    defense = defense_from(bool, view=View.RESPONSE)
+    assert isinstance(defense, FunctionDefense)
+    decision = defense.decide_now(HELLO)
+    assert (decision.outcome, decision.error_kind) == (Outcome.ERROR, ErrorKind.SKIPPED)
+
+
+def _of_two(one: int, two: str) -> bool:
+    return str(one) == two
+
+
+def test_a_function_of_two_arguments_is_refused_at_once() -> None:
+    """Before a thousand samples say so one by one."""
+    with pytest.raises(TypeError, match="one argument"):
+        defense_from(_of_two)
+    assert isinstance(defense_from(partial(_of_two, 1)), FunctionDefense)
+
+
+def test_a_threshold_beyond_one_is_refused() -> None:
+    """Risks lie in [0, 1]."""
+    with pytest.raises(ValueError, match="threshold"):
+        defense_from(bool, threshold=2)
+
+
+def test_what_a_function_raises_goes_through() -> None:
+    """The engine records it; the adapter hides nothing."""
+
+    def broken(text: str) -> Decision:
+        raise KeyError(text)
+
+    defense = defense_from(broken)
+    assert isinstance(defense, FunctionDefense)
+    with pytest.raises(KeyError):
+        defense.decide_now(HELLO)
