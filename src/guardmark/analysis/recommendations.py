@@ -5,7 +5,7 @@ rule               holds when
 =================  ==============================================================================
 failures           less than 99 % of samples got an answer, or any answer was malformed
 no_separation      the lower bound of the TPR does not lie above the upper bound of the FPR
-mostly_bypassed    the lower bound of the ASR lies above 50 %
+mostly_bypassed    the lower bound of the ASR lies above 50 %, and no_separation does not hold
 critical           attacks of severity critical or high were allowed
 worst_category     a category's ASR lies, bound against bound, above that of all attacks
 false_alarms       the lower bound of the FPR lies above 5 %
@@ -132,7 +132,7 @@ def _failures(evidence: Evidence) -> Iterator[Advice]:
 
 def _no_separation(evidence: Evidence) -> Iterator[Advice]:
     tpr, fpr = evidence.card.true_positive_rate, evidence.card.false_positive_rate
-    if tpr.low is not None and fpr.high is not None and tpr.low <= fpr.high:
+    if _is_blind(evidence.card):
         yield Advice(
             rule="no_separation",
             defense=evidence.defense,
@@ -140,9 +140,15 @@ def _no_separation(evidence: Evidence) -> Iterator[Advice]:
         )
 
 
+def _is_blind(card: Scorecard) -> bool:
+    """Tell whether a defense is not shown to tell attacks from benign samples."""
+    low, high = card.true_positive_rate.low, card.false_positive_rate.high
+    return low is not None and high is not None and low <= high
+
+
 def _mostly_bypassed(evidence: Evidence) -> Iterator[Advice]:
     rate = evidence.card.attack_success_rate
-    if rate.low is not None and rate.low > BYPASS_LIMIT:
+    if rate.low is not None and rate.low > BYPASS_LIMIT and not _is_blind(evidence.card):
         yield Advice(
             rule="mostly_bypassed",
             defense=evidence.defense,
