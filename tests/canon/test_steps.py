@@ -52,6 +52,12 @@ def test_folding_twice_changes_nothing(text: str) -> None:
     assert skeleton(skeleton(text)) == skeleton(text)
 
 
+def test_every_character_of_unicode_folds_to_an_end() -> None:
+    """No pair of look-alikes leads in a circle."""
+    everything = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF)
+    assert skeleton(skeleton(everything)) == skeleton(everything)
+
+
 @given(TEXTS)
 def test_the_skeleton_is_that_of_the_canonical_form(text: str) -> None:
     """The quick path, character by character, agrees with the steps over the whole text."""

@@ -173,12 +173,9 @@ class _Fold(dict[int, str]):
     """
 
     def __missing__(self, code: int) -> str:
-        folded = chr(code)
-        for _ in range(4):  # a folded character may itself fold on: two rounds are the most seen
-            again = "".join(map(_fold_once, folded))
-            if again == folded:
-                break
-            folded = again
+        before, folded = "", chr(code)
+        while folded != before:  # a folded character may itself fold on
+            before, folded = folded, "".join(map(_fold_once, folded))
         self[code] = folded
         return folded
 

@@ -28,7 +28,10 @@ def _json(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every
 
 
 def _unjson(variant: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return str(json.loads(variant)["body"])
+    fields = json.loads(variant)
+    if not isinstance(fields, dict) or not isinstance(fields.get("body"), str):
+        raise ValueError("no object with a body")  # noqa: TRY004 - what was read is at fault
+    return str(fields["body"])
 
 
 def _yaml(text: str, use: Use) -> str:  # noqa: ARG001 - as above
@@ -78,7 +81,7 @@ def _split_payload(text: str, use: Use) -> str:
 
 
 def _join_payload(variant: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return "".join(json.loads(line[4:]) for line in variant.split("\n")[:-1])
+    return "".join(str(json.loads(line[4:])) for line in variant.split("\n")[:-1])
 
 
 def _mark_roles(text: str, use: Use) -> str:
