@@ -34,7 +34,7 @@ class SlowGuard:
 
     async def decide(self, prompt: Prompt) -> guardmark.Decision:
         """Judge one prompt."""
-        return ALLOWED
+        return ALLOWED if prompt.text else BLOCKED
 
 
 def measure() -> float | None:

@@ -170,6 +170,7 @@ def _build_defense(
         seed=loaded.config.run.seed,
         services=services,
         defenses={member: built[member].part for member in members},
+        prices=loaded.config.prices,
     )
     part = build_part(settings, name, context)
     built[name] = BuiltPart(
@@ -210,7 +211,11 @@ def build_one(
     """
     settings = loaded.parts[path]
     context = BuildContext(
-        folder=loaded.folder, seed=loaded.config.run.seed, services=services, defenses={}
+        folder=loaded.folder,
+        seed=loaded.config.run.seed,
+        services=services,
+        defenses={},
+        prices=loaded.config.prices,
     )
     part = build_part(settings, name, context)
     said = _said_at(loaded, path)

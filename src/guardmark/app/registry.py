@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from guardmark.app.settings import PriceSettings
     from guardmark.net import Services
 
 _DEFENSES = "guardmark.app.defense_settings"
@@ -33,7 +34,10 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
         "pattern": f"{_DEFENSES}:PatternSettings",
         "python": f"{_DEFENSES}:PythonSettings",
     },
-    "model": {},
+    "model": {
+        "chat": f"{_MODELS}:ChatModelSettings",
+        "scripted": f"{_MODELS}:ScriptedModelSettings",
+    },
     "judge": {},
 }
 """Kind, then type as written in a configuration, to `module:name` of its settings."""
@@ -55,12 +59,14 @@ class BuildContext:
         seed: Seed of the run.
         services: The one client of the run, or None where nothing may be called.
         defenses: Defenses already built, by name; for chains.
+        prices: Price table of the configuration, by model or part.
     """
 
     folder: Path
     seed: int
     services: Services | None
     defenses: Mapping[str, object]
+    prices: Mapping[str, PriceSettings] = field(default_factory=dict)
 
 
 class PartSettings(Protocol):

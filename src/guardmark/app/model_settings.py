@@ -1,0 +1,108 @@
+"""Settings of target models, each with how it is built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from guardmark.app.chat_settings import ChatSettings
+from guardmark.app.settings import Settings
+from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.sample import Role
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from guardmark.app.registry import BuildContext
+
+
+class ChatModelSettings(ChatSettings):
+    """A target model behind any server of the common chat protocol."""
+
+    system_prompt: str = ""
+    system_prompt_file: str | None = None
+    system_prompt_name: str | None = None
+    roles: dict[Role, str] = Field(default_factory=dict)
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the model."""
+        from guardmark.models.chat import ChatTarget
+
+        return ChatTarget(
+            name,
+            self.chat_endpoint("pipeline.model", context),
+            system_prompt=system_prompt(self, context.folder),
+            roles=self.roles,
+        )
+
+
+class RuleSettings(Settings):
+    """What a scripted part says when a pattern is found."""
+
+    when: str
+    answer: str
+
+
+class ScriptedModelSettings(Settings):
+    """Answers by fixed rules, offline."""
+
+    rules: list[RuleSettings] = Field(default_factory=list)
+    otherwise: str = "I can help you with that."
+    by_sha256: dict[str, str] = Field(default_factory=dict)
+
+    def build(self, name: str, context: BuildContext) -> object:  # noqa: ARG002 - all have one signature
+        """Build the model."""
+        from guardmark.models.scripted import Rule, ScriptedModel
+
+        return ScriptedModel(
+            name,
+            [Rule(when=rule.when, answer=rule.answer) for rule in self.rules],
+            otherwise=self.otherwise,
+            by_digest=self.by_sha256,
+        )
+
+
+def system_prompt(settings: ChatModelSettings, folder: Path) -> str:
+    """Return the system prompt that settings name in one of three ways.
+
+    Args:
+        settings: The text itself, a file of text, or a name in a YAML file of named prompts
+            (the built-in ones when no file is given).
+        folder: Folder that relative paths start from.
+
+    Returns:
+        The prompt; empty when none is named.
+
+    Raises:
+        ConfigError: If the file cannot be read or is no map of names to texts.
+        UnknownName: If the name is not in it.
+    """
+    if settings.system_prompt_name is None and settings.system_prompt_file is None:
+        return settings.system_prompt
+    path = _prompt_file(settings, folder)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The system prompt {path} cannot be read: {error}.") from error
+    if settings.system_prompt_name is None:
+        return text
+    import yaml
+
+    try:
+        named = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: a map of names to prompts.") from error
+    if not isinstance(named, dict):
+        raise ConfigError(f"{path} is no map of names to prompts.")
+    if settings.system_prompt_name not in named:
+        raise UnknownName("system prompt", settings.system_prompt_name, map(str, named))
+    return str(named[settings.system_prompt_name])
+
+
+def _prompt_file(settings: ChatModelSettings, folder: Path) -> Path:
+    from guardmark.datasets.builtin import builtin_set
+
+    if settings.system_prompt_file is not None:
+        return folder / settings.system_prompt_file
+    return builtin_set("tutor").folder / "system_prompts.yaml"

@@ -1,0 +1,1 @@
+"""Target models: what a defense protects."""

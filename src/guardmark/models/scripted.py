@@ -1,0 +1,81 @@
+"""A target model that answers by fixed rules: for tests, demonstrations and offline runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from guardmark.core.errors import ConfigError
+from guardmark.core.outcome import Evidence, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from guardmark.core.sample import Prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What to answer when a pattern is found.
+
+    Attributes:
+        when: Regular expression, looked for in the text under test, case ignored.
+        answer: The answer.
+    """
+
+    when: str
+    answer: str
+
+
+class ScriptedModel:
+    """Answers by the first rule that fits.
+
+    Args:
+        name: Name in reports.
+        rules: Tried in order.
+        otherwise: The answer when none fits.
+        by_digest: Content hash (hex) of a prompt to its answer; tried before the rules.
+
+    Raises:
+        ConfigError: If a pattern is no regular expression.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rules: Sequence[Rule],
+        *,
+        otherwise: str,
+        by_digest: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self._rules = [(_compiled(rule.when, name), rule.answer) for rule in rules]
+        self._otherwise = otherwise
+        self._by_digest = by_digest or {}
+
+    async def answer(self, prompt: Prompt) -> Response:
+        """Answer one prompt.
+
+        Args:
+            prompt: The conversation.
+
+        Returns:
+            The answer; the same prompt gives the same one.
+        """
+        return Response(text=self._text(prompt), evidence=Evidence(finish_reason="stop"))
+
+    def _text(self, prompt: Prompt) -> str:
+        if self._by_digest:
+            planted = self._by_digest.get(prompt.digest().hex())
+            if planted is not None:
+                return planted
+        text = prompt.text
+        return next((said for rule, said in self._rules if rule.search(text)), self._otherwise)
+
+
+def _compiled(pattern: str, name: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    except re.error as error:
+        raise ConfigError(f"{name}: {pattern[:80]!r} is no regular expression: {error}.") from error

@@ -1,0 +1,205 @@
+"""The common chat protocol: one request, and what may come back instead of an answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from guardmark.core.outcome import ErrorKind, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from guardmark.core.outcome import Attempt
+    from guardmark.net.client import Endpoint
+    from guardmark.net.exchange import Exchange
+
+_MOST_OF_A_BODY = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a model costs, in the user's currency.
+
+    Attributes:
+        input_per_1k: For a thousand tokens read.
+        output_per_1k: For a thousand tokens written.
+        per_call: For a call.
+    """
+
+    input_per_1k: float = 0.0
+    output_per_1k: float = 0.0
+    per_call: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenChoice:
+    """What the model weighed at one position.
+
+    Attributes:
+        token: The token it wrote.
+        alternatives: Tokens with their log probabilities, most likely first.
+    """
+
+    token: str
+    alternatives: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatAnswer:
+    """What came back from a chat call.
+
+    Attributes:
+        text: The answer, or None when there is none.
+        is_refusal: Whether the server put it into the field for refusals.
+        finish_reason: Why the model stopped, as the server says it; may be empty.
+        usage: Tokens and money, or None when not reported.
+        choices: What the model weighed at each position; empty without log probabilities.
+        error_kind: Why there is no answer, or None.
+        message: What failed, on one line; empty when fine.
+        attempts: Every try, when there was more than one or one failed.
+        service_ns: Time on the wire.
+    """
+
+    text: str | None
+    is_refusal: bool = False
+    finish_reason: str = ""
+    usage: Usage | None = None
+    choices: tuple[TokenChoice, ...] = ()
+    error_kind: ErrorKind | None = None
+    message: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    service_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatEndpoint:
+    """A model behind a server that speaks the common chat protocol.
+
+    Attributes:
+        endpoint: Where requests go (`.../chat/completions`).
+        model: Name of the model, as the server knows it.
+        options: Further fields of each request (`temperature`, `max_tokens` ...).
+        price: What it costs, or None when nobody said.
+    """
+
+    endpoint: Endpoint
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    price: Price | None = None
+
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], **options: object
+    ) -> ChatAnswer:
+        """Ask for one completion.
+
+        Args:
+            messages: Role and content of each message, in order.
+            **options: Further fields of this request.
+
+        Returns:
+            The answer, or why there is none; nothing is raised for what a server does.
+        """
+        request = {"model": self.model, "messages": list(messages), **self.options, **options}
+        body = json.dumps(request, ensure_ascii=False, separators=(",", ":"))
+        return read_chat(await self.endpoint.send(body.encode()), self.price)
+
+
+def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
+    """Read the answer of a chat server.
+
+    Args:
+        exchange: What came over the wire.
+        price: What the model costs, or None.
+
+    Returns:
+        The answer. An answer without choices, without content, or that is no JSON of the
+        protocol is an error of kind contract, never an empty text.
+    """
+    if exchange.error_kind is not None:
+        said = _server_message(exchange.body)
+        return _failure(exchange, exchange.error_kind, f"{exchange.message}{said}")
+    try:
+        document = json.loads(exchange.body)
+        choice = document["choices"][0]
+        message = choice["message"]
+        text, refusal = message.get("content"), message.get("refusal")
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        what = f"the answer is not of the chat protocol ({type(error).__name__})"
+        return _failure(exchange, ErrorKind.CONTRACT, f"{what}{_server_message(exchange.body)}")
+    said = text if isinstance(text, str) and text else refusal
+    if not isinstance(said, str):
+        reason = choice.get("finish_reason") or "no reason given"
+        return _failure(exchange, ErrorKind.CONTRACT, f"the answer has no content ({reason})")
+    return ChatAnswer(
+        text=said,
+        is_refusal=said is refusal and said is not text,
+        finish_reason=str(choice.get("finish_reason") or ""),
+        usage=_usage(document.get("usage"), price),
+        choices=_token_choices(choice.get("logprobs")),
+        attempts=exchange.attempts,
+        service_ns=exchange.service_ns,
+    )
+
+
+def _failure(exchange: Exchange, kind: ErrorKind, message: str) -> ChatAnswer:
+    return ChatAnswer(
+        text=None,
+        error_kind=kind,
+        message=message,
+        attempts=exchange.attempts,
+        service_ns=exchange.service_ns,
+    )
+
+
+def _server_message(body: bytes) -> str:
+    """What the server itself said of an error, plain text or JSON, on one line."""
+    text = body[: 4 * _MOST_OF_A_BODY].decode("utf-8", "replace")
+    try:
+        error = json.loads(body).get("error")
+        text = str(error.get("message", error)) if isinstance(error, dict) else str(error or text)
+    except (ValueError, AttributeError):
+        pass  # no JSON: the text itself is the message
+    line = " ".join(text.split())[:_MOST_OF_A_BODY]
+    return f"; the server says: {line}" if line else ""
+
+
+def _usage(said: object, price: Price | None) -> Usage | None:
+    if not isinstance(said, dict):
+        return None if price is None else Usage(cost=price.per_call)
+    read, written = _count(said.get("prompt_tokens")), _count(said.get("completion_tokens"))
+    cost = None
+    if price is not None:
+        cost = (
+            price.per_call
+            + (read or 0) / 1000 * price.input_per_1k
+            + (written or 0) / 1000 * price.output_per_1k
+        )
+    return Usage(prompt_tokens=read, completion_tokens=written, cost=cost)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _token_choices(logprobs: object) -> tuple[TokenChoice, ...]:
+    """Read log probabilities where the server gives them in the usual form."""
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if not isinstance(content, list):
+        return ()
+    positions = []
+    for position in content:
+        if not isinstance(position, dict):
+            return ()
+        weighed = position.get("top_logprobs")
+        alternatives = [
+            (str(each["token"]), float(each["logprob"]))
+            for each in (weighed if isinstance(weighed, list) else [])
+            if isinstance(each, dict) and isinstance(each.get("logprob"), int | float)
+        ]
+        alternatives.sort(key=lambda pair: -pair[1])
+        positions.append(
+            TokenChoice(token=str(position.get("token", "")), alternatives=tuple(alternatives))
+        )
+    return tuple(positions)
