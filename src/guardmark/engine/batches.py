@@ -111,7 +111,9 @@ async def ask_batch(
     ledger.calls += len(items)
     start = perf_counter_ns()
     decisions = await decide_batch(defense, [item.prompt for item in items])
-    share = (perf_counter_ns() - start) // len(items)
+    took = perf_counter_ns() - start
+    ledger.busy_ns += took
+    share = took // len(items)
     flags = (FLAG_COLD if is_cold else 0) | (FLAG_AMORTISED if len(items) > 1 else 0)
     codes = [
         ledger.took_decision(item, decision, latency_ns=share, flags=flags)

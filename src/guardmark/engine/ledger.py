@@ -176,7 +176,7 @@ class Ledger:
         return wanted if limit is None else min(wanted, limit - self.calls)
 
     def took_decision(
-        self, item: Item, decision: Decision, *, latency_ns: int, flags: int = 0
+        self, item: Item, decision: Decision, *, latency_ns: int | None, flags: int = 0
     ) -> int:
         """Store and count one decision of a defense.
 
@@ -190,7 +190,6 @@ class Ledger:
             Code of the outcome as stored.
         """
         desk = item.desk
-        self.busy_ns += latency_ns
         code = desk.lane.add_decision(item.position, decision, latency_ns=latency_ns, flags=flags)
         self.took(desk, code=code, is_attack=item.is_attack, evidence=decision.evidence)
         if code >= _MALFORMED:

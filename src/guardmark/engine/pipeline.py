@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.protocols import InlineDefense
 from guardmark.core.record import Stage
 from guardmark.core.sample import Message, Prompt, Role, View
+from guardmark.engine import memory
 from guardmark.engine.answers import as_response, as_verdict, gather, layer_of
 from guardmark.engine.asking import asking
 from guardmark.engine.batches import ask_batch, form
-from guardmark.engine.calls import SKIPPED, as_decision, attempt
+from guardmark.engine.calls import SKIPPED, as_decision
 from guardmark.engine.desk import Item
 from guardmark.engine.plan import NO_GUARD
 from guardmark.engine.tasks import takes_batches
 from guardmark.store.codes import OUTCOME_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from guardmark.core.outcome import Response, Verdict
     from guardmark.core.protocols import Judge
     from guardmark.engine.desk import Desk
     from guardmark.engine.ledger import Ledger
+    from guardmark.engine.memory import About
     from guardmark.engine.plan import Pipeline
     from guardmark.engine.tasks import DefenseTask
     from guardmark.store.samples import Chunk
@@ -35,6 +36,7 @@ _BLOCK: Final = OUTCOME_CODE["block"]
 _MALFORMED: Final = OUTCOME_CODE["malformed"]
 _ANSWERED: Final = OUTCOME_CODE["answered"]
 _ERROR: Final = OUTCOME_CODE["error"]
+_MODEL: Final = "model"
 _LETS_THROUGH: Final = (Policy.ALLOW, Policy.FALLBACK_TO_MAIN)
 
 
@@ -144,7 +146,7 @@ class Flow:
                 queue = self._station(name, count)
                 work += [self._guard_each(task, queue) for _ in range(count)]
         count = plan.in_flight(pipeline.model.name)
-        queue = self._station("", count)
+        queue = self._station(_MODEL, count)
         work += [self._answer_each(queue) for _ in range(count)]
         for layer, judge in self._judges.items():
             count = plan.in_flight(judge.name)
@@ -226,7 +228,7 @@ class Flow:
             return
         case.is_asked = True
         if case.model_code is None:
-            self._send("", case)
+            self._send(_MODEL, case)
         else:
             self._after_answer(case)
 
@@ -270,14 +272,12 @@ class Flow:
             if self._ledger.may_go_on():
                 prompt = _answered(case) if is_last else case.prompt
                 item = _item(task, case, prompt or case.prompt)
-                start = perf_counter_ns()
-                if prompt is None:
-                    decision = SKIPPED
-                else:
-                    self._ledger.calls += 1
-                    decision = as_decision(await attempt(ask, prompt))
-                took = perf_counter_ns() - start
-                case.codes[task.name] = self._ledger.took_decision(item, decision, latency_ns=took)
+                answer, took = SKIPPED, None
+                if prompt is not None:
+                    answer, took = await self._ask(ask, (prompt,), task.name, case)
+                case.codes[task.name] = self._ledger.took_decision(
+                    item, as_decision(answer), latency_ns=took
+                )
                 self._ledger.store()
                 self._go_on(case)
             self._release(case)
@@ -303,15 +303,13 @@ class Flow:
         ledger, model = self._ledger, self._pipeline.model
         while (case := await queue.get()) is not None:
             if ledger.may_go_on():
-                ledger.calls += 1
-                start = perf_counter_ns()
-                response = as_response(await attempt(model.answer, case.prompt))
-                took = perf_counter_ns() - start
+                answer, took = await self._ask(model.answer, (case.prompt,), model.name, case)
+                response = as_response(answer)
                 desk = self._model[case.repeat]
                 code = desk.lane.add_response(case.position, response, latency_ns=took)
                 case.model_code = code
                 case.answer = response.text if code == _ANSWERED else None
-                self._took(desk, case, code=code, answer=response, took=took)
+                self._took(desk, case, code=code, answer=response)
                 self._after_answer(case)
             self._release(case)
 
@@ -319,19 +317,20 @@ class Flow:
         ledger = self._ledger
         while (case := await queue.get()) is not None:
             if ledger.may_go_on() and case.answer is not None:
-                ledger.calls += 1
-                start = perf_counter_ns()
-                verdict = as_verdict(await attempt(judge.judge, case.prompt, case.answer))
-                took = perf_counter_ns() - start
+                about = (case.prompt, case.answer)
+                answer, took = await self._ask(judge.judge, about, judge.name, case)
+                verdict = as_verdict(answer)
                 desk = self._verdicts[layer][case.repeat]
                 code = desk.lane.add_verdict(case.position, verdict, latency_ns=took)
-                self._took(desk, case, code=code, answer=verdict, took=took)
+                self._took(desk, case, code=code, answer=verdict)
             self._release(case)
 
-    def _took(
-        self, desk: Desk, case: Case, *, code: int, answer: Response | Verdict, took: int
-    ) -> None:
-        self._ledger.busy_ns += took
+    async def _ask(
+        self, call: Callable[..., Awaitable[Any]], about: About, part: str, case: Case
+    ) -> tuple[Any, int | None]:
+        return await memory.ask(call, about, ledger=self._ledger, part=part, repeat=case.repeat)
+
+    def _took(self, desk: Desk, case: Case, *, code: int, answer: Response | Verdict) -> None:
         self._ledger.took(desk, code=code, is_attack=case.is_attack, evidence=answer.evidence)
         if code == _ERROR:
             self._ledger.met_error()

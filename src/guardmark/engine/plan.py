@@ -13,6 +13,8 @@ from guardmark.core.protocols import BatchDefense, ChatModel, Defense, InlineDef
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from guardmark.store.cache import AnswerCache
+
 AnyDefense = Defense | InlineDefense | BatchDefense
 NO_GUARD: Final = "none"
 """Name of the arm without a guard, and of the rows every arm shares."""
@@ -64,6 +66,19 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Kept answers, and which parts may use them.
+
+    Attributes:
+        cache: Where answers are kept.
+        identities: Name of a part to its fingerprint; other parts are always asked.
+    """
+
+    cache: AnswerCache
+    identities: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """Guard, target model and judges, in several arms over the same answers.
 
@@ -97,6 +112,8 @@ class Plan:
         factories: Picklable makers of defenses by name, for processes.
         order_seed: None for the order of the data, or the seed of a shuffle.
         pipeline: Model and judges, or None to measure defenses alone.
+        memory: Kept answers of earlier runs, or None to ask every time. Defenses that answer
+            at once or take batches are always asked, and so are warm-up calls.
     """
 
     defenses: tuple[AnyDefense, ...]
@@ -113,6 +130,7 @@ class Plan:
     factories: Mapping[str, Callable[[], InlineDefense]] = field(default_factory=dict)
     order_seed: int | None = None
     pipeline: Pipeline | None = None
+    memory: Memory | None = None
 
     def in_flight(self, part: str) -> int:
         """Return how many calls a part may have in flight.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.engine import memory
 from guardmark.engine.answers import as_verdict
-from guardmark.engine.calls import attempt
 from guardmark.engine.ledger import Ledger
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.progress import Progress
@@ -107,12 +106,11 @@ async def _judge_each(
     for desk, position, is_attack, prompt, text in feed:
         if not ledger.may_go_on():
             return
-        ledger.calls += 1
-        start = perf_counter_ns()
-        verdict = as_verdict(await attempt(judge.judge, prompt, text))
-        took = perf_counter_ns() - start
+        answer, took = await memory.ask(
+            judge.judge, (prompt, text), ledger=ledger, part=judge.name, repeat=desk.lane.repeat
+        )
+        verdict = as_verdict(answer)
         code = desk.lane.add_verdict(position, verdict, latency_ns=took)
-        ledger.busy_ns += took
         ledger.took(desk, code=code, is_attack=is_attack, evidence=verdict.evidence)
         if code == OUTCOME_CODE["error"]:
             ledger.met_error()

@@ -7,8 +7,9 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from guardmark.core.manifest import LatencyMode
+from guardmark.engine import memory
 from guardmark.engine.asking import asking
-from guardmark.engine.calls import as_decision, attempt
+from guardmark.engine.calls import as_decision
 from guardmark.engine.desk import Item
 from guardmark.store.codes import FLAG_COLD, FLAG_PLANNED
 
@@ -83,20 +84,18 @@ async def ask_each(
         pace: Planned send times, or None to send when the last answer is there.
         is_cold: Whether the first call is the first of this process.
     """
-    clock = perf_counter_ns
     flags = FLAG_COLD if is_cold else 0
     for item in feed:
         if not ledger.may_go_on():
             return
-        if pace is None:
-            start = clock()
-        else:
-            start = await pace.turn()
-            flags |= FLAG_PLANNED
-        ledger.calls += 1
-        decision = as_decision(await attempt(ask, item.prompt))
-        took = clock() - start
-        ledger.took_decision(item, decision, latency_ns=took, flags=flags)
+        planned = None if pace is None else await pace.turn()
+        lane = item.desk.lane
+        answer, took = await memory.ask(
+            ask, (item.prompt,), ledger=ledger, part=item.desk.name, repeat=lane.repeat
+        )
+        if planned is not None and took is not None:
+            flags, took = flags | FLAG_PLANNED, perf_counter_ns() - planned
+        ledger.took_decision(item, as_decision(answer), latency_ns=took, flags=flags)
         ledger.store()
         flags = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import DataManifest, LatencyMode, PartManifest, Policy, RunManifest
@@ -24,6 +25,7 @@ def _values(value: object) -> dict[str, object]:
     return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]  # called with dataclasses only
 
 
+@lru_cache(maxsize=256)  # a rule says the same of every sample it blocks
 def evidence_to_json(evidence: Evidence) -> str:
     """Write evidence as compact JSON, leaving out what is not said.
 
