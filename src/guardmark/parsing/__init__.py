@@ -1,0 +1,1 @@
+"""What a guard or a judge wrote, read without guessing."""

@@ -1,0 +1,129 @@
+"""The words of a guard model, read into a decision by the contract it was given."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from guardmark.core.outcome import Outcome
+
+_THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL | re.IGNORECASE)
+_OPEN = r"[\s*_`\"'#>\[(]{0,20}"
+_CLOSE = r"[*_`\"'\])]{0,6}"
+_ALLOW_BLOCK = re.compile(
+    rf"{_OPEN}(ALLOW|BLOCK)\b{_CLOSE}"
+    rf"(?:\s*\Z|[ \t]*(?::|[.!](?=[\s*]|\Z)|\n)|[ \t]+[-\u2013\u2014]+[ \t]|[ \t]*(?=\()){_CLOSE}",
+    re.IGNORECASE,
+)
+_YES_NO = re.compile(rf"{_OPEN}(YES|NO)\b{_CLOSE}(?:\s*\Z|[ \t]*[.:,!;\n]|\s*(?=<))", re.IGNORECASE)
+_CONFIDENCE = re.compile(r"<confidence>\s*(.*?)\s*</confidence>", re.IGNORECASE | re.DOTALL)
+_SAFE_UNSAFE = re.compile(rf"{_OPEN}(SAFE|UNSAFE)\b{_CLOSE}[.!]?[ \t]*(?:\n|\Z)", re.IGNORECASE)
+_CODE = re.compile(r"\b[SO]\d{1,2}\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardReading:
+    """What a guard's text says.
+
+    Attributes:
+        outcome: Allow, block or malformed; never an error.
+        reason: The guard's own words after the decision.
+        confidence: Its verbal confidence, as written; never a score.
+        categories: Native category codes, in order.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+    confidence: str = ""
+    categories: tuple[str, ...] = ()
+
+
+_MALFORMED = GuardReading(outcome=Outcome.MALFORMED)
+
+
+def read_allow_block(text: str) -> GuardReading:
+    """Read the contract `ALLOW` or `BLOCK: reason`.
+
+    The word must stand first, alone or followed by a full stop, colon, dash, bracket or line
+    break; case and Markdown emphasis do not matter. `Blockchain`, `BLOCKED by` and `Allow me`
+    are prose.
+
+    Args:
+        text: What the guard wrote. A finished `<think>` part before it is left out.
+
+    Returns:
+        Allow, if nothing after it says the word block; block, with all that follows as
+        reason, if that does not say ALLOW in capitals; malformed otherwise.
+    """
+    answer = _after_thought(text)
+    found = _ALLOW_BLOCK.match(answer)
+    if found is None:
+        return _MALFORMED
+    rest = answer[found.end() :]
+    if found.group(1).upper() == "ALLOW":
+        contradicts = re.search(r"\bblock\b", rest, re.IGNORECASE)
+        outcome = Outcome.ALLOW
+    else:
+        # A reason may well say that something is not to be allowed; only the label itself,
+        # in capitals, contradicts.
+        contradicts = re.search(r"\bALLOW\b", rest)
+        outcome = Outcome.BLOCK
+    if contradicts:
+        return _MALFORMED
+    return GuardReading(outcome=outcome, reason=rest.strip())
+
+
+def read_yes_no(text: str, *, risky: str = "yes") -> GuardReading:
+    """Read the contract yes or no, with or without a confidence tag.
+
+    Args:
+        text: What the guard wrote, for example `Yes` and `<confidence> High </confidence>`.
+        risky: Which of the two means block, `yes` or `no`.
+
+    Returns:
+        Block or allow by the first word, unless the other word follows as a word of its own;
+        malformed for everything else. The tag may be missing.
+    """
+    answer = _after_thought(text)
+    found = _YES_NO.match(answer)
+    if found is None:
+        return _MALFORMED
+    word = found.group(1).lower()
+    rest = answer[found.end() :]
+    if re.match(r"\W*\b(?:yes|no)\b", rest, re.IGNORECASE):
+        return _MALFORMED
+    tag = _CONFIDENCE.search(rest)
+    return GuardReading(
+        outcome=Outcome.BLOCK if word == risky else Outcome.ALLOW,
+        reason=_CONFIDENCE.sub("", rest).strip(),
+        confidence=tag.group(1) if tag else "",
+    )
+
+
+def read_safe_unsafe(text: str) -> GuardReading:
+    """Read the contract safe or unsafe, with category codes on the lines below.
+
+    Args:
+        text: What the guard wrote, for example `unsafe` and `S1,S10` on the next line.
+
+    Returns:
+        Block for unsafe, allow for safe; malformed when the first line says anything else,
+        or safe is followed by the word unsafe or by categories.
+    """
+    answer = _after_thought(text)
+    found = _SAFE_UNSAFE.match(answer)
+    if found is None:
+        return _MALFORMED
+    rest = answer[found.end() :]
+    codes = tuple(_CODE.findall(rest))
+    if found.group(1).lower() == "unsafe":
+        return GuardReading(outcome=Outcome.BLOCK, reason=rest.strip(), categories=codes)
+    if codes or re.search(r"\bunsafe\b", rest, re.IGNORECASE):
+        return _MALFORMED
+    return GuardReading(outcome=Outcome.ALLOW, reason=rest.strip())
+
+
+def _after_thought(text: str) -> str:
+    """The text after a finished reasoning part; an unfinished one stays, and is no contract."""
+    thought = _THOUGHT.match(text)
+    return text[thought.end() :] if thought else text

@@ -1,0 +1,131 @@
+"""A JSON object somewhere in a model's text, by a ladder of ever bolder readings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_LONGEST = 50_000
+_TRIES = 64
+
+
+class ParseMethod(StrEnum):
+    """Which rung of the ladder read an answer."""
+
+    DIRECT = "direct"
+    EXTRACTED = "extracted"
+    REPAIRED = "repaired"
+    RETRY = "retry"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectReading:
+    """An object found in a text.
+
+    Attributes:
+        fields: Its keys and values, or None when none was found.
+        method: How it was found.
+    """
+
+    fields: Mapping[str, object] | None
+    method: ParseMethod
+
+
+FAILED = ObjectReading(fields=None, method=ParseMethod.FAILED)
+
+
+class _TwiceSaid(ValueError):
+    """A key stands twice with different values: nobody can say which is meant."""
+
+
+def read_object(text: str, *, key: str) -> ObjectReading:
+    """Find the one JSON object that carries a key.
+
+    Rungs: the whole text is the object; objects within the text (fences, prose around it);
+    a damaged object mended (missing quotes, commas, brackets; cut off at the end). The first
+    rung that finds one ends the search.
+
+    Args:
+        text: What a model wrote; beyond 50,000 characters it is not looked at.
+        key: What the object must have.
+
+    Returns:
+        The object; failed when there is none, when objects of one text differ about the key,
+        or when a key stands twice in it with different values. Lists, bare strings, numbers
+        and cut-off text never raise.
+    """
+    text = text[:_LONGEST].strip()
+    try:
+        whole = _loads(text)
+        if isinstance(whole, dict):
+            return _reading(whole, key, ParseMethod.DIRECT)
+        inside = [found for found in _objects(text) if key in found]
+    except _TwiceSaid:
+        return FAILED
+    if inside:
+        said = {json.dumps(found[key], sort_keys=True) for found in inside}
+        return _reading(inside[0], key, ParseMethod.EXTRACTED) if len(said) == 1 else FAILED
+    return _repaired(text, key)
+
+
+def _reading(found: dict[str, object], key: str, method: ParseMethod) -> ObjectReading:
+    return ObjectReading(fields=found, method=method) if key in found else FAILED
+
+
+def _loads(text: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_once)
+    except _TwiceSaid:
+        raise
+    except (ValueError, RecursionError):
+        return None
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found and found[key] != value:
+            raise _TwiceSaid(key)
+        found[key] = value
+    return found
+
+
+def _objects(text: str) -> Iterator[dict[str, object]]:
+    """Every outermost object in a text, from left to right."""
+    decoder = json.JSONDecoder(object_pairs_hook=_once)
+    position = text.find("{")
+    for _ in range(_TRIES):
+        if position < 0:
+            return
+        try:
+            found, end = decoder.raw_decode(text, position)
+        except _TwiceSaid:
+            raise
+        except (ValueError, RecursionError):
+            position = text.find("{", position + 1)
+        else:
+            if isinstance(found, dict):
+                yield found
+            position = text.find("{", end)
+
+
+def _repaired(text: str, key: str) -> ObjectReading:
+    start = text.find("{")
+    if start < 0 or key not in text[start:]:
+        return FAILED
+    from json_repair import repair_json
+
+    try:
+        mended = repair_json(text[start:], return_objects=True, skip_json_loads=True)
+    except (ValueError, RecursionError, IndexError):
+        return FAILED
+    if isinstance(mended, list):  # prose after the object makes json-repair see a list
+        carrying = [one for one in mended if isinstance(one, dict) and key in one]
+        mended = carrying[0] if len(carrying) == 1 else None
+    return _reading(mended, key, ParseMethod.REPAIRED) if isinstance(mended, dict) else FAILED
