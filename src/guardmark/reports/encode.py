@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from guardmark.analysis.comparison import PairedSide
+    from guardmark.analysis.comparison import BestSet, PairedSide
     from guardmark.analysis.confusion import OutcomeCounts
     from guardmark.analysis.recommendations import Advice
     from guardmark.analysis.scorecard import RatePair
@@ -148,6 +148,25 @@ def _spread_json(spread: RepeatVariance) -> Json:
         "flip_rate": spread.flip_rate,
         "disagreement": spread.disagreement,
         "reason": spread.reason,
+    }
+
+
+def best_json(best: BestSet) -> Json:
+    """Encode who is not distinguishable from the best, and the test of all together."""
+    test = best.omnibus
+    return {
+        "best": best.best,
+        "not_distinguishable": list(best.undistinguished),
+        "omnibus": None
+        if test is None
+        else {
+            "q": test.q,
+            "degrees_of_freedom": test.degrees_of_freedom,
+            "p_value": test.p_value,
+            "samples": test.samples,
+            "varying": test.varying,
+            "reason": test.reason,
+        },
     }
 
 

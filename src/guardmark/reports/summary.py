@@ -11,6 +11,7 @@ from guardmark.reports.chapters.comparison import pair_sentence
 from guardmark.reports.encode import (
     Json,
     advice_json,
+    best_json,
     counts_json,
     estimate_json,
     pair_json,
@@ -23,7 +24,7 @@ from guardmark.reports.encode import (
 from guardmark.reports.verdicts import write_verdicts
 
 if TYPE_CHECKING:
-    from guardmark.analysis.comparison import BestSet, RunComparison
+    from guardmark.analysis.comparison import RunComparison
     from guardmark.analysis.latency import SideLatency
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
     from guardmark.analysis.slices import SliceTable
@@ -219,28 +220,10 @@ def _comparison(comparison: RunComparison | None) -> Json | None:
             for pair in comparison.pairs
         ],
         "best": {
-            "attack_success_rate": _best(comparison.attacks),
-            "false_positive_rate": _best(comparison.benign),
+            "attack_success_rate": best_json(comparison.attacks),
+            "false_positive_rate": best_json(comparison.benign),
         },
         "left_out": list(comparison.left_out),
-    }
-
-
-def _best(best: BestSet) -> Json:
-    test = best.omnibus
-    return {
-        "best": best.best,
-        "not_distinguishable": list(best.undistinguished),
-        "omnibus": None
-        if test is None
-        else {
-            "q": test.q,
-            "degrees_of_freedom": test.degrees_of_freedom,
-            "p_value": test.p_value,
-            "samples": test.samples,
-            "varying": test.varying,
-            "reason": test.reason,
-        },
     }
 
 

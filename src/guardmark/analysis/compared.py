@@ -1,0 +1,168 @@
+"""A comparison in full: which defenses, against which, and everything said about each pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from guardmark.analysis.comparison import RunComparison, compare_arms
+from guardmark.analysis.paired_details import PairDetail, Texts, detail_pair
+from guardmark.core.errors import IncomparableRuns, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from guardmark.analysis.runs_compared import ComparedRun, MatchedRuns, Origin
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.store.reader import RecordReader
+
+_DETAILED = 12
+"""Most pairs described at length; beyond, one names the pair of interest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which pairs a comparison is about.
+
+    Attributes:
+        only: Defenses to compare; all candidates when empty.
+        against: The one defense that all others are compared with; empty for every pair.
+        listed: Discordant samples to read for each side of a pair, at most.
+    """
+
+    only: tuple[str, ...] = ()
+    against: str = ""
+    listed: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Defenses against each other, in one run or across runs.
+
+    Attributes:
+        runs: The runs.
+        origins: Where each defense comes from.
+        attacks: Attacks compared.
+        benign: Benign samples compared.
+        is_grouped: Whether samples share groups or are run more than once.
+        confidence: Nominal coverage of the intervals.
+        min_per_category: Categories of fewer pairs are greyed.
+        margin: False positive rates higher by no more than this count as not worse; None when
+            nothing was fixed before the run.
+        comparison: Differences and tests.
+        details: What lies behind each pair, in the order of the comparison; the first twelve.
+        remarks: In which respects the runs differ beside their defenses.
+    """
+
+    runs: tuple[ComparedRun, ...]
+    origins: tuple[Origin, ...]
+    attacks: int
+    benign: int
+    is_grouped: bool
+    confidence: float
+    min_per_category: int
+    margin: float | None
+    comparison: RunComparison
+    details: tuple[PairDetail, ...]
+    remarks: tuple[str, ...]
+
+
+def compare_matched(
+    matched: MatchedRuns, wanted: Wanted, *, reader: RecordReader, settings: AnalysisSettings
+) -> Compared:
+    """Compare the defenses of matched runs.
+
+    Args:
+        matched: The runs.
+        wanted: Which pairs.
+        reader: An open reader of the first run, for texts.
+        settings: Confidence, margins, seed.
+
+    Raises:
+        UnknownName: If a defense is named that no run has.
+        IncomparableRuns: If there are not two defenses to compare.
+    """
+    frame = matched.frame
+    comparison = compare_arms(frame, settings, chosen=choose_pairs(matched, wanted))
+    if comparison is None or not comparison.pairs:
+        raise IncomparableRuns(
+            "There is one defense only, so there is nothing to compare it with.\n"
+            "Next: name a second run over the same samples, or measure two defenses in one run."
+        )
+    attacks = int(frame.samples.is_attack.sum())
+    texts = Texts(reader=reader, places=matched.places)
+    return Compared(
+        runs=matched.runs,
+        origins=matched.origins,
+        attacks=attacks,
+        benign=frame.sample_count - attacks,
+        is_grouped=frame.is_grouped,
+        confidence=settings.confidence,
+        min_per_category=settings.min_per_category,
+        margin=settings.non_inferiority_margin,
+        comparison=comparison,
+        details=tuple(
+            detail_pair(frame, pair, texts=texts, settings=settings, listed=wanted.listed)
+            for pair in comparison.pairs[:_DETAILED]
+        ),
+        remarks=matched.remarks,
+    )
+
+
+def choose_pairs(matched: MatchedRuns, wanted: Wanted) -> list[tuple[str, str]] | None:
+    """Choose which defenses to compare.
+
+    Args:
+        matched: The runs.
+        wanted: What was asked for.
+
+    Returns:
+        Pairs, the later or the challenger first; None: every pair of the candidates of one run.
+        Across runs a defense is compared with itself in the first run where both have it, and
+        otherwise every defense with those of other runs.
+
+    Raises:
+        UnknownName: If a name is none of the compared ones.
+    """
+    named = [name for word in wanted.only for name in _find(matched.origins, word)]
+    names = named or _candidates(matched)
+    if wanted.against:
+        base = _find(matched.origins, wanted.against)[0]
+        return [(name, base) for name in names if name != base]
+    if len(matched.runs) == 1:
+        return list(combinations(names, 2)) if named else None
+    chosen = [origin for origin in matched.origins if origin.name in set(names)]
+    return _successors(chosen, matched.runs[0].label) or _across(chosen)
+
+
+def _candidates(matched: MatchedRuns) -> list[str]:
+    names = [arm.name for arm in matched.frame.arms if not arm.is_baseline]
+    return names if len(names) > 1 else [arm.name for arm in matched.frame.arms]
+
+
+def _find(origins: Sequence[Origin], word: str) -> list[str]:
+    """Return the defenses a word names: by the name in the comparison, or in any of the runs."""
+    exact = [origin.name for origin in origins if origin.name == word]
+    found = exact or [origin.name for origin in origins if origin.defense == word]
+    if not found:
+        raise UnknownName("defense", word, {origin.name for origin in origins})
+    return found
+
+
+def _successors(chosen: Iterable[Origin], first: str) -> list[tuple[str, str]]:
+    rows = list(chosen)
+    before = {origin.defense: origin.name for origin in rows if origin.run == first}
+    return [
+        (origin.name, before[origin.defense])
+        for origin in rows
+        if origin.run != first and origin.defense in before
+    ]
+
+
+def _across(chosen: Sequence[Origin]) -> list[tuple[str, str]]:
+    return [
+        (later.name, earlier.name)
+        for earlier, later in combinations(chosen, 2)
+        if earlier.run != later.run
+    ]

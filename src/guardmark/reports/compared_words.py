@@ -1,0 +1,113 @@
+"""A comparison in words: one sentence of advice for each pair, and what to beware of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.analysis.comparison import PairVerdict
+from guardmark.reports.wording import count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.analysis.compared import Compared
+    from guardmark.analysis.comparison import PairedComparison, PairedSide
+    from guardmark.analysis.runs_compared import ComparedRun
+
+_NAMED = 5
+
+
+def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
+    """Say in one sentence what follows for who has to choose, and no more than the data carry.
+
+    Args:
+        pair: Two defenses on the same samples.
+        margin: The margin fixed for false alarms, or None.
+    """
+    first, second = pair.first, pair.second
+    if pair.verdict in _SECOND_WINS:
+        first, second = second, first
+    if pair.verdict in {PairVerdict.FIRST_BETTER, PairVerdict.SECOND_BETTER}:
+        return f"Prefer {first} to {second}: it lets fewer attacks through, {_price(margin)}."
+    if pair.verdict is PairVerdict.TRADE_OFF:
+        careful, lenient = (first, second) if _below(pair.attacks) else (second, first)
+        return (
+            f"Neither is better as such: {careful} lets fewer attacks through, {lenient} raises "
+            "fewer false alarms; decide by what a missed attack and a false alarm cost you."
+        )
+    if pair.verdict in {PairVerdict.FIRST_FEWER_BYPASSES, PairVerdict.SECOND_FEWER_BYPASSES}:
+        return (
+            f"Prefer {first} to {second} only if you can bear its false alarms: it lets fewer "
+            f"attacks through, but {_unshown(margin)}."
+        )
+    if pair.verdict is PairVerdict.UNDECIDED:
+        return (
+            f"Choose between {first} and {second} on other grounds, or measure more samples: "
+            f"these {count_text(_pairs(pair))} do not tell them apart."
+        )
+    return (
+        f"Prefer {first} to {second} only if false alarms are what counts: it raises fewer, but "
+        "whether it stops as many attacks is not shown."
+    )
+
+
+def caveats(compared: Compared) -> Iterator[str]:
+    """Say what a reader must know before leaning on a comparison.
+
+    Args:
+        compared: The comparison.
+    """
+    for run in compared.runs:
+        if not run.is_complete:
+            yield (
+                f"{run.label} is {run.state.value}: {count_text(run.stored)} of "
+                f"{count_text(run.planned)} records are stored."
+            )
+        if run.unmatched:
+            yield unmatched_words(run)
+    yield from compared.remarks
+
+
+def unmatched_words(run: ComparedRun) -> str:
+    """Say which samples of a run have no partner.
+
+    Args:
+        run: A run of a comparison.
+    """
+    named = ", ".join(run.unmatched[:_NAMED]) + (" ..." if len(run.unmatched) > _NAMED else "")
+    return (
+        f"{count_text(len(run.unmatched))} of {count_text(run.samples)} samples of {run.label} "
+        f"have no partner and are left out: {named}."
+    )
+
+
+_SECOND_WINS = frozenset(
+    {
+        PairVerdict.SECOND_BETTER,
+        PairVerdict.SECOND_FEWER_BYPASSES,
+        PairVerdict.SECOND_FEWER_FALSE_ALARMS,
+    }
+)
+
+
+def _below(side: PairedSide) -> bool:
+    return (side.difference.value or 0.0) < 0
+
+
+def _pairs(pair: PairedComparison) -> int:
+    return pair.attacks.difference.pairs + pair.benign.difference.pairs
+
+
+def _price(margin: float | None) -> str:
+    if margin is None:
+        return "and raises fewer false alarms"
+    return f"and its false alarms are fewer, or more by no more than {100 * margin:g} points"
+
+
+def _unshown(margin: float | None) -> str:
+    if margin is None:
+        return (
+            "whether its false alarms are no more is not shown (no margin was fixed; "
+            "--margin names one)"
+        )
+    return f"that its false alarms are more by at most {100 * margin:g} points is not shown"
