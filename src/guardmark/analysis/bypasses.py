@@ -220,6 +220,8 @@ def _miss(judged: _Judged, attack: NDArray[np.bool_]) -> NDArray[np.float64]:
 def _order(frame: Frame, judged: list[_Judged], severity: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rank by severity, then by how many defenses erred, then by how far they missed."""
     attack = frame.samples.is_attack
+    if not judged:  # a pipeline without any guard
+        return np.argsort(-severity, kind="stable")
     erred = sum(each.is_wrong.astype(np.int64) for each in judged)
     missed = np.max([_miss(each, attack) for each in judged], axis=0)
     order: NDArray[np.int64] = np.lexsort((-missed, -np.asarray(erred), -severity))

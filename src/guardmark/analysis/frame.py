@@ -9,6 +9,7 @@ import numpy as np
 
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
+from guardmark.core.record import Stage
 from guardmark.store.columns import record_columns, sample_columns
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
     """
     manifest = reader.manifest()
     parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
-    names = reader.defenses()
+    names = _asked(reader)
     thresholds = dict(settings.thresholds)
     for name in thresholds:
         if name not in names:
@@ -160,6 +161,14 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
         samples=sample_columns(reader),
         arms=tuple(_arm(reader, name, parts=parts, thresholds=thresholds) for name in names),
     )
+
+
+def _asked(reader: RecordReader) -> tuple[str, ...]:
+    """Defenses of the run; the arm without a guard holds answers and verdicts only."""
+    lanes = reader.lanes()
+    others = {name for name, stage, _ in lanes if stage in {Stage.MODEL, Stage.JUDGE}}
+    guards = {name for name, stage, _ in lanes if stage is Stage.DEFENSE}
+    return tuple(name for name in reader.defenses() if name in guards or name not in others)
 
 
 def _arm(

@@ -16,6 +16,7 @@ from guardmark.analysis.coverage import (
 )
 from guardmark.analysis.frame import read_frame
 from guardmark.analysis.latency import Latency, measure_latency, order_by_latency
+from guardmark.analysis.pipeline import PipelineAnalysis, analyse_pipeline
 from guardmark.analysis.recommendations import Advice, Evidence, recommend
 from guardmark.analysis.scorecard import Scorecard, make_scorecard
 from guardmark.analysis.settings import AnalysisSettings
@@ -115,6 +116,7 @@ class RunAnalysis:
         comparison: The defenses against each other, or None with fewer than two.
         worst: The samples worth reading.
         advice: What follows, by written rules.
+        pipeline: Guard, model and judge together, or None when no model was asked.
     """
 
     manifest: RunManifest
@@ -126,6 +128,7 @@ class RunAnalysis:
     comparison: RunComparison | None
     worst: WorstSamples
     advice: tuple[Advice, ...]
+    pipeline: PipelineAnalysis | None = None
 
 
 def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) -> RunAnalysis:
@@ -171,6 +174,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         comparison=comparison,
         worst=find_worst(reader, frame, chosen),
         advice=recommend(evidence, comparison),
+        pipeline=analyse_pipeline(reader, frame, chosen),
     )
 
 

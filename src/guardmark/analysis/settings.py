@@ -29,6 +29,7 @@ class AnalysisSettings:
         listed_samples: How many samples a report lists at most.
         excerpt_characters: How much of a text a report shows.
         run_folder: The run's folder as a person types it, for the commands a report names.
+        legacy_cards: Older definitions of a pipeline's card to count by, beside our own.
     """
 
     confidence: float = 0.95
@@ -44,6 +45,7 @@ class AnalysisSettings:
     listed_samples: int = 500
     excerpt_characters: int = 500
     run_folder: str = "RUN"
+    legacy_cards: tuple[str, ...] = ()
 
     @staticmethod
     def of(manifest: RunManifest) -> AnalysisSettings:
