@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
+import re
 import shutil
 import sqlite3
 import sys
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 
 _EXTRAS = {
     "hf": (("torch", "transformers"), "local guard models and classifiers"),
@@ -38,12 +39,16 @@ class Finding:
         return asdict(self)
 
 
-def installed_version(distribution: str) -> str | None:
+def installed_version(name: str) -> str | None:
     """Return the version of an installed distribution, or None."""
     try:
-        return version(distribution)
+        # The whole metadata is an e-mail of many kilobytes; the version stands near its top,
+        # and parsing twenty of them whole would cost more than a small run.
+        head = (distribution(name).read_text("METADATA") or "").partition("\n\n")[0]
     except PackageNotFoundError:
         return None
+    found = re.search(r"^Version: (\S+)", head, re.MULTILINE)
+    return found.group(1) if found else version(name)
 
 
 def examine() -> list[Finding]:

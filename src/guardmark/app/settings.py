@@ -16,7 +16,8 @@ Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9_]
 class Settings(BaseModel):
     """Base of every section: unknown keys are errors, values are frozen."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    # defer_build: the validators of parts that a configuration does not name are never made.
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
 
 class Secret(Settings):
