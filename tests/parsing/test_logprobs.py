@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import log
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.parsing.logprobs import TokenChoice, ibm_sum, read_choices, two_token_softmax
+from guardmark.parsing.logprobs import ibm_sum, two_token_softmax
 
 
-def _choice(token: str, **top: float) -> TokenChoice:
-    return TokenChoice(
-        token=token, top=tuple(sorted(((t, log(p)) for t, p in top.items()), key=lambda x: -x[1]))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A position as any transport may describe it."""
+
+    token: str
+    alternatives: tuple[tuple[str, float], ...]
+
+
+def _choice(token: str, **top: float) -> Choice:
+    return Choice(
+        token=token,
+        alternatives=tuple(sorted(((t, log(p)) for t, p in top.items()), key=lambda x: -x[1])),
     )
 
 
-def _top(token: str, *pairs: tuple[str, float]) -> TokenChoice:
-    return TokenChoice(token=token, top=tuple((t, log(p)) for t, p in pairs))
+def _top(token: str, *pairs: tuple[str, float]) -> Choice:
+    return Choice(token=token, alternatives=tuple((t, log(p)) for t, p in pairs))
+
+
+def _weighed(top: list[tuple[str, float]]) -> Choice:
+    word = "Yes"
+    return Choice(token=word, alternatives=tuple(top))
 
 
 def test_the_score_is_the_share_of_the_risky_label() -> None:
@@ -85,26 +100,6 @@ def test_ibm_adds_over_positions_and_differs_when_a_tag_follows() -> None:
     assert ours.score == pytest.approx(0.9)
 
 
-def test_the_members_of_a_server_are_read_and_garbage_is_left_out() -> None:
-    """The generated token counts even when it is not among the likely ones."""
-    sent = {
-        "content": [
-            {
-                "token": "No",
-                "logprob": log(0.01),
-                "top_logprobs": [{"token": "Yes", "logprob": log(0.9)}, {"token": "x"}, "y"],
-            },
-            "junk",
-            {"token": "z", "logprob": float("nan"), "top_logprobs": None},
-        ]
-    }
-    first, second = read_choices(sent)
-    assert [t for t, _ in first.top] == ["Yes", "No"]
-    assert second.top == ()
-    for nothing in (None, {}, {"content": None}, [], "x"):
-        assert read_choices(nothing) == ()
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from(["Yes", "No", " yes", "x", "\n"]), st.floats(allow_nan=True)),
@@ -115,10 +110,7 @@ def test_whatever_a_server_sends_the_score_stays_in_the_unit_interval(
     top: list[tuple[str, float]],
 ) -> None:
     """Infinite, positive and missing logarithms included."""
-    entries = [{"token": t, "logprob": p} for t, p in top]
-    choices = read_choices(
-        {"content": [{"token": "Yes", "logprob": -1.0, "top_logprobs": entries}]}
-    )
+    choices = [_weighed(top)]
     for found in (
         two_token_softmax(choices, risky="yes", harmless="no"),
         ibm_sum(choices, risky="yes", harmless="no"),

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp
-from typing import TYPE_CHECKING
+from math import exp, isnan
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 _IBM_START = 1e-50  # the published notebooks start both sums here, so that no logarithm fails
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenChoice:
-    """One generated token with what could have stood there.
+class TokenChoice(Protocol):
+    """One generated token with what could have stood there."""
 
-    Attributes:
-        token: What was generated.
-        top: Likely tokens with natural logarithms of their probabilities, likeliest first.
-    """
+    @property
+    def token(self) -> str:
+        """What was generated."""
+        ...
 
-    token: str
-    top: tuple[tuple[str, float], ...]
+    @property
+    def alternatives(self) -> Sequence[tuple[str, float]]:
+        """Likely tokens with natural logarithms of their probabilities."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,44 +41,6 @@ class TokenScore:
     score: float
     label_mass: float | None
     is_bound: bool = False
-
-
-def read_choices(logprobs: object) -> tuple[TokenChoice, ...]:
-    """Read the `logprobs` member of an OpenAI-style chat choice.
-
-    Args:
-        logprobs: Whatever the server sent, or None.
-
-    Returns:
-        One entry a generated token; empty when the server gave none, or none of this form.
-    """
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
-    if not isinstance(content, list):
-        return ()
-    return tuple(_choice(entry) for entry in content if isinstance(entry, dict))
-
-
-def _choice(entry: Mapping[str, object]) -> TokenChoice:
-    listed = entry.get("top_logprobs")
-    shown = [one for one in (listed if isinstance(listed, list) else []) if isinstance(one, dict)]
-    token = str(entry.get("token", ""))
-    if token not in {one.get("token") for one in shown}:
-        shown.append(dict(entry))  # the generated token counts even when it was an unlikely one
-    top = [
-        (str(one["token"]), _logarithm(one["logprob"]))
-        for one in shown
-        if "token" in one and _is_number(one.get("logprob"))
-    ]
-    return TokenChoice(token=token, top=tuple(sorted(top, key=lambda one: -one[1])))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value  # noqa: PLR0124 - not-a-number differs from itself
-
-
-def _logarithm(value: float) -> float:
-    """Within what a probability can be: servers round above 0 and send -9999 for never."""
-    return min(0.0, max(-700.0, float(value)))
 
 
 def two_token_softmax(
@@ -100,22 +63,32 @@ def two_token_softmax(
     at = next((c for c in choices if any(letter.isalnum() for letter in c.token)), None)
     if at is None:
         return None
-    found = _label_mass(at, risky, harmless), _label_mass(at, harmless, risky)
+    top = _probabilities(at)
+    found = _label_mass(top, risky, harmless), _label_mass(top, harmless, risky)
     if found[0] is None and found[1] is None:
         return None
-    masses = [exp(value) for _, value in at.top]
-    at_most = min(masses[-1], max(0.0, 1 - sum(masses)))
+    masses = [mass for _, mass in top]
+    at_most = min(*masses, max(0.0, 1 - sum(masses)))
     p, q = (at_most if mass is None else mass for mass in found)
     observed = sum(mass for mass in found if mass is not None)
     return TokenScore(score=p / (p + q), label_mass=min(1.0, observed), is_bound=None in found)
 
 
-def _label_mass(at: TokenChoice, label: str, other: str) -> float | None:
+def _probabilities(at: TokenChoice) -> list[tuple[str, float]]:
+    """Tokens with probabilities; servers round above 1 and send -9999 for never."""
+    return [
+        (token, exp(min(0.0, max(-700.0, value))))
+        for token, value in at.alternatives
+        if not isnan(value)
+    ]
+
+
+def _label_mass(top: Sequence[tuple[str, float]], label: str, other: str) -> float | None:
     """Probability of a label, or None when it is not shown."""
-    exact = [value for token, value in at.top if _bare(token) == label]
+    exact = [mass for token, mass in top if _bare(token) == label]
     if not exact:
-        exact = [value for token, value in at.top if _is_first_piece(_bare(token), label, other)]
-    return sum(exp(value) for value in exact) if exact else None
+        exact = [mass for token, mass in top if _is_first_piece(_bare(token), label, other)]
+    return sum(exact) if exact else None
 
 
 def _bare(token: str) -> str:
@@ -143,10 +116,10 @@ def ibm_sum(choices: Sequence[TokenChoice], *, risky: str, harmless: str) -> Tok
     """
     sums = {risky: _IBM_START, harmless: _IBM_START}
     for choice in choices:
-        for token, value in choice.top:
+        for token, mass in _probabilities(choice):
             label = token.strip().lower()
             if label in sums:
-                sums[label] += exp(value)
+                sums[label] += mass
     if max(sums.values()) <= _IBM_START:
         return None
     return TokenScore(score=sums[risky] / (sums[risky] + sums[harmless]), label_mass=None)
