@@ -62,8 +62,9 @@ def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
         return _linear(0.0, 1.0, 0.25, unit)
     most = max((abs(value) for value in found), default=1.0) or 1.0
     if unit is Unit.POINTS:
+        most = min(most, 1.0)
         step = _nice(most / 2)
-        end = min(1.0, step * math.ceil(most / step - 1e-9))
+        end = step * math.ceil(most / step - 1e-9)
         return _linear(-end, end, step, unit)
     step = _nice(most / 4)
     low = -step * math.ceil(-min(0.0, *found) / step) if found and min(found) < 0 else 0.0
@@ -79,8 +80,9 @@ def scale_between(unit: Unit, low: float, high: float, *, logarithmic: bool = Fa
         high: Its end; an axis without length is widened.
         logarithmic: Whether equal factors are equally long; ignored unless `low` is positive.
     """
-    if not high > low:
-        low, high = low - 0.5, high + 0.5
+    if high - low <= 1e-6 * abs(high):
+        pad = abs(high) / 2 or 0.5
+        low, high = low - pad, high + pad
     if not logarithmic or low <= 0:
         return _linear(low, high, _nice((high - low) / 4), unit)
     factors = (1, 2, 3, 5) if high / low < 20 else (1, 2, 5) if high / low < 200 else (1,)

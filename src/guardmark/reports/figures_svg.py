@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from markupsafe import Markup, escape
@@ -25,6 +26,11 @@ NEUTRAL: Final = -1
 
 BASELINE: Final = -2
 """Index of a series that only marks the floor or the ceiling."""
+
+_UNFIT: Final = re.compile(
+    # What no page may hold, and marks that would turn the reading direction of what follows.
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\u200e\u200f\ufffe\uffff]"
+)
 
 
 def element(name: str, *children: str | Markup, **attributes: float | str) -> Markup:
@@ -54,6 +60,15 @@ def number(value: float) -> str:
     """Write a coordinate with at most two places."""
     written = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if written == "-0" else written
+
+
+def fit_for_files(text: str) -> str:
+    """Replace what neither XML, HTML nor UTF-8 can hold, and marks that reorder a line.
+
+    Args:
+        text: A page or a drawing, done.
+    """
+    return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def percent(share: float) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.figures_svg import fit_for_files
 from guardmark.reports.html_layout import lay_out
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from guardmark.reports.blocks import Document
 
-_UNFIT: Final = re.compile(
-    # What no page may hold, and marks that would turn the reading direction of what follows.
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\u200e\u200f\ufffe\uffff]"
-)
+_MOST_BYTES: Final = 1_950_000
+"""What still passes most mail gateways; texts are cut shorter in a page beyond it."""
+_TEXT_BYTES: Final = 2_200
+_LEAST_TEXT_BYTES: Final = 200
 
 
 def render_html(document: Document, *, texts: bool = True) -> str:
@@ -33,19 +33,31 @@ def render_html(document: Document, *, texts: bool = True) -> str:
         texts: Whether to show the start of listed samples; otherwise their hashes alone.
 
     Returns:
-        The page; equal documents give equal bytes, and nothing from data can become markup.
+        The page; equal documents give equal bytes, every UTF-8 file can hold it, and nothing
+        from data can become markup.
     """
+    if not texts:
+        return _render(document, None)
+    text_bytes = _TEXT_BYTES
+    html = _render(document, text_bytes)
+    while len(html.encode()) > _MOST_BYTES and text_bytes > _LEAST_TEXT_BYTES:
+        text_bytes //= 2
+        html = _render(document, text_bytes)
+    return html
+
+
+def _render(document: Document, text_bytes: int | None) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     page = _environment().get_template("report.html.j2")
     html = page.render(
-        page=lay_out(document, texts=texts),
+        page=lay_out(document, text_bytes=text_bytes),
         document=document,
         style=style,
         style_hash=_policy_hash(style),
         script=script,
         script_hash=_policy_hash(script),
     )
-    return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", html)
+    return fit_for_files(html)
 
 
 @cache

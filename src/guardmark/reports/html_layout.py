@@ -157,23 +157,23 @@ class Page:
     has_folds: bool
 
 
-def lay_out(document: Document, *, texts: bool) -> Page:
+def lay_out(document: Document, *, text_bytes: int | None) -> Page:
     """Lay a document out for a page.
 
     Args:
         document: The report.
-        texts: Whether texts of samples are shown.
+        text_bytes: Bound of each shown text of a sample, in UTF-8; None leaves texts out.
     """
     series = series_of(document)
     baselines = {each.defense: BASELINE for each in document.verdicts if each.baseline}
     marks = _Marks(series=series, drawn={**baselines, **series})
     verdicts = tuple(_verdict(each) for each in document.verdicts)
-    sections = tuple(_section(each, marks, texts=texts) for each in document.sections)
+    sections = tuple(_section(each, marks, text_bytes) for each in document.sections)
     return Page(
         verdicts=tuple(each for each in verdicts if not each.verdict.baseline),
         baselines=tuple(each for each in verdicts if each.verdict.baseline),
         sections=sections,
-        texts=texts,
+        texts=text_bytes is not None,
         has_folds=any(group.kind == "folds" for section in sections for group in section.groups),
     )
 
@@ -203,10 +203,10 @@ def _verdict(verdict: Verdict) -> LaidOutVerdict:
     )
 
 
-def _section(section: Section, marks: _Marks, *, texts: bool) -> LaidOutSection:
+def _section(section: Section, marks: _Marks, text_bytes: int | None) -> LaidOutSection:
     groups: list[Group] = []
     for block in section.blocks:
-        part, kind = _part(block, marks, texts=texts), _group_kind(block)
+        part, kind = _part(block, marks, text_bytes), _group_kind(block)
         if groups and kind == groups[-1].kind != "one":
             groups[-1] = Group(kind=kind, parts=(*groups[-1].parts, part))
         else:
@@ -220,7 +220,7 @@ def _group_kind(block: Block) -> str:
     return "folds" if isinstance(block, Table) and block.collapsed else "one"
 
 
-def _part(block: Block, marks: _Marks, *, texts: bool) -> Part:
+def _part(block: Block, marks: _Marks, text_bytes: int | None) -> Part:
     kind = type(block).__name__
     if isinstance(block, IntervalChart):
         plot = plot_intervals(block, marks.drawn)
@@ -244,7 +244,7 @@ def _part(block: Block, marks: _Marks, *, texts: bool) -> Part:
         )
         return Part(kind=kind, block=block, drawing=drawing)
     if isinstance(block, SampleBrowser):
-        return Part(kind=kind, block=block, samples=show_samples(block, marks.series, texts=texts))
+        return Part(kind=kind, block=block, samples=show_samples(block, marks.series, text_bytes))
     return Part(kind=kind, block=block, stacked=isinstance(block, Table) and _is_wide(block))
 
 

@@ -30,7 +30,6 @@ _MEANINGS: Final = {
     SampleKind.MALFORMED: "an answer nobody could read",
     SampleKind.DIFFERENT: "defenses disagree",
 }
-_TEXT_BYTES: Final = 2_200
 _MOST_CHOICES: Final = 60
 
 
@@ -100,16 +99,18 @@ class ShownSamples:
     filters: tuple[Filter, ...]
 
 
-def show_samples(browser: SampleBrowser, series: Mapping[str, int], *, texts: bool) -> ShownSamples:
+def show_samples(
+    browser: SampleBrowser, series: Mapping[str, int], text_bytes: int | None
+) -> ShownSamples:
     """Make a list of samples ready for the page.
 
     Args:
         browser: What is listed.
         series: Index of each defense of the report, baselines left out.
-        texts: Whether texts may be shown.
+        text_bytes: Bound of each shown text in UTF-8; None leaves texts out.
     """
     facets = _facet_numbers(browser)
-    samples = tuple(_sample(entry, series, facets, texts=texts) for entry in browser.entries)
+    samples = tuple(_sample(entry, series, facets, text_bytes) for entry in browser.entries)
     kinds = tuple(
         (Choice(value=f"k{KINDS.index(count.kind)}", name=_NAMES[count.kind]), count)
         for count in browser.counts
@@ -141,7 +142,9 @@ def kind_meaning(kind: SampleKind) -> str:
 
 
 def _facet_numbers(browser: SampleBrowser) -> dict[tuple[str, str], int]:
-    pairs = sorted({facet for entry in browser.entries for facet in entry.facets})
+    seen = dict.fromkeys(facet for entry in browser.entries for facet in entry.facets)
+    names = list(dict.fromkeys(name for name, _ in seen))
+    pairs = sorted(seen, key=lambda pair: (names.index(pair[0]), pair[1]))
     return {pair: number for number, pair in enumerate(pairs)}
 
 
@@ -165,10 +168,9 @@ def _sample(
     entry: SampleEntry,
     series: Mapping[str, int],
     facets: Mapping[tuple[str, str], int],
-    *,
-    texts: bool,
+    text_bytes: int | None,
 ) -> ShownSample:
-    shown = show_text(entry.excerpt, most_bytes=_TEXT_BYTES) if texts else None
+    shown = None if text_bytes is None else show_text(entry.excerpt, most_bytes=text_bytes)
     findings = tuple(each for each in entry.findings if each.defense in series)
     tokens = [f"k{KINDS.index(kind)}" for kind in entry.kinds]
     tokens.extend(f"f{facets[facet]}" for facet in entry.facets)
