@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from time import perf_counter, time
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Cost:
         cpu_s: User and system time, children included.
         wall_s: From start to end.
         memory_mb: Peak resident size.
-        began: Unix time of the start.
+        began: When it started, on the performance counter (one for all processes here).
     """
 
     cpu_s: float
@@ -40,7 +40,7 @@ class Cost:
 
 def spend(command: Sequence[str], *, cwd: Path | None = None) -> Cost:
     """Run a process and measure it from outside."""
-    began, start = time(), perf_counter()
+    start = perf_counter()
     with Path(os.devnull).open("wb") as nowhere:
         child = subprocess.Popen(command, stdout=nowhere, stderr=subprocess.PIPE, cwd=cwd)
         assert child.stderr is not None
@@ -53,7 +53,7 @@ def spend(command: Sequence[str], *, cwd: Path | None = None) -> Cost:
         cpu_s=used.ru_utime + used.ru_stime,
         wall_s=wall,
         memory_mb=used.ru_maxrss / 1024,
-        began=began,
+        began=start,
     )
 
 
