@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from guardmark.app.reporting import find_run
@@ -13,6 +12,7 @@ from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 _FORMATS = {
     "csv": ("records.csv", "guardmark.store.export:write_csv"),
