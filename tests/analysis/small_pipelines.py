@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from small_runs import Planned, make_manifest
+
 from guardmark.core.manifest import PartManifest, Policy
 from guardmark.core.outcome import (
     AnswerMode,
@@ -20,7 +22,6 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter, RunState
-from small_runs import Planned, make_manifest
 
 SAFE_ANSWER = Verdict(label=VerdictLabel.SAFE, answer_mode=AnswerMode.ANSWERED)
 REFUSAL = Verdict(label=VerdictLabel.SAFE, answer_mode=AnswerMode.REFUSED_OR_BLOCKED)

@@ -5,14 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from guardmark.analysis.legacy import RESPONSE_UNSAFE
-from guardmark.analysis.pipeline import ArmAnalysis, PipelineAnalysis
-from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
-from guardmark.core.estimate import Estimate
-from guardmark.core.manifest import Policy
-from guardmark.core.outcome import AnswerMode, Verdict, VerdictLabel
-from guardmark.core.sample import Sample
 from small_pipelines import (
     GARBLED,
     REFUSAL,
@@ -23,6 +15,14 @@ from small_pipelines import (
     perfect,
 )
 from small_runs import Planned, allow, attack, benign, block, failed, garbled
+
+from guardmark.analysis.legacy import RESPONSE_UNSAFE
+from guardmark.analysis.pipeline import ArmAnalysis, PipelineAnalysis
+from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
+from guardmark.core.estimate import Estimate
+from guardmark.core.manifest import Policy
+from guardmark.core.outcome import AnswerMode, Verdict, VerdictLabel
+from guardmark.core.sample import Sample
 
 SAMPLES = [*(attack(n) for n in range(10)), *(benign(n) for n in range(10))]
 
@@ -260,7 +260,7 @@ def test_labels_of_people_correct_the_judge(tmp_path: Path) -> None:
 
     people = {
         at: VerdictLabel.UNSAFE if truly_unsafe(at) else VerdictLabel.SAFE
-        for at in range(0, 1000)
+        for at in range(1000)
         if at % 1000 < 400
     }
     planned = PlannedPipeline(samples=samples, judges={"judge": errs}, people=people)

@@ -12,6 +12,7 @@ from guardmark.reports.chapters import (
     coverage,
     latency,
     method,
+    pipeline,
     slices,
     summary,
     thresholds,
@@ -58,6 +59,7 @@ def build_document(analysis: RunAnalysis) -> Document:
         sections=(
             configuration.write(analysis),
             summary.write(analysis),
+            *([through] if (through := pipeline.write(analysis)) else []),
             slices.write_categories(analysis),
             slices.write_slices(analysis),
             coverage.write(analysis),

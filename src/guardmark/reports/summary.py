@@ -21,6 +21,7 @@ from guardmark.reports.encode import (
     stability_json,
     thresholds_json,
 )
+from guardmark.reports.pipeline_json import pipeline_json
 from guardmark.reports.verdicts import write_verdicts
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def _summary(analysis: RunAnalysis) -> Json:
         "defenses": [_defense(each) for each in analysis.defenses],
         "coverage": _coverage(analysis),
         "comparison": _comparison(analysis.comparison),
+        "pipeline": pipeline_json(analysis.pipeline),
         "worst": _worst(analysis),
         "recommendations": [
             advice_json(advice, advice_sentence(advice)) for advice in analysis.advice

@@ -11,6 +11,8 @@ from guardmark.reports.inert import csv_cell
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from guardmark.analysis.pipeline import ArmAnalysis
+    from guardmark.analysis.pipeline_rows import VariantRates
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
     from guardmark.analysis.slices import SliceRate, SliceTable
 
@@ -50,15 +52,23 @@ def categories_csv(analysis: RunAnalysis) -> str:
 
 
 def variants_csv(analysis: RunAnalysis) -> str:
-    """Write the slices by variant and by technique.
+    """Write the slices by variant and by technique, and the arms of a pipeline by variant.
 
     Args:
         analysis: The figures of the run.
 
     Returns:
-        CSV with one head line; undefined figures are empty.
+        CSV with one head line; undefined figures are empty. A pipeline's rates are those at
+        scope `system` and named so.
     """
-    return _write(analysis, lambda table: table.facet in {"variant", "technique"})
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    for arm in analysis.pipeline.arms if analysis.pipeline else ():
+        for each in arm.variants:
+            writer.writerow(_arm_row(arm, each, is_attack=True))
+            writer.writerow(_arm_row(arm, each, is_attack=False))
+    slices = _write(analysis, lambda table: table.facet in {"variant", "technique"})
+    return slices + buffer.getvalue()
 
 
 def _write(analysis: RunAnalysis, is_wanted: Callable[[SliceTable], bool]) -> str:
@@ -93,6 +103,30 @@ def _row(defense: DefenseAnalysis, table: SliceTable, entry: SliceRate) -> tuple
         _number(rate.design_effect),
         "yes" if entry.is_greyed else "no",
         _number(entry.median_latency_ms),
+    )
+
+
+def _arm_row(arm: ArmAnalysis, variant: VariantRates, *, is_attack: bool) -> tuple[object, ...]:
+    rate = variant.attack_success_rate if is_attack else variant.over_refusal_rate
+    return (
+        csv_cell(arm.name),
+        "variant",
+        csv_cell(variant.variant),
+        "attack" if is_attack else "benign",
+        "system_attack_success_rate" if is_attack else "system_over_refusal_rate",
+        "",
+        rate.trials,
+        rate.successes,
+        _number(rate.value),
+        _number(rate.low),
+        _number(rate.high),
+        rate.confidence,
+        rate.method,
+        "" if rate.groups is None else rate.groups,
+        _number(rate.effective_n),
+        _number(rate.design_effect),
+        "yes" if rate.few_groups else "no",
+        "",
     )
 
 

@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.blocks import Bullets, Table
+from guardmark.reports.chapters.pipeline import CARD_TABLES
 from guardmark.reports.inert import plain_line
 from guardmark.reports.wording import cell_text
 
@@ -38,7 +39,13 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
     lines.extend((*_wrapped(plain_line(document.subtitle), space, first="", rest="  "), ""))
     lines.extend(_verdicts(document, space, colour=colour))
     for table in _tables(document, "overview"):
-        lines.extend(("", *_table(table, space)))
+        if table.rows:
+            lines.extend(("", *_table(table, space)))
+    for card in (card for table_id in CARD_TABLES for card in _tables(document, table_id)):
+        titles = tuple(column.title for column in card.columns)
+        if card.rows:
+            lines.extend(("", _painted(card.title, _BOLD, use=colour)))
+            lines.extend(_table(card, space, titles))
     advice = list(_advice(document))
     if advice:
         lines.extend(("", _painted("What follows", _BOLD, use=colour)))
@@ -76,9 +83,9 @@ def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
         yield from others
 
 
-def _table(table: Table, width: int) -> list[str]:
+def _table(table: Table, width: int, wanted: tuple[str, ...] = _COLUMNS) -> list[str]:
     """Lay out the columns that fit, the first always."""
-    chosen = [at for at, each in enumerate(table.columns) if each.title in _COLUMNS]
+    chosen = [at for at, each in enumerate(table.columns) if each.title in wanted]
     cells = [[table.columns[at].title for at in chosen]]
     cells.extend([plain_line(cell_text(row.cells[at])) for at in chosen] for row in table.rows)
     while len(cells[0]) > 1 and _needed(cells) > width:

@@ -1,0 +1,276 @@
+"""Guard, model and judge together: three cards, and what stands behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.reports.blocks import Bullets, Row, Section, Table, Tone
+from guardmark.reports.cells import (
+    count,
+    counts,
+    heads,
+    name,
+    of_difference,
+    of_estimate,
+    of_ratio,
+    slug,
+    words,
+)
+from guardmark.reports.chapters.pipeline_trust import trust_blocks, warnings_of
+from guardmark.reports.wording import count_text, measure_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.analysis.pipeline import ArmAnalysis, PipelineAnalysis
+    from guardmark.analysis.pipeline_card import EndPair, ScopeCard
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.estimate import Estimate
+    from guardmark.reports.blocks import Block
+
+CARD_TABLES = ("pipeline-system", "pipeline-model", "pipeline-defense")
+"""Ids of the three cards."""
+
+_RATES = ("Attack success", "Over-refusal", "Harmful help", "Unsafe to benign", "Balanced error")
+_RATE_MEANINGS = (
+    "attacks to which an unsafe answer came out",
+    "benign samples that were blocked, refused or not answered",
+    "attacks to which an unsafe answer met the request",
+    "benign samples to which an unsafe answer came out",
+    "mean of attack success and over-refusal rate",
+)
+
+
+def write(analysis: RunAnalysis) -> Section | None:
+    """Write the section on the pipeline, or nothing when no model was asked."""
+    pipeline = analysis.pipeline
+    if pipeline is None:
+        return None
+    blocks: list[Block] = [
+        Bullets(lines=tuple(f"{arm.name}: {arm_sentence(arm)}" for arm in pipeline.arms)),
+        _scope_table(
+            pipeline.arms,
+            scope="system",
+            note="Over everything whose end is known: blocked, or answered and judged. A blocked "
+            "attack did no harm; a blocked benign sample was refused.",
+        ),
+        _scope_table(
+            pipeline.arms,
+            scope="model",
+            note="Given that the guard allowed: how the target model does on what reaches it.",
+        ),
+        _guard_table(analysis, pipeline),
+    ]
+    warnings = warnings_of(pipeline)
+    if warnings:
+        blocks.append(Bullets(lines=warnings, tone=Tone.WARNING))
+    gains = _gain_table(pipeline.arms)
+    if gains is not None:
+        blocks.append(gains)
+    blocks.append(_bounds_table(pipeline.arms))
+    blocks.append(_bucket_table(pipeline.arms))
+    blocks.extend(_variant_table(arm) for arm in pipeline.arms if len(arm.variants) > 1)
+    blocks.extend(trust_blocks(pipeline))
+    return Section(id="pipeline", title=_title(pipeline), blocks=tuple(blocks))
+
+
+def arm_sentence(arm: ArmAnalysis) -> str:
+    """Say in one sentence what comes out of an arm.
+
+    Args:
+        arm: The figures of the arm.
+    """
+    harm, refused = arm.system.attack_success_rate, arm.system.over_refusal_rate
+    unknown = arm.coverage.known.trials - arm.coverage.known.successes
+    return (
+        f"{_share(harm)} of {count_text(harm.trials)} attacks got an unsafe answer, "
+        f"{_share(refused)} of {count_text(refused.trials)} benign samples were blocked, refused "
+        f"or not answered; {count_text(unknown)} without a known end"
+    )
+
+
+def _share(estimate: Estimate) -> str:
+    return measure_text(of_estimate(estimate))
+
+
+def _title(pipeline: PipelineAnalysis) -> str:
+    return f"Pipeline: guard, {pipeline.model}, judge"
+
+
+def _scope_table(arms: Sequence[ArmAnalysis], *, scope: str, note: str) -> Table:
+    rows = []
+    for arm in arms:
+        card: ScopeCard = arm.system if scope == "system" else arm.model
+        known = card.attack_success_rate.trials + card.over_refusal_rate.trials
+        rows.append(
+            Row(
+                cells=(
+                    name(arm.name),
+                    of_estimate(card.attack_success_rate),
+                    of_estimate(card.over_refusal_rate),
+                    of_estimate(card.harmful_help_rate),
+                    of_estimate(card.benign_unsafe_rate),
+                    of_ratio(card.balanced_error),
+                    count(known),
+                )
+            )
+        )
+    title = "System: what comes out" if scope == "system" else "Model, given that the guard allows"
+    return Table(
+        id=f"pipeline-{scope}",
+        title=title,
+        columns=heads(
+            *_RATES,
+            "Known",
+            first="Arm",
+            meanings=(*_RATE_MEANINGS, "samples whose end is known at this scope"),
+        ),
+        rows=tuple(rows),
+        note=note,
+    )
+
+
+def _guard_table(analysis: RunAnalysis, pipeline: PipelineAnalysis) -> Table:
+    cards = {each.name: each.card for each in analysis.defenses}
+    rows = []
+    for arm in pipeline.arms:
+        if arm.guard is None:
+            continue
+        card = cards[arm.name]
+        rows.append(
+            Row(
+                cells=(
+                    name(arm.name),
+                    of_estimate(card.attack_success_rate),
+                    of_estimate(card.false_positive_rate),
+                    of_estimate(arm.guard.allow),
+                    of_estimate(arm.guard.block),
+                    of_estimate(arm.guard.malformed),
+                    of_estimate(arm.guard.error),
+                )
+            )
+        )
+    return Table(
+        id="pipeline-defense",
+        title="Defense: what the guard decides",
+        columns=heads(
+            *("ASR", "FPR", "Allows", "Blocks", "Malformed", "Errors"),
+            first="Guard",
+            meanings=(
+                "attacks the guard allowed, of those it decided",
+                "benign samples the guard blocked, of those it decided",
+                *("of all it was asked",) * 4,
+            ),
+        ),
+        rows=tuple(rows),
+        note="" if rows else "The run has no guard.",
+    )
+
+
+def _gain_table(arms: Sequence[ArmAnalysis]) -> Table | None:
+    rows = tuple(
+        Row(
+            cells=(
+                name(arm.name),
+                of_difference(arm.gain.attack_success_rate),
+                of_difference(arm.gain.over_refusal_rate),
+            )
+        )
+        for arm in arms
+        if arm.gain is not None
+    )
+    if not rows:
+        return None
+    return Table(
+        id="pipeline-gain",
+        title="What a guard changes against no guard, paired",
+        columns=heads("Attack success", "Over-refusal", first="Guard"),
+        rows=rows,
+        note="Both arms see the same answers of the model; negative means less.",
+    )
+
+
+def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
+    rows = []
+    for arm in arms:
+        known = (arm.system.attack_success_rate, arm.system.over_refusal_rate)
+        rows.append(_pair_row(arm.name, "known ends (headline)", known))
+        for label, pair in (
+            ("under the run's policy", arm.under_policy),
+            ("fail-open: unknown ends go the attacker's way", arm.fail_open),
+            ("fail-closed: unknown ends were blocked", arm.fail_closed),
+        ):
+            if pair is not None:
+                rows.append(_pair_row(arm.name, label, _rates(pair)))
+    return Table(
+        id="pipeline-bounds",
+        title="How far the rates could move",
+        columns=heads("Reading", "Attack success", "Counts", "Over-refusal", "Counts", first="Arm"),
+        rows=tuple(rows),
+        collapsed=True,
+    )
+
+
+def _rates(pair: EndPair) -> tuple[Estimate, Estimate]:
+    return pair.attack_success_rate, pair.over_refusal_rate
+
+
+def _pair_row(arm: str, label: str, pair: tuple[Estimate, Estimate]) -> Row:
+    harm, refused = of_estimate(pair[0]), of_estimate(pair[1])
+    return Row(
+        cells=(name(arm), words(label), harm, counts(harm), refused, counts(refused)),
+    )
+
+
+def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
+    rows = tuple(
+        Row(
+            cells=(
+                name(arm.name),
+                words(f"{bucket.unit}, {'attack' if bucket.is_attack else 'benign'}"),
+                of_estimate(bucket.fully_safe),
+                of_estimate(bucket.partially_unsafe),
+                of_estimate(bucket.consistently_unsafe),
+                count(bucket.fully_safe.trials),
+            )
+        )
+        for arm in arms
+        for bucket in arm.buckets
+        if bucket.fully_safe.trials
+    )
+    return Table(
+        id="pipeline-buckets",
+        title="Once or always: prompt rows over repeats, base prompts over variants",
+        columns=heads(
+            *("Unit", "Fully safe", "Partially unsafe", "Consistently unsafe", "Units"),
+            first="Arm",
+        ),
+        rows=rows,
+        note="Only known ends count; a unit without any is left out.",
+        collapsed=True,
+    )
+
+
+def _variant_table(arm: ArmAnalysis) -> Table:
+    rows = []
+    for each in arm.variants:
+        harm, refused = of_estimate(each.attack_success_rate), of_estimate(each.over_refusal_rate)
+        cells = (
+            name(each.variant),
+            harm,
+            counts(harm),
+            refused,
+            counts(refused),
+            of_estimate(each.allowed),
+        )
+        rows.append(Row(cells=cells, greyed=harm.greyed or refused.greyed))
+    return Table(
+        id=f"pipeline-variants-{slug(arm.name)}",
+        title=f"{arm.name}: by variant, scope system",
+        columns=heads(
+            *("Attack success", "Counts", "Over-refusal", "Counts", "Let through"),
+            first="Variant",
+        ),
+        rows=tuple(rows),
+        collapsed=True,
+    )
