@@ -95,7 +95,13 @@ class Bench:
             "blocked": "$.flagged",
             "score": "$.score",
         }
-        return self.config(f"http-{count}", self.data(count), defense, run={"concurrency": 64})
+        return self.config(
+            f"http-{count}",
+            self.data(count),
+            defense,
+            run={"concurrency": 64},
+            latency={"warmup": 64},
+        )
 
     def run(self, config: Path) -> list[str]:
         """Return the command that runs a configuration into an empty folder."""

@@ -249,6 +249,6 @@ def _workers(task: DefenseTask, ledger: Ledger) -> list[Coroutine[Any, Any, None
     feed = feed_of(task.desks, ledger)
     is_cold = plan.timing.warmup == 0
     if not takes_batches(defense, plan):
-        return workers_of(defense, feed, ledger=ledger, is_cold=is_cold)
+        return workers_of(defense, feed, ledger=ledger)
     batches, count = batches_of(feed, defense), plan.concurrency_of.get(defense.name, 1)
     return [ask_batches(defense, batches, ledger=ledger, is_cold=is_cold) for _ in range(count)]

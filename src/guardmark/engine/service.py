@@ -82,7 +82,7 @@ async def ask_each(
         feed: Shared with the other workers.
         ledger: Counts and limits.
         pace: Planned send times, or None to send when the last answer is there.
-        is_cold: Whether the first call is the first of this process.
+        is_cold: Whether the first call opens a connection: warm-up opened none for it.
     """
     flags = FLAG_COLD if is_cold else 0
     for item in feed:
@@ -101,7 +101,7 @@ async def ask_each(
 
 
 def workers_of(
-    defense: AnyDefense, feed: Iterator[Item], *, ledger: Ledger, is_cold: bool
+    defense: AnyDefense, feed: Iterator[Item], *, ledger: Ledger
 ) -> list[Coroutine[Any, Any, None]]:
     """Return the coroutines that ask a defense about everything in a feed.
 
@@ -109,7 +109,6 @@ def workers_of(
         defense: What is asked.
         feed: What about.
         ledger: Counts and limits; its plan says how many calls may be in flight.
-        is_cold: Whether the first calls are the first of this process.
 
     Returns:
         One coroutine a call in flight.
@@ -119,6 +118,6 @@ def workers_of(
     pace = Pace(timing.rate_per_s or 1.0) if is_open else None
     ask = asking(defense)
     return [
-        ask_each(ask, feed, ledger=ledger, pace=pace, is_cold=is_cold)
-        for _ in range(ledger.plan.in_flight(defense.name))
+        ask_each(ask, feed, ledger=ledger, pace=pace, is_cold=number >= timing.warmup)
+        for number in range(ledger.plan.in_flight(defense.name))
     ]

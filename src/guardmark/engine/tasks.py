@@ -8,15 +8,18 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeGuard
 
 from guardmark.core.manifest import LatencyMode
-from guardmark.core.protocols import BatchDefense
+from guardmark.core.protocols import BatchDefense, InlineDefense
 from guardmark.core.record import Stage
 from guardmark.engine.asking import asking
 from guardmark.engine.calls import as_decision, attempt
+from guardmark.engine.watch import supervise
 from guardmark.store.codes import FLAG_COLD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
+    from guardmark.core.outcome import Decision
+    from guardmark.core.sample import Prompt
     from guardmark.engine.desk import Desk
     from guardmark.engine.ledger import Ledger
     from guardmark.engine.plan import AnyDefense, Plan
@@ -59,6 +62,9 @@ def takes_batches(defense: AnyDefense, plan: Plan) -> TypeGuard[BatchDefense]:
 async def warm_up(task: DefenseTask, ledger: Ledger) -> None:
     """Make the warm-up calls of a defense, unless nothing is left to measure.
 
+    They are made as the measured calls will be: beside each other where those are, so that
+    as many connections are open when measuring begins.
+
     Args:
         task: Which defense.
         ledger: Counts and limits; its plan says how many calls.
@@ -67,14 +73,30 @@ async def warm_up(task: DefenseTask, ledger: Ledger) -> None:
     total = ledger.writer.sample_count
     if not wanted or all(stored.count(desk.lane) >= total for desk in task.desks):
         return
-    lane = _free_lane(task.name, ledger)
-    samples = (
+    lane, plan = _free_lane(task.name, ledger), ledger.plan
+    every = (
         pair
         for chunk in stored.pending(None)
         for pair in zip(chunk.positions, chunk.prompts, strict=True)
     )
-    ask, flags = asking(task.defense), FLAG_COLD
-    for position, prompt in islice(samples, wanted):
+    samples = islice(every, wanted)
+    width = 1 if isinstance(task.defense, InlineDefense) else plan.in_flight(task.name)
+    ask = asking(task.defense)
+    await supervise(
+        [_warm_each(ask, samples, lane=lane, ledger=ledger) for _ in range(min(width, wanted))],
+        ledger,
+    )
+
+
+async def _warm_each(
+    ask: Callable[[Prompt], Awaitable[Decision]],
+    samples: Iterator[tuple[int, Prompt]],
+    *,
+    lane: Lane,
+    ledger: Ledger,
+) -> None:
+    flags = FLAG_COLD
+    for position, prompt in samples:
         if not ledger.may_go_on():
             return
         ledger.calls += 1
