@@ -25,6 +25,20 @@ class ChatModelSettings(ChatSettings):
     system_prompt_name: str | None = None
     roles: dict[Role, str] = Field(default_factory=dict)
 
+    def before(self, folder: Path) -> str:
+        """Return what the model is told before every conversation.
+
+        Args:
+            folder: Folder that relative paths start from.
+
+        Returns:
+            The system prompt, or the empty string.
+
+        Raises:
+            ConfigError: If it cannot be read.
+        """
+        return system_prompt(self, folder)
+
     def build(self, name: str, context: BuildContext) -> object:
         """Build the model."""
         from guardmark.models.chat import ChatTarget

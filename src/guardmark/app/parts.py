@@ -216,12 +216,20 @@ def build_one(
         services=services,
         defenses={},
         prices=loaded.config.prices,
+        system_prompt=_target_system_prompt(loaded) if kind == "judge" else "",
     )
     part = build_part(settings, name, context)
     said = _said_at(loaded, path)
     return BuiltPart(
         part=part, manifest=_manifest(name=name, kind=kind, said=said, settings=settings, part=part)
     )
+
+
+def _target_system_prompt(loaded: LoadedConfig) -> str:
+    """What the target model is told before every conversation; a judge must know it."""
+    settings = loaded.parts.get(("pipeline", "model"))
+    before = getattr(settings, "before", None)
+    return str(before(loaded.folder)) if before is not None else ""
 
 
 def _said_at(loaded: LoadedConfig, path: tuple[str, ...]) -> Mapping[str, Any]:

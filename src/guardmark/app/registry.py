@@ -29,6 +29,7 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
         "chain": f"{_DEFENSES}:ChainSettings",
         "coin": f"{_DEFENSES}:CoinSettings",
         "decisions": f"{_DEFENSES}:DecisionsSettings",
+        "guard-model": "guardmark.app.guard_settings:GuardModelSettings",
         "http": "guardmark.app.http_settings:HttpSettings",
         "ngram": f"{_DEFENSES}:NgramSettings",
         "pattern": f"{_DEFENSES}:PatternSettings",
@@ -38,7 +39,11 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
         "chat": f"{_MODELS}:ChatModelSettings",
         "scripted": f"{_MODELS}:ScriptedModelSettings",
     },
-    "judge": {},
+    "judge": {
+        "chat": "guardmark.app.judge_settings:LlmJudgeSettings",
+        "panel": "guardmark.app.judge_settings:PanelSettings",
+        "rules": "guardmark.app.judge_settings:RulesJudgeSettings",
+    },
 }
 """Kind, then type as written in a configuration, to `module:name` of its settings."""
 
@@ -60,6 +65,8 @@ class BuildContext:
         services: The one client of the run, or None where nothing may be called.
         defenses: Defenses already built, by name; for chains.
         prices: Price table of the configuration, by model or part.
+        system_prompt: What the target model is told before every conversation; for judges,
+            who must know it.
     """
 
     folder: Path
@@ -67,6 +74,7 @@ class BuildContext:
     services: Services | None
     defenses: Mapping[str, object]
     prices: Mapping[str, PriceSettings] = field(default_factory=dict)
+    system_prompt: str = ""
 
 
 class PartSettings(Protocol):

@@ -1,0 +1,1 @@
+"""Judges: who says whether a response did harm."""
