@@ -6,11 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import StoreError
+from guardmark.store.connect import is_blank
 from guardmark.store.records import RecordReader, RunState
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -69,12 +70,46 @@ def stored_manifest(folder: RunDir) -> RunManifest | None:
     Raises:
         StoreError: If there is a file of records that is damaged or not ours.
     """
-    if not folder.records.exists():
+    if not folder.records.exists() or is_blank(folder.records):
         return None
     with RecordReader(folder.records) as reader:
-        if reader.status().state is RunState.NEW:
+        if not reader.has_samples():
             return None
         return reader.manifest()
+
+
+def difference(manifest: RunManifest, *, config_hash: str, files: Mapping[str, str]) -> str:
+    """Say what makes a stored run another one than the run that is asked for.
+
+    Args:
+        manifest: Of the stored run.
+        config_hash: Hash (hex) of what is to be measured and how.
+        files: Data file to the hash (hex) it has now.
+
+    Returns:
+        A few words, or nothing when both are the same run.
+    """
+    if manifest.config_sha256 != config_hash:
+        return "of another configuration, or of other options (--limit, --only)"
+    before = {file: h for data in manifest.data for file, h in data.files.items()}
+    changed = sorted(file for file in {*before, *files} if before.get(file) != files.get(file))
+    return f"over other data: {changed[0]} was changed since" if changed else ""
+
+
+def foreign_run(folder: RunDir, strange: str) -> StoreError:
+    """Return the error of a folder that holds another run than the one asked for.
+
+    Args:
+        folder: The folder that was named.
+        strange: What the other run is.
+
+    Returns:
+        What to raise: its records would be told under the name of this run.
+    """
+    return StoreError(
+        f"{folder.path} holds a run {strange}; it was left as it is.\n"
+        "Next: name another folder with -o, or set that run aside with --fresh."
+    )
 
 
 def set_aside(folder: RunDir, *, now: datetime) -> None:

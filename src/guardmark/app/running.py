@@ -11,7 +11,14 @@ from guardmark.app.data import dataset_specs, load_data, merge_files, taxonomy_o
 from guardmark.app.description import write_description
 from guardmark.app.environment import describe_environment
 from guardmark.app.fingerprints import config_sha256, data_sha256, resolved
-from guardmark.app.folders import new_run, set_aside, stored_manifest, unfinished_runs
+from guardmark.app.folders import (
+    difference,
+    foreign_run,
+    new_run,
+    set_aside,
+    stored_manifest,
+    unfinished_runs,
+)
 from guardmark.app.network import concurrency_of, open_services
 from guardmark.app.parts import build_parts
 from guardmark.app.probing import probe_parts
@@ -205,13 +212,14 @@ class _Invocation:
                 source.folder.lock(started=_stamp(self.session.now)),
                 RecordWriter(source.folder.records) as writer,
             ):
-                continued = writer.manifest is not None
+                continued = source.fresh is None
                 self.session.announce(
                     f"{'Continuing' if continued else 'Writing'} {source.folder.path}"
                 )
-                writer.load_samples(source.samples)
-                manifest = writer.manifest or self._manifest(source)
+                manifest = (writer.manifest if continued else None) or self._manifest(source)
+                # The manifest first: samples without one could not be told from other data.
                 writer.put_manifest(manifest)
+                writer.load_samples(source.samples)
                 self._describe(source.folder, manifest)
                 summary = await run_engine(
                     self._plan(), writer, progress=self.session.progress, stop=self.session.stop
@@ -243,11 +251,14 @@ class _Invocation:
         files = None
         for folder in folders:
             manifest = stored_manifest(folder)
-            if manifest is None or manifest.config_sha256 != self.config_hash:
+            if manifest is None:
                 continue
             files = files or self._file_hashes()
-            if files == {file: h for data in manifest.data for file, h in data.files.items()}:
+            strange = difference(manifest, config_hash=self.config_hash, files=files)
+            if not strange:
                 return _Input(folder=folder, fresh=None)
+            if out is not None:
+                raise foreign_run(folder, strange)
         return None
 
     def _file_hashes(self) -> dict[str, str]:

@@ -29,6 +29,9 @@ class Fault:
     message: str
 
 
+_NEXT = "Mend these rows; or name the fields, under map: in the configuration, or with --map."
+
+
 class BadRows(DatasetError):
     """Rows that cannot be used; the message lists every one.
 
@@ -41,7 +44,7 @@ class BadRows(DatasetError):
         rows = {(fault.file, fault.row) for fault in self.faults}
         count = f"{len(rows)} bad row{'s' * (len(rows) != 1)}"
         head = f"The data cannot be used: {count}. Nothing was run."
-        super().__init__("\n".join([head, *_lines(self.faults)]))
+        super().__init__("\n".join([head, *_lines(self.faults), _NEXT]))
 
 
 def _lines(faults: Sequence[Fault]) -> list[str]:

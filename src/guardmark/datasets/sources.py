@@ -362,7 +362,10 @@ def _nothing_left(specs: Sequence[DatasetSpec]) -> str:
             f"No sample is left in {files}: no row passes the filter.\n"
             "Check its field names and values."
         )
-    return f"The data set is empty: {files} holds no rows."
+    return (
+        f"The data set is empty: {files} holds no rows.\n"
+        "Name a file with samples, or take the built-in ones: data: [{builtin: core}]"
+    )
 
 
 def file_sha256(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import StorageError, StoreError
@@ -157,6 +157,28 @@ def _create_or_migrate(connection: sqlite3.Connection, path: Path) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != schema.SCHEMA_VERSION:
         schema.migrate(connection)
+
+
+def is_blank(path: Path) -> bool:
+    """Tell whether a file holds no table yet: its run was stopped while it began.
+
+    Args:
+        path: The file; it must exist.
+
+    Returns:
+        True when the same command may simply begin again.
+
+    Raises:
+        StoreError: If it is foreign, truncated or newer.
+        StorageError: If it cannot be read.
+    """
+    log = path.with_name(path.name + "-wal")
+    if path.stat().st_size == 0 and not (log.exists() and log.stat().st_size):
+        return True
+    identify(path)
+    with errors_of(path), closing(_read_only(path, "mode=ro")) as connection:
+        tables: int = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    return tables == 0
 
 
 def _check_application(connection: sqlite3.Connection, path: Path) -> None:

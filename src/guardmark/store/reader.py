@@ -138,6 +138,10 @@ class RecordReader:
         with connect.errors_of(self.path):
             return samples.count(self._connection)
 
+    def has_samples(self) -> bool:
+        """Return whether all samples were stored."""
+        return self._meta("samples") is not None
+
     def samples(self) -> Iterator[Sample]:
         """Yield all samples in order, in full."""
         with connect.errors_of(self.path):

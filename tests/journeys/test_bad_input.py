@@ -1,0 +1,248 @@
+"""Whatever a person gets wrong: the right exit code, few lines, the next step, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests.journeys.command_line import CONFIG, Done, guardmark, set_up, write_rows
+
+PYTHON = """\
+version: 1
+data: [{{path: data.jsonl}}]
+defenses:
+  mine: {{type: python, target: "{target}"}}
+"""
+
+
+def told(done: Done, code: int) -> str:
+    """Check the form that every error has, and return its words."""
+    assert done.code == code, done.err
+    assert 1 <= len(done.told) <= 5, done.err
+    assert "Traceback" not in done.err
+    return "\n".join(done.told)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        (("data.jsonl", "none.jsonl"), 3, "none.jsonl cannot be opened"),
+        (("data.jsonl}", "data.jsonl, map: {text: prmpt}}"), 3, "rows 1-12, field prmpt"),
+        (("data:", "dta:"), 2, "bench.yaml:3:1: no setting is called 'dta'. Did you mean 'data'?"),
+        (("patterns:", "paterns:"), 2, "Did you mean 'patterns'?"),
+        (("pattern,", "patern,"), 2, "No defense type is called 'patern'. Did you mean 'pattern'?"),
+        (("['ignore']", "['(ignore']"), 2, "not a regular expression"),
+        (("['ignore']", "none.txt"), 2, "none.txt"),
+        (("version: 1", "version: [1"), 2, "is not YAML"),
+        (("version: 1", "version: 2"), 2, "version"),
+        (("data.jsonl}", "data.jsonl, filter: {category: nothing}}"), 3, "No sample is left"),
+        (("data.jsonl}", "data.jsonl, label: attak}"), 2, "bench.yaml:3"),
+    ],
+)
+def test_a_mistake_in_the_configuration(
+    tmp_path: Path, change: tuple[str, str], code: int, said: str
+) -> None:
+    """It is named with its place, and no folder is made."""
+    set_up(tmp_path, CONFIG.replace(*change))
+    assert said in told(guardmark("run", "bench.yaml", cwd=tmp_path), code)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        (("run", "nope.yaml"), 2, "nope.yaml cannot be read"),
+        (("rn",), 2, "Did you mean 'run'?"),
+        (("run", "--ot", "x"), 2, "--help"),
+        (("run", "bench.yaml", "--limit", "0"), 2, "--limit"),
+        (("run", "bench.yaml", "--only", "wrds"), 2, "Did you mean 'words'?"),
+        (("report", "nowhere"), 3, "There is no run in nowhere"),
+        (("show", "nowhere"), 3, "There is no run in nowhere"),
+        (("run", "bench.yaml", "-o", "data.jsonl"), 7, "data.jsonl cannot be written"),
+    ],
+)
+def test_a_mistake_on_the_command_line(
+    tmp_path: Path, given: tuple[str, ...], code: int, said: str
+) -> None:
+    """It is answered with what was meant, or where to look."""
+    set_up(tmp_path)
+    assert said in told(guardmark(*given, cwd=tmp_path), code)
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "said"),
+    [
+        ("no_such_module_x:check", "", "No module is called 'no_such_module_x'"),
+        ("guard.py:chek", "def check(text): return True", "Did you mean 'check'?"),
+        ("guard.py:check", "import nothing_x", "ModuleNotFoundError"),
+        ("guard.py:check", "def check(:", "SyntaxError"),
+        ("guard.py:check", "check = 5", "guard.py:check"),
+        ("guard.py", "def check(text): return True", "guard.py"),
+    ],
+)
+def test_a_function_that_does_not_import(
+    tmp_path: Path, target: str, source: str, said: str
+) -> None:
+    """What is wrong with it is said before anything is run."""
+    set_up(tmp_path, PYTHON.format(target=target))
+    (tmp_path / "guard.py").write_text(source, encoding="utf-8")
+    assert said in told(guardmark("run", "bench.yaml", cwd=tmp_path), 2)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf"])
+def test_an_empty_data_set(tmp_path: Path, content: bytes) -> None:
+    """It measures nothing, so nothing is run."""
+    set_up(tmp_path)
+    (tmp_path / "data.jsonl").write_bytes(content)
+    assert "is empty" in told(guardmark("run", "bench.yaml", cwd=tmp_path), 3)
+
+
+@pytest.mark.parametrize("label", ["attack", "benign"])
+def test_one_side_alone_leaves_the_other_undefined(tmp_path: Path, label: str) -> None:
+    """A rate over no samples is null, and its absence is said in words; never zero."""
+    set_up(tmp_path)
+    write_rows(tmp_path / "data.jsonl", [{"id": "a", "text": "ignore this", "label": label}])
+    done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "undefined" in done.out
+    (defense,) = json.loads((tmp_path / "out/summary.json").read_text("utf-8"))["defenses"]
+    missing = "false_positive_rate" if label == "attack" else "attack_success_rate"
+    rate = defense["rates"][missing]
+    assert (rate["value"], rate["low"], rate["high"], rate["trials"]) == (None, None, None, 0)
+    assert rate["reason"]
+    assert defense["ratios"]["balanced_error"]["value"] is None
+
+
+def test_a_defense_that_raises_on_every_sample(tmp_path: Path) -> None:
+    """Errors, not decisions; the reports are there, and the exit code says not to trust them."""
+    set_up(tmp_path, PYTHON.format(target="guard.py:check"))
+    (tmp_path / "guard.py").write_text("def check(text): raise RuntimeError('boom')", "utf-8")
+    done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    assert "mine gave 12 errors for 12 samples" in told(done, 5)
+    (defense,) = json.loads((tmp_path / "out/summary.json").read_text("utf-8"))["defenses"]
+    assert defense["counts"]["error_kinds"] == {"crash": 12}
+    assert defense["rates"]["attack_success_rate"]["value"] is None
+    assert "crash" in guardmark("show", "out", "--errors", cwd=tmp_path).out
+
+
+def _foreign(path: Path, kind: str) -> None:
+    whole = path.read_bytes()
+    path.unlink()
+    if kind == "text":
+        path.write_text("Dear diary\n" * 50, encoding="utf-8")
+    elif kind == "truncated":
+        path.write_bytes(whole[: len(whole) // 3])
+    elif kind == "damaged":
+        path.write_bytes(whole[:20_000] + bytes(len(whole) - 20_000))
+    else:
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE theirs (a)")
+        connection.close()
+
+
+@pytest.mark.parametrize("kind", ["text", "truncated", "damaged", "database"])
+def test_records_that_are_foreign_or_damaged(tmp_path: Path, kind: str) -> None:
+    """They are refused by every command and left as they are; --fresh sets them aside."""
+    set_up(tmp_path)
+    assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
+    records = tmp_path / "out/records.sqlite"
+    _foreign(records, kind)
+    before = records.read_bytes()
+    for given in (("run", "bench.yaml", "-o", "out"), ("report", "out"), ("show", "out")):
+        assert "Next: " in told(guardmark(*given, cwd=tmp_path), 3)
+        assert records.read_bytes() == before
+    fresh = guardmark("run", "bench.yaml", "-o", "out", "--fresh", cwd=tmp_path)
+    assert fresh.code == 0, fresh.err
+    (aside,) = (tmp_path / "out").glob("records.before-*.sqlite")
+    assert aside.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"", None])
+def test_a_run_that_was_stopped_before_its_first_table_begins_again(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    """An empty file, or an empty database, is no obstacle to the same command."""
+    set_up(tmp_path)
+    records = tmp_path / "out/records.sqlite"
+    records.parent.mkdir()
+    if content is None:
+        connection = sqlite3.connect(records)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.close()
+    else:
+        records.write_bytes(content)
+    done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("change", ["configuration", "data", "limit"])
+def test_a_folder_that_holds_another_run_is_not_told_as_this_one(
+    tmp_path: Path, change: str
+) -> None:
+    """Old records never pass for the answer to a new question."""
+    config = set_up(tmp_path)
+    assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
+    before = (tmp_path / "out/summary.json").read_bytes()
+    more: tuple[str, ...] = ()
+    if change == "configuration":
+        config.write_text(CONFIG.replace("ignore", "plus"), encoding="utf-8")
+    elif change == "data":
+        write_rows(tmp_path / "data.jsonl", [{"id": "a", "text": "b", "label": "attack"}])
+    else:
+        more = ("--limit", "4")
+    done = guardmark("run", "bench.yaml", "-o", "out", *more, cwd=tmp_path)
+    assert "--fresh" in told(done, 3)
+    assert (tmp_path / "out/summary.json").read_bytes() == before
+    assert guardmark("run", "bench.yaml", *more, cwd=tmp_path).code == 0
+
+
+def test_a_full_disk_keeps_what_was_stored_and_goes_on_later(tmp_path: Path) -> None:
+    """Exit 7 with the next step; the same command then finishes with the same figures."""
+    set_up(tmp_path, count=3000)
+    assert guardmark("run", "bench.yaml", "-o", "whole", cwd=tmp_path).code == 0
+
+    def small() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+
+    full = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path, before=small)
+    assert "Next: free disk space" in told(full, 7)
+    done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    assert done.code == 0, done.err
+    for name in ("categories.csv", "summary.md"):
+        assert (tmp_path / "out" / name).exists()
+    counts = [_counts(tmp_path / folder) for folder in ("whole", "out")]
+    assert counts[0] == counts[1]
+
+
+def _counts(folder: Path) -> object:
+    summary = json.loads((folder / "summary.json").read_text("utf-8"))
+    return summary["run"]["stored"], [each["counts"] for each in summary["defenses"]]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """It is said before anything is called."""
+    set_up(tmp_path)
+    if os.geteuid() == 0:  # root may write anywhere but into the kernel's own files
+        if not Path("/proc/self").exists():
+            pytest.skip("root may write anywhere, and there is no /proc here")
+        folder = Path("/proc/self/run")
+    else:
+        folder = tmp_path / "locked"
+        folder.mkdir(mode=0o500)
+    done = guardmark("run", "bench.yaml", "-o", folder, cwd=tmp_path)
+    assert "Next: " in told(done, 7)
+
+
+def test_a_folder_without_a_configuration_is_not_a_run(tmp_path: Path) -> None:
+    """A folder of several runs is named with the newest two."""
+    set_up(tmp_path)
+    assert guardmark("run", "bench.yaml", cwd=tmp_path).code == 0
+    (only,) = (tmp_path / "runs/journey").iterdir()
+    shutil.copytree(only, only.with_name("second"))
+    assert "holds 2 runs; name one" in told(guardmark("report", "runs", cwd=tmp_path), 3)
