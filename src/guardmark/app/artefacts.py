@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.run import AnalysisSettings, analyse_run
+from guardmark.app.ci_artefacts import run_comparison, run_junit, run_sarif
 from guardmark.reports.document import build_document
 from guardmark.store.export import write_jsonl
 from guardmark.store.records import RecordReader
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from guardmark.reports.blocks import Document
     from guardmark.store.run_dir import RunDir
 
-FORMATS = ("html", "md", "json", "csv")
+FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
 """What `report` can be asked for, in the order it is written."""
 
 
@@ -48,6 +49,7 @@ def analysis_settings(
         non_inferiority_margin=stats.non_inferiority_margin,
         replicates=stats.replicates,
         thresholds=thresholds,
+        legacy_cards=tuple(config.pipeline.legacy_cards) if config.pipeline else (),
     )
 
 
@@ -81,6 +83,12 @@ def write_reports(
             reader,
             analysis_settings(config, reader, thresholds=thresholds),
         )
+        if "json" in formats and analysis.comparison is not None:
+            folder.write_text(folder.comparison_json.name, run_comparison(reader, analysis))
+        if "junit" in formats:
+            folder.write_text(folder.junit.name, run_junit(reader, analysis, config))
+        if "sarif" in formats:
+            folder.write_text(folder.sarif.name, run_sarif(reader, analysis, texts=texts))
     document = build_document(analysis)
     if "json" in formats:
         from guardmark.reports.summary import summary_json

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+_Section = TypeVar("_Section", bound=BaseModel)
 Path_ = tuple[str, ...]
 """Keys and indices from the top of the file, as text."""
 
@@ -113,6 +114,38 @@ def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
     if mistakes or config is None:
         raise ConfigError("\n".join(mistakes))
     return LoadedConfig(config=config, parts=parts, folder=folder, shown_as=shown_as)
+
+
+def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
+    """Read one section of settings, from a file of its own or from a whole configuration.
+
+    Args:
+        path: The YAML file.
+        model: The settings of the section.
+        key: Name of the section in a whole configuration.
+
+    Returns:
+        The checked settings.
+
+    Raises:
+        ConfigError: If the file is missing, is not YAML, or holds mistakes; all of them are
+            named with file, line and column.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"The file {path} cannot be read: {reason}.") from error
+    document, source = _parsed(text, str(path))
+    above: Path_ = ()
+    if isinstance(document, dict) and key in document:
+        document, above = document[key], (key,)
+    if not isinstance(document, dict):
+        raise ConfigError(f"{source.where(above)}: expected settings of {key!r}, found none.")
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_mistakes(error, model, above, source))) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

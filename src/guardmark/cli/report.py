@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-_FORMATS = ("html", "md", "json", "csv")
+_FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
 
 
 def command() -> click.Command:

@@ -17,18 +17,23 @@ SCHEMA_VERSION: Final = 1
 """Raised when a field is taken away or changes its meaning; new fields leave it as it is."""
 
 
-def comparison_json(compared: Compared, *, texts: bool = True) -> str:
+def comparison_json(compared: Compared, *, texts: bool = True, timing: bool = True) -> str:
     """Write a comparison as JSON.
 
     Args:
         compared: The comparison.
         texts: Whether discordant samples carry their text beside their hash.
+        timing: Whether latencies and dates are told, which differ from run to run.
 
     Returns:
-        Indented JSON, ending in a line feed; equal figures give equal bytes. Latencies stand in
-        the block `timing` of a pair alone.
+        Indented JSON, ending in a line feed; equal figures give equal bytes.
     """
     said = _comparison(compared, texts=texts)
+    if not timing:
+        for row in said["runs"]:
+            del row["created_utc"]
+        for row in said["pairs"]:
+            row.pop("timing", None)
     return json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -1,0 +1,119 @@
+"""What a run leaves for other programs: JUnit XML, SARIF, its comparison as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from guardmark.analysis.bypasses import find_worst
+from guardmark.analysis.compared import Wanted, compare_matched
+from guardmark.analysis.frame import read_frame
+from guardmark.analysis.gate import GateResult, check_complete, check_limits
+from guardmark.analysis.runs_compared import OpenRun, match_runs
+from guardmark.app.gate_policy import gate_policy
+from guardmark.reports.cells import of_estimate
+from guardmark.reports.ci_junit import Unlimited, figures_junit, gate_junit
+from guardmark.reports.ci_sarif import MOST_RESULTS, Analysed, Located, sarif_json
+from guardmark.reports.compared_json import comparison_json
+from guardmark.reports.wording import counts_text, measure_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.app.settings import Config
+    from guardmark.core.manifest import RunManifest
+    from guardmark.store.reader import RecordReader
+
+_LISTED: Final = 50
+
+
+def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> str:
+    """Write a run as JUnit XML: its limits, or its figures when none are set.
+
+    Args:
+        reader: An open reader of its records.
+        analysis: Its figures.
+        config: Its settings; the section `gate` holds the limits. A regression needs a baseline
+            and is left to `guardmark gate`.
+    """
+    manifest = analysis.manifest
+    policy = None
+    if config.gate is not None:
+        policy = replace(gate_policy(config.gate), regression_margin=None)
+    if policy is None or policy.is_empty:
+        return figures_junit(
+            tuple(_figures(analysis)), run=manifest.name, created_utc=manifest.created_utc
+        )
+    settings = analysis.settings
+    status = analysis.status
+    checks = check_complete(status.planned, status.stored)
+    checks += check_limits(read_frame(reader, settings), policy, settings)
+    result = GateResult(checks=checks, confidence=settings.confidence)
+    return gate_junit(result, run=manifest.name, created_utc=manifest.created_utc)
+
+
+def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
+    """Write the defenses of a run against each other as `comparison.json`.
+
+    Args:
+        reader: An open reader of its records.
+        analysis: Its figures.
+
+    Returns:
+        JSON without texts and times, so that equal runs give equal bytes.
+    """
+    opened = [OpenRun(label=analysis.manifest.name, reader=reader)]
+    matched = match_runs(opened, analysis.settings)
+    compared = compare_matched(
+        matched, Wanted(listed=_LISTED), reader=reader, settings=analysis.settings
+    )
+    return comparison_json(compared, texts=False, timing=False)
+
+
+def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> str:
+    """Write what the defenses of a run got wrong as SARIF.
+
+    Args:
+        reader: An open reader of its records.
+        analysis: Its figures.
+        texts: Whether messages show the start of a text.
+    """
+    manifest = analysis.manifest
+    settings = replace(analysis.settings, listed_samples=MOST_RESULTS)
+    worst = find_worst(reader, read_frame(reader, settings), settings)
+    found = tuple(
+        Located(listed=each, place=_place(manifest, reader.position_of(each.sample.id) or 0))
+        for each in worst.listed
+    )
+    baselines = frozenset(each.name for each in analysis.defenses if each.is_baseline)
+    analysed = Analysed(
+        run=manifest.name,
+        version=manifest.guardmark_version,
+        # A run of baselines alone still has something to tell.
+        baselines=baselines if len(baselines) < len(analysis.defenses) else frozenset(),
+        texts=texts,
+    )
+    return sarif_json(found, analysed)
+
+
+def _figures(analysis: RunAnalysis) -> Iterator[Unlimited]:
+    for defense in analysis.defenses:
+        for figure, estimate in (
+            ("ASR", defense.card.attack_success_rate),
+            ("FPR", defense.card.false_positive_rate),
+            ("answered", defense.card.answered),
+        ):
+            measure = of_estimate(estimate)
+            text = f"{figure} {measure_text(measure)} ({counts_text(measure)})"
+            yield Unlimited(defense=defense.name, figure=figure, text=text)
+
+
+def _place(manifest: RunManifest, position: int) -> str:
+    """Return the file a sample was read from, or its data set when that has several files."""
+    end = 0
+    for data in manifest.data:
+        end += data.attacks + data.benign
+        if position < end:
+            return next(iter(data.files)) if len(data.files) == 1 else data.name
+    return manifest.name

@@ -1,0 +1,60 @@
+"""`guardmark gate`: may this release go out, by limits fixed beforehand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_EXITS = {"held": 0, "broken": 1, "open": 5}
+
+
+def command() -> click.Command:
+    """Return the command."""
+
+    @click.command(
+        help="Check RUN against limits. Exit code 0: every limit is held by its whole interval; "
+        "1: a limit is broken; 5: the data cannot decide, and about how many samples would."
+    )
+    @click.argument("run", type=click.Path(path_type=Path))
+    @click.option(
+        "--policy",
+        type=click.Path(path_type=Path),
+        help="YAML with the limits; what the run's configuration says if not given.",
+    )
+    @click.option(
+        "--baseline",
+        type=click.Path(path_type=Path),
+        help="Run that rates must not rise against by more than regression_margin.",
+    )
+    @click.option("--junit", type=click.Path(path_type=Path), help="Write the checks as JUnit XML.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @click.option("--markdown", is_flag=True, help="Print Markdown, for a job summary.")
+    def gate(
+        run: Path,
+        policy: Path | None,
+        baseline: Path | None,
+        junit: Path | None,
+        as_json: bool,
+        markdown: bool,
+    ) -> int:
+        from guardmark.app.gating import gate as check_gate
+        from guardmark.reports.gate_renderings import gate_json, gate_markdown, render_gate
+
+        gated = check_gate(run, policy=policy, baseline=baseline)
+        if junit is not None:
+            from guardmark.app.gating import write_junit
+
+            write_junit(gated, junit)
+        if as_json:
+            said = gate_json(
+                gated.result, run=gated.run, baseline=gated.baseline, caveats=gated.caveats
+            )
+        elif markdown:
+            said = gate_markdown(gated.result, run=gated.run, caveats=gated.caveats)
+        else:
+            said = render_gate(gated.result, caveats=gated.caveats)
+        click.echo(said, nl=False)
+        return _EXITS[gated.result.standing.value]
+
+    return gate

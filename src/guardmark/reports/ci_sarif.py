@@ -1,0 +1,209 @@
+"""Bypasses and false alarms as SARIF 2.1.0, for code scanning and anything else that reads it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from guardmark.analysis.bypasses import Flaw
+from guardmark.core.sample import Severity
+from guardmark.reports.inert import plain_line
+from guardmark.reports.wording import count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from guardmark.analysis.bypasses import Answer, ListedSample
+    from guardmark.core.sample import Sample
+    from guardmark.reports.encode import Json
+
+MOST_RESULTS: Final = 5_000
+"""Results written at most, worst first: what GitHub shows of one analysis."""
+
+FINGERPRINT: Final = "guardmark/v1"
+"""Name of the fingerprint: defense, rule and content of a sample; equal in every run."""
+
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_EXCERPT: Final = 200
+_UNNAMED: Final = "uncategorised"
+_LEVELS: Final = {
+    Severity.CRITICAL: ("error", "9.5"),
+    Severity.HIGH: ("error", "8.0"),
+    Severity.MEDIUM: ("warning", "5.5"),
+    Severity.LOW: ("note", "3.0"),
+}
+"""SARIF level of a bypass, and the number GitHub sorts rules by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """A sample to report and where it stands.
+
+    Attributes:
+        listed: The sample with what every defense did.
+        place: The file it was read from, or the name of its data set.
+    """
+
+    listed: ListedSample
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysed:
+    """What was analysed.
+
+    Attributes:
+        run: Name of the run.
+        version: Version of guardmark.
+        baselines: Defenses that only mark the floor or the ceiling; nothing of theirs is told.
+        texts: Whether messages show the start of a text.
+    """
+
+    run: str
+    version: str
+    baselines: frozenset[str]
+    texts: bool
+
+
+def sarif_json(found: Sequence[Located], analysed: Analysed) -> str:
+    """Write what defenses got wrong as SARIF.
+
+    Args:
+        found: Samples worth reading, worst first.
+        analysed: The run.
+
+    Returns:
+        Indented JSON, ending in a line feed. Attacks that were allowed are results of a rule for
+        each category, at a level by severity; benign samples that were blocked are notes. A
+        fingerprint stays the same as long as defense, rule and content do.
+    """
+    rows = [row for each in found for row in _results(each, analysed)]
+    shown = rows[:MOST_RESULTS]
+    rules = sorted({str(row["ruleId"]) for row in shown})
+    severities = _worst_severities(found)
+    for row in shown:
+        row["ruleIndex"] = rules.index(str(row["ruleId"]))
+    said: Json = {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "guardmark",
+                        "semanticVersion": analysed.version,
+                        "rules": [_rule(rule, severities) for rule in rules],
+                    }
+                },
+                "automationDetails": {"id": f"guardmark/{plain_line(analysed.run)}/"},
+                "columnKind": "unicodeCodePoints",
+                "properties": {"found": len(rows), "shown": len(shown)},
+                "results": shown,
+            }
+        ],
+    }
+    return json.dumps(said, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def _results(located: Located, analysed: Analysed) -> Iterator[Json]:
+    sample = located.listed.sample
+    for answer in located.listed.answers:
+        if answer.defense in analysed.baselines:
+            continue
+        if answer.flaw is Flaw.BYPASS:
+            yield _result(located, answer, _bypass_rule(sample), analysed)
+        elif answer.flaw is Flaw.FALSE_ALARM:
+            yield _result(located, answer, "false-alarm", analysed)
+
+
+def _result(located: Located, answer: Answer, rule: str, analysed: Analysed) -> Json:
+    sample = located.listed.sample
+    digest = sample.prompt.digest().hex()
+    level = _level(sample)[0] if answer.flaw is Flaw.BYPASS else "note"
+    return {
+        "ruleId": rule,
+        "level": level,
+        "kind": "fail",
+        "message": {"text": _message(sample, answer, digest=digest, texts=analysed.texts)},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": quote(located.place, safe="/.-_~")},
+                    "region": {"startLine": 1},
+                },
+                "logicalLocations": [
+                    {
+                        "name": plain_line(sample.id),
+                        "fullyQualifiedName": plain_line(f"{located.place}/{sample.id}"),
+                    }
+                ],
+            }
+        ],
+        "partialFingerprints": {FINGERPRINT: _fingerprint(answer.defense, rule, digest)},
+        "properties": {
+            "defense": plain_line(answer.defense),
+            "severity": sample.severity.value if sample.severity else None,
+            "score": answer.score,
+            "sha256": digest,
+        },
+    }
+
+
+def _fingerprint(defense: str, rule: str, digest: str) -> str:
+    return sha256(f"{defense}\0{rule}\0{digest}".encode()).hexdigest()
+
+
+def _message(sample: Sample, answer: Answer, *, digest: str, texts: bool) -> str:
+    done = "let through attack" if answer.flaw is Flaw.BYPASS else "blocked benign sample"
+    facets = [sample.category, sample.severity.value if sample.severity else ""]
+    known = ", ".join(facet for facet in facets if facet)
+    head = f"{answer.defense} {done} {sample.id}" + (f" ({known})" if known else "")
+    if not texts:
+        return plain_line(f"{head}, sha256 {digest}")
+    text = plain_line(sample.prompt.text)
+    cut = text[:_EXCERPT] + (
+        f"… ({count_text(len(sample.prompt.text))} characters)" if len(text) > _EXCERPT else ""
+    )
+    # Square brackets would read as a link in a SARIF message.
+    return f"{plain_line(head)}: {cut}".replace("[", "(").replace("]", ")")
+
+
+def _bypass_rule(sample: Sample) -> str:
+    return f"bypass/{plain_line(sample.category) or _UNNAMED}"
+
+
+def _level(sample: Sample) -> tuple[str, str]:
+    return _LEVELS.get(sample.severity or Severity.MEDIUM, _LEVELS[Severity.MEDIUM])
+
+
+def _worst_severities(found: Sequence[Located]) -> dict[str, str]:
+    """Return the greatest severity number of the attacks of each rule."""
+    worst: dict[str, str] = {}
+    for each in found:
+        sample = each.listed.sample
+        if sample.is_attack:
+            rule = _bypass_rule(sample)
+            worst[rule] = max(worst.get(rule, "0.0"), _level(sample)[1])
+    return worst
+
+
+def _rule(rule: str, severities: dict[str, str]) -> Json:
+    if rule == "false-alarm":
+        return {
+            "id": rule,
+            "name": "FalseAlarm",
+            "shortDescription": {"text": "A defense blocked a benign input"},
+            "defaultConfiguration": {"level": "note"},
+            "properties": {"tags": ["usability"]},
+        }
+    category = rule.removeprefix("bypass/")
+    return {
+        "id": rule,
+        "name": "Bypass",
+        "shortDescription": {"text": f"A defense let an attack through: {category}"},
+        "defaultConfiguration": {"level": "error"},
+        "properties": {"tags": ["security"], "security-severity": severities[rule]},
+    }

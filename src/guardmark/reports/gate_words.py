@@ -1,0 +1,108 @@
+"""A gate in words: one sentence a check, with every figure it rests on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.analysis.gate import GateUnit, Standing
+from guardmark.reports.measures import Measure, Unit
+from guardmark.reports.wording import count_text, measure_text, value_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.gate import GateCheck, GateResult
+
+UNITS: Final = {
+    GateUnit.SHARE: Unit.SHARE,
+    GateUnit.POINTS: Unit.POINTS,
+    GateUnit.MILLISECONDS: Unit.MILLISECONDS,
+    GateUnit.RECORDS: Unit.COUNT,
+}
+WORDS: Final = {Standing.HELD: "PASS", Standing.BROKEN: "FAIL", Standing.OPEN: "OPEN"}
+"""What a check is called on a line of its own; open: the data cannot decide."""
+
+_FIGURES: Final = {
+    "asr_upper": "ASR",
+    "fpr_upper": "FPR",
+    "max_malformed": "malformed answers",
+    "max_errors": "errors",
+    "per_category": "ASR",
+    "latency_p95_upper_ms": "latency p95",
+    "regression_asr": "ASR against the baseline",
+    "regression_fpr": "FPR against the baseline",
+}
+
+
+def check_sentence(check: GateCheck) -> str:
+    """Say in one sentence how a limit stands.
+
+    Args:
+        check: One limit and what the data say.
+
+    Returns:
+        Name of the defense, figure, interval, n, limit; and for an open check what would decide.
+    """
+    if check.rule == "complete":
+        stored, planned = count_text(check.trials), count_text(round(check.limit))
+        return f"only {stored} of {planned} records are stored: {check.reason}"
+    figure = _FIGURES[check.rule]
+    name = f"{check.defense}: {figure}"
+    if check.rule == "per_category":
+        name += f" of {check.subject}"
+    what = "attacks" if check.rule == "per_category" else check.subject
+    if check.rule == "latency_p95_upper_ms":
+        what = f"answers to {check.subject}"
+    limit = value_text(check.limit, UNITS[check.unit])
+    rests = f"{figure_text(check)} ({count_text(check.trials)} {what})"
+    if check.standing is Standing.HELD:
+        return f"{name} {rests} holds the limit of {limit}"
+    if check.standing is Standing.BROKEN:
+        p_value = "" if check.p_value is None else f", p {_equals(check.p_value)}"
+        return f"{name} {rests}{p_value} is above the limit of {limit}"
+    return f"{name} {rests} does not decide about the limit of {limit}; {_what_would(check)}"
+
+
+def figure_text(check: GateCheck) -> str:
+    """Put the figure of a check with its interval into words.
+
+    Args:
+        check: One limit and what the data say.
+    """
+    return measure_text(
+        Measure(value=check.value, low=check.low, high=check.high, unit=UNITS[check.unit])
+    )
+
+
+def conclusion(result: GateResult) -> str:
+    """Say in one sentence how a gate stands.
+
+    Args:
+        result: Every check.
+    """
+    broken, unresolved = (
+        sum(check.standing is standing for check in result.checks)
+        for standing in (Standing.BROKEN, Standing.OPEN)
+    )
+    total = len(result.checks)
+    undecided = f"; {unresolved} cannot be decided" if unresolved else ""
+    if broken:
+        return f"The gate is closed: {broken} of {total} limits broken{undecided}."
+    if unresolved:
+        return f"The gate stays closed: {unresolved} of {total} limits cannot be decided."
+    return f"The gate is open: all {total} limits held, each by its whole interval."
+
+
+def _what_would(check: GateCheck) -> str:
+    if check.needed is not None:
+        unit = "samples" if check.subject == "samples" else check.subject
+        if check.rule == "per_category":
+            unit = f"attacks of {check.subject}"
+        elif check.unit is GateUnit.POINTS:
+            unit = f"pairs of {check.subject}"
+        lead = f"{check.reason}; " if check.reason else ""
+        return f"{lead}about {count_text(check.needed)} {unit} would, if the rate stays"
+    return check.reason or "no number of samples can promise to"
+
+
+def _equals(p_value: float) -> str:
+    shown = value_text(p_value, Unit.P_VALUE)
+    return shown if shown.startswith("<") else f"= {shown}"
