@@ -123,12 +123,12 @@ def document(text: str = LOUD, *, listed: int = 120, excerpt: str | None = None)
             _charts(text),
             Section(
                 id="worst",
-                title=text,
+                title=f"{text} worst",
                 blocks=(SampleBrowser(id="samples", title=text, entries=entries, counts=counts),),
             ),
             Section(
                 id="adaptive",
-                title=text,
+                title=f"{text} adaptive",
                 blocks=(Paragraph(text=text, tone=Tone.MUTED),),
                 empty=True,
             ),
@@ -159,7 +159,7 @@ def _words(text: str) -> Section:
     )
     return Section(
         id="summary",
-        title=text,
+        title=f"{text} summary",
         blocks=(
             Paragraph(text=text, tone=Tone.WARNING),
             Bullets(lines=(text,), tone=Tone.WARNING),
@@ -192,7 +192,7 @@ def _charts(text: str) -> Section:
     gap = Measure(value=-0.06, low=-0.09, high=-0.03, unit=Unit.POINTS, trials=80)
     return Section(
         id="charts",
-        title=text,
+        title=f"{text} charts",
         blocks=(
             IntervalChart(
                 id="intervals", title=text, unit=Unit.SHARE, axis=text, marks=(*marks, *few)

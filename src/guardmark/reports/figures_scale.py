@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 
+_NOTHING: Final = 1e-12
+"""Values below it are drawn as zero."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
@@ -60,7 +63,9 @@ def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
     found = [value for value in values if math.isfinite(value)]
     if unit is Unit.SHARE:
         return _linear(0.0, 1.0, 0.25, unit)
-    most = max((abs(value) for value in found), default=1.0) or 1.0
+    most = max((abs(value) for value in found), default=0.0)
+    if most < _NOTHING:
+        most = 1.0
     if unit is Unit.POINTS:
         most = min(most, 1.0)
         step = _nice(most / 2)
