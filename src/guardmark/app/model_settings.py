@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from guardmark.app.registry import BuildContext
 
 
-class ChatModelSettings(ChatSettings):
-    """A target model behind any server of the common chat protocol."""
+class SystemPromptSettings(Settings):
+    """What a target model is told before every conversation; judges are told it too."""
 
     system_prompt: str = ""
     system_prompt_file: str | None = None
     system_prompt_name: str | None = None
-    roles: dict[Role, str] = Field(default_factory=dict)
 
     def before(self, folder: Path) -> str:
         """Return what the model is told before every conversation.
@@ -38,6 +37,12 @@ class ChatModelSettings(ChatSettings):
             ConfigError: If it cannot be read.
         """
         return system_prompt(self, folder)
+
+
+class ChatModelSettings(SystemPromptSettings, ChatSettings):
+    """A target model behind any server of the common chat protocol."""
+
+    roles: dict[Role, str] = Field(default_factory=dict)
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the model."""
@@ -58,8 +63,8 @@ class RuleSettings(Settings):
     answer: str
 
 
-class ScriptedModelSettings(Settings):
-    """Answers by fixed rules, offline."""
+class ScriptedModelSettings(SystemPromptSettings):
+    """Answers by fixed rules, offline; the system prompt changes nothing but is told to judges."""
 
     rules: list[RuleSettings] = Field(default_factory=list)
     otherwise: str = "I can help you with that."
@@ -77,7 +82,7 @@ class ScriptedModelSettings(Settings):
         )
 
 
-def system_prompt(settings: ChatModelSettings, folder: Path) -> str:
+def system_prompt(settings: SystemPromptSettings, folder: Path) -> str:
     """Return the system prompt that settings name in one of three ways.
 
     Args:
@@ -114,7 +119,7 @@ def system_prompt(settings: ChatModelSettings, folder: Path) -> str:
     return str(named[settings.system_prompt_name])
 
 
-def _prompt_file(settings: ChatModelSettings, folder: Path) -> Path:
+def _prompt_file(settings: SystemPromptSettings, folder: Path) -> Path:
     from guardmark.datasets.builtin import builtin_set
 
     if settings.system_prompt_file is not None:

@@ -147,6 +147,7 @@ class PipelineSettings(Settings):
     model: dict[str, Any]
     judges: list[dict[str, Any]] = []
     system_prompt_name: str | None = None
+    legacy_cards: list[Literal["response_unsafe_v1", "assistant_policy_v2"]] = []
 
 
 class GateSettings(Settings):
