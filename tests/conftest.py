@@ -132,3 +132,58 @@ async def serve_raw() -> AsyncIterator[
     yield start
     for server in started:
         await server.stop()
+
+
+class ChatServer:
+    """A real loopback server of the common chat protocol that says what a test wants.
+
+    Attributes:
+        base_url: What a configuration would name.
+        requests: Every request body, in order.
+        headers: Headers of every request, in order.
+        reply: From a request body to a text, a whole JSON document, or (status, text).
+    """
+
+    def __init__(self, base_url: str) -> None:
+        self.base_url = base_url
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.reply: Callable[[dict[str, Any]], object] = lambda _: "hello"
+
+    def document(self, text: object, **choice: object) -> dict[str, object]:
+        """Wrap a text as the protocol does; further fields go into the choice."""
+        message = {"role": "assistant", "content": text}
+        return {
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop", **choice}],
+            "usage": {"prompt_tokens": 7, "completion_tokens": 3},
+        }
+
+    async def respond(self, request: web.Request) -> web.Response:
+        """Answer one request."""
+        from aiohttp import web
+
+        body = await request.json()
+        self.requests.append(body)
+        self.headers.append(dict(request.headers))
+        said = self.reply(body)
+        if isinstance(said, tuple):
+            return web.Response(status=said[0], text=said[1])
+        return web.json_response(said if isinstance(said, dict) else self.document(said))
+
+
+@pytest.fixture
+async def chat_server() -> AsyncIterator[ChatServer]:
+    """A chat server on loopback, for one test."""
+    from aiohttp import web
+
+    app = web.Application()
+    runner = web.AppRunner(app)
+    server = ChatServer("")
+    app.router.add_post("/v1/chat/completions", server.respond)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    server.base_url = f"http://127.0.0.1:{port}/v1"
+    yield server
+    await runner.cleanup()
