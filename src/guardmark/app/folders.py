@@ -132,6 +132,18 @@ def _family(base: Path, name: str) -> Path:
 def _is_unfinished(folder: RunDir) -> bool:
     try:
         with RecordReader(folder.records) as reader:
-            return reader.status().state is not RunState.COMPLETE
+            if reader.status().state is not RunState.COMPLETE:
+                return True
+            # Killed while it wrote its reports: asking every service again would be a pity.
+            wanted = reader.manifest().settings.get("report")
     except StoreError:
         return False  # a damaged run is left alone; a new one starts beside it
+    reports = {
+        "json": folder.summary_json,
+        "md": folder.summary_md,
+        "csv": folder.variant_metrics_csv,
+        "html": folder.report_html,
+    }
+    return isinstance(wanted, list) and any(
+        name in wanted and not report.exists() for name, report in reports.items()
+    )

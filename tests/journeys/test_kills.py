@@ -1,0 +1,97 @@
+"""A run killed at random moments and continued is the run nobody disturbed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+from tests.journeys.command_line import CONFIG, guardmark, killed, set_up
+
+from guardmark.store.integrity import check
+
+GUARD = """\
+import time
+
+def check(text):
+    time.sleep(0.001)
+    if "7" in text:
+        raise RuntimeError("seven")
+    return (len(text) % 10) / 10
+"""
+MEASURED = CONFIG + (
+    '  mine: {type: python, target: "guard.py:check", threshold: 0.5}\nrun: {repeats: 2}\n'
+)
+COUNT = 250
+SAME_BYTES = ("config.resolved.yaml", "data_manifest.json", "environment.json")
+
+
+def _untimed(path: Path) -> object:
+    """What an artefact says, times and latencies apart."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".jsonl":
+        rows = [json.loads(line) for line in text.splitlines()]
+        return [{**row, "latency_ns": None} for row in rows if row["stage"] != "warmup"]
+    if path.suffix == ".json" and path.name == "summary.json":
+        return {**json.loads(text), "timing": None}
+    if path.suffix == ".csv":
+        return [{**row, "median_latency_ms": ""} for row in csv.DictReader(text.splitlines())]
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "(time)", text)
+    text = re.sub(r"\b\d[\d,.]* (µs|ms|s)\b", "(latency)", text)
+    section = r"(?s)(## Latency\n|<section aria-labelledby=\"latency\").*?(\n## |</section>)"
+    return re.sub(section, "", text)
+
+
+def artefacts(folder: Path) -> dict[str, object]:
+    """Every file of a finished run but its records, which are checked by themselves."""
+    assert check(folder / "records.sqlite") == []
+    files = [path for path in folder.iterdir() if not path.name.startswith((".", "records."))]
+    return {
+        path.name: path.read_bytes() if path.name in SAME_BYTES else _untimed(path)
+        for path in sorted(files)
+    }
+
+
+@pytest.fixture
+def undisturbed(tmp_path: Path) -> dict[str, object]:
+    """The artefacts of a run nobody disturbed."""
+    set_up(tmp_path, MEASURED, count=COUNT)
+    (tmp_path / "guard.py").write_text(GUARD, encoding="utf-8")
+    assert guardmark("run", "bench.yaml", "-o", "whole", cwd=tmp_path).code == 0
+    found = artefacts(tmp_path / "whole")
+    assert {"results.jsonl", "summary.json", "summary.md", "report.html"} <= set(found)
+    return found
+
+
+def test_twenty_kills_change_no_artefact(tmp_path: Path, undisturbed: dict[str, object]) -> None:
+    """The same command, given again and again, ends with the same figures in every file."""
+    moments, struck = random.Random(3), 0
+    for _ in range(20):
+        given = ("run", "bench.yaml", "-o", "out")
+        struck += killed(*given, cwd=tmp_path, after_s=moments.uniform(0.05, 0.9))
+    assert struck >= 10
+    done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert artefacts(tmp_path / "out") == undisturbed
+    summary = json.loads((tmp_path / "out/summary.json").read_text("utf-8"))
+    assert summary["run"]["stored"] == summary["run"]["planned"] == COUNT * 2 * 2
+
+
+def test_without_a_folder_the_newest_unfinished_run_is_continued(
+    tmp_path: Path, undisturbed: dict[str, object]
+) -> None:
+    """A run killed under way, or while it wrote its reports, is found again under runs/."""
+    killed("run", "bench.yaml", cwd=tmp_path, after_s=0.7)
+    done = guardmark("run", "bench.yaml", cwd=tmp_path)
+    assert done.code == 0, done.err
+    finished = [path.parent for path in (tmp_path / "runs").glob("*/*/report.html")]
+    assert len(finished) == 1
+    assert artefacts(finished[0]) == undisturbed
+    (finished[0] / "report.html").unlink()
+    done = guardmark("run", "bench.yaml", cwd=tmp_path)
+    assert "Continuing" in done.err
+    assert artefacts(finished[0]) == undisturbed
+    assert "Writing" in guardmark("run", "bench.yaml", cwd=tmp_path).err
