@@ -1,0 +1,169 @@
+"""Target models over the wire: answers are kept whole, failures are never text."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from guardmark.app.chat_settings import PRESETS, ChatSettings
+from guardmark.app.model_settings import ChatModelSettings
+from guardmark.app.registry import BuildContext
+from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.outcome import ErrorKind
+from guardmark.core.protocols import ChatModel
+from guardmark.core.sample import Message, Prompt, Role
+from guardmark.net import ServiceLimits, Services
+
+HI = Prompt.of_text("hi")
+
+
+@pytest.fixture
+async def services() -> AsyncIterator[Services]:
+    """The client of a run, that does not try twice."""
+    client = Services(default=ServiceLimits(retries=0))
+    yield client
+    await client.close()
+
+
+def _model(server: Any, services: Services | None, folder: Path = Path(), **said: object) -> Any:
+    settings = ChatModelSettings.model_validate(
+        {"base_url": server.base_url, "model": "tutor", **said}
+    )
+    context = BuildContext(folder=folder, seed=7, services=services, defenses={})
+    built = settings.build("model", context)
+    assert isinstance(built, ChatModel)
+    return built
+
+
+async def test_an_answer_keeps_usage_cost_and_finish_reason(
+    chat_server: Any, services: Services
+) -> None:
+    """Cost follows from the user's own price table."""
+    chat_server.reply = lambda _: chat_server.document("Hel", finish_reason="length")
+    price = {"input_per_1k": 1.0, "output_per_1k": 2.0, "per_call": 0.5}
+    response = await _model(chat_server, services, price=price).answer(HI)
+    assert response.text == "Hel"
+    assert response.evidence.finish_reason == "length"
+    assert response.evidence.usage.cost == pytest.approx(0.5 + 0.007 + 0.006)
+    assert response.latency_ns > 0
+
+
+async def test_every_message_reaches_the_model_in_order(
+    chat_server: Any, services: Services
+) -> None:
+    """System prompt first; tool results and documents as words of the user."""
+    prompt = Prompt(
+        messages=(
+            Message(role=Role.USER, content="read it"),
+            Message(role=Role.DOCUMENT, content="{{7*7}} \u202e\x00"),
+            Message(role=Role.ASSISTANT, content="done"),
+        ),
+        under_test=1,
+    )
+    model = _model(chat_server, services, system_prompt="Be kind.", roles={"document": "tool"})
+    await model.answer(prompt)
+    assert chat_server.requests[0]["messages"] == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "read it"},
+        {"role": "tool", "content": "{{7*7}} \u202e\x00"},
+        {"role": "assistant", "content": "done"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        ((500, "plain text error"), ErrorKind.HTTP),
+        ((401, '{"error":{"message":"bad key"}}'), ErrorKind.REFUSED),
+        ((403, ""), ErrorKind.REFUSED),
+        ((429, "slow down"), ErrorKind.HTTP),
+        ((200, ""), ErrorKind.CONTRACT),
+        ((200, "[]"), ErrorKind.CONTRACT),
+        ((200, '{"choices":[{"message":null}]}'), ErrorKind.CONTRACT),
+        ({"choices": []}, ErrorKind.CONTRACT),
+        ({"choices": [{"message": {"content": None}}]}, ErrorKind.CONTRACT),
+        ({"choices": [{"message": {"content": ["?"]}}]}, ErrorKind.CONTRACT),
+    ],
+)
+async def test_a_failed_call_is_no_text(
+    chat_server: Any, services: Services, reply: object, kind: ErrorKind
+) -> None:
+    """It is never judged as an answer."""
+    chat_server.reply = lambda _: reply
+    response = await _model(chat_server, services).answer(HI)
+    assert (response.text, response.error_kind) == (None, kind)
+    assert response.evidence.message
+
+
+async def test_a_refusal_field_is_an_answer(chat_server: Any, services: Services) -> None:
+    """The model spoke, in the place the protocol gives to refusals."""
+    chat_server.reply = lambda _: {
+        "choices": [{"message": {"content": None, "refusal": "I won't."}, "finish_reason": "stop"}]
+    }
+    response = await _model(chat_server, services).answer(HI)
+    assert response.text == "I won't."
+    assert response.evidence.native_action == "refusal"
+
+
+async def test_a_server_that_is_gone_is_an_error_of_the_connection(services: Services) -> None:
+    """Not an exception."""
+
+    class Gone:
+        base_url = "http://127.0.0.1:9/v1"
+
+    response = await _model(Gone, services).answer(HI)
+    assert (response.text, response.error_kind) == (None, ErrorKind.CONNECTION)
+
+
+async def test_the_key_comes_from_the_environment_and_stays_out_of_messages(
+    chat_server: Any, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server may echo it; we do not."""
+    monkeypatch.setenv("TUTOR_KEY", "sk-very-secret-1")
+    chat_server.reply = lambda _: (500, "you sent sk-very-secret-1")
+    response = await _model(chat_server, services, api_key={"env": "TUTOR_KEY"}).answer(HI)
+    assert chat_server.headers[0]["Authorization"] == "Bearer sk-very-secret-1"
+    assert "sk-very-secret-1" not in repr(response)
+
+
+def test_a_missing_key_is_named(
+    chat_server: Any, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its variable."""
+    monkeypatch.delenv("TUTOR_KEY", raising=False)
+    with pytest.raises(ConfigError, match="TUTOR_KEY"):
+        _model(chat_server, services, api_key={"env": "TUTOR_KEY"})
+    with pytest.raises(ConfigError, match="not possible here"):
+        _model(chat_server, None)
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_a_preset_fills_in_address_and_key_name_only(preset: str) -> None:
+    """Everything else is as without it."""
+    settings = ChatSettings.model_validate({"preset": preset, "model": "m"})
+    assert settings.address == PRESETS[preset][0]
+    own = ChatSettings.model_validate({"preset": preset, "model": "m", "base_url": "http://x/v1/"})
+    assert own.address == "http://x/v1"
+    with pytest.raises(ValidationError, match="preset"):
+        ChatSettings.model_validate({"model": "m"})
+
+
+def test_system_prompts_by_file_and_by_name(
+    chat_server: Any, services: Services, tmp_path: Path
+) -> None:
+    """A missing one is an error before any call."""
+    (tmp_path / "p.yaml").write_text("kind: Be kind.\n")
+    for said in (
+        {"system_prompt_file": "p.yaml", "system_prompt_name": "kind"},
+        {"system_prompt_file": "p.yaml"},
+        {"system_prompt_name": "child-tutor"},
+    ):
+        _model(chat_server, services, tmp_path, **said)
+    with pytest.raises(ConfigError, match=r"gone\.txt"):
+        _model(chat_server, services, tmp_path, system_prompt_file="gone.txt")
+    with pytest.raises(UnknownName, match="Did you mean 'child-tutor'"):
+        _model(chat_server, services, tmp_path, system_prompt_name="child-tutr")
