@@ -9,6 +9,7 @@ from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
 from guardmark.datasets.faults import Fault
 from guardmark.datasets.fields import FieldPlan, getter, plan_fields, read_label
 from guardmark.datasets.packs import INFERRED, LABEL_SOURCE, PACK_MARK, STATED, resolve_label
+from guardmark.datasets.quick import QuickRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,7 +56,7 @@ class RowReader:
         self.inferred: set[int] = set()
         self._taxonomy = taxonomy
         self._known = {c.name: frozenset(c.subcategories) for c in taxonomy.categories}
-        self._plans: dict[tuple[str, ...], tuple[FieldPlan, dict[str, Getter]]] = {}
+        self._plans: dict[tuple[str, ...], tuple[FieldPlan, dict[str, Getter], QuickRows]] = {}
         self._filters = [
             (getter(path), frozenset(map(_comparable, values)))
             for path, values in spec.filter.items()
@@ -76,7 +77,19 @@ class RowReader:
         Returns:
             The sample, or everything that is wrong with the row.
         """
-        plan, gets = self._plan(row)
+        plan, gets, quick = self._plan(row)
+        sample = quick.read(row) if quick.is_usable else None
+        if sample is not None:
+            return sample
+        read = self._read_long(number, row, plan, gets)
+        if quick.is_usable and not isinstance(read, list):
+            quick.learn(row, read)
+        return read
+
+    def _read_long(
+        self, number: int, row: Row, plan: FieldPlan, gets: Mapping[str, Getter]
+    ) -> Sample | list[Fault]:
+        """Read a row with every check."""
         faults: list[Fault] = []
 
         def fault(field: str, message: str) -> None:
@@ -114,13 +127,15 @@ class RowReader:
             source=plain["source"] or self.spec.name,
         )
 
-    def _plan(self, row: Row) -> tuple[FieldPlan, dict[str, Getter]]:
+    def _plan(self, row: Row) -> tuple[FieldPlan, dict[str, Getter], QuickRows]:
         inner = row.get("metadata")
         shape = (*row, "|", *inner) if isinstance(inner, dict) else tuple(row)
         known = self._plans.get(shape)
         if known is None:
             plan = plan_fields(row, self.spec)
-            known = plan, {field: getter(path) for field, path in plan.paths.items()}
+            quick = QuickRows(plan, self.spec, frozenset(row))
+            quick.is_usable &= PACK_MARK not in row
+            known = plan, {field: getter(path) for field, path in plan.paths.items()}, quick
             self._plans[shape] = known
             for field, path in plan.paths.items():
                 self.mapping.setdefault(field, path)

@@ -6,12 +6,13 @@ from array import array
 from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from hashlib import blake2b, file_digest, sha256
+from hashlib import file_digest, sha256
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.manifest import DataManifest
+from guardmark.core.sample import Label
 from guardmark.datasets.faults import BadRows, Fault
 from guardmark.datasets.files import read_rows
 from guardmark.datasets.rows import RowReader
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from guardmark.core.sample import Label, Sample
+    from guardmark.core.sample import Sample
     from guardmark.core.taxonomy import Taxonomy
     from guardmark.datasets.spec import DatasetSpec
 
@@ -158,30 +159,30 @@ class _FirstPass:
 
     def read(self, reader: RowReader, scope: str, kept: list[Sample] | None) -> DataManifest:
         spec, digest = reader.spec, sha256()
-        attacks = benign = 0
+        counts = {Label.ATTACK: 0, Label.BENIGN: 0}
+        filtered = bool(spec.filter)
         for number, row in self._sound_rows(spec):
-            if not reader.wanted(row):
+            if filtered and not reader.wanted(row):
                 continue
             read = reader.read(number, row)
             if isinstance(read, list):
                 self._faults.extend(read)
                 continue
-            sample = _in_scope(read, scope)
+            sample = _in_scope(read, scope) if scope else read
             content = sample.prompt.digest()
             digest.update(_sample_digest(sample, content))
             self._ids.append(_id_key(sample))
             self._texts.append(_text_key(sample, content))
-            attacks += sample.is_attack
-            benign += not sample.is_attack
+            counts[sample.label] += 1
             if kept is not None:
                 kept.append(sample)
-        self.count += attacks + benign
+        self.count += sum(counts.values())
         return DataManifest(
             name=spec.name,
             version=spec.version,
             sha256=digest.hexdigest(),
-            attacks=attacks,
-            benign=benign,
+            attacks=counts[Label.ATTACK],
+            benign=counts[Label.BENIGN],
             files={spec.shown_as: file_sha256(spec.path)},
             mapping=dict(sorted(reader.mapping.items())),
         )
@@ -208,13 +209,17 @@ class _FirstPass:
             raise BadRows(self._faults)
 
 
+_KEY_BITS = 0xFFFF_FFFF_FFFF_FFFF
+
+
 def _id_key(sample: Sample) -> int:
-    return int.from_bytes(blake2b(sample.id.encode(), digest_size=8).digest())
+    """64 bits that stand for the id within this process; equal ids are compared in full later."""
+    return hash(sample.id) & _KEY_BITS
 
 
 def _text_key(sample: Sample, content: bytes) -> int:
     """63 bits of the content hash, and the label in the lowest bit."""
-    return int.from_bytes(content[:8]) >> 1 << 1 | sample.is_attack
+    return int.from_bytes(content[:8]) >> 1 << 1 | (sample.label is Label.ATTACK)
 
 
 def _repeated(keys: array[int]) -> set[int]:
