@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pydantic import BaseModel
@@ -93,18 +93,36 @@ def open_services(
 
 
 def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
-    """Return how many calls each defense may have in flight, where a service says so.
+    """Return how many calls each part may have in flight, where a service says so.
 
     Args:
         loaded: The checked configuration.
 
     Returns:
-        Name of a defense to its limit; defenses that are not named use that of the run.
+        Name of a defense, model or judge to its limit; parts that are not named use that of
+        the run.
     """
     found = {}
     for path, settings in loaded.parts.items():
         address = service_address(settings)
         for base, said in loaded.config.services.items():
-            if path[0] == "defenses" and said.concurrency and is_below(address, base):
-                found[path[1]] = said.concurrency
+            if said.concurrency and is_below(address, base):
+                found[_name_at(loaded, path)] = said.concurrency
     return found
+
+
+def _name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:
+    """The name of the part whose settings stand at a path."""
+    if path[0] == "pipeline" and path[1] == "judges" and loaded.config.pipeline is not None:
+        return judge_name(loaded.config.pipeline.judges, int(path[-1]))
+    return path[-1]
+
+
+def judge_name(judges: Sequence[Mapping[str, object]], index: int) -> str:
+    """Return the name of a judge: the one it is given, or its number.
+
+    Args:
+        judges: Settings of all judges.
+        index: Which one, from 0.
+    """
+    return str(judges[index].get("name") or f"judge-{index + 1}")

@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from guardmark.app.network import judge_name
 from guardmark.app.registry import BuildContext, build_part
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
@@ -107,10 +108,10 @@ def build_parts(
             loaded,
             ("pipeline", "judges", str(index)),
             "judge",
-            name=str(said.get("name") or f"judge-{index + 1}"),
+            name=judge_name(pipeline.judges, index),
             services=services,
         )
-        for index, said in enumerate(pipeline.judges)
+        for index in range(len(pipeline.judges))
     )
     arms = tuple(arm for arm in pipeline.guards if arm == NO_GUARD or arm in names)
     return Parts(defenses=defenses, model=model, judges=judges, arms=arms)

@@ -17,6 +17,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("guardmark.cli.data", "List, check and describe data sets."),
     "plan": ("guardmark.cli.plan", "How many samples a claim needs."),
     "attacks": ("guardmark.cli.attacks", "List, describe and apply the attack operators."),
+    "judge": ("guardmark.cli.judge", "Judge the stored answers of a run again."),
     "compare": ("guardmark.cli.compare", "Compare defenses on the same samples."),
     "gate": ("guardmark.cli.gate", "Check a run against limits; for a release or CI."),
     "report": ("guardmark.cli.report", "Write the reports of a finished run again."),

@@ -46,7 +46,7 @@ def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json:
     loaded = load_config(config) if config is not None else builtin_config()
     progress, stop = Progress(), StopSignal()
     try:
-        with _interruptible(stop), ProgressLine(progress):
+        with interruptible(stop), ProgressLine(progress):
             session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=_say)
             result = run(loaded, options, session)
     except (BudgetReached, UntrustworthyRun) as error:
@@ -85,8 +85,12 @@ def _same_command() -> str:
 
 
 @contextmanager
-def _interruptible(stop: StopSignal) -> Iterator[None]:
-    """Turn the first Ctrl-C or termination into an orderly end; the second one ends at once."""
+def interruptible(stop: StopSignal) -> Iterator[None]:
+    """Turn the first Ctrl-C or termination into an orderly end; the second one ends at once.
+
+    Args:
+        stop: Is set by the first signal.
+    """
 
     def on_signal(number: int, _frame: object) -> None:
         if stop.is_set:

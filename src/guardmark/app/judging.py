@@ -1,0 +1,257 @@
+"""The verb `judge`: stored answers judged again, or labelled by people, as a new layer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from guardmark.analysis.flips import Flips, find_flips
+from guardmark.app.config import LoadedConfig, load_config, load_section, parse_config
+from guardmark.app.human_labels import read_labels, store_labels
+from guardmark.app.network import concurrency_of, judge_name, open_services
+from guardmark.app.parts import build_one
+from guardmark.app.probing import probe_judge
+from guardmark.app.registry import settings_model
+from guardmark.app.reporting import find_run
+from guardmark.app.settings import PriceSettings, RunSettings, ServiceSettings, Settings
+from guardmark.core.errors import ConfigError
+from guardmark.core.protocols import Closable
+from guardmark.engine.plan import Budget, Plan
+from guardmark.engine.rejudge import judge_again
+from guardmark.store.records import RecordReader, RecordWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from guardmark.app.parts import BuiltPart
+    from guardmark.app.running import Session
+    from guardmark.core.manifest import RunManifest
+    from guardmark.engine.runner import RunSummary
+    from guardmark.store.run_dir import RunDir
+
+
+class JudgingSettings(Settings):
+    """A file that names judges only."""
+
+    judges: list[dict[str, Any]]
+    services: dict[str, ServiceSettings] = Field(default_factory=dict)
+    prices: dict[str, PriceSettings] = Field(default_factory=dict)
+    run: RunSettings = RunSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What judging again did.
+
+    Attributes:
+        folder: Folder of the run.
+        layers: Layers that were added or continued.
+        summaries: What was done, one for each judge.
+        labels: Labels of people that were read.
+        flips: Against the run's first judging, or None when nothing could be compared.
+        warnings: What deserves a word.
+    """
+
+    folder: RunDir
+    layers: tuple[str, ...]
+    summaries: tuple[RunSummary, ...]
+    labels: int
+    flips: Flips | None
+    warnings: tuple[str, ...]
+
+
+def judge_run(
+    run: Path,
+    session: Session,
+    *,
+    config: Path | None = None,
+    layer: str = "",
+    human_labels: Path | None = None,
+) -> Judged:
+    """Judge the stored answers of a run again; the target model is not called.
+
+    Args:
+        run: The run.
+        session: Clock, counters and the way out.
+        config: A configuration whose judges are taken, or a file that names judges only.
+        layer: Name of the judging; that of the first judge if not given.
+        human_labels: An audit file with the labels of people.
+
+    Returns:
+        What was added. Earlier layers stay as they are.
+
+    Raises:
+        ConfigError: If neither judges nor labels are named, or a judge cannot be built.
+        DatasetError: If a label names no answer of the run.
+        StoreError: If there is no run, or the layer exists with another judge.
+        ServiceError: If a judge cannot be reached.
+    """
+    if config is None and human_labels is None:
+        raise ConfigError("Nothing to do: name judges (--config) or labels (--human-labels).")
+    folder = find_run(run)
+    with RecordReader(folder.records) as reader:
+        manifest = reader.manifest()
+        labels = read_labels(human_labels, reader) if human_labels is not None else ()
+    loaded = None if config is None else load_judges(config, manifest)
+    work = _Work(folder=folder, manifest=manifest, session=session)
+    with (
+        folder.lock(started=session.now.strftime("%Y-%m-%dT%H:%M:%SZ")),
+        RecordWriter(folder.records) as writer,
+    ):
+        added = []
+        if human_labels is not None:
+            added.append(store_labels(writer, labels, source=human_labels))
+        done = _Done(layers=(), summaries=(), warnings=())
+        if loaded is not None:
+            done = asyncio.run(work.judge(writer, loaded, layer))
+    name = done.layers[0].split("/")[0] if done.layers else ""
+    with RecordReader(folder.records) as reader:
+        flips = find_flips(reader, name) if name else None
+    return Judged(
+        folder=folder,
+        layers=(*added, *done.layers),
+        summaries=done.summaries,
+        labels=len(labels),
+        flips=flips,
+        warnings=done.warnings,
+    )
+
+
+def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
+    """Read judges from a configuration, or from a file that names nothing else.
+
+    Args:
+        path: The YAML file.
+        manifest: The run whose answers are judged; its system prompt is told to the judges.
+
+    Returns:
+        A configuration of these judges around a model that is never asked.
+
+    Raises:
+        ConfigError: If the file holds mistakes or no judge.
+    """
+    text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+    if any(line.startswith("pipeline:") for line in text.splitlines()):
+        whole = load_config(path).config
+        said = JudgingSettings(
+            judges=[] if whole.pipeline is None else whole.pipeline.judges,
+            services=whole.services,
+            prices=whole.prices,
+            run=whole.run,
+        )
+    else:
+        said = load_section(path, JudgingSettings, key="judging")
+    if not said.judges:
+        raise ConfigError(f"{path} names no judge.\nNext: list one under judges:")
+    import yaml
+
+    document = {
+        "version": 1,
+        "data": [{"builtin": "tutor"}],
+        "pipeline": {
+            "model": {"type": "scripted", "system_prompt": _system_prompt(manifest, path)},
+            "judges": said.judges,
+        },
+        **said.model_dump(mode="json", exclude={"judges"}, exclude_none=True),
+    }
+    return parse_config(
+        yaml.safe_dump(document), folder=path.resolve().parent, shown_as=f"{path} (judges)"
+    )
+
+
+def _system_prompt(manifest: RunManifest, path: Path) -> str:
+    """What the run's target model was told before every conversation, or nothing."""
+    for part in manifest.parts:
+        if part.kind == "model" and part.settings:
+            settings = settings_model("model", part.type).model_validate(dict(part.settings))
+            before = getattr(settings, "before", None)
+            return str(before(path.resolve().parent)) if before is not None else ""
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    layers: tuple[str, ...]
+    summaries: tuple[RunSummary, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """One call of the verb."""
+
+    folder: RunDir
+    manifest: RunManifest
+    session: Session
+
+    async def judge(self, writer: RecordWriter, loaded: LoadedConfig, layer: str) -> _Done:
+        said = loaded.config.pipeline.judges if loaded.config.pipeline else []
+        names = [judge_name(said, index) for index in range(len(said))]
+        services = open_services(loaded)
+        parts: list[BuiltPart] = []
+        warnings: list[str] = []
+        try:
+            for index, name in enumerate(names):
+                place = ("pipeline", "judges", str(index))
+                parts.append(build_one(loaded, place, "judge", name=name, services=services))
+            for built in parts:
+                warnings.extend(await probe_judge(built))
+            layers = _layers(layer or names[0], names)
+            summaries = [
+                await self._judge_one(writer, loaded, built, layer=each)
+                for built, each in zip(parts, layers, strict=True)
+            ]
+        finally:
+            for built in parts:
+                if isinstance(built.part, Closable):
+                    await built.part.close()
+            if services is not None:
+                await services.close()
+        return _Done(layers=layers, summaries=tuple(summaries), warnings=tuple(warnings))
+
+    async def _judge_one(
+        self, writer: RecordWriter, loaded: LoadedConfig, built: BuiltPart, *, layer: str
+    ) -> RunSummary:
+        manifest, run = built.manifest, loaded.config.run
+        writer.add_layer(
+            layer,
+            {
+                "kind": "judge",
+                "judge": manifest.name,
+                "type": manifest.type,
+                "version": manifest.version,
+                "fingerprint": manifest.fingerprint,
+                "settings": dict(manifest.settings),
+            },
+        )
+        self.session.announce(f"Judging the answers in {self.folder.path} as layer {layer}")
+        plan = Plan(
+            defenses=(),
+            repeats=self.manifest.repeats,
+            concurrency=run.concurrency,
+            concurrency_of=concurrency_of(loaded),
+            budget=Budget(
+                calls=run.max_calls,
+                tokens=run.max_tokens,
+                cost=run.max_cost,
+                seconds=run.max_time_s,
+            ),
+            max_errors=run.max_errors,
+        )
+        return await judge_again(
+            plan,
+            writer,
+            judge=built.part,
+            layer=layer,
+            progress=self.session.progress,
+            stop=self.session.stop,
+        )
+
+
+def _layers(base: str, names: list[str]) -> tuple[str, ...]:
+    if len(names) == 1:
+        return (base,)
+    return tuple(f"{base}/{name}" for name in names)

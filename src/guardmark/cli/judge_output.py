@@ -1,0 +1,48 @@
+"""What `guardmark judge` does around its verb: progress, signals, the reports written again."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from guardmark.app.judging import Judged, judge_run
+from guardmark.app.reporting import report
+from guardmark.app.running import Session
+from guardmark.cli.progress import ProgressLine
+from guardmark.cli.run_output import interruptible
+from guardmark.cli.terminal import clean
+from guardmark.engine.progress import Progress
+from guardmark.engine.stop import StopSignal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def carry_out(run: Path, *, config: Path | None, layer: str, human_labels: Path | None) -> Judged:
+    """Judge again and write the reports of the run again.
+
+    Args:
+        run: The run.
+        config: Judges, or None.
+        layer: Name of the judging, or empty.
+        human_labels: An audit file, or None.
+
+    Returns:
+        What was done.
+
+    Raises:
+        GuardmarkError: If judging cannot start or has to stop; nothing stored is lost.
+    """
+    progress, stop = Progress(), StopSignal()
+    with interruptible(stop), ProgressLine(progress):
+        session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=_say)
+        judged = judge_run(run, session, config=config, layer=layer, human_labels=human_labels)
+    for warning in judged.warnings:
+        _say(f"Note: {warning}")
+    report(judged.folder.path)
+    return judged
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{clean(text)}\n")
