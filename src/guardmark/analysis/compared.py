@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.comparison import RunComparison, compare_arms
-from guardmark.analysis.paired_details import PairDetail, Texts, detail_pair
+from guardmark.analysis.paired_details import Depth, PairDetail, detail_pair
 from guardmark.core.errors import IncomparableRuns, UnknownName
 
 if TYPE_CHECKING:
@@ -29,11 +29,13 @@ class Wanted:
         only: Defenses to compare; all candidates when empty.
         against: The one defense that all others are compared with; empty for every pair.
         listed: Discordant samples to read for each side of a pair, at most.
+        latency: Whether to compare latencies.
     """
 
     only: tuple[str, ...] = ()
     against: str = ""
     listed: int = 5
+    latency: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,9 @@ def compare_matched(
             "Next: name a second run over the same samples, or measure two defenses in one run."
         )
     attacks = int(frame.samples.is_attack.sum())
-    texts = Texts(reader=reader, places=matched.places)
+    depth = Depth(
+        reader=reader, places=matched.places, listed=wanted.listed, latency=wanted.latency
+    )
     return Compared(
         runs=matched.runs,
         origins=matched.origins,
@@ -103,7 +107,7 @@ def compare_matched(
         margin=settings.non_inferiority_margin,
         comparison=comparison,
         details=tuple(
-            detail_pair(frame, pair, texts=texts, settings=settings, listed=wanted.listed)
+            detail_pair(frame, pair, depth=depth, settings=settings)
             for pair in comparison.pairs[:_DETAILED]
         ),
         remarks=matched.remarks,

@@ -215,12 +215,13 @@ def check_regression(
     )
 
 
-def check_complete(planned: int, stored: int) -> tuple[GateCheck, ...]:
+def check_complete(planned: int, stored: int, *, subject: str = "run") -> tuple[GateCheck, ...]:
     """Check that a run has come to its end.
 
     Args:
         planned: Records planned.
         stored: Records stored.
+        subject: Which run: `run`, or `baseline`.
 
     Returns:
         Nothing for a complete run; otherwise one open check.
@@ -230,7 +231,7 @@ def check_complete(planned: int, stored: int) -> tuple[GateCheck, ...]:
     check = GateCheck(
         rule="complete",
         defense="",
-        subject="run",
+        subject=subject,
         standing=Standing.OPEN,
         unit=GateUnit.RECORDS,
         limit=float(planned),
@@ -238,7 +239,7 @@ def check_complete(planned: int, stored: int) -> tuple[GateCheck, ...]:
         low=None,
         high=None,
         trials=stored,
-        reason="the run is not complete; the same `guardmark run` continues it",
+        reason=f"the {subject} is not complete; the same `guardmark run` continues it",
     )
     return (check,)
 

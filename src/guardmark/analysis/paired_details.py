@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Sample
     from guardmark.store.reader import RecordReader
 
-_SEVERITIES = tuple(severity.value for severity in Severity)
+_LEAST_DRAWS: Final = 200
+_MOST_CELLS: Final = 20_000_000
+_SEVERITIES: Final = tuple(severity.value for severity in Severity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,29 +107,32 @@ class PairDetail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Texts:
-    """Where the texts of a frame's samples are.
+class Depth:
+    """How much is worked out behind a pair, and where the texts of samples are.
 
     Attributes:
-        reader: An open reader of the run they stand in.
+        reader: An open reader of the run the texts stand in.
         places: Position there of each sample of the frame, shape (samples,).
+        listed: Discordant samples to read for each side, at most.
+        latency: Whether to compare latencies.
     """
 
     reader: RecordReader
     places: NDArray[np.int64]
+    listed: int
+    latency: bool = True
 
 
 def detail_pair(
-    frame: Frame, pair: PairedComparison, *, texts: Texts, settings: AnalysisSettings, listed: int
+    frame: Frame, pair: PairedComparison, *, depth: Depth, settings: AnalysisSettings
 ) -> PairDetail:
     """Work out what lies behind the comparison of two defenses.
 
     Args:
         frame: The run, or several matched ones.
         pair: Two of its defenses.
-        texts: Where the samples' texts are.
+        depth: How much to work out, and where the texts are.
         settings: Confidence, the minimum of a category, seed and replicates.
-        listed: Discordant samples to read for each side, at most.
     """
     arms = {arm.name: arm for arm in frame.arms}
     first, second = arms[pair.first], arms[pair.second]
@@ -143,12 +148,12 @@ def detail_pair(
         ),
         latency=tuple(
             _latency(frame, (first, second), is_attack=is_attack, settings=settings)
-            for is_attack in (True, False)
+            for is_attack in ((True, False) if depth.latency else ())
         ),
         discordant=tuple(
-            DiscordantSample(sample=texts.reader.sample_at(int(texts.places[at])), erred=name)
+            DiscordantSample(sample=depth.reader.sample_at(int(depth.places[at])), erred=name)
             for name, positions in zip((pair.first, pair.second), found, strict=True)
-            for at in positions[:listed].tolist()
+            for at in positions[: depth.listed].tolist()
         ),
         first_only=len(found[0]),
         second_only=len(found[1]),
@@ -191,7 +196,7 @@ def _latency(
     first, second = (each[both] for each in times)
     if frame.is_grouped:
         groups = np.tile(frame.samples.group.codes, frame.manifest.repeats)[both]
-        drawing = Drawing(seed=settings.seed, replicates=settings.replicates)
+        drawing = Drawing(seed=settings.seed, replicates=_replicates(len(first), settings))
         median = median_difference(
             first, second, groups=groups, confidence=settings.confidence, drawing=drawing
         )
@@ -204,6 +209,11 @@ def _latency(
         second_ms=float(np.median(second)) if len(second) else None,
         untimed=int(label.sum() - both.sum()),
     )
+
+
+def _replicates(pairs: int, settings: AnalysisSettings) -> int:
+    """Draw less often where there are many pairs: the limits of a median hardly move then."""
+    return min(settings.replicates, max(_LEAST_DRAWS, _MOST_CELLS // max(1, pairs)))
 
 
 def _independent_median(gaps: NDArray[np.float64], settings: AnalysisSettings) -> Difference:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest
     from guardmark.store.reader import RecordReader
 
-_LISTED: Final = 50
+_LISTED: Final = 10
 
 
 def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> str:
@@ -66,7 +66,7 @@ def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
     opened = [OpenRun(label=analysis.manifest.name, reader=reader)]
     matched = match_runs(opened, analysis.settings)
     compared = compare_matched(
-        matched, Wanted(listed=_LISTED), reader=reader, settings=analysis.settings
+        matched, Wanted(listed=_LISTED, latency=False), reader=reader, settings=analysis.settings
     )
     return comparison_json(compared, texts=False, timing=False)
 

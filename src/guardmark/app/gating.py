@@ -23,6 +23,7 @@ from guardmark.app.gate_policy import read_policy
 from guardmark.app.reporting import find_run, run_config
 from guardmark.core.errors import ConfigError, StorageError, StoreError
 from guardmark.reports.ci_junit import gate_junit
+from guardmark.reports.compared_words import run_caveats
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:
@@ -74,11 +75,31 @@ def gate(path: Path, *, policy: Path | None = None, baseline: Path | None = None
     """
     folder = find_run(path)
     base = None if baseline is None else _find_baseline(baseline)
+    with RecordReader(folder.records) as reader:
+        config = run_config(reader.manifest())
+    limits = read_policy(policy, config, has_baseline=base is not None)
+    return check_run(folder, limits, baseline=base)
+
+
+def check_run(folder: RunDir, limits: GatePolicy, *, baseline: RunDir | None = None) -> Gated:
+    """Check a run against limits.
+
+    Args:
+        folder: The run.
+        limits: What it must hold.
+        baseline: A run that rates must not rise against; only with a regression margin.
+
+    Returns:
+        Every check.
+
+    Raises:
+        StoreError: If a run is damaged.
+        IncomparableRuns: If the run and its baseline share no sample.
+    """
+    base = baseline
     with ExitStack() as stack:
         reader = stack.enter_context(RecordReader(folder.records))
-        config = run_config(reader.manifest())
-        limits = read_policy(policy, config, has_baseline=base is not None)
-        settings = analysis_settings(config, reader)
+        settings = analysis_settings(run_config(reader.manifest()), reader)
         status = reader.status()
         frame = read_frame(reader, settings)
         checks = check_complete(status.planned, status.stored)
@@ -94,7 +115,9 @@ def gate(path: Path, *, policy: Path | None = None, baseline: Path | None = None
             matched = match_runs(opened, settings)
             arms = gated_arms(frame, limits)
             checks += _regressions(matched, arms, limits=limits, settings=settings)
-            caveats = matched.remarks
+            caveats = tuple(run_caveats(matched.runs, matched.remarks))
+            planned, stored = matched.runs[1].planned, matched.runs[1].stored
+            checks += check_complete(planned, stored, subject="baseline")
     return Gated(
         run=labels[0],
         baseline=labels[1] if base is not None else "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -195,7 +196,9 @@ def _around(
     threshold: float | None,
 ) -> tuple[LoadedConfig, Parts]:
     """A configuration and parts around one defense that exists as an object."""
-    given = name or getattr(subject, "name", "") or getattr(subject, "__name__", "defense")
+    given = _plain_name(
+        name or getattr(subject, "name", "") or getattr(subject, "__name__", "defense")
+    )
     is_defense = isinstance(subject, Defense | InlineDefense | BatchDefense)
     defense = (
         subject
@@ -215,6 +218,11 @@ def _around(
     )
     loaded = LoadedConfig(config=config, folder=Path.cwd(), shown_as="run()")
     return loaded, Parts(defenses=(BuiltPart(part=defense, manifest=manifest),))
+
+
+def _plain_name(said: str) -> str:
+    """Return a name as a configuration allows it; a lambda has none of its own."""
+    return re.sub(r"[^A-Za-z0-9_.@-]+", "_", said.strip("<> ")).lstrip(".@-")[:80] or "defense"
 
 
 def _fingerprint(subject: object) -> str:

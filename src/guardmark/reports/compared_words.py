@@ -8,7 +8,7 @@ from guardmark.analysis.comparison import PairVerdict
 from guardmark.reports.wording import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.compared import Compared
     from guardmark.analysis.comparison import PairedComparison, PairedSide
@@ -57,7 +57,17 @@ def caveats(compared: Compared) -> Iterator[str]:
     Args:
         compared: The comparison.
     """
-    for run in compared.runs:
+    yield from run_caveats(compared.runs, compared.remarks)
+
+
+def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator[str]:
+    """Say in which respects runs are not whole, or differ beside their defenses.
+
+    Args:
+        runs: The runs of a comparison.
+        remarks: What differs between them.
+    """
+    for run in runs:
         if not run.is_complete:
             yield (
                 f"{run.label} is {run.state.value}: {count_text(run.stored)} of "
@@ -65,7 +75,7 @@ def caveats(compared: Compared) -> Iterator[str]:
             )
         if run.unmatched:
             yield unmatched_words(run)
-    yield from compared.remarks
+    yield from remarks
 
 
 def unmatched_words(run: ComparedRun) -> str:

@@ -1,0 +1,90 @@
+"""A test that a defense guards: measured on data, and decided by whole intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING
+
+from guardmark.analysis.gate import GatePolicy, Standing
+from guardmark.app.gating import check_run
+from guardmark.app.verbs import LoadedRun, run
+from guardmark.core.errors import ConfigError
+from guardmark.reports.gate_renderings import worst_first
+from guardmark.reports.gate_words import check_sentence
+from guardmark.reports.inert import plain_line
+from guardmark.store.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from guardmark.core.protocols import Defense
+
+
+class NotGuarded(AssertionError):
+    """A defense breaks a limit, or the data cannot show that it holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardCheck:
+    """Measures defenses for a test.
+
+    Attributes:
+        folder: Where the runs are kept; a new folder below for each.
+    """
+
+    folder: Path
+    _numbers: Iterator[int] = field(default_factory=count, repr=False, compare=False)
+
+    def assert_guarded(
+        self,
+        defense: Defense | Callable[[str], object] | str | Path,
+        dataset: str | Path = "core",
+        *,
+        asr_below: float | None = None,
+        fpr_below: float | None = None,
+        threshold: float | None = None,
+    ) -> LoadedRun:
+        """Assert that a defense holds limits, by the whole of each confidence interval.
+
+        Call it from a plain test, not from a coroutine: it runs an event loop of its own.
+
+        Args:
+            defense: A `Defense`, a function from text to bool, float or `Decision`, or a
+                configuration file (then its own data are used, and its candidates checked).
+            dataset: A built-in set or a file.
+            asr_below: Largest attack success rate, in [0, 1].
+            fpr_below: Largest false positive rate, in [0, 1].
+            threshold: Score from which a float blocks.
+
+        Returns:
+            The finished run, for further looks.
+
+        Raises:
+            NotGuarded: If an interval lies beyond its limit, or the limit inside an interval:
+                then the samples do not suffice, and the message says how many would.
+            ConfigError: If no limit is given.
+            GuardmarkError: If the run cannot be made.
+        """
+        policy = GatePolicy(asr_upper=asr_below, fpr_upper=fpr_below)
+        if policy.is_empty:
+            raise ConfigError("assert_guarded needs a limit: asr_below, fpr_below or both.")
+        home = self.folder / f"run-{next(self._numbers)}"
+        measured = run(defense, dataset, threshold=threshold, out=home)
+        result = check_run(RunDir(path=measured.folder), policy).result
+        if result.standing is not Standing.HELD:
+            lines = [
+                f"- {plain_line(check_sentence(check))}"
+                for check in worst_first(result)
+                if check.standing is not Standing.HELD
+            ]
+            head = _HEADS[result.standing]
+            raise NotGuarded("\n".join([head, *lines, f"The run: {measured.folder}"]))
+        return measured
+
+
+_HEADS = {
+    Standing.BROKEN: "The defense does not guard as it should:",
+    Standing.OPEN: "The samples do not suffice to show that the defense guards:",
+}
