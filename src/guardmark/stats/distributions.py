@@ -81,6 +81,9 @@ def t_upper_tail(t: float, degrees_of_freedom: float) -> float:
         return 1.0 - t_upper_tail(-t, degrees_of_freedom)
     if math.isinf(t):
         return 0.0
+    if t < 1.0:  # from the other end: for small t the share below rounds to 1
+        rest = t * t / (degrees_of_freedom + t * t)
+        return 0.5 - 0.5 * _incomplete_beta(rest, 0.5, degrees_of_freedom / 2.0)
     share = degrees_of_freedom / (degrees_of_freedom + t * t)
     return 0.5 * _incomplete_beta(share, degrees_of_freedom / 2.0, 0.5)
 
@@ -139,9 +142,9 @@ def _t_from_normal(z: float, df: float) -> float:
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:
-    """Return the regularised incomplete beta function I_x(a, b) for 0 < x <= 1."""
-    if x >= 1.0:
-        return 1.0
+    """Return the regularised incomplete beta function I_x(a, b) for 0 <= x <= 1."""
+    if x >= 1.0 or x <= 0.0:
+        return float(x >= 1.0)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     front = math.exp(log_front + a * math.log(x) + b * math.log1p(-x))
     if x < (a + 1.0) / (a + b + 2.0):
