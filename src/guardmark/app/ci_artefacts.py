@@ -38,19 +38,36 @@ def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> st
             and is left to `guardmark gate`.
     """
     manifest = analysis.manifest
-    policy = None
-    if config.gate is not None:
-        policy = replace(gate_policy(config.gate), regression_margin=None)
-    if policy is None or policy.is_empty:
+    result = check_own_limits(reader, analysis, config)
+    if result is None:
         return figures_junit(
             tuple(_figures(analysis)), run=manifest.name, created_utc=manifest.created_utc
         )
-    settings = analysis.settings
-    status = analysis.status
+    return gate_junit(result, run=manifest.name, created_utc=manifest.created_utc)
+
+
+def check_own_limits(
+    reader: RecordReader, analysis: RunAnalysis, config: Config
+) -> GateResult | None:
+    """Check the limits that the configuration of a run sets.
+
+    Args:
+        reader: An open reader of its records.
+        analysis: Its figures.
+        config: Its settings; a regression needs a baseline and is left to `guardmark gate`.
+
+    Returns:
+        Every check, or None when no limit is set.
+    """
+    if config.gate is None:
+        return None
+    policy = replace(gate_policy(config.gate), regression_margin=None)
+    if policy.is_empty:
+        return None
+    settings, status = analysis.settings, analysis.status
     checks = check_complete(status.planned, status.stored)
     checks += check_limits(read_frame(reader, settings), policy, settings)
-    result = GateResult(checks=checks, confidence=settings.confidence)
-    return gate_junit(result, run=manifest.name, created_utc=manifest.created_utc)
+    return GateResult(checks=checks, confidence=settings.confidence)
 
 
 def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:

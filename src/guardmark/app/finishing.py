@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guardmark.app.artefacts import write_reports
+from guardmark.app.ci_artefacts import check_own_limits
+from guardmark.app.gate_policy import EXITS
+from guardmark.reports.gate_renderings import render_gate
 from guardmark.reports.summary import summary_json
 from guardmark.reports.terminal import render_terminal
+from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,12 +31,16 @@ class Told:
         summary_json: The summary as JSON.
         files: Label and path of what a person opens next.
         complaints: Why the figures are not to be trusted; empty when they are.
+        gate: How the limits of the configuration stand, ready to print; empty without limits.
+        gate_exit: 0 when they are held, 1 when one is broken, 5 when the data cannot decide.
     """
 
     terminal: str
     summary_json: str
     files: tuple[tuple[str, Path], ...]
     complaints: tuple[str, ...]
+    gate: str = ""
+    gate_exit: int = 0
 
 
 def finish(
@@ -62,12 +70,16 @@ def finish(
     analysis, document = write_reports(
         folder, config, formats=formats, thresholds=thresholds, texts=texts
     )
+    with RecordReader(folder.records) as reader:
+        result = None if thresholds else check_own_limits(reader, analysis, config)
     paths = (("report", folder.report_html), ("summary", folder.summary_json))
     return Told(
         terminal=render_terminal(document),
         summary_json=summary_json(analysis),
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config)),
+        gate="" if result is None else render_gate(result),
+        gate_exit=0 if result is None else EXITS[result.standing],
     )
 
 

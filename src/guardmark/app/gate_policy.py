@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.gate import GatePolicy
+from guardmark.analysis.gate import GatePolicy, Standing
 from guardmark.app.config import load_section
 from guardmark.app.settings import GateSettings
 from guardmark.core.errors import ConfigError
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.app.settings import Config
+
+EXITS: Final = {Standing.HELD: 0, Standing.BROKEN: 1, Standing.OPEN: 5}
+"""Exit code of the command line for how a gate stands."""
 
 
 def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> GatePolicy:

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import click
 
-_EXITS = {"held": 0, "broken": 1, "open": 5}
-
 
 def command() -> click.Command:
     """Return the command."""
@@ -38,6 +36,7 @@ def command() -> click.Command:
         as_json: bool,
         markdown: bool,
     ) -> int:
+        from guardmark.app.gate_policy import EXITS
         from guardmark.app.gating import gate as check_gate
         from guardmark.reports.gate_renderings import gate_json, gate_markdown, render_gate
 
@@ -55,6 +54,6 @@ def command() -> click.Command:
         else:
             said = render_gate(gated.result, caveats=gated.caveats)
         click.echo(said, nl=False)
-        return _EXITS[gated.result.standing.value]
+        return EXITS[gated.result.standing]
 
     return gate

@@ -87,7 +87,7 @@ def _pair(
         for latency in detail.latency:
             if latency.median.value is not None:
                 yield f"  {_latency(latency, (first, second))}"
-        yield from _categories(detail)
+        yield from _categories(detail, compared)
     yield f"  => {plain_line(recommendation(pair, margin=compared.margin))}"
     if detail is not None:
         yield from _discordant(detail, texts=texts)
@@ -143,8 +143,8 @@ def _latency(latency: LatencyDifference, names: tuple[str, str]) -> str:
     )
 
 
-def _categories(detail: PairDetail) -> Iterator[str]:
-    told = [each for each in detail.categories if each.side.difference.value and not each.is_greyed]
+def _categories(detail: PairDetail, compared: Compared) -> Iterator[str]:
+    told = [each for each in detail.categories if _is_telling(each, compared.confidence)]
     if told:
         yield "  By category, clearest differences first (p by Holm over the categories):"
     for each in sorted(told, key=_telling)[:_MOST_CATEGORIES]:
@@ -154,10 +154,18 @@ def _categories(detail: PairDetail) -> Iterator[str]:
         yield (
             f"    {label} {plain_line(each.category)}: "
             f"{measure_text(of_difference(each.side.difference))}{shown}"
+            f"{'  (few samples)' if each.is_greyed else ''}"
         )
     untold = len(detail.categories) - min(len(told), _MOST_CATEGORIES)
     if untold:
         yield f"    ({untold} more, of few samples or without a difference: --json lists them)"
+
+
+def _is_telling(each: CategoryDifference, confidence: float) -> bool:
+    """Tell whether a category differs, and is large or sure enough to say so."""
+    p_value = each.side.adjusted_p
+    is_sure = p_value is not None and p_value < 1 - confidence
+    return bool(each.side.difference.value) and (is_sure or not each.is_greyed)
 
 
 def _telling(each: CategoryDifference) -> tuple[float, float]:

@@ -37,8 +37,8 @@ def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
         )
     if pair.verdict in {PairVerdict.FIRST_FEWER_BYPASSES, PairVerdict.SECOND_FEWER_BYPASSES}:
         return (
-            f"Prefer {first} to {second} only if you can bear its false alarms: it lets fewer "
-            f"attacks through, but {_unshown(margin)}."
+            f"Prefer {first} to {second} where attacks weigh most: it lets fewer through, but "
+            f"{_unshown(margin)}."
         )
     if pair.verdict is PairVerdict.UNDECIDED:
         return (
@@ -46,8 +46,8 @@ def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
             f"these {count_text(_pairs(pair))} do not tell them apart."
         )
     return (
-        f"Prefer {first} to {second} only if false alarms are what counts: it raises fewer, but "
-        "whether it stops as many attacks is not shown."
+        f"Prefer {first} to {second} where false alarms weigh most: it raises fewer, but that it "
+        "stops as many attacks is not shown."
     )
 
 

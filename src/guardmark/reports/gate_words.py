@@ -48,9 +48,9 @@ def check_sentence(check: GateCheck) -> str:
     name = f"{check.defense}: {figure}"
     if check.rule == "per_category":
         name += f" of {check.subject}"
-    what = "attacks" if check.rule == "per_category" else check.subject
+    what = "attacks" if check.rule == "per_category" else _plural(check.subject)
     if check.rule == "latency_p95_upper_ms":
-        what = f"answers to {check.subject}"
+        what = f"answers to {what}"
     limit = value_text(check.limit, UNITS[check.unit])
     rests = f"{figure_text(check)} ({count_text(check.trials)} {what})"
     if check.standing is Standing.HELD:
@@ -93,14 +93,18 @@ def conclusion(result: GateResult) -> str:
 
 def _what_would(check: GateCheck) -> str:
     if check.needed is not None:
-        unit = "samples" if check.subject == "samples" else check.subject
+        unit = _plural(check.subject)
         if check.rule == "per_category":
             unit = f"attacks of {check.subject}"
         elif check.unit is GateUnit.POINTS:
-            unit = f"pairs of {check.subject}"
+            unit = f"pairs of {unit}"
         lead = f"{check.reason}; " if check.reason else ""
         return f"{lead}about {count_text(check.needed)} {unit} would, if the rate stays"
     return check.reason or "no number of samples can promise to"
+
+
+def _plural(subject: str) -> str:
+    return "benign samples" if subject == "benign" else subject
 
 
 def _equals(p_value: float) -> str:
