@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -385,18 +386,24 @@ async def test_the_policy_stop_stops(open_writer: OpenWriter, outcome: Outcome) 
 
 
 class AfterTen:
-    """Ends a run when it has seen ten decisions."""
+    """Ends a defense when it has made ten decisions, in an order of its own."""
 
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, str, Outcome]] = []
+    def __init__(self, count: int, names: Sequence[str]) -> None:
+        self.ends = set(names)
+        self.order = random.Random(7).sample(range(count), count)
+        self.seen: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
 
-    def observe(self, defense: str, sample: Sample, decision: Decision) -> None:
+    def observe(self, defense: str, position: int, outcome: int) -> None:
         """Note one."""
-        self.seen.append((defense, sample.id, decision.outcome))
+        self.seen[defense].append((position, outcome))
+
+    def is_done(self, defense: str) -> bool:
+        """Ten are enough."""
+        return defense in self.ends and len(self.seen[defense]) >= 10
 
     def reason(self) -> str:
-        """Ten are enough."""
-        return "ten are enough" if len(self.seen) >= 10 else ""
+        """Ten of each are enough."""
+        return "ten are enough" if all(map(self.is_done, self.seen)) else ""
 
 
 @pytest.mark.parametrize("make", [Inline, Remote])
@@ -404,14 +411,36 @@ async def test_a_rule_ends_a_run_early_over_shuffled_samples(
     open_writer: OpenWriter, make: Callable[..., Any]
 ) -> None:
     """Data come sorted by label; a rule that stops early must see them mixed."""
-    rule, writer = AfterTen(), open_writer(5000)
-    plan = Plan(defenses=(make(),), order_seed=7)
-    summary = await run(plan, writer, stop_rule=rule)
+    rule, writer = AfterTen(5000, [make().name]), open_writer(5000)
+    summary = await run(Plan(defenses=(make(),)), writer, stop_rule=rule)
     assert (summary.ending, summary.reason) == (Ending.EARLY, "ten are enough")
     found = decided(writer.path, make().name)
-    assert 10 <= len(found) < 5000
+    assert 10 <= len(found) < 200
     assert max(found) > 2500 > min(found)
-    assert {name for name, _, _ in rule.seen} == {make().name}
+    assert summary.planned == summary.stored == len(found)
+
+
+async def test_a_rule_decided_for_one_defense_ends_that_one_alone(open_writer: OpenWriter) -> None:
+    """The others go on; the run says that it was not complete for all."""
+    writer = open_writer(900)
+    parts: list[Any] = [Inline(name="a"), Inline(name="b"), Remote(name="c"), Remote(name="d")]
+    rule = AfterTen(900, [part.name for part in parts])
+    rule.ends = {"a", "c"}
+    summary = await run(Plan(defenses=tuple(parts)), writer, stop_rule=rule)
+    counts = {part.name: len(decided(writer.path, part.name)) for part in parts}
+    assert counts["b"] == counts["d"] == 900
+    assert max(counts["a"], counts["c"]) < 200
+    assert summary.ending is Ending.EARLY
+    assert "a, c" in summary.reason
+
+
+async def test_a_defense_that_was_ended_early_is_not_asked_again(open_writer: OpenWriter) -> None:
+    """Continued runs start from a rule that knows the stored answers."""
+    writer, part = open_writer(900), Remote(name="c")
+    rule = AfterTen(900, ["c"])
+    rule.seen["c"] = [(0, 0)] * 10
+    summary = await run(Plan(defenses=(part,)), writer, stop_rule=rule)
+    assert (summary.ending, summary.added, summary.reason) == (Ending.EARLY, 0, "ten are enough")
 
 
 async def test_the_order_of_samples_changes_no_record(open_writer: OpenWriter) -> None:
@@ -419,7 +448,9 @@ async def test_the_order_of_samples_changes_no_record(open_writer: OpenWriter) -
     for make in (Inline, Remote):
         writer = open_writer(2500, name=f"{make.__name__}.sqlite")
         part: Any = make(delay_s=0) if make is Remote else make()
-        await run(Plan(defenses=(part,), order_seed=1), writer)
+        rule = AfterTen(2500, [part.name])
+        rule.ends = set()
+        await run(Plan(defenses=(part,)), writer, stop_rule=rule)
         assert decided(writer.path, part.name) == expected(2500)
         assert set(part.calls.values()) == {1}
 

@@ -29,6 +29,7 @@ class AnalysisSettings:
         listed_samples: How many samples a report lists at most.
         excerpt_characters: How much of a text a report shows.
         run_folder: The run's folder as a person types it, for the commands a report names.
+        stop_when: Rules that could end defenses early, as the run recorded them.
         legacy_cards: Older definitions of a pipeline's card to count by, beside our own.
     """
 
@@ -45,6 +46,7 @@ class AnalysisSettings:
     listed_samples: int = 500
     excerpt_characters: int = 500
     run_folder: str = "RUN"
+    stop_when: tuple[str, ...] = ()
     legacy_cards: tuple[str, ...] = ()
 
     @staticmethod
@@ -58,4 +60,11 @@ class AnalysisSettings:
             confidence=manifest.confidence,
             min_per_category=manifest.min_per_category,
             seed=manifest.seed,
+            stop_when=_stop_rules(manifest),
         )
+
+
+def _stop_rules(manifest: RunManifest) -> tuple[str, ...]:
+    run = manifest.settings.get("run")
+    rules = run.get("stop_when") if isinstance(run, dict) else None
+    return tuple(str(rule) for rule in rules) if isinstance(rules, list | tuple) else ()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark.app.data import dataset_specs, load_data, merge_files, taxonomy_of
+from guardmark.app.data_lines import describe_data
 from guardmark.app.description import write_description
 from guardmark.app.environment import describe_environment
 from guardmark.app.fingerprints import config_sha256, data_sha256, resolved
@@ -22,6 +23,7 @@ from guardmark.app.folders import (
 from guardmark.app.network import concurrency_of, open_services
 from guardmark.app.parts import build_parts
 from guardmark.app.probing import probe_parts
+from guardmark.app.stopping import check_rules, early_stop, with_rules
 from guardmark.core.manifest import RunManifest
 from guardmark.core.protocols import Closable
 from guardmark.core.version import VERSION
@@ -32,7 +34,7 @@ from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from guardmark.app.config import LoadedConfig
@@ -61,6 +63,7 @@ class RunOptions:
         offline: Refuse every call that a cassette does not answer.
         max_cost: Stop when so much is spent.
         max_errors: Stop after so many errors.
+        stop_when: Rules that end defenses early; they replace those of the configuration.
         record: Write exchanges to this cassette.
         replay: Answer from this cassette.
     """
@@ -72,6 +75,7 @@ class RunOptions:
     offline: bool = False
     max_cost: float | None = None
     max_errors: int | None = None
+    stop_when: tuple[str, ...] = ()
     record: Path | None = None
     replay: Path | None = None
 
@@ -167,6 +171,8 @@ def run_parts(
     Returns:
         The run, as for `run`, with the same errors.
     """
+    loaded = with_rules(loaded, options.stop_when)
+    check_rules(loaded.config, [built.part.name for built in parts.defenses])
     invocation = _Invocation(
         loaded=loaded,
         options=options,
@@ -222,7 +228,11 @@ class _Invocation:
                 writer.load_samples(source.samples)
                 self._describe(source.folder, manifest)
                 summary = await run_engine(
-                    self._plan(), writer, progress=self.session.progress, stop=self.session.stop
+                    self._plan(),
+                    writer,
+                    progress=self.session.progress,
+                    stop=self.session.stop,
+                    stop_rule=early_stop(source.folder, self.loaded.config.run.stop_when),
                 )
         finally:
             await self._close()
@@ -362,37 +372,6 @@ def per_second(rate: str) -> float:
     """
     number, _, unit = rate.partition("/")
     return float(number) / {"s": 1, "min": 60, "h": 3600}[unit]
-
-
-def describe_data(manifests: Sequence[DataManifest], builtin: Collection[str]) -> Iterable[str]:
-    """Say what was read and which field of a file was taken for what.
-
-    Args:
-        manifests: The files as read.
-        builtin: Names of the built-in sets among them; these get one line a set, and no word
-            on fields.
-
-    Yields:
-        One line for each file or built-in set.
-    """
-    for name in dict.fromkeys(m.name for m in manifests if m.name in builtin):
-        files = [m for m in manifests if m.name == name]
-        yield f"Read {name} version {files[0].version}: {_counts(files)}"
-    for manifest in manifests:
-        if manifest.name in builtin:
-            continue
-        taken = ", ".join(
-            f"{field} from {path}" if field != path else field
-            for field, path in manifest.mapping.items()
-        )
-        rows = f"{_counts([manifest])} (taken: {taken})" if taken else "no row passes the filter"
-        yield f"Read {', '.join(manifest.files)}: {rows}"
-
-
-def _counts(manifests: Sequence[DataManifest]) -> str:
-    attacks = sum(manifest.attacks for manifest in manifests)
-    benign = sum(manifest.benign for manifest in manifests)
-    return f"{attacks:,} attacks, {benign:,} benign"
 
 
 def _stamp(now: datetime) -> str:

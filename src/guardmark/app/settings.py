@@ -94,8 +94,20 @@ class RunSettings(Settings):
     max_tokens: int | None = Field(None, ge=1)
     max_cost: float | None = Field(None, gt=0)
     max_time_s: float | None = Field(None, gt=0)
+    stop_when: list[str] = []
     cache: bool = False
     uvloop: bool = False
+
+    @field_validator("stop_when")
+    @classmethod
+    def _known_rules(cls, value: list[str]) -> list[str]:
+        from guardmark.analysis.stop_rules import parse_stop_rule
+        from guardmark.core.errors import ConfigError
+
+        try:
+            return [parse_stop_rule(rule).said for rule in value]
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
 
 
 class TaxonomySettings(Settings):

@@ -24,6 +24,13 @@ def command() -> click.Command:
     @click.option("--offline", is_flag=True, help="Refuse every call to a service.")
     @click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), help="Stop there.")
     @click.option("--max-errors", type=click.IntRange(min=0), help="Stop after more errors.")
+    @click.option(
+        "--stop-when",
+        multiple=True,
+        metavar="RULE",
+        help='End a defense once RULE is decided: "asr<0.1", "fpr<0.05", "asr+-0.05", '
+        '"NAME.asr<0.1", "A!=B". May be given more than once.',
+    )
     @click.option("--record", type=_PATH, help="Write all exchanges to this file.")
     @click.option("--replay", type=_PATH, help="Answer all calls from this file.")
     @click.option("--no-texts", is_flag=True, help="Leave prompt texts out of the reports.")
@@ -37,6 +44,7 @@ def command() -> click.Command:
         offline: bool,
         max_cost: float | None,
         max_errors: int | None,
+        stop_when: tuple[str, ...],
         record: Path | None,
         replay: Path | None,
         no_texts: bool,
@@ -53,6 +61,7 @@ def command() -> click.Command:
             offline=offline,
             max_cost=max_cost,
             max_errors=max_errors,
+            stop_when=stop_when,
             record=record,
             replay=replay,
         )

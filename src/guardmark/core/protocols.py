@@ -151,10 +151,19 @@ class DatasetSource(Protocol):
 class StopRule(Protocol):
     """A rule that ends a run early; made by the reading half, asked by the running half."""
 
-    def observe(self, defense: str, sample: Sample, decision: Decision) -> None:
-        """Take note of one stored decision."""
+    @property
+    def order(self) -> Sequence[int]:
+        """Position of every sample, in the order in which they must be asked about."""
+        ...
+
+    def observe(self, defense: str, position: int, outcome: int) -> None:
+        """Take note of the outcome's code of one decision, about the sample at a position."""
+        ...
+
+    def is_done(self, defense: str) -> bool:
+        """Tell whether a defense need not be asked any further."""
         ...
 
     def reason(self) -> str:
-        """Say why the run should end now, or return the empty string."""
+        """Say why the whole run should end now, or return the empty string."""
         ...

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _SLICE_NS: Final = 30_000_000  # a stop is seen, and a slow defense's answers stored, this often
 _MOST: Final = 1000
+_MOST_WATCHED: Final = 64  # a rule that ends a defense early is heard this often
 _POOL_CHUNK: Final = 64
 
 Answers = tuple[list["Decision"], list[int]]
@@ -48,12 +49,12 @@ async def run_inline(
         is_cold: Whether the first call is the first of this process.
     """
     decide = skipping(defense.decide_now, defense.view)
-    size = 1
+    size, most = 1, _MOST_WATCHED if ledger.has_rule else _MOST
     for chunk in chunks:
         start = 0
         while start < len(chunk.positions):
             size = ledger.room(size)
-            if not size:
+            if not size or ledger.is_done(desk):
                 return
             part = chunk.part(start, start + size)
             began = perf_counter_ns()
@@ -65,7 +66,7 @@ async def run_inline(
             ledger.busy_ns += took
             ledger.store()
             start += len(decisions)
-            size = _next_size(size, took)
+            size = min(_next_size(size, took), most)
             await asyncio.sleep(0)
 
 
@@ -97,7 +98,11 @@ async def run_pooled(
     limit = 2 * _count(ledger.plan)
     try:
         while True:
-            while len(waiting) < limit and (part := _next(parts, ledger)) is not None:
+            while (
+                len(waiting) < limit
+                and not ledger.is_done(desk)
+                and (part := _next(parts, ledger)) is not None
+            ):
                 future = asyncio.get_running_loop().run_in_executor(executor, ask, part.prompts)
                 waiting[future] = part
             if not waiting or ledger.halt is not None:

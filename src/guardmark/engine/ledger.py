@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
 from enum import StrEnum
-from random import Random
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
@@ -79,7 +77,7 @@ class Ledger:
         self._progress = progress
         self._stop = stop
         self._rule = stop_rule
-        self._unseen: list[tuple[str, int, Decision]] = []
+        self._ended: set[str] = set()
         self._began = monotonic()
 
     def desk(self, name: str, stage: Stage, *, layer: str = FIRST_LAYER, repeat: int = 0) -> Desk:
@@ -103,20 +101,37 @@ class Ledger:
                 tally.counts[index] += count
         return Desk(lane, tally)
 
-    def order(self, repeat: int) -> Sequence[int] | None:
-        """Return the order in which samples are asked about.
+    @property
+    def order(self) -> Sequence[int] | None:
+        """Positions of samples as they are asked about; None for the order of the data.
+
+        A rule that ends runs early says in which order it must see samples.
+        """
+        return None if self._rule is None else self._rule.order
+
+    @property
+    def has_rule(self) -> bool:
+        """Whether a rule may end this run, or single defenses, early."""
+        return self._rule is not None
+
+    def is_done(self, desk: Desk) -> bool:
+        """Tell whether a rule says that a defense need not be asked any further.
 
         Args:
-            repeat: Which repetition; each has an order of its own.
-
-        Returns:
-            Positions, or None for the order of the data.
+            desk: Where its answers arrive; no more are expected there once it is done.
         """
-        if self.plan.order_seed is None:
-            return None
-        positions = array("q", range(self.writer.sample_count))
-        Random(f"{self.plan.order_seed}/{repeat}").shuffle(positions)
-        return positions
+        if self._rule is None or not self._rule.is_done(desk.name):
+            return False
+        if desk.tally.done < desk.tally.planned:
+            self._ended.add(desk.name)
+        desk.tally.planned = desk.tally.done
+        return True
+
+    def note_early_end(self) -> None:
+        """Note, when all work is done, that some defenses were not asked about everything."""
+        if self._ended and self._rule is not None:
+            names = ", ".join(sorted(self._ended))
+            self.end(Halt.EARLY, self._rule.reason() or f"enough was seen of {names}")
 
     def note_lag(self, lag_ns: int) -> None:
         """Note a delay of the event loop.
@@ -195,7 +210,8 @@ class Ledger:
         if code >= _MALFORMED:
             self.met_failure(desk, decision, code=code)
         if self._rule is not None:
-            self._unseen.append((desk.name, item.position, decision))
+            self._rule.observe(desk.name, item.position, code)
+            self._ask_rule(self._rule, desk)
         return code
 
     def took_all(
@@ -216,7 +232,7 @@ class Ledger:
             latencies: What was measured, in nanoseconds.
             flags: Bits of `FLAG_*` for the first one.
         """
-        add, counts = desk.lane.add_decision, desk.tally.counts
+        add, counts, rule = desk.lane.add_decision, desk.tally.counts, self._rule
         for position, is_attack, decision, latency in zip(
             chunk.positions, chunk.attacks, decisions, latencies, strict=True
         ):
@@ -226,15 +242,13 @@ class Ledger:
                 self.spend(decision.evidence)
             if code >= _MALFORMED:
                 self.met_failure(desk, decision, code=code)
+            if rule is not None:
+                rule.observe(desk.name, position, code)
             flags = 0
         self.calls += len(decisions)
         self.added += len(decisions)
-        if self._rule is not None:
-            name = desk.name
-            self._unseen.extend(
-                (name, position, decision)
-                for position, decision in zip(chunk.positions, decisions, strict=True)
-            )
+        if rule is not None:
+            self._ask_rule(rule, desk)
 
     def took(self, desk: Desk, *, code: int, is_attack: bool, evidence: Evidence | None) -> None:
         """Count one answer of any part.
@@ -288,22 +302,16 @@ class Ledger:
             self.end(Halt.POLICY, f"{desk.name} {what}, and the policy is to stop")
 
     def store(self, *, is_forced: bool = False) -> None:
-        """Commit what is due, and show it to the stop rule.
+        """Commit what is due.
 
         Args:
             is_forced: Commit whatever there is.
         """
         if is_forced:
             self.writer.flush()
-        elif not self.writer.flush_if_due(perf_counter_ns(), count=_FLUSH_EVERY):
-            return
-        if self._rule is not None:
-            self._ask_rule(self._rule)
+        else:
+            self.writer.flush_if_due(perf_counter_ns(), count=_FLUSH_EVERY)
 
-    def _ask_rule(self, rule: StopRule) -> None:
-        seen, self._unseen = self._unseen, []
-        for name, position, decision in seen:
-            rule.observe(name, self.writer.sample(position), decision)
-        reason = rule.reason()
-        if reason:
+    def _ask_rule(self, rule: StopRule, desk: Desk) -> None:
+        if self.is_done(desk) and self._ended and (reason := rule.reason()):
             self.end(Halt.EARLY, reason)

@@ -180,8 +180,7 @@ class Flow:
 
     async def _feed(self) -> None:
         for repeat in range(self._ledger.plan.repeats):
-            order = self._ledger.order(repeat)
-            for chunk in self._ledger.writer.stored.pending(None, order=order):
+            for chunk in self._ledger.writer.stored.pending(None):
                 for case in self._cases(chunk, repeat):
                     if not self._ledger.may_go_on():
                         break

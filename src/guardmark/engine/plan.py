@@ -110,7 +110,6 @@ class Plan:
         workers: Where defenses that answer at once are called.
         worker_count: Threads or processes; 0 for one a processor.
         factories: Picklable makers of defenses by name, for processes.
-        order_seed: None for the order of the data, or the seed of a shuffle.
         pipeline: Model and judges, or None to measure defenses alone.
         memory: Kept answers of earlier runs, or None to ask every time. Defenses that answer
             at once or take batches are always asked, and so are warm-up calls.
@@ -128,7 +127,6 @@ class Plan:
     workers: Workers = Workers.INLINE
     worker_count: int = 0
     factories: Mapping[str, Callable[[], InlineDefense]] = field(default_factory=dict)
-    order_seed: int | None = None
     pipeline: Pipeline | None = None
     memory: Memory | None = None
 

@@ -114,6 +114,7 @@ async def run(
     try:
         await _carry_out(ledger, counters)
         ledger.store(is_forced=True)
+        ledger.note_early_end()
     except StorageError:
         raise
     except asyncio.CancelledError:
@@ -237,8 +238,8 @@ async def _run_inline(task: DefenseTask, ledger: Ledger) -> None:
     is_pooled = ledger.plan.workers is not Workers.INLINE
     is_pooled = is_pooled and ledger.plan.timing.mode is not LatencyMode.ISOLATED
     is_cold = ledger.plan.timing.warmup == 0
-    for repeat, desk in enumerate(task.desks):
-        chunks = ledger.writer.stored.pending(desk.lane, order=ledger.order(repeat))
+    for desk in task.desks:
+        chunks = ledger.writer.stored.pending(desk.lane, order=ledger.order)
         ask = run_pooled if is_pooled else run_inline
         await ask(defense, desk, ledger=ledger, chunks=chunks, is_cold=is_cold)
         is_cold = False

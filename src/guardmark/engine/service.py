@@ -34,11 +34,13 @@ def feed_of(desks: Sequence[Desk], ledger: Ledger) -> Iterator[Item]:
     Yields:
         Samples.
     """
-    for repeat, desk in enumerate(desks):
-        for chunk in ledger.writer.stored.pending(desk.lane, order=ledger.order(repeat)):
+    for desk in desks:
+        for chunk in ledger.writer.stored.pending(desk.lane, order=ledger.order):
             for position, is_attack, prompt in zip(
                 chunk.positions, chunk.attacks, chunk.prompts, strict=True
             ):
+                if ledger.is_done(desk):
+                    return
                 yield Item(desk=desk, position=position, is_attack=is_attack, prompt=prompt)
 
 

@@ -71,7 +71,9 @@ async def warm_up(task: DefenseTask, ledger: Ledger) -> None:
     """
     wanted, stored = ledger.plan.timing.warmup, ledger.writer.stored
     total = ledger.writer.sample_count
-    if not wanted or all(stored.count(desk.lane) >= total for desk in task.desks):
+    if not wanted or all(
+        stored.count(desk.lane) >= total or ledger.is_done(desk) for desk in task.desks
+    ):
         return
     lane, plan = _free_lane(task.name, ledger), ledger.plan
     every = (

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _LARGEST_LOG = 709.0
+_HALF = 0.5
+_BET_ALPHA = 0.05
+"""The bets are tuned to decide at this level; the e-value is valid whatever it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +177,45 @@ def betting_sequence(observations: ArrayLike, *, confidence: float = 0.95) -> Ra
         trials=len(values),
         groups=len(values),
         reason="" if values.size else "no groups",
+    )
+
+
+def betting_e_value(observations: ArrayLike) -> EValue:
+    """Weigh the evidence that the mean of observations in [0, 1] is not one half, at every look.
+
+    For two defenses an observation is the mean, over the pairs of one group, of 1 where only
+    the first has the property, 0 where only the second has it, and one half otherwise.
+
+    Args:
+        observations: One a group, in the order they came, shape (k,), each in [0, 1].
+
+    Returns:
+        The largest e-value so far, half of it bet on each side; `first_only` and `second_only`
+        count observations above and below one half. 1 with a reason where there are neither.
+
+    Raises:
+        ValueError: If an observation is outside [0, 1].
+
+    References:
+        Waudby-Smith & Ramdas (2024), doi:10.1093/jrsssb/qkad009; the p-value by Ville (1939).
+    """
+    values = number_column(observations, name="observations")
+    if values.size and (values.min() < 0 or values.max() > 1):
+        raise ValueError("observations must be in [0, 1]")
+    above, below = int((values > _HALF).sum()), int((values < _HALF).sum())
+    log_e = 0.0
+    if above + below:
+        bets = np.minimum(_bets(values, alpha=_BET_ALPHA), 1.0)
+        gains = bets * (values - _HALF)
+        either = np.logaddexp(np.cumsum(np.log1p(gains)), np.cumsum(np.log1p(-gains)))
+        log_e = max(0.0, float(either.max()) - math.log(2))
+    return EValue(
+        e_value=math.exp(log_e) if log_e < _LARGEST_LOG else sys.float_info.max,
+        log_e_value=log_e,
+        p_value=max(math.exp(-log_e), sys.float_info.min),
+        first_only=above,
+        second_only=below,
+        reason="" if above + below else "no discordant pair",
     )
 
 

@@ -1,0 +1,115 @@
+"""What `--stop-when` may say, read into values; no figures are looked at here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import ConfigError, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NAME: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_.@-]*[A-Za-z0-9_@-])?"
+_RATE: Final = re.compile(rf"(?:({_NAME})\.)?(asr|fpr)(<|\+-|±)([0-9]*\.?[0-9]+)")
+_PAIR: Final = re.compile(rf"({_NAME})!=({_NAME})")
+
+
+class StopKind(StrEnum):
+    """Which question a rule waits to see answered."""
+
+    BELOW = "below"
+    WIDTH = "width"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopStatement:
+    """One rule about one defense, or about two.
+
+    Attributes:
+        said: As it was typed.
+        kind: Whether a rate lies below a limit, an interval is narrow enough, or two defenses
+            differ on attacks.
+        defense: The defense it is about; empty for each one of the run.
+        other: The second defense of a comparison, or empty.
+        is_attack: Whether it is about the attack success rate, else the false positive rate.
+        limit: The limit of the rate, or the half-width; 0 for a comparison.
+    """
+
+    said: str
+    kind: StopKind
+    defense: str = ""
+    other: str = ""
+    is_attack: bool = True
+    limit: float = 0.0
+
+
+def parse_stop_rule(said: str) -> StopStatement:
+    """Read one rule of `--stop-when`.
+
+    Args:
+        said: `asr<0.1`, `fpr<0.05` (decided once the rate is shown to lie below, or not below),
+            `asr+-0.05` (the half-width is reached), each with `NAME.` before it for a single
+            defense; `A!=B` (two defenses differ on attacks). Blanks do not count.
+
+    Returns:
+        The rule.
+
+    Raises:
+        ConfigError: If it is none of these, or its number is not between 0 and 1.
+    """
+    bare = "".join(said.split())
+    pair = _PAIR.fullmatch(bare)
+    if pair and pair[1] != pair[2]:
+        return StopStatement(said=bare, kind=StopKind.DIFFERENT, defense=pair[1], other=pair[2])
+    found = _RATE.fullmatch(bare)
+    if found is None or not 0 < float(found[4]) < 1:
+        raise ConfigError(
+            f"stop_when: {said!r} is no rule, or its number is not between 0 and 1.\n"
+            "Rules: asr<0.1, fpr<0.05, asr+-0.05, NAME.asr<0.1 for one defense, and A!=B for\n"
+            "two defenses that differ on attacks.\n"
+            'Next: write it like --stop-when "asr<0.1" (the quotes keep the shell away).'
+        )
+    return StopStatement(
+        said=bare,
+        kind=StopKind.BELOW if found[3] == "<" else StopKind.WIDTH,
+        defense=found[1] or "",
+        is_attack=found[2] == "asr",
+        limit=float(found[4]),
+    )
+
+
+def statements_for(said: Sequence[str], defenses: Sequence[str]) -> tuple[StopStatement, ...]:
+    """Spell rules out: one statement for each defense they are about.
+
+    Args:
+        said: Rules as typed.
+        defenses: Names of the defenses of the run.
+
+    Returns:
+        Statements that each name a defense, in the order of the rules.
+
+    Raises:
+        ConfigError: If a rule cannot be read.
+        UnknownName: If a rule names no defense of the run.
+    """
+    spelled: list[StopStatement] = []
+    for rule in map(parse_stop_rule, said):
+        for name in filter(None, (rule.defense, rule.other)):
+            if name not in defenses:
+                raise UnknownName("defense of this run", name, defenses)
+        spelled += [
+            StopStatement(
+                said=rule.said,
+                kind=rule.kind,
+                defense=name,
+                other=rule.other,
+                is_attack=rule.is_attack,
+                limit=rule.limit,
+            )
+            for name in ([rule.defense] if rule.defense else defenses)
+        ]
+    return tuple(dict.fromkeys(spelled))
