@@ -181,6 +181,37 @@ class ChainSettings(Settings):
         return Chain(name, members, rule=rule, short_circuit=self.short_circuit)
 
 
+class ClassifierSettings(Settings):
+    """Scores texts with a sequence classifier in this process; needs the [hf] extra."""
+
+    path: str
+    positive: list[str] = Field(min_length=1)
+    threshold: Rate
+    view: View = View.TEXT
+    max_length: int = Field(512, ge=8)
+    long_text: Literal["truncate", "chunk", "error"] = "truncate"
+    batch_tokens: int = Field(2048, ge=16)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        from guardmark.defenses.classifier import ClassifierDefense
+        from guardmark.inference.classifier import LongText, SequenceClassifier
+
+        path = context.folder / self.path
+        classifier = SequenceClassifier(
+            path,
+            positive=self.positive,
+            max_length=self.max_length,
+            long_text=LongText(self.long_text),
+            budget=self.batch_tokens,
+            device=self.device,
+        )
+        return ClassifierDefense(
+            name, classifier, threshold=self.threshold, view=self.view, files=(path,)
+        )
+
+
 class DecisionsSettings(Settings):
     """Reads decisions that another tool already made."""
 

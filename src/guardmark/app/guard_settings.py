@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from guardmark.app.chat_settings import ChatSettings
 from guardmark.app.settings import Rate
@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.app.registry import BuildContext
+    from guardmark.defenses.guard_model import GuardReader
 
 
 class GuardModelSettings(ChatSettings):
-    """Asks a guard model behind a server of the common chat protocol."""
+    """Asks a guard model, behind a server of the common chat protocol or in this process."""
 
     profile: str
+    model: str = ""
+    path: str | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     risk: str = "harm"
     policy: str = ""
     policy_file: str | None = None
@@ -39,28 +43,68 @@ class GuardModelSettings(ChatSettings):
         except UnknownName as error:
             raise ValueError(str(error)) from error
 
+    @model_validator(mode="after")
+    def _somewhere(self) -> GuardModelSettings:
+        behind_a_server = self.base_url is not None or self.preset is not None
+        if behind_a_server == (self.path is not None):
+            raise ValueError("needs either a base_url (or preset) or the path of a local model")
+        if behind_a_server and not self.model:
+            raise ValueError("needs the name of the model, as its server knows it")
+        return self
+
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
+        from guardmark.defenses.guard_model import GuardModelDefense
+
+        path = context.folder / self.policy_file if self.policy_file else None
+        policy = _policy(path) if path else self.policy
+        files = (path,) if path else ()
+        if self.path is not None:
+            return self._local(name, context.folder / self.path, policy, files)
+        return GuardModelDefense(
+            name,
+            self.chat_endpoint(f"defenses.{name}", context),
+            reader=self._reader(),
+            view=self.view,
+            policy=policy,
+            risk=self.risk,
+            wants_scores=self.score != "none",
+            files=files,
+        )
+
+    def _reader(self) -> GuardReader:
         from dataclasses import replace
 
-        from guardmark.defenses.guard_model import GuardModelDefense, GuardReader
+        from guardmark.defenses.guard_model import GuardReader
         from guardmark.defenses.guard_profiles import guard_profile
 
         profile = guard_profile(self.profile)
         if self.max_tokens:
             profile = replace(profile, max_tokens=self.max_tokens)
-        path = context.folder / self.policy_file if self.policy_file else None
-        return GuardModelDefense(
-            name,
-            self.chat_endpoint(f"defenses.{name}", context),
-            reader=GuardReader(
-                profile=profile, ibm_sum=self.score == "ibm_sum", threshold=self.threshold
-            ),
-            view=self.view,
-            policy=_policy(path) if path else self.policy,
-            risk=self.risk,
+        return GuardReader(
+            profile=profile, ibm_sum=self.score == "ibm_sum", threshold=self.threshold
+        )
+
+    def _local(self, name: str, path: Path, policy: str, files: tuple[Path, ...]) -> object:
+        from guardmark.defenses.local_guard import LocalGuardDefense
+        from guardmark.inference.generator import LocalGenerator
+
+        reader = self._reader()
+        options = reader.profile.request_options(self.risk)
+        generator = LocalGenerator(
+            path,
+            max_tokens=reader.profile.max_tokens,
+            template_options=cast("dict[str, Any]", options.get("chat_template_kwargs", {})),
             wants_scores=self.score != "none",
-            files=(path,) if path else (),
+            device=self.device,
+        )
+        return LocalGuardDefense(
+            name,
+            generator,
+            reader=reader,
+            view=self.view,
+            policy=policy,
+            files=(path, *files),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -53,6 +53,33 @@ class ChatModelSettings(SystemPromptSettings, ChatSettings):
             self.chat_endpoint("pipeline.model", context),
             system_prompt=system_prompt(self, context.folder),
             roles=self.roles,
+        )
+
+
+class LocalModelSettings(SystemPromptSettings):
+    """A target model in this process; needs the [hf] extra. It answers greedily."""
+
+    path: str
+    max_tokens: int = Field(256, ge=1)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    batch_tokens: int = Field(4096, ge=64)
+    roles: dict[Role, str] = Field(default_factory=dict)
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the model."""
+        from guardmark.inference.generator import LocalGenerator
+        from guardmark.models.local import LocalTarget
+
+        path = context.folder / self.path
+        generator = LocalGenerator(
+            path, max_tokens=self.max_tokens, budget=self.batch_tokens, device=self.device
+        )
+        return LocalTarget(
+            name,
+            generator,
+            system_prompt=system_prompt(self, context.folder),
+            roles=self.roles,
+            files=(path,),
         )
 
 

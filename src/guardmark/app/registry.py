@@ -27,6 +27,7 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
         "allow-all": f"{_DEFENSES}:AllowAllSettings",
         "block-all": f"{_DEFENSES}:BlockAllSettings",
         "chain": f"{_DEFENSES}:ChainSettings",
+        "classifier": f"{_DEFENSES}:ClassifierSettings",
         "coin": f"{_DEFENSES}:CoinSettings",
         "decisions": f"{_DEFENSES}:DecisionsSettings",
         "guard-model": "guardmark.app.guard_settings:GuardModelSettings",
@@ -37,6 +38,7 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
     },
     "model": {
         "chat": f"{_MODELS}:ChatModelSettings",
+        "local": f"{_MODELS}:LocalModelSettings",
         "scripted": f"{_MODELS}:ScriptedModelSettings",
     },
     "judge": {

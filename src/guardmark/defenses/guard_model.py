@@ -90,11 +90,12 @@ class GuardReader:
     ibm_sum: bool = False
     threshold: float | None = None
 
-    def decision(self, answer: Answer) -> Decision:
+    def decision(self, answer: Answer, *, amortised: bool = False) -> Decision:
         """Read one answer.
 
         Args:
             answer: What the model sent.
+            amortised: Whether its time is a share of a batch's.
 
         Returns:
             An error when there is no answer; malformed when its text breaks the contract,
@@ -120,6 +121,7 @@ class GuardReader:
             score=None if found is None else found.score,
             score_kind=ScoreKind.NONE if found is None else ScoreKind.TWO_TOKEN_SOFTMAX,
             latency_ns=answer.service_ns,
+            amortised=amortised,
             evidence=self._evidence(answer, reading, found),
         )
 

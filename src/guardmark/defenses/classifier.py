@@ -1,0 +1,138 @@
+"""A local sequence classifier as a defense, asked in batches."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Protocol
+
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.core.sample import View
+from guardmark.defenses.skipping import NOTHING_SHOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from guardmark.core.sample import Prompt
+
+
+class TextScore(Protocol):
+    """What a classifier says of one text."""
+
+    @property
+    def probability(self) -> float | None:
+        """Of an attack, in [0, 1]; None when the text is too long."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """How long the text is."""
+        ...
+
+    @property
+    def truncated(self) -> bool:
+        """Whether its end was not looked at."""
+        ...
+
+
+class Classifier(Protocol):
+    """Scores several texts at once."""
+
+    def scores(self, texts: Sequence[str]) -> Sequence[TextScore]:
+        """Score texts, in their order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """How large a batch may grow and how long it may wait.
+
+    Attributes:
+        max_count: Most prompts of one batch.
+        max_tokens: Most tokens of one padded batch, or None: the classifier splits itself.
+        max_wait_s: Longest time a prompt waits for company.
+    """
+
+    max_count: int = 64
+    max_tokens: int | None = None
+    max_wait_s: float = 0.01
+
+
+class ClassifierDefense:
+    """Blocks from a probability on.
+
+    Args:
+        name: Name in the configuration.
+        classifier: What scores the texts.
+        threshold: Probability from which to block, in [0, 1].
+        view: What of a prompt it is shown.
+        limits: How large batches may be.
+        files: What the classifier was read from.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        classifier: Classifier,
+        *,
+        threshold: float,
+        view: View = View.TEXT,
+        limits: BatchLimits | None = None,
+        files: tuple[Path, ...] = (),
+    ) -> None:
+        self.name = name
+        self.view = view
+        self.threshold = threshold
+        self.batch_limits = limits or BatchLimits()
+        self.files = files
+        self._classifier = classifier
+        # One thread: the model uses all cores by itself, and the loop stays free meanwhile.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{name}")
+
+    async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
+        """Score several prompts.
+
+        Args:
+            prompts: In any order; the classifier sorts them by length itself.
+
+        Returns:
+            One decision a prompt, in order. With more than one prompt the latency of each is
+            an equal share of the batch's, and marked so.
+        """
+        shown = [prompt.shown(self.view) for prompt in prompts]
+        texts = [text for text in shown if text is not None]
+        loop = asyncio.get_running_loop()
+        scores, took_ns = await loop.run_in_executor(self._thread, self._timed, texts)
+        share = took_ns // max(1, len(texts))
+        answers = iter([self._decision(s, share, amortised=len(texts) > 1) for s in scores])
+        return [NOTHING_SHOWN[self.view] if text is None else next(answers) for text in shown]
+
+    async def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _timed(self, texts: Sequence[str]) -> tuple[Sequence[TextScore], int]:
+        began = perf_counter_ns()
+        scores = self._classifier.scores(texts) if texts else []
+        return scores, perf_counter_ns() - began
+
+    def _decision(self, score: TextScore, latency_ns: int, *, amortised: bool) -> Decision:
+        if score.probability is None:
+            message = f"the text has {score.tokens} tokens, more than the model reads"
+            return Decision(
+                outcome=Outcome.ERROR,
+                error_kind=ErrorKind.SKIPPED,
+                evidence=Evidence(message=message),
+            )
+        is_block = score.probability >= self.threshold
+        return Decision(
+            outcome=Outcome.BLOCK if is_block else Outcome.ALLOW,
+            score=score.probability,
+            score_kind=ScoreKind.CLASS_PROB,
+            latency_ns=latency_ns,
+            amortised=amortised,
+            evidence=Evidence(truncated=True) if score.truncated else None,
+        )

@@ -1,0 +1,1 @@
+"""Models in this process: classifiers and generators of the [hf] extra."""

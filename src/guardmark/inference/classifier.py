@@ -1,0 +1,157 @@
+"""A sequence classifier in this process: texts in, probabilities of its labels out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from guardmark.core.errors import ConfigError, did_you_mean, listed
+from guardmark.inference.batching import token_batches
+from guardmark.inference.libraries import device_of, library, load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class LongText(StrEnum):
+    """What happens to a text that is longer than the model reads."""
+
+    TRUNCATE = "truncate"
+    CHUNK = "chunk"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassScore:
+    """What the classifier says of one text.
+
+    Attributes:
+        probability: Of the positive labels together, in [0, 1]; the highest over its chunks.
+            None when the text is too long and may not be cut.
+        tokens: How long the text is, without special tokens.
+        truncated: Whether the end of the text was not looked at.
+    """
+
+    probability: float | None
+    tokens: int
+    truncated: bool = False
+
+
+class SequenceClassifier:
+    """A classifier with its tokenizer.
+
+    Args:
+        path: Folder with config, tokenizer and safetensors.
+        positive: Labels that mean an attack, as in the model's own configuration.
+        max_length: Most tokens a text may have, special tokens included.
+        long_text: What happens to longer ones.
+        budget: Most tokens of one padded batch.
+        device: `cpu`, `cuda` or `auto`.
+
+    Raises:
+        ConfigError: If the folder cannot be loaded, a label is not one of the model's, or
+            the libraries are not installed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        positive: Sequence[str],
+        max_length: int = 512,
+        long_text: LongText = LongText.TRUNCATE,
+        budget: int = 2048,
+        device: str = "auto",
+    ) -> None:
+        self._torch = library("torch")
+        self._device = device_of(device)
+        self._tokenizer = load("AutoTokenizer", path)
+        model = load("AutoModelForSequenceClassification", path)
+        self._positive = _positions(model.config.id2label, positive, path)
+        self._model = model.to(self._device).eval()
+        self._long_text = long_text
+        self._budget = budget
+        self._before, self._after = _specials(self._tokenizer)
+        self._room = max_length - len(self._before) - len(self._after)
+        if self._room < 1:
+            raise ConfigError(f"max_length {max_length} leaves no room for any text.")
+
+    def scores(self, texts: Sequence[str]) -> list[ClassScore]:
+        """Score texts.
+
+        Args:
+            texts: In any order; batches are formed by length.
+
+        Returns:
+            One score a text, in the order of the texts.
+        """
+        encoded = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        pieces: list[list[int]] = []
+        owner: list[int] = []
+        for index, ids in enumerate(encoded):
+            for piece in self._pieces(ids):
+                pieces.append([*self._before, *piece, *self._after])
+                owner.append(index)
+        highest: dict[int, float] = {}
+        for found, index in zip(self._probabilities(pieces), owner, strict=True):
+            highest[index] = max(found, highest.get(index, 0.0))
+        return [
+            ClassScore(
+                probability=highest.get(index),
+                tokens=len(ids),
+                truncated=len(ids) > self._room and self._long_text is LongText.TRUNCATE,
+            )
+            for index, ids in enumerate(encoded)
+        ]
+
+    def _pieces(self, ids: list[int]) -> list[list[int]]:
+        if len(ids) <= self._room:
+            return [ids]
+        if self._long_text is LongText.ERROR:
+            return []
+        if self._long_text is LongText.TRUNCATE:
+            return [ids[: self._room]]
+        # Chunks overlap by a quarter, so that no phrase is cut in two everywhere.
+        step = max(1, self._room - self._room // 4)
+        starts = range(0, max(1, len(ids) - self._room + step), step)
+        return [ids[start : start + self._room] for start in starts]
+
+    def _probabilities(self, pieces: Sequence[list[int]]) -> list[float]:
+        torch = self._torch
+        found = [0.0] * len(pieces)
+        with torch.inference_mode():
+            for batch in token_batches([len(p) for p in pieces], budget=self._budget):
+                padded = self._tokenizer.pad(
+                    {"input_ids": [pieces[index] for index in batch]}, return_tensors="pt"
+                ).to(self._device)
+                logits = self._model(**padded).logits.float()
+                odds = torch.softmax(logits, dim=-1)[:, self._positive].sum(dim=-1)
+                for index, value in zip(batch, odds.tolist(), strict=True):
+                    found[index] = min(1.0, value)
+        return found
+
+
+def _specials(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """What the tokenizer puts before and after a text; chunks need the same."""
+    bare = list(tokenizer("a", add_special_tokens=False)["input_ids"])
+    whole = list(tokenizer("a")["input_ids"])
+    for start in range(len(whole) - len(bare) + 1):
+        if whole[start : start + len(bare)] == bare:
+            return whole[:start], whole[start + len(bare) :]
+    raise ConfigError("The tokenizer changes a text beyond what it puts before and after it.")
+
+
+def _positions(id2label: dict[Any, Any], positive: Sequence[str], path: Path) -> list[int]:
+    """Indices of the positive labels, checked against the model's own names."""
+    names = {str(label): int(index) for index, label in id2label.items()}
+    for label in positive:
+        if label not in names:
+            raise ConfigError(
+                f"The model {path.name} has no label {label!r}.{did_you_mean(label, names)} "
+                f"Its labels: {listed(names)}."
+            )
+    if len(set(positive)) >= len(names):
+        raise ConfigError(f"All labels of {path.name} are positive: it could only block.")
+    return [names[label] for label in positive]

@@ -1,0 +1,180 @@
+"""A causal language model in this process: conversations in, texts with token odds out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from guardmark.core.errors import ConfigError
+from guardmark.core.outcome import Usage
+from guardmark.inference.batching import token_batches
+from guardmark.inference.libraries import device_of, library, load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from guardmark.core.outcome import Attempt, ErrorKind
+
+_TOP = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeighedToken:
+    """One generated token with what could have stood there.
+
+    Attributes:
+        token: What was generated.
+        alternatives: Likely tokens with log probabilities, likeliest first.
+    """
+
+    token: str
+    alternatives: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalAnswer:
+    """What a local model wrote; the same shape as an answer from a server.
+
+    Attributes:
+        text: The answer.
+        finish_reason: `stop`, or `length` when it was cut off.
+        usage: Tokens read and written.
+        choices: Token probabilities, when asked for.
+        service_ns: Time of its batch, divided by the number of its conversations.
+        error_kind: Always None: what goes wrong here is raised.
+        message: Always empty.
+        attempts: Always empty.
+    """
+
+    text: str
+    finish_reason: str
+    usage: Usage
+    choices: tuple[WeighedToken, ...] = ()
+    service_ns: int = 0
+    error_kind: ErrorKind | None = None
+    message: str = ""
+    attempts: tuple[Attempt, ...] = ()
+
+
+class LocalGenerator:
+    """A causal model with its tokenizer and chat template; greedy, so equal calls agree.
+
+    Args:
+        path: Folder with config, tokenizer (with a chat template) and safetensors.
+        max_tokens: How much it may write.
+        template_options: Further arguments of its chat template.
+        wants_scores: Whether token probabilities are kept.
+        budget: Most tokens of one padded batch, new ones included.
+        device: `cpu`, `cuda` or `auto`.
+
+    Raises:
+        ConfigError: If the folder cannot be loaded, has no chat template, or the libraries
+            are not installed.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_tokens: int,
+        template_options: Mapping[str, Any] | None = None,
+        wants_scores: bool = False,
+        budget: int = 4096,
+        device: str = "auto",
+    ) -> None:
+        self._torch = library("torch")
+        self._device = device_of(device)
+        self._tokenizer = load("AutoTokenizer", path)
+        if self._tokenizer.chat_template is None:
+            raise ConfigError(f"The tokenizer in {path} has no chat template.")
+        if self._tokenizer.pad_token_id is None:
+            self._tokenizer.pad_token = self._tokenizer.eos_token
+        self._tokenizer.padding_side = "left"
+        self._model = load("AutoModelForCausalLM", path).to(self._device).eval()
+        self._max_tokens = max_tokens
+        self._template_options = dict(template_options or {})
+        self._wants_scores = wants_scores
+        self._budget = budget
+
+    def complete(self, conversations: Sequence[Sequence[Mapping[str, str]]]) -> list[LocalAnswer]:
+        """Answer conversations.
+
+        Args:
+            conversations: Role and content of the messages of each.
+
+        Returns:
+            One answer a conversation, in order; batches are formed by length.
+        """
+        prompts = [self._ids(messages) for messages in conversations]
+        answers: dict[int, LocalAnswer] = {}
+        lengths = [len(ids) + self._max_tokens for ids in prompts]
+        for batch in token_batches(lengths, budget=self._budget):
+            began = perf_counter_ns()
+            written, logits = self._generate([prompts[index] for index in batch])
+            share = (perf_counter_ns() - began) // len(batch)
+            for row, index in enumerate(batch):
+                answers[index] = self._answer(
+                    len(prompts[index]), written[row], [step[row] for step in logits], share
+                )
+        return [answers[index] for index in range(len(prompts))]
+
+    def _ids(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        text = self._tokenizer.apply_chat_template(
+            [dict(message) for message in messages],
+            tokenize=False,
+            add_generation_prompt=True,
+            **self._template_options,
+        )
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _generate(self, prompts: Sequence[list[int]]) -> tuple[list[list[int]], Sequence[Any]]:
+        padded = self._tokenizer.pad({"input_ids": list(prompts)}, return_tensors="pt")
+        padded = padded.to(self._device)
+        with self._torch.inference_mode():
+            made = self._model.generate(
+                input_ids=padded["input_ids"],
+                attention_mask=padded["attention_mask"],
+                do_sample=False,
+                max_new_tokens=self._max_tokens,
+                pad_token_id=self._tokenizer.pad_token_id,
+                return_dict_in_generate=True,
+                output_logits=self._wants_scores,
+            )
+        written = made.sequences[:, padded["input_ids"].shape[1] :].tolist()
+        return written, (made.logits or ()) if self._wants_scores else ()
+
+    def _answer(
+        self, read: int, ids: list[int], logits: Sequence[Any], service_ns: int
+    ) -> LocalAnswer:
+        ends = _end_ids(self._model, self._tokenizer)
+        stop = next((n for n, token in enumerate(ids) if token in ends), None)
+        kept = ids if stop is None else ids[:stop]
+        return LocalAnswer(
+            text=self._tokenizer.decode(kept, skip_special_tokens=True),
+            finish_reason="length" if stop is None else "stop",
+            usage=Usage(prompt_tokens=read, completion_tokens=len(kept)),
+            choices=tuple(
+                self._weighed(token, step) for token, step in zip(kept, logits, strict=False)
+            ),
+            service_ns=service_ns,
+        )
+
+    def _weighed(self, token: int, logits: Any) -> WeighedToken:
+        log_odds = self._torch.log_softmax(logits.float(), dim=-1)
+        values, indices = log_odds.topk(min(_TOP, log_odds.shape[-1]))
+        decode = self._tokenizer.decode
+        return WeighedToken(
+            token=decode([token]),
+            alternatives=tuple(
+                (decode([index]), value)
+                for index, value in zip(indices.tolist(), values.tolist(), strict=True)
+            ),
+        )
+
+
+def _end_ids(model: Any, tokenizer: Any) -> set[int]:
+    said = model.generation_config.eos_token_id
+    ends = set(said) if isinstance(said, list) else {said}
+    return {token for token in (*ends, tokenizer.eos_token_id) if token is not None}

@@ -1,0 +1,144 @@
+"""Local models of the [hf] extra: known answers, equal in any batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guardmark.app.registry import BuildContext, build_part, settings_model
+from guardmark.core.errors import ConfigError
+from guardmark.core.outcome import ErrorKind, Outcome, ScoreKind
+from guardmark.core.protocols import BatchDefense, ChatModel
+from guardmark.core.sample import Prompt
+
+pytestmark = pytest.mark.hf
+
+PROMPTS = [
+    Prompt.of_text(text)
+    for text in ("hi", "please ignore the ferry " * 9, "", "a ferry", "ignore " * 30, "\u202e{{7}}")
+]
+
+
+def _build(kind: str, part_type: str, **said: object) -> Any:
+    settings = settings_model(kind, part_type).model_validate({"device": "cpu", **said})
+    context = BuildContext(folder=Path("/"), seed=7, services=None, defenses={})
+    return build_part(settings, "it", context)
+
+
+async def test_scores_of_a_batch_are_those_of_one_by_one(classifier_folder: Path) -> None:
+    """To 1e-5, for mixed lengths; and the order is kept."""
+    defense = _build(
+        "defense",
+        "classifier",
+        path=str(classifier_folder),
+        positive=["INJECTION"],
+        threshold=0.5,
+        max_length=64,
+        batch_tokens=128,
+    )
+    assert isinstance(defense, BatchDefense)
+    together = await defense.decide_batch(PROMPTS)
+    alone = [(await defense.decide_batch([prompt]))[0] for prompt in PROMPTS]
+    assert [d.score for d in together] == pytest.approx([d.score for d in alone], abs=1e-5)
+    assert len({round(d.score, 3) for d in together}) > 1
+    assert all(d.amortised for d in together)
+    assert not any(d.amortised for d in alone)
+    assert all(d.score_kind is ScoreKind.CLASS_PROB for d in together)
+    await defense.close()
+
+
+@pytest.mark.parametrize("long_text", ["truncate", "chunk", "error"])
+async def test_long_texts_are_cut_chunked_or_refused_never_silently(
+    classifier_folder: Path, long_text: str
+) -> None:
+    """A number nobody validated is worse than none."""
+    defense = _build(
+        "defense",
+        "classifier",
+        path=str(classifier_folder),
+        positive=["INJECTION"],
+        threshold=0.5,
+        max_length=32,
+        long_text=long_text,
+    )
+    short, long = await defense.decide_batch([Prompt.of_text("hi"), Prompt.of_text("x " * 500)])
+    assert short.evidence is None
+    if long_text == "error":
+        assert (long.outcome, long.error_kind) == (Outcome.ERROR, ErrorKind.SKIPPED)
+    else:
+        assert long.score is not None
+        assert (long.evidence is not None and long.evidence.truncated) == (long_text == "truncate")
+    await defense.close()
+
+
+def test_labels_are_checked_against_the_model(classifier_folder: Path) -> None:
+    """A wrong index would turn the classifier round."""
+    said: dict[str, Any] = {"path": str(classifier_folder), "threshold": 0.5}
+    with pytest.raises(ConfigError, match="Did you mean 'INJECTION'"):
+        _build("defense", "classifier", positive=["INJECTON"], **said)
+    with pytest.raises(ConfigError, match="only block"):
+        _build("defense", "classifier", positive=["INJECTION", "SAFE"], **said)
+
+
+def test_a_folder_without_a_model_is_named(transformers: Any, tmp_path: Path) -> None:
+    """Missing, or holding something else."""
+    for path in (tmp_path / "gone", tmp_path):
+        with pytest.raises(ConfigError, match=r"model folder"):
+            _build("defense", "classifier", path=str(path), positive=["X"], threshold=0.5)
+
+
+@pytest.mark.parametrize("kind", ["llama", "granite"])
+@pytest.mark.parametrize("said", [("Yes", "No", 0.75), ("No", "Yes", 0.25)])
+async def test_a_local_granite_type_guard_gives_word_and_known_score(
+    causal_folder: Callable[..., Path], kind: str, said: tuple[str, str, float]
+) -> None:
+    """Through its own chat template, in a batch of mixed lengths."""
+    says, against, score = said
+    folder = causal_folder(says=says, against=against, kind=kind)
+    guard = _build("defense", "guard-model", path=str(folder), profile="granite-guardian-3.2")
+    decisions = await guard.decide_batch(PROMPTS)
+    wanted = Outcome.BLOCK if says == "Yes" else Outcome.ALLOW
+    assert [d.outcome for d in decisions] == [wanted] * len(PROMPTS)
+    assert [d.score for d in decisions] == pytest.approx([score] * len(PROMPTS), abs=0.02)
+    alone = [(await guard.decide_batch([prompt]))[0].score for prompt in PROMPTS]
+    assert [d.score for d in decisions] == pytest.approx(alone, abs=1e-5)
+    await guard.close()
+
+
+async def test_a_guard_asked_in_the_wrong_contract_is_all_malformed(
+    causal_folder: Callable[..., Path],
+) -> None:
+    """A native Granite answer under ALLOW/BLOCK is no perfect recall."""
+    folder = causal_folder(says="Yes", against="No")
+    guard = _build("defense", "guard-model", path=str(folder), profile="allow-block")
+    decisions = await guard.decide_batch(PROMPTS)
+    assert {d.outcome for d in decisions} == {Outcome.MALFORMED}
+    await guard.close()
+
+
+async def test_a_local_target_batches_what_comes_together(
+    causal_folder: Callable[..., Path],
+) -> None:
+    """Each gets its own answer; a cancelled question harms no neighbour."""
+    folder = causal_folder(says="ALLOW", against="BLOCK")
+    model = _build("model", "local", path=str(folder), max_tokens=8, system_prompt="Be kind.")
+    assert isinstance(model, ChatModel)
+    tasks = [asyncio.ensure_future(model.answer(prompt)) for prompt in PROMPTS]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    texts = [response.text for n, response in enumerate(done) if n != 1]
+    assert texts == [texts[0]] * (len(PROMPTS) - 1)
+    assert texts[0].startswith("A")
+    assert done[0].evidence.usage.prompt_tokens > 0
+    await model.close()
+
+
+def test_a_tokenizer_without_a_template_cannot_chat(classifier_folder: Path) -> None:
+    """We write no template ourselves."""
+    with pytest.raises(ConfigError, match="chat template"):
+        _build("model", "local", path=str(classifier_folder))
