@@ -21,6 +21,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("guardmark.cli.compare", "Compare defenses on the same samples."),
     "gate": ("guardmark.cli.gate", "Check a run against limits; for a release or CI."),
     "report": ("guardmark.cli.report", "Write the reports of a finished run again."),
+    "import": ("guardmark.cli.import_", "Read a finished run of another tool."),
     "export": ("guardmark.cli.export", "Write the records of a run for other tools."),
     "show": ("guardmark.cli.show", "List bypasses, false alarms, errors in the terminal."),
     "schema": ("guardmark.cli.schema", "Print the JSON Schema of a configuration."),

@@ -1,0 +1,200 @@
+"""The verb `import`: a finished run of another tool, as a run of guardmark."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, cast
+
+from guardmark import __version__
+from guardmark.app.fingerprints import data_sha256, resolved
+from guardmark.app.folders import new_run
+from guardmark.app.running import RUNS
+from guardmark.app.settings import Config
+from guardmark.core.errors import DatasetError, StorageError, UnknownName
+from guardmark.core.manifest import DataManifest, PartManifest, Policy, RunManifest
+from guardmark.core.record import Stage
+from guardmark.engine.plan import NO_GUARD
+from guardmark.store.records import RecordWriter, RunState
+from guardmark.store.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from pathlib import Path
+
+    from guardmark.importers.imported import ImportedRow, ImportedRun
+
+_TOOLS: Final = {"minorbench": "guardmark.importers.minorbench:read_minorbench"}
+TOOLS: Final = tuple(_TOOLS)
+"""Tools whose runs can be read."""
+
+_TYPE: Final = "imported"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A run that was taken over.
+
+    Attributes:
+        folder: Folder of the new run.
+        config: Its settings.
+        samples: How many samples it holds.
+        answers: How many answers of the model.
+        warnings: What deserves a word.
+    """
+
+    folder: RunDir
+    config: Config
+    samples: int
+    answers: int
+    warnings: tuple[str, ...]
+
+
+def import_run(tool: str, path: Path, *, now: datetime, out: Path | None = None) -> Imported:
+    """Read a finished run of another tool into records; nothing is called.
+
+    Args:
+        tool: One of `TOOLS`.
+        path: Where that tool left its files.
+        now: The present time, UTC.
+        out: Folder of the new run; one under `runs/` if not given.
+
+    Returns:
+        The new run; its reports are not yet written.
+
+    Raises:
+        UnknownName: If the tool is not known.
+        DatasetError: If its files cannot be read.
+        StorageError: If the folder holds a run already, or cannot be written.
+    """
+    if tool not in _TOOLS:
+        raise UnknownName("tool", tool, _TOOLS)
+    module, _, attribute = _TOOLS[tool].partition(":")
+    read = cast("Callable[[Path], ImportedRun]", getattr(import_module(module), attribute))
+    found = read(path)
+    config = _config(found, path)
+    settings = json.dumps(resolved(config), sort_keys=True)
+    digest = sha256((settings + json.dumps(dict(found.files), sort_keys=True)).encode()).hexdigest()
+    folder = RunDir(path=out) if out is not None else new_run(RUNS, config.name, digest, now=now)
+    if folder.records.exists():
+        raise StorageError(
+            f"{folder.path} holds a run already.\nNext: name another folder with -o."
+        )
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    folder.create()
+    with folder.lock(started=stamp), RecordWriter(folder.records) as writer:
+        writer.put_manifest(_manifest(found, config, digest=digest, stamp=stamp))
+        writer.load_samples([row.sample for row in found.rows])
+        answers = _store(writer, found, guard=_guard_name(found))
+        writer.finish(RunState.COMPLETE)
+    return Imported(
+        folder=folder,
+        config=config,
+        samples=len(found.rows),
+        answers=answers,
+        warnings=found.warnings,
+    )
+
+
+def _store(writer: RecordWriter, found: ImportedRun, *, guard: str) -> int:
+    planned = answers = 0
+    for position, row in enumerate(found.rows):
+        for answer in row.answers:
+            if answer.decision is not None:
+                writer.lane(guard, repeat=answer.repeat).add_decision(
+                    position, answer.decision, latency_ns=None
+                )
+                planned += 1
+            if answer.response is not None:
+                lane = writer.lane(NO_GUARD, Stage.MODEL, repeat=answer.repeat)
+                lane.add_response(position, answer.response, latency_ns=None)
+                planned, answers = planned + 1, answers + 1
+            if answer.verdict is not None:
+                lane = writer.lane(NO_GUARD, Stage.JUDGE, repeat=answer.repeat)
+                lane.add_verdict(position, answer.verdict, latency_ns=None)
+                planned += 1
+    if not answers:
+        raise DatasetError("No row holds an answer of the model: there is nothing to score.")
+    writer.plan(planned)
+    return answers
+
+
+def _config(found: ImportedRun, path: Path) -> Config:
+    guard = _guard_name(found)
+    policy = Policy.FALLBACK_TO_MAIN if found.passes_malformed else Policy.BLOCK
+    judges = [{"type": _TYPE, "name": found.judge}] if found.judge else []
+    return Config.model_validate(
+        {
+            "version": 1,
+            "name": _name(path.parent.name if path.is_file() else path.name),
+            "data": [{"path": str(path)}],
+            "defenses": {guard: {"type": _TYPE}} if guard else {},
+            "pipeline": {
+                "guards": [guard or NO_GUARD],
+                "model": {"type": _TYPE, "model": found.model},
+                "judges": judges,
+                "legacy_cards": ["response_unsafe_v1", "assistant_policy_v2"],
+            },
+            "run": {"repeats": _repeats(found.rows), "on_malformed": policy, "on_error": policy},
+        }
+    )
+
+
+def _manifest(found: ImportedRun, config: Config, *, digest: str, stamp: str) -> RunManifest:
+    attacks = sum(row.sample.is_attack for row in found.rows)
+    seal = sha256()
+    for row in found.rows:
+        seal.update(row.sample.id.encode() + row.sample.prompt.digest())
+    data = DataManifest(
+        name=config.name,
+        version="",
+        sha256=seal.hexdigest(),
+        attacks=attacks,
+        benign=len(found.rows) - attacks,
+        files=dict(found.files),
+    )
+    named = [("defense", _guard_name(found)), ("model", found.model), ("judge", found.judge)]
+    on_malformed, on_error = config.policies
+    return RunManifest(
+        name=config.name,
+        guardmark_version=__version__,
+        config_sha256=digest,
+        data_sha256=data_sha256([data]),
+        created_utc=stamp,
+        seed=config.run.seed,
+        repeats=config.run.repeats,
+        confidence=config.stats.confidence,
+        min_per_category=config.stats.min_per_category,
+        on_malformed=on_malformed,
+        on_error=on_error,
+        latency_mode=config.latency.mode,
+        concurrency=config.run.concurrency,
+        warmup=0,
+        evaluator=f"imported from {found.tool} {found.created_utc}".strip(),
+        parts=tuple(
+            PartManifest(name=name, kind=kind, type=_TYPE, view="text" if kind == "defense" else "")
+            for kind, name in named
+            if name
+        ),
+        data=(data,),
+        categories={},
+        settings=resolved(config),
+    )
+
+
+def _repeats(rows: tuple[ImportedRow, ...]) -> int:
+    return max([1, *(len(row.answers) for row in rows)])
+
+
+def _guard_name(found: ImportedRun) -> str:
+    name = _name(found.guard) if found.guard else ""
+    return f"{name}-guard" if name == NO_GUARD else name
+
+
+def _name(text: str) -> str:
+    """A name as configurations write them."""
+    return re.sub(r"[^A-Za-z0-9_.@-]+", "-", text).strip("-.@")[:80] or "imported"
