@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _FORMATS = {
     "csv": ("records.csv", "guardmark.store.export:write_csv"),
     "jsonl": ("results.jsonl", "guardmark.store.export:write_jsonl"),
+    "minorbench": ("minorbench", "guardmark.reports.minorbench:write_minorbench"),
     "parquet": ("records.parquet", "guardmark.store.export:write_parquet"),
 }
 """Format to the usual name below the run's folder, and its writer: a function of an open

@@ -29,6 +29,6 @@ def command() -> click.Command:
                 found = {"format": form, "path": str(written.path), "records": written.records}
                 click.echo(json.dumps(found))
             else:
-                click.echo(f"{form:<10}{written.path}  {written.records:,} records")
+                click.echo(f"{form:<12}{written.path}  {written.records:,} records")
 
     return export
