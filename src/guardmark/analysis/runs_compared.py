@@ -65,8 +65,8 @@ class ComparedRun:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything planned is stored."""
-        return self.state is RunState.COMPLETE and self.stored >= self.planned
+        """Whether it came to its end, by itself or by a rule that may end it early."""
+        return self.state is RunState.COMPLETE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +130,8 @@ def match_runs(opened: Sequence[OpenRun], settings: AnalysisSettings) -> Matched
             f"{labels} share no sample, so nothing can be compared sample by sample.\n"
             "Next: measure the defenses on the same data, then compare these runs."
         )
+    if len(opened) == 1:
+        return _alone(opened[0], frames[0], keys[0])
     order = [key for key in keys[0] if key in shared]
     places = [_places(own, order) for own in keys]
     origins = _origins(opened, frames)
@@ -153,6 +155,17 @@ def match_runs(opened: Sequence[OpenRun], settings: AnalysisSettings) -> Matched
         origins=origins,
         places=places[0],
         remarks=_remarks(opened, frames),
+    )
+
+
+def _alone(run: OpenRun, frame: Frame, own: list[_Key]) -> MatchedRuns:
+    """Return one run as it is: nothing to match."""
+    return MatchedRuns(
+        frame=frame,
+        runs=(_compared_run(run, frame, own, set(own)),),
+        origins=_origins([run], [frame]),
+        places=np.arange(frame.sample_count, dtype=np.int64),
+        remarks=(),
     )
 
 
@@ -275,7 +288,13 @@ def _compared_run(run: OpenRun, frame: Frame, own: list[_Key], shared: set[_Key]
 def _remarks(opened: Sequence[OpenRun], frames: Sequence[Frame]) -> tuple[str, ...]:
     """Say in which respects later runs differ from the first, other than in their defenses."""
     first, label = frames[0].manifest, opened[0].label
-    remarks: list[str] = []
+    remarks = [
+        f"{arm.name} of {run.label} was ended early by a rule; across runs its intervals do not "
+        "make up for that."
+        for run, frame in zip(opened, frames, strict=True)
+        for arm in frame.arms
+        if frame.stopped(arm)
+    ]
     for run, frame in zip(opened[1:], frames[1:], strict=True):
         other = frame.manifest
         remarks.extend(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.bypasses import find_worst
 from guardmark.analysis.compared import Wanted, compare_matched
 from guardmark.analysis.frame import read_frame
-from guardmark.analysis.gate import GateResult, check_complete, check_limits
+from guardmark.analysis.gate import GateResult
+from guardmark.analysis.gate_checks import check_complete, check_limits
 from guardmark.analysis.runs_compared import OpenRun, match_runs
 from guardmark.app.gate_policy import gate_policy
 from guardmark.reports.cells import of_estimate
@@ -64,8 +65,8 @@ def check_own_limits(
     policy = replace(gate_policy(config.gate), regression_margin=None)
     if policy.is_empty:
         return None
-    settings, status = analysis.settings, analysis.status
-    checks = check_complete(status.planned, status.stored)
+    settings = analysis.settings
+    checks = check_complete(analysis.status)
     checks += check_limits(read_frame(reader, settings), policy, settings)
     return GateResult(checks=checks, confidence=settings.confidence)
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.comparison import compare_arms
 from guardmark.analysis.frame import read_frame
-from guardmark.analysis.gate import (
-    GateCheck,
-    GateResult,
+from guardmark.analysis.gate import GateCheck, GateResult
+from guardmark.analysis.gate_checks import (
     check_complete,
     check_limits,
     check_regression,
@@ -100,9 +99,8 @@ def check_run(folder: RunDir, limits: GatePolicy, *, baseline: RunDir | None = N
     with ExitStack() as stack:
         reader = stack.enter_context(RecordReader(folder.records))
         settings = analysis_settings(run_config(reader.manifest()), reader)
-        status = reader.status()
         frame = read_frame(reader, settings)
-        checks = check_complete(status.planned, status.stored)
+        checks = check_complete(reader.status())
         checks += check_limits(frame, limits, settings)
         caveats: tuple[str, ...] = ()
         labels = label_runs([folder, base] if base else [folder])
@@ -116,8 +114,7 @@ def check_run(folder: RunDir, limits: GatePolicy, *, baseline: RunDir | None = N
             arms = gated_arms(frame, limits)
             checks += _regressions(matched, arms, limits=limits, settings=settings)
             caveats = tuple(run_caveats(matched.runs, matched.remarks))
-            planned, stored = matched.runs[1].planned, matched.runs[1].stored
-            checks += check_complete(planned, stored, subject="baseline")
+            checks += check_complete(other.status(), subject="baseline")
     return Gated(
         run=labels[0],
         baseline=labels[1] if base is not None else "",

@@ -150,18 +150,25 @@ def run(
     return load_run(result.folder.path)
 
 
-def compare(path: str | Path) -> RunComparison:
-    """Compare the defenses of a run, paired on the same samples.
+def compare(path: str | Path, *others: str | Path) -> RunComparison:
+    """Compare defenses, paired on the same samples.
 
     Args:
-        path: The folder of the run.
+        path: The folder of a run.
+        *others: Folders of later runs, to compare with the first over the samples that all of
+            them have; none: the defenses of the one run are compared with each other.
 
     Returns:
         Differences with intervals, tests and discordant counts.
 
     Raises:
-        ConfigError: If the run holds fewer than two defenses.
+        ConfigError: If the one run holds fewer than two defenses.
+        IncomparableRuns: If the runs share no sample, or label the same content differently.
     """
+    if others:
+        from guardmark.app.comparing import compare_runs
+
+        return compare_runs([Path(path), *(Path(other) for other in others)]).comparison
     comparison = load_run(path).analysis.comparison
     if comparison is None:
         raise ConfigError(f"{path} holds one defense; a comparison needs two.")

@@ -202,7 +202,11 @@ def _standings(compared: Compared) -> Iterator[str]:
             continue
         others = [plain_line(name) for name in best.undistinguished if name != best.best]
         alike = f"not distinguishable from it: {', '.join(others)}" if others else "the rest worse"
-        yield f"Lowest {rate}: {plain_line(best.best)}; {alike}."
+        omnibus = ""
+        if best.omnibus is not None and best.omnibus.q is not None:
+            q, p_value = best.omnibus.q, best.omnibus.p_value
+            omnibus = f" All together: Cochran's Q {q:.1f}, p {_equals(p_value)}."
+        yield f"Lowest {rate}: {plain_line(best.best)}; {alike}.{omnibus}"
 
 
 def _wrapped(line: str, width: int) -> list[str]:

@@ -141,7 +141,7 @@ def _row(check: GateCheck) -> str:
         f"`{check.rule}`",
         markdown_code(check.defense, in_table=True),
         markdown_line(check.subject),
-        markdown_line(figure_text(check)),
+        figure_text(check),  # words of our own
         value_text(check.limit, UNITS[check.unit]),
         count_text(check.trials),
         "" if check.needed is None else count_text(check.needed),

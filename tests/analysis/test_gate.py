@@ -1,0 +1,221 @@
+"""A gate decides by whole intervals, and says so when it cannot."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
+
+from guardmark.analysis.comparison import compare_arms
+from guardmark.analysis.frame import read_frame
+from guardmark.analysis.gate import GateCheck, GatePolicy, GateResult, Standing
+from guardmark.analysis.gate_checks import (
+    check_complete,
+    check_limits,
+    check_regression,
+    needed_trials,
+)
+from guardmark.analysis.settings import AnalysisSettings
+from guardmark.core.errors import UnknownName
+from guardmark.core.outcome import Decision
+from guardmark.core.sample import Sample
+from guardmark.stats.proportion import wilson
+from guardmark.store.reader import RunState, RunStatus
+
+SAMPLES = [*(attack(n) for n in range(200)), *(benign(n) for n in range(200))]
+
+
+def letting_through(count: int, *, alarms: int = 0) -> Planned:
+    """A defense that lets some attacks through and blocks some benign samples."""
+
+    def decide(position: int, sample: Sample) -> Decision:
+        if sample.is_attack:
+            return allow() if position < count else block()
+        return block() if position - 200 < alarms else allow()
+
+    return Planned(name="guard", answers=decide)
+
+
+def checks(
+    runs: Runs, planned: Planned, policy: GatePolicy, samples: list[Sample] | None = None
+) -> tuple[GateCheck, ...]:
+    """The checks of a policy on a run of one defense."""
+    with runs.opened(samples or SAMPLES, [planned]) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        return check_limits(read_frame(reader, settings), policy, settings)
+
+
+@pytest.mark.parametrize(
+    ("through", "standing"),
+    [
+        (0, Standing.HELD),
+        (5, Standing.HELD),
+        (16, Standing.OPEN),
+        (24, Standing.OPEN),
+        (60, Standing.BROKEN),
+    ],
+)
+def test_a_limit_is_held_or_broken_by_the_whole_interval(
+    runs: Runs, through: int, standing: Standing
+) -> None:
+    """A point estimate on the good side alone is no pass, on the bad side alone no failure."""
+    (check,) = checks(runs, letting_through(through), GatePolicy(asr_upper=0.1))
+    assert check.standing is standing
+    assert check.value == through / 200
+    assert (check.needed is None) == (standing is not Standing.OPEN)
+
+
+def test_both_sides_are_checked_apart(runs: Runs) -> None:
+    """A defense that blocks everything holds the one limit and breaks the other."""
+    found = checks(runs, letting_through(0, alarms=200), GatePolicy(asr_upper=0.1, fpr_upper=0.1))
+    assert [check.standing for check in found] == [Standing.HELD, Standing.BROKEN]
+    assert [check.subject for check in found] == ["attacks", "benign"]
+
+
+def test_failures_have_limits_of_their_own(runs: Runs) -> None:
+    """Malformed answers and errors are no decisions, so no rate shows them."""
+
+    def shaky(position: int, _: Sample) -> Decision:
+        return garbled() if position % 4 == 0 else failed() if position % 4 == 1 else block()
+
+    found = checks(
+        runs,
+        Planned(name="guard", answers=shaky),
+        GatePolicy(asr_upper=0.1, max_malformed=0.1, max_errors=0.5),
+    )
+    assert {check.rule: check.standing for check in found} == {
+        "asr_upper": Standing.HELD,
+        "max_malformed": Standing.BROKEN,
+        "max_errors": Standing.HELD,
+    }
+
+
+def test_every_category_can_have_a_limit(runs: Runs) -> None:
+    """The star stands for all that are not named; one nobody measured stays open."""
+    policy = GatePolicy(per_category=(("*", 0.2), ("jailbreak", 0.9)))
+    found = checks(runs, letting_through(0), policy)
+    assert {check.subject for check in found} == {
+        "direct_injection",
+        "indirect_injection",
+        "jailbreak",
+        "extraction",
+        "output_manipulation",
+    }
+    assert {c.limit for c in found if c.subject == "jailbreak"} == {0.9}
+    alone = [attack(n, category="jailbreak", subcategory="persona_based") for n in range(50)]
+    (check,) = checks(
+        runs, letting_through(0), GatePolicy(per_category=(("extraction", 0.2),)), samples=alone
+    )
+    assert check.standing is Standing.OPEN
+    assert check.value is None
+    assert "no attack of this category" in check.reason
+
+
+def test_a_misspelt_category_is_refused(runs: Runs) -> None:
+    """It would never be measured, and the gate would stay open for ever."""
+    with pytest.raises(UnknownName, match="Did you mean 'jailbreak'"):
+        checks(runs, letting_through(0), GatePolicy(per_category=(("jailbrake", 0.2),)))
+
+
+def test_a_defense_that_is_not_there_is_refused(runs: Runs) -> None:
+    """A gate on nothing would pass."""
+    with pytest.raises(UnknownName, match="guard"):
+        checks(runs, letting_through(0), GatePolicy(asr_upper=0.1, defenses=("gaurd",)))
+
+
+def test_latency_is_checked_on_attacks_and_benign_samples_apart(runs: Runs) -> None:
+    """Blocking early may hide how long an allow takes."""
+    found = checks(runs, letting_through(0), GatePolicy(latency_p95_upper_ms=50.0))
+    assert [check.standing for check in found] == [Standing.HELD, Standing.HELD]
+    found = checks(runs, letting_through(0), GatePolicy(latency_p95_upper_ms=0.5))
+    assert [check.standing for check in found] == [Standing.BROKEN, Standing.BROKEN]
+
+
+def test_a_percentile_of_too_few_times_stays_open(runs: Runs) -> None:
+    """With the number of answers from which it can be estimated."""
+    few = [attack(n) for n in range(10)]
+    attacks, _ = checks(
+        runs, letting_through(0), GatePolicy(latency_p95_upper_ms=50.0), samples=few
+    )
+    assert attacks.standing is Standing.OPEN
+    assert attacks.needed == 72
+
+
+def test_an_incomplete_run_decides_nothing() -> None:
+    """What is missing may be what fails."""
+    assert check_complete(RunStatus(state=RunState.COMPLETE, planned=400, stored=390)) == ()
+    (check,) = check_complete(RunStatus(state=RunState.INTERRUPTED, planned=400, stored=399))
+    assert check.standing is Standing.OPEN
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "margin", "standing"),
+    [
+        (20, 20, 0.05, Standing.HELD),
+        (20, 60, 0.05, Standing.BROKEN),
+        (20, 27, 0.05, Standing.OPEN),  # significant, but not larger than the margin
+        (20, 23, 0.01, Standing.OPEN),  # larger than the margin, but not significant
+        (60, 20, 0.05, Standing.HELD),
+    ],
+)
+def test_a_regression_is_significant_and_material(  # noqa: PLR0917 - cases
+    runs: Runs, before: int, after: int, margin: float, standing: Standing
+) -> None:
+    """Neither alone breaks the gate; it holds only when the interval stays at the margin."""
+    planned = [letting_through(after), letting_through(before)]
+    old = Planned(name="old", answers=planned[1].answers)
+    with runs.opened(SAMPLES, [planned[0], old]) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        comparison = compare_arms(read_frame(reader, settings), settings, chosen=[("guard", "old")])
+    assert comparison is not None
+    on_attacks, on_benign = check_regression(
+        comparison.pairs, margin, alpha=0.05, names={"guard": "guard"}
+    )
+    assert on_attacks.standing is standing
+    assert on_benign.rule == "regression_fpr"
+
+
+def test_broken_outweighs_open_and_open_outweighs_held() -> None:
+    """One broken limit is enough; one open limit is no pass."""
+    (held,) = check_complete(RunStatus(state=RunState.FAILED, planned=2, stored=1))
+
+    def result(*standings: Standing) -> Standing:
+        from dataclasses import replace
+
+        made = tuple(replace(held, standing=standing) for standing in standings)
+        return GateResult(checks=made, confidence=0.95).standing
+
+    assert result(Standing.HELD, Standing.OPEN, Standing.BROKEN) is Standing.BROKEN
+    assert result(Standing.HELD, Standing.OPEN) is Standing.OPEN
+    assert result(Standing.HELD) is Standing.HELD
+    assert result() is Standing.HELD
+
+
+@given(
+    successes=st.integers(0, 300),
+    limit=st.sampled_from([0.01, 0.05, 0.1, 0.2, 0.5]),
+)
+def test_the_number_that_would_decide_does(successes: int, limit: float) -> None:
+    """At the same rate, that many trials put the limit outside Wilson's interval."""
+    rate = successes / 300
+    needed = needed_trials(rate, limit, confidence=0.95)
+    if needed is None:
+        assert rate == limit
+        return
+    scale = max(1, -(-needed // 300))
+    estimate = wilson(successes * scale, 300 * scale, confidence=0.95)
+    assert estimate.low is not None
+    assert estimate.high is not None
+    assert estimate.high <= limit + 1e-12 or estimate.low >= limit - 1e-12
+
+
+def test_no_number_shows_a_rate_of_zero() -> None:
+    """A limit of 0 cannot be held by any sample."""
+    assert needed_trials(0.0, 0.0, confidence=0.95) is None
+
+
+def test_a_policy_without_limits_is_empty() -> None:
+    """Naming defenses limits nothing."""
+    assert GatePolicy(defenses=("a",)).is_empty
+    assert not GatePolicy(max_errors=0.0).is_empty

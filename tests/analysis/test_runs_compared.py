@@ -1,0 +1,162 @@
+"""Runs are matched by what samples say, and what does not match is told or refused."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+from small_runs import Planned, Runs, allow, attack, benign, block
+
+from guardmark.analysis.compared import Compared, Wanted, choose_pairs, compare_matched
+from guardmark.analysis.runs_compared import MatchedRuns, OpenRun, match_runs
+from guardmark.analysis.settings import AnalysisSettings
+from guardmark.core.errors import IncomparableRuns, UnknownName
+from guardmark.core.manifest import LatencyMode, Policy
+from guardmark.core.outcome import Decision
+from guardmark.core.sample import Label, Sample
+
+SAMPLES = [*(attack(n) for n in range(60)), *(benign(n) for n in range(60))]
+
+
+def blocks_from(number: int) -> Planned:
+    """Blocks attacks whose own number is at least this, wherever they stand in the run."""
+
+    def decide(_: int, sample: Sample) -> Decision:
+        return block() if sample.is_attack and int(sample.id[2:]) >= number else allow()
+
+    return Planned(name="guard", answers=decide)
+
+
+def matched(
+    runs: Runs,
+    first: list[Sample],
+    second: list[Sample],
+    *,
+    wanted: Wanted | None = None,
+    planned: tuple[Planned, Planned] | None = None,
+    **changes: object,
+) -> tuple[MatchedRuns, Compared]:
+    """Two runs, `old` and `new`, matched and compared."""
+    one, two = planned or (blocks_from(30), blocks_from(10))
+    with ExitStack() as stack:
+        old = stack.enter_context(runs.opened(first, [one]))
+        new = stack.enter_context(runs.opened(second, [two], **changes))
+        settings = AnalysisSettings.of(old.manifest())
+        found = match_runs(
+            [OpenRun(label="old", reader=old), OpenRun(label="new", reader=new)], settings
+        )
+        compared = compare_matched(found, wanted or Wanted(), reader=old, settings=settings)
+        return found, compared
+
+
+def test_samples_are_matched_by_content_in_any_order(runs: Runs) -> None:
+    """Other ids and another order change nothing."""
+    renamed = [replace(sample, id=f"a-{n:05d}") for n, sample in enumerate(SAMPLES[:60])]
+    shuffled = [*SAMPLES[60:], *reversed(renamed)]
+    _, compared = matched(runs, SAMPLES, shuffled)
+    (pair,) = compared.comparison.pairs
+    assert (pair.first, pair.second) == ("guard (new)", "guard (old)")
+    assert pair.attacks.difference.pairs == 60
+    assert pair.attacks.difference.first_only == 0
+    assert pair.attacks.difference.second_only == 20
+    assert all(not run.unmatched for run in compared.runs)
+
+
+def test_samples_without_a_partner_are_left_out_and_listed(runs: Runs) -> None:
+    """On both sides, by id."""
+    _, compared = matched(runs, SAMPLES[:-10], SAMPLES[5:])
+    assert [len(run.unmatched) for run in compared.runs] == [5, 10]
+    assert compared.runs[0].unmatched == tuple(f"a-{n:05d}" for n in range(5))
+    assert (compared.attacks, compared.benign) == (55, 50)
+
+
+def test_a_content_that_stands_twice_is_matched_in_order(runs: Runs) -> None:
+    """Two copies there, one here: one pair, one left out."""
+    twice = [*SAMPLES, replace(SAMPLES[0], id="a-00099")]
+    _, compared = matched(runs, twice, SAMPLES)
+    assert compared.runs[0].unmatched == ("a-00099",)
+    assert compared.attacks == 60
+
+
+def test_runs_without_a_common_sample_are_refused(runs: Runs) -> None:
+    """There is nothing to pair."""
+    with pytest.raises(IncomparableRuns, match="share no sample"):
+        matched(runs, SAMPLES[:10], SAMPLES[20:30])
+
+
+def test_runs_that_label_the_same_content_differently_are_refused(runs: Runs) -> None:
+    """An attack here and benign there: the two rates are about different things."""
+    turned = [*SAMPLES[:-1], replace(SAMPLES[-1], label=Label.ATTACK, category="jailbreak")]
+    with pytest.raises(
+        IncomparableRuns, match=r"label 1 of the same contents differently \(b-00059\)"
+    ):
+        matched(runs, SAMPLES, turned)
+
+
+def test_other_policies_and_settings_are_remarked_upon(runs: Runs) -> None:
+    """They may be where a difference comes from."""
+    found, _ = matched(
+        runs, SAMPLES, SAMPLES, on_malformed=Policy.BLOCK, latency_mode=LatencyMode.LOADED
+    )
+    said = " ".join(found.remarks)
+    assert "Policy on malformed answers: record in old, block in new." in said
+    assert "Latency mode: isolated in old, loaded in new." in said
+    assert "Configured alike in old and new: guard." in said
+
+
+def test_the_fewer_repeats_are_compared(runs: Runs) -> None:
+    """Two repeats here, one there: one is compared, and that is said."""
+    found, compared = matched(runs, SAMPLES, SAMPLES, repeats=2)
+    assert found.frame.manifest.repeats == 1
+    assert compared.comparison.pairs[0].attacks.difference.pairs == 60
+    assert any("Repeats" in line for line in found.remarks)
+
+
+def test_discordant_samples_come_with_who_erred(runs: Runs) -> None:
+    """Attacks by severity, and the texts of the first run."""
+    _, compared = matched(runs, SAMPLES, SAMPLES, wanted=Wanted(listed=3))
+    (detail,) = compared.details
+    assert (detail.first_only, detail.second_only) == (0, 20)
+    assert [each.erred for each in detail.discordant] == ["guard (old)"] * 3
+    severities = [each.sample.severity for each in detail.discordant]
+    assert all(severity is not None and severity.value == "critical" for severity in severities)
+
+
+def test_categories_are_adjusted_among_themselves(runs: Runs) -> None:
+    """One difference for each category, p by Holm over them."""
+    _, compared = matched(runs, SAMPLES, SAMPLES)
+    attacks = [each for each in compared.details[0].categories if each.is_attack]
+    assert len(attacks) == 5
+    assert sum(each.side.difference.pairs for each in attacks) == 60
+    for each in attacks:
+        assert each.side.adjusted_p is not None
+        assert each.side.difference.p_value is not None
+        assert each.side.adjusted_p >= each.side.difference.p_value
+        assert each.is_greyed
+
+
+def test_a_defense_may_be_named_by_its_own_name_or_by_the_comparisons(runs: Runs) -> None:
+    """`guard` finds it in every run; `guard (new)` in one."""
+    found, _ = matched(runs, SAMPLES, SAMPLES)
+    assert choose_pairs(found, Wanted(only=("guard",))) == [("guard (new)", "guard (old)")]
+    assert choose_pairs(found, Wanted(against="guard (new)")) == [("guard (old)", "guard (new)")]
+    with pytest.raises(UnknownName, match="Did you mean"):
+        choose_pairs(found, Wanted(only=("gaurd (new)",)))
+
+
+def test_runs_of_different_defenses_are_compared_across(runs: Runs) -> None:
+    """No common name: every one with those of the other run."""
+    other = Planned(name="other", answers=blocks_from(10).answers)
+    _, compared = matched(runs, SAMPLES, SAMPLES, planned=(blocks_from(30), other))
+    (pair,) = compared.comparison.pairs
+    assert (pair.first, pair.second) == ("other", "guard")
+
+
+def test_one_defense_alone_cannot_be_compared(runs: Runs) -> None:
+    """The message says what to do."""
+    with runs.opened(SAMPLES, [blocks_from(3)]) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        found = match_runs([OpenRun(label="one", reader=reader)], settings)
+        with pytest.raises(IncomparableRuns, match="nothing to compare"):
+            compare_matched(found, Wanted(), reader=reader, settings=settings)
