@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from small_runs import Planned, Runs, allow, attack, benign, block, failed
 
@@ -136,3 +138,11 @@ def test_order_of_samples_changes_nothing(runs: Runs) -> None:
         ours = forwards.slice_table(facet, is_attack=True).rates
         theirs = backwards.slice_table(facet, is_attack=True).rates
         assert [(e.name, e.rate) for e in ours] == [(e.name, e.rate) for e in theirs]
+
+
+def test_samples_without_a_subcategory_are_one_slice(runs: Runs) -> None:
+    """Whatever their category: several rows of one name could not be told apart."""
+    samples = [replace(benign(n), category=f"topic {n % 3}", subcategory="") for n in range(9)]
+    found = one(runs, samples, lambda p, _: block() if p % 2 else allow())
+    (entry,) = found.slice_table("subcategory", is_attack=False).rates
+    assert (entry.name, entry.asked, entry.rate.successes) == (NOT_STATED, 9, 4)

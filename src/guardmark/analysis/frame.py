@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guardmark.analysis.early_stop import open_early_stop
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
 from guardmark.core.record import Stage
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from guardmark.analysis.early_stop import EarlyStop, StopVerdict
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.manifest import RunManifest
     from guardmark.store.columns import Facet, RecordColumns, SampleColumns
@@ -89,11 +91,13 @@ class Frame:
         manifest: What was run.
         samples: The samples.
         arms: The defenses, in the order of the run.
+        stops: The rule that could end defenses early, as far as it was decided, or None.
     """
 
     manifest: RunManifest
     samples: SampleColumns
     arms: tuple[Arm, ...]
+    stops: EarlyStop | None = None
 
     @property
     def sample_count(self) -> int:
@@ -104,6 +108,19 @@ class Frame:
     def is_grouped(self) -> bool:
         """Whether samples share groups, or are run more than once."""
         return len(self.samples.group.names) < self.sample_count or self.manifest.repeats > 1
+
+    def stopped(self, arm: Arm) -> tuple[StopVerdict, ...]:
+        """Return why a defense was not asked about every sample.
+
+        Args:
+            arm: One of the arms.
+
+        Returns:
+            What its rules decided; empty when it was not ended early, or when its decisions
+            follow from a threshold chosen after the run, which no rule watched.
+        """
+        is_watched = self.stops is not None and not arm.is_redecided
+        return self.stops.stopped(arm.name) if self.stops is not None and is_watched else ()
 
     def facet(self, name: str) -> Facet:
         """Return a facet by name; `length` and `subcategory` are made here.
@@ -160,6 +177,7 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
         manifest=manifest,
         samples=sample_columns(reader),
         arms=tuple(_arm(reader, name, parts=parts, thresholds=thresholds) for name in names),
+        stops=open_early_stop(reader, settings.stop_when) if settings.stop_when else None,
     )
 
 
@@ -212,11 +230,12 @@ def _joined(category: Facet, subcategory: Facet) -> Facet:
     from guardmark.store.columns import Facet
 
     width = max(1, len(subcategory.names))
-    pairs, codes = np.unique(
-        category.codes.astype(np.int64) * width + subcategory.codes, return_inverse=True
-    )
-    names = []
-    for pair in pairs.tolist():
-        outer, inner = category.names[pair // width], subcategory.names[pair % width]
-        names.append(f"{outer}/{inner}" if inner else "")
+    keys = category.codes.astype(np.int64) * width + subcategory.codes
+    # Samples that state none are one slice, whatever their category.
+    is_stated = np.array([bool(name) for name in subcategory.names], dtype=np.bool_)
+    pairs, codes = np.unique(np.where(is_stated[subcategory.codes], keys, -1), return_inverse=True)
+    names = [
+        f"{category.names[pair // width]}/{subcategory.names[pair % width]}" if pair >= 0 else ""
+        for pair in pairs.tolist()
+    ]
     return Facet(names=tuple(names), codes=codes.astype(np.int32))

@@ -23,6 +23,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("guardmark.cli.report", "Write the reports of a finished run again."),
     "import": ("guardmark.cli.import_", "Read a finished run of another tool."),
     "export": ("guardmark.cli.export", "Write the records of a run for other tools."),
+    "verify": ("guardmark.cli.verify", "Compute every figure of a run again; find tampering."),
     "show": ("guardmark.cli.show", "List bypasses, false alarms, errors in the terminal."),
     "schema": ("guardmark.cli.schema", "Print the JSON Schema of a configuration."),
     "plugins": ("guardmark.cli.plugins", "List every type of defense, model and judge."),

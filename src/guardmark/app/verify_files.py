@@ -1,0 +1,219 @@
+"""The other artefacts of a run against what was stored: lines, tables, manifest, data."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+from hashlib import sha256
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from guardmark.app.verify_difference import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from guardmark.app.verify_difference import Comparer
+    from guardmark.app.verify_source import Answer, Source
+
+Json = dict[str, Any]
+
+
+def check_lines(path: Path, source: Source, comparer: Comparer) -> None:
+    """Compare every line of `results.jsonl` with the record it tells.
+
+    Args:
+        path: The file.
+        source: All that the run stored.
+        comparer: Takes what differs.
+    """
+    with path.open(encoding="utf-8") as lines:
+        for number, (line, answer) in enumerate(zip_longest(lines, source.answers), 1):
+            place = f"line {number}"
+            if line is None or answer is None:
+                comparer.value(
+                    path.name, "lines", said=len(_all_lines(path)), found=len(source.answers)
+                )
+                return
+            said, found = _parsed(line), _line(answer)
+            if said != found:
+                strange = _first_difference(said, found)
+                comparer.findings.append(
+                    Finding(file=path.name, place=place, said=strange[0], found=strange[1])
+                )
+            comparer.compared += len(found)
+
+
+def _parsed(line: str) -> object:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _all_lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def _first_difference(said: object, found: Json) -> tuple[str, str]:
+    if not isinstance(said, dict):
+        return "no JSON object", f"the record of {found['id']!r}"
+    for key in [*found, *said]:
+        if said.get(key) != found.get(key) or key not in said or key not in found:
+            return f"{key} {said.get(key)!r:.60}", f"{key} {found.get(key)!r:.60}"
+    return "another order", "the order of the records"
+
+
+def _line(answer: Answer) -> Json:
+    subject = answer.subject
+    return {
+        "defense": answer.defense,
+        "stage": answer.stage,
+        "layer": answer.layer,
+        "repeat": answer.repeat,
+        "position": subject.position,
+        "id": subject.id,
+        "sha256": subject.sha256,
+        "label": "attack" if subject.is_attack else "benign",
+        **subject.facets,
+        "group": subject.group,
+        "score": answer.score,
+        "latency_ns": answer.latency_ns,
+        "outcome": answer.outcome,
+        "score_kind": answer.score_kind,
+        "error_kind": answer.error_kind,
+        "answer_mode": answer.answer_mode,
+        "flags": answer.flags,
+        "text": answer.text,
+        "evidence": answer.evidence,
+    }
+
+
+def check_table(path: Path, summary: Json, comparer: Comparer, *, facets: Sequence[str]) -> None:
+    """Compare a CSV of slices with the slices that were counted again.
+
+    Args:
+        path: The file.
+        summary: The figures as counted again, in the shape of `summary.json`.
+        comparer: Takes what differs.
+        facets: Which facets the file tells.
+    """
+    rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
+    known = {defense["name"] for defense in summary["defenses"]}
+    rows = [row for row in rows if row.get("defense", "").lstrip("'") in known and _is_own(row)]
+    wanted = list(_table_rows(summary, facets))
+    comparer.value(path.name, "rows", said=len(rows), found=len(wanted))
+    for number, (row, found) in enumerate(zip(rows, wanted, strict=False), 2):
+        for column, value in found.items():
+            place = f"row {number}, {column}"
+            comparer.value(path.name, place, said=_cell(row.get(column), value), found=value)
+
+
+def _is_own(row: dict[str, str]) -> bool:
+    """Rows of a pipeline's arms name another rate; they are told from other figures."""
+    return row.get("rate") in {"attack_success_rate", "false_positive_rate"}
+
+
+def _table_rows(summary: Json, facets: Sequence[str]) -> Iterator[Json]:
+    for defense in summary["defenses"]:
+        times = {
+            (table["facet"], table["label"]): table["median_ms"]
+            for table in summary["timing"]["defenses"][defense["name"]]["slice_medians"]
+        }
+        for table in defense["slices"]:
+            if table["facet"] not in facets:
+                continue
+            is_attack = table["label"] == "attack"
+            for row in table["rates"]:
+                rate = row["rate"]
+                yield {
+                    "facet": table["facet"],
+                    "label": table["label"],
+                    "rate": "attack_success_rate" if is_attack else "false_positive_rate",
+                    "value": row["name"],
+                    "asked": row["asked"],
+                    "answered": rate["trials"],
+                    "errors_counted": rate["successes"],
+                    "estimate": rate["value"],
+                    "low": rate["low"],
+                    "high": rate["high"],
+                    "confidence": rate["confidence"],
+                    "method": rate["method"],
+                    "groups": rate["groups"],
+                    "effective_n": rate["effective_n"],
+                    "design_effect": rate["design_effect"],
+                    "is_greyed": "yes" if row["is_greyed"] else "no",
+                    "median_latency_ms": times[table["facet"], table["label"]][row["name"]],
+                }
+
+
+def _cell(text: str | None, beside: object) -> object:
+    """Read a cell in the type of what it is compared with."""
+    if text is None or (text == "" and beside is None):
+        return None
+    if isinstance(beside, int | float):
+        try:
+            return float(text)
+        except ValueError:
+            return text
+    # A cell that a spreadsheet could take for a formula is kept inert by an apostrophe.
+    return text[1:] if isinstance(beside, str) and text == f"'{beside}" else text
+
+
+def check_verdicts(path: Path, verdicts: Json, comparer: Comparer) -> None:
+    """Look for the verdict line of every defense in a report.
+
+    Args:
+        path: `summary.md` or `report.html`.
+        verdicts: Defense to the line as made again.
+        comparer: Takes what is not there.
+    """
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".html":
+        text = html.unescape(re.sub(r"<[^>]*>", "", text))
+    else:
+        text = re.sub(r"\\(.)", r"\1", html.unescape(text))
+    words = " ".join(text.split())
+    for name, sentence in verdicts.items():
+        comparer.compared += 1
+        if " ".join(sentence.split()) not in words:
+            comparer.findings.append(
+                Finding(
+                    file=path.name,
+                    place=f"verdict of {name}",
+                    said="something else",
+                    found=sentence,
+                )
+            )
+
+
+def check_data(
+    manifest: Json, folders: Sequence[Path], comparer: Comparer, *, builtin: Mapping[str, Path]
+) -> list[str]:
+    """Compare the data files with the hashes the run noted.
+
+    Args:
+        manifest: What was run.
+        folders: Where files may lie.
+        comparer: Takes what differs.
+        builtin: Name to place of the files of built-in sets.
+
+    Returns:
+        Files that were not found, and so not compared.
+    """
+    missing = []
+    for data in manifest["data"]:
+        for name, noted in data["files"].items():
+            places = [folder / name for folder in folders]
+            places += [builtin[name]] if name in builtin else []
+            place = next((path for path in places if path.is_file()), None)
+            if place is None:
+                missing.append(name)
+                continue
+            found = sha256(place.read_bytes()).hexdigest()
+            comparer.value(name, "sha256", said=found, found=noted)
+    return missing

@@ -1,0 +1,206 @@
+"""Rates, intervals and quantiles from their formulas, one loop at a time.
+
+Written a second time on purpose, for `verify`: slow, plain, and sharing nothing with `stats`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One row that counts.
+
+    Attributes:
+        group: Its origin.
+        hit: Whether it has the property.
+    """
+
+    group: str
+    hit: bool
+
+
+def rate(trials: Iterable[Trial], confidence: float) -> Json:
+    """Return the default estimate of a rate as `summary.json` states it.
+
+    Args:
+        trials: The rows that count.
+        confidence: Nominal coverage, in (0, 1).
+
+    Returns:
+        Value, bounds, counts and what is known of groups. The formulas are those of
+        docs/explanation/statistics.md: Wilson (1927) at the effective number of trials.
+    """
+    rows, hits = Counter[str](), Counter[str]()
+    for trial in trials:
+        rows[trial.group] += 1
+        hits[trial.group] += trial.hit
+    n, x, k = sum(rows.values()), sum(hits.values()), len(rows)
+    found: Json = {"successes": x, "trials": n, "confidence": confidence, "groups": k}
+    if n == 0:
+        nothing = dict.fromkeys(
+            ("value", "low", "high", "effective_n", "design_effect", "icc", "group_mean")
+        )
+        return {**found, **nothing, "method": "wilson", "few_groups": False}
+    p = x / n
+    found["value"] = p
+    found["group_mean"] = math.fsum(hits[g] / rows[g] for g in rows) / k
+    found["icc"] = icc = _icc(rows, hits)
+    found["few_groups"] = k < 10 and n > k
+    if n == k:
+        low, high = wilson(p, n, NormalDist().inv_cdf((1 + confidence) / 2))
+        return {
+            **found,
+            "low": low,
+            "high": high,
+            "effective_n": n,
+            "design_effect": 1,
+            "method": "wilson",
+        }
+    found["method"] = "wilson_clustered"
+    if k == 1:
+        return {**found, "low": None, "high": None, "effective_n": None, "design_effect": None}
+    effect = _design_effect(rows, hits, icc)
+    low, high = wilson(p, n / effect, student((1 + confidence) / 2, k - 1))
+    return {**found, "low": low, "high": high, "effective_n": n / effect, "design_effect": effect}
+
+
+def _icc(rows: Counter[str], hits: Counter[str]) -> float | None:
+    """Intra-group correlation by analysis of variance (Ridout, Demetrio & Firth 1999)."""
+    n, k = sum(rows.values()), len(rows)
+    if k < 2 or n <= k:
+        return None
+    p = sum(hits.values()) / n
+    between = math.fsum(rows[g] * (hits[g] / rows[g] - p) ** 2 for g in rows) / (k - 1)
+    within = math.fsum(hits[g] * (1 - hits[g] / rows[g]) for g in rows) / (n - k)
+    usual = (n - sum(m * m for m in rows.values()) / n) / (k - 1)
+    total = between + (usual - 1) * within
+    return (between - within) / total if total > 0 else None
+
+
+def _design_effect(rows: Counter[str], hits: Counter[str], icc: float | None) -> float:
+    """How much the groups inflate the variance, drawn to its limit where that cannot be seen."""
+    n, k, x = sum(rows.values()), len(rows), sum(hits.values())
+    p = x / n
+    limit = sum(m * m for m in rows.values()) / n
+    linearised = limit
+    if 0 < x < n:
+        residual = math.fsum((hits[g] - p * rows[g]) ** 2 for g in rows)
+        variance = residual * k / (k - 1) / n**2
+        linearised = min(max(variance / (p * (1 - p) / n), 1.0), limit)
+    correlation = 1.0 if icc is None else min(max(icc, 0.0), 1.0)
+    seen = max(linearised, 1 + (limit - 1) * correlation)
+    with_hit = sum(1 for g in rows if hits[g] > 0)
+    with_miss = sum(1 for g in rows if hits[g] < rows[g])
+    telling = min(with_hit, with_miss)
+    weight = telling / (telling + 2)
+    return weight * seen + (1 - weight) * limit
+
+
+def wilson(p: float, n: float, z: float) -> tuple[float, float]:
+    """Return Wilson's limits of a rate.
+
+    Args:
+        p: The rate.
+        n: Trials, or what they are worth.
+        z: Two-sided quantile.
+    """
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (0.0 if p == 0 else middle - half), (1.0 if p == 1 else middle + half)
+
+
+@cache  # slices of equally many groups share it
+def student(probability: float, freedom: int) -> float:
+    """Return the quantile of Student's t above the median, by bisection.
+
+    Args:
+        probability: In (0.5, 1).
+        freedom: Degrees of freedom, at least 1.
+    """
+    low, high = 0.0, 1.0
+    while _student_tail(high, freedom) > 1 - probability:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        if _student_tail(middle, freedom) > 1 - probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _student_tail(t: float, freedom: int) -> float:
+    """P(T > t) = I_x(freedom/2, 1/2) / 2 at x = freedom / (freedom + t^2)."""
+    return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5) / 2
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """Regularised incomplete beta by its continued fraction (Abramowitz & Stegun 26.5.8)."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(1 - x, b, a)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    value = 0.0
+    for m in range(300, 0, -1):  # from the far end, so that no term is divided by zero
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        value = even / (1 + odd / (1 + value))
+    first = -(a + b) * x / (a + 1)
+    return front / a / (1 + first / (1 + value))
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Return a quantile, linear between neighbours (Hyndman & Fan type 7).
+
+    Args:
+        values: At least one, in rising order.
+        share: Which, in (0, 1).
+    """
+    place = (len(values) - 1) * share
+    below = math.floor(place)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (place - below) * (values[above] - values[below])
+
+
+def quantile_bounds(
+    values: Sequence[float], share: float, confidence: float
+) -> tuple[float | None, float | None]:
+    """Return the order statistics that bound a quantile (Conover 1999, section 3.2).
+
+    Args:
+        values: In rising order.
+        share: Which quantile, in (0, 1).
+        confidence: Nominal coverage.
+    """
+    n, tail = len(values), (1 - confidence) / 2
+    lower = _binomial_quantile(tail, n, share)
+    upper = _binomial_quantile(1 - tail, n, share) + 1
+    return (
+        values[lower - 1] if lower >= 1 else None,
+        values[upper - 1] if upper <= n else None,
+    )
+
+
+def _binomial_quantile(probability: float, n: int, p: float) -> int:
+    summed = 0.0
+    for k in range(n + 1):
+        log_choose = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+        summed += math.exp(log_choose + k * math.log(p) + (n - k) * math.log1p(-p))
+        if summed >= probability * (1 - 1e-12):
+            return k
+    return n

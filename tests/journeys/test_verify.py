@@ -1,0 +1,320 @@
+"""`guardmark verify` passes what was measured and finds what was changed afterwards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.journeys.command_line import CONFIG, guardmark, killed, set_up, write_rows
+
+from guardmark.app.verify import Verification, verify
+
+GUARD = """\
+def check(text):
+    if "7" in text:
+        raise RuntimeError("seven")
+    return (len(text) * 37 % 101) / 101
+"""
+MEASURED = CONFIG + '  mine: {type: python, target: "guard.py:check", threshold: 0.5}\n'
+COUNT = 60
+
+
+def measure(folder: Path, config: str = MEASURED, *, count: int = COUNT) -> Path:
+    """Carry out a run; return its folder."""
+    set_up(folder, config, count=count)
+    (folder / "guard.py").write_text(GUARD, encoding="utf-8")
+    done = guardmark("run", "bench.yaml", "-o", "out", cwd=folder)
+    assert done.code in {0, 5}, done.err
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished run and its data."""
+    folder = tmp_path_factory.mktemp("finished")
+    measure(folder)
+    return folder
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run, to be tampered with; its data lie above it."""
+    shutil.copytree(finished, tmp_path / "copy")
+    return tmp_path / "copy" / "out"
+
+
+def look(run: Path) -> Verification:
+    """Verify a run whose data lie above it."""
+    return verify(run, data=[run.parent])
+
+
+def test_an_untouched_run_holds(run: Path) -> None:
+    """Thousands of values, no false alarm, and nothing in the folder is changed."""
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    done = guardmark("verify", run, "--json", cwd=run.parent)
+    assert done.code == 0, done.out
+    said = json.loads(done.out)
+    assert said["holds"]
+    assert said["compared"] > 2_000
+    assert said["notes"] == []
+    after = {path.name: path.read_bytes() for path in run.iterdir()}
+    assert {name for name in after if after[name] != before.get(name)} <= {"records.sqlite-shm"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "run: {repeats: 3}\n",
+        "run: {on_error: block, on_malformed: allow}\n",
+        "run: {on_error: allow}\nstats: {confidence: 0.9, min_per_category: 3, margin: 0.2}\n",
+        "stats: {cost_missed_attack: 5, cost_false_alarm: 1, non_inferiority_margin: 0.1}\n",
+        "  coin: {type: coin}\n  all: {type: block-all}\n",
+        "  both: {type: chain, of: [words, mine], rule: all}\n",
+    ],
+)
+def test_every_kind_of_run_holds(tmp_path: Path, more: str) -> None:
+    """The second path knows repeats, policies, groups, costs and chains."""
+    found = look(measure(tmp_path, MEASURED + more))
+    assert found.holds, [*found.damage, *map(str, found.findings)][:10]
+
+
+@pytest.mark.parametrize("label", ["attack", "benign"])
+def test_a_run_of_one_side_holds(tmp_path: Path, label: str) -> None:
+    """Undefined is found undefined."""
+    set_up(tmp_path)
+    rows = [{"id": f"s{n}", "text": f"ignore {n}", "label": label} for n in range(5)]
+    write_rows(tmp_path / "data.jsonl", rows)
+    assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
+    found = look(tmp_path / "out")
+    assert found.holds, [*map(str, found.findings)][:10]
+
+
+def test_the_built_in_run_holds(tmp_path: Path) -> None:
+    """With its data, which ship with the package."""
+    assert guardmark("run", "-o", "out", "--limit", "200", cwd=tmp_path).code == 0
+    done = guardmark("verify", "out", cwd=tmp_path)
+    assert done.code == 0, done.out
+    assert "none differs" in done.out
+    assert "Note" not in done.out
+
+
+def test_reports_of_another_threshold_or_without_texts_hold(run: Path) -> None:
+    """What a person asked `report` for is no tampering."""
+    given = ("report", run, "--threshold", "mine=0.75", "--no-texts")
+    assert guardmark(*given, cwd=run.parent).code == 0
+    found = look(run)
+    assert found.holds, [*map(str, found.findings)][:10]
+
+
+def test_a_run_that_was_killed_holds_as_far_as_it_came(tmp_path: Path) -> None:
+    """It says so, and that is no failure."""
+    set_up(tmp_path, MEASURED, count=500)
+    (tmp_path / "guard.py").write_text(
+        "import time\n" + GUARD.replace("    return", "    time.sleep(0.05)\n    return"), "utf-8"
+    )
+    assert killed("run", "bench.yaml", "-o", "out", cwd=tmp_path, after_s=2.5)
+    found = look(tmp_path / "out")
+    assert found.holds, [*found.damage, *map(str, found.findings)][:10]
+    assert any("what it stored so far" in note for note in found.notes)
+
+
+def sql(statements: str) -> Callable[[Path], None]:
+    """Change the tables behind the back of guardmark."""
+
+    def change(run: Path) -> None:
+        with closing(sqlite3.connect(run / "records.sqlite")) as connection:
+            connection.executescript(statements)
+            connection.commit()
+
+    return change
+
+
+def text(name: str, old: str, new: str) -> Callable[[Path], None]:
+    """Replace some words of an artefact, once."""
+
+    def change(run: Path) -> None:
+        path = run / name
+        said = path.read_text(encoding="utf-8")
+        assert old in said
+        path.write_text(said.replace(old, new, 1), encoding="utf-8")
+
+    return change
+
+
+def without_line(name: str, number: int) -> Callable[[Path], None]:
+    """Take a line out of a file."""
+
+    def change(run: Path) -> None:
+        path = run / name
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text("".join(lines[:number] + lines[number + 1 :]), encoding="utf-8")
+
+    return change
+
+
+def doubled_line(name: str, number: int) -> Callable[[Path], None]:
+    """Say a line of a file twice."""
+
+    def change(run: Path) -> None:
+        path = run / name
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text("".join(lines[:number] + lines[number - 1 :]), encoding="utf-8")
+
+    return change
+
+
+def figure(*keys: str | int, value: object) -> Callable[[Path], None]:
+    """Set one figure of summary.json, leaving its form as it was."""
+
+    def change(run: Path) -> None:
+        path = run / "summary.json"
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        place = summary
+        for key in keys[:-1]:
+            place = place[key]
+        assert place[keys[-1]] != value
+        place[keys[-1]] = value
+        said = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
+        path.write_text(said, encoding="utf-8")
+
+    return change
+
+
+def data_row(run: Path) -> None:
+    """Change a label in the data file, after the run."""
+    text("../data.jsonl", '"label": "attack"', '"label": "benign"')(run)
+
+
+FLIP = "UPDATE records SET outcome = 1 - outcome WHERE sample = 1 AND defense = 0 AND stage = 0"
+
+TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a decision turned": (sql(FLIP), "batch"),
+    "a record deleted": (sql("DELETE FROM records WHERE sample = 4 AND stage = 0"), "batch"),
+    "a record doubled": (
+        sql(
+            "INSERT INTO records SELECT defense, stage, layer, 1, sample, outcome, score,"
+            " score_kind, error_kind, answer_mode, latency_ns, flags, batch FROM records"
+            " WHERE sample = 4 AND stage = 0 AND defense = 0"
+        ),
+        "batch",
+    ),
+    "a score edited": (sql("UPDATE records SET score = 0.99 WHERE score IS NOT NULL"), "batch"),
+    "a latency edited": (sql("UPDATE records SET latency_ns = 5 WHERE sample = 9"), "batch"),
+    "a label edited": (sql("UPDATE kinds SET is_attack = 1 - is_attack"), "label"),
+    "a sample's text edited": (sql("UPDATE samples SET text = 'x' WHERE position = 2"), "s-2"),
+    "a batch dropped": (
+        sql(
+            "DELETE FROM records WHERE batch = (SELECT max(id) FROM batches);"
+            "DELETE FROM batches WHERE id = (SELECT max(id) FROM batches)"
+        ),
+        "ended with batch",
+    ),
+    "the manifest edited": (
+        sql("UPDATE meta SET value = replace(value, 'journey', 'another') WHERE key='manifest'"),
+        "manifest",
+    ),
+    "a count edited in summary.json": (
+        figure("defenses", 0, "counts", "attacks", "block", value=3),
+        "summary.json: defenses[words].counts.attacks.block",
+    ),
+    "an interval edited in summary.json": (
+        figure("defenses", 1, "rates", "false_positive_rate", "high", value=0.011),
+        "summary.json: defenses[mine].rates.false_positive_rate.high",
+    ),
+    "a bootstrap interval edited in summary.json": (
+        figure("defenses", 1, "ratios", "f1", "low", value=0.99),
+        "summary.json: defenses[mine].ratios.f1.low",
+    ),
+    "a p-value edited in summary.json": (
+        figure("comparison", "pairs", 0, "attack_success_rate", "adjusted_p", value=0.0001),
+        "adjusted_p",
+    ),
+    "a latency edited in summary.json": (
+        figure("timing", "defenses", "mine", "attacks", "quantiles", 0, "value_ms", value=0.0),
+        "timing.defenses.mine.attacks.quantiles[0].value_ms",
+    ),
+    "a figure added to summary.json": (figure("run", "stored", value=7), "run.stored"),
+    "summary.json cut off": (without_line("summary.json", -1), "summary.json"),
+    "a cell edited in categories.csv": (
+        text("categories.csv", "words,category,", "words,category,x"),
+        "categories.csv: row 2, value",
+    ),
+    "a row taken out of categories.csv": (without_line("categories.csv", 3), "categories.csv"),
+    "a row taken out of variant_metrics.csv": (
+        without_line("variant_metrics.csv", 1),
+        "variant_metrics.csv",
+    ),
+    "a line edited in results.jsonl": (
+        text("results.jsonl", '"outcome":"block"', '"outcome":"allow"'),
+        "results.jsonl: line",
+    ),
+    "a line taken out of results.jsonl": (without_line("results.jsonl", 30), "results.jsonl"),
+    "a line doubled in results.jsonl": (doubled_line("results.jsonl", 30), "results.jsonl"),
+    "a hash edited in data_manifest.json": (
+        text("data_manifest.json", '"sha256": "', '"sha256": "0'),
+        "data_manifest.json",
+    ),
+    "a setting edited in config.resolved.yaml": (
+        text("config.resolved.yaml", "ignore", "forget"),
+        "config.resolved.yaml: defenses.words.patterns[0]",
+    ),
+    "the verdict edited in summary.md": (
+        text("summary.md", "blocks 66.7 %", "blocks 99.7 %"),
+        "summary.md: verdict of words",
+    ),
+    "the verdict edited in report.html": (
+        text("report.html", "<b>66.7", "<b>99.7"),
+        "report.html: verdict of words",
+    ),
+    "an advice added to report.html": (
+        text("report.html", "</main>", "<p>Certified safe.</p></main>"),
+        "report.html",
+    ),
+    "the data file edited": (data_row, "data.jsonl: sha256"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERING)
+def test_tampering_is_found(run: Path, name: str) -> None:
+    """Every kind of change is named with its file and place."""
+    change, said = TAMPERING[name]
+    change(run)
+    found = look(run)
+    assert not found.holds
+    everything = [*found.damage, *map(str, found.findings)]
+    assert any(said in each for each in everything), everything[:10]
+
+
+def test_a_turned_decision_contradicts_every_report(run: Path) -> None:
+    """Who could forge the seals would still have to forge each figure that follows."""
+    sql(FLIP)(run)
+    files = {finding.file for finding in look(run).findings}
+    assert {"summary.json", "categories.csv", "results.jsonl"} <= files
+
+
+def test_a_difference_is_exit_code_one(run: Path) -> None:
+    """With a line for each, and what was expected beside what is there."""
+    figure("defenses", 0, "counts", "attacks", "block", value=3)(run)
+    done = guardmark("verify", run, cwd=run.parent)
+    assert done.code == 1
+    assert "block: says 3; the records give 20" in done.out
+    assert "does not hold" in done.out
+    assert done.err == ""
+
+
+def test_data_elsewhere_are_named_and_not_held_against_the_run(run: Path) -> None:
+    """What cannot be compared is said."""
+    done = guardmark("verify", run, cwd=run)
+    assert done.code == 0, done.out
+    assert "Note: data.jsonl was not found; --data FOLDER" in done.out
+    assert "Note" not in guardmark("verify", run, "--data", run.parent, cwd=run).out
+
+
+def test_there_has_to_be_a_run(tmp_path: Path) -> None:
+    """As for every reading command."""
+    assert guardmark("verify", "nowhere", cwd=tmp_path).code == 3
