@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from guardmark.core.outcome import Decision, ErrorKind, Outcome, ScoreKind
@@ -125,7 +126,9 @@ def _decide(
             await defense.close()
         return found
 
-    return asyncio.run(all_of_them())
+    # In a thread of its own: a caller's browser or notebook may have a loop running in this one.
+    with ThreadPoolExecutor(max_workers=1) as apart:
+        return apart.submit(lambda: asyncio.run(all_of_them())).result()
 
 
 async def _answers(
