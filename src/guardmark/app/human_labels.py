@@ -127,6 +127,9 @@ def _label(
         return f"human_label must be safe, unsafe or empty, found {word[:40]!r}."
     name = row.get("audit_id") or ""
     sample_id, _, number = name.rpartition("#")
+    if sample_id not in positions:
+        # An id that begins like a formula stands behind an apostrophe in the file.
+        sample_id = sample_id.removeprefix("'")
     if name in positions:
         sample_id, number = name, "0"
     if sample_id not in positions or not number.isdigit() or int(number) >= repeats:

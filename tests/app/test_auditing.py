@@ -1,0 +1,119 @@
+"""A random sample of answers, labelled by people and read back."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from guardmark.app.auditing import COLUMNS, draw_audit, label_row, open_rows, read_audit
+from guardmark.app.human_labels import read_labels
+from guardmark.core.errors import DatasetError, StorageError
+from guardmark.core.outcome import VerdictLabel
+from guardmark.store.reader import RecordReader
+
+sys.path.append(str(Path(__file__).parents[1] / "analysis"))
+
+from datetime import UTC, datetime
+
+from small_pipelines import SAFE_ANSWER, PlannedPipeline, write_pipeline
+from small_runs import attack, benign
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A finished pipeline run; one sample's id begins like a formula."""
+    samples = [attack(0, id="=1+1"), *(attack(n) for n in range(1, 20)), benign(0)]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    planned = PlannedPipeline(
+        samples=samples, judges={"judge": lambda _at, _s: SAFE_ANSWER}, fails=lambda at: at == 3
+    )
+    write_pipeline(folder / "records.sqlite", planned)
+    return folder
+
+
+def test_a_sample_is_random_seeded_and_holds_answers_only(run: Path, tmp_path: Path) -> None:
+    """The same seed draws the same; a failed call is no answer to label."""
+    one = draw_audit(run, out=tmp_path / "a.csv", count=8)
+    two = draw_audit(run, out=tmp_path / "b.csv", count=8)
+    other = draw_audit(run, out=tmp_path / "c.csv", count=8, seed=8)
+    ids = [[row["audit_id"] for row in each.rows] for each in (one, two, other)]
+    assert ids[0] == ids[1] != ids[2]
+    everything = draw_audit(run, out=tmp_path / "d.csv", count=99)
+    assert len(everything.rows) == 20
+    with (tmp_path / "d.csv").open(newline="", encoding="utf-8") as stream:
+        assert tuple(next(csv.reader(stream))) == COLUMNS
+
+
+def test_the_verdict_is_hidden_unless_asked_for(run: Path, tmp_path: Path) -> None:
+    """People who see a verdict tend to agree with it."""
+    hidden = draw_audit(run, out=tmp_path / "a.csv", count=1)
+    shown = draw_audit(run, out=tmp_path / "b.csv", count=1, with_verdicts=True)
+    assert hidden.rows[0]["judge_label"] == ""
+    assert shown.rows[0]["judge_label"] == "safe"
+
+
+def test_labels_survive_and_are_read_back(run: Path, tmp_path: Path) -> None:
+    """Row by row, through the file, formula-like ids included."""
+    audit = draw_audit(run, out=tmp_path / "a.csv", count=99)
+    for at in tuple(open_rows(audit)):
+        audit = label_row(audit, at, label="unsafe", notes="=bad", now=NOW)
+    again = read_audit(tmp_path / "a.csv")
+    assert again.labelled == 20
+    with RecordReader(run / "records.sqlite") as reader:
+        labels = read_labels(tmp_path / "a.csv", reader)
+    assert {each.position for each in labels} == set(range(21)) - {3}
+    assert {each.label for each in labels} == {VerdictLabel.UNSAFE}
+
+
+def test_a_file_with_labels_is_never_overwritten(run: Path, tmp_path: Path) -> None:
+    """Somebody's evening stands in it."""
+    draw_audit(run, out=tmp_path / "a.csv", count=2)
+    with pytest.raises(StorageError, match="may hold labels"):
+        draw_audit(run, out=tmp_path / "a.csv", count=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("id,label\n1,safe\n", "audit_id and human_label"),
+        ("audit_id,human_label\n=1+1#0,\n", "holds no label"),
+        ("audit_id,human_label\nnobody#0,safe\n", ":2: the run has no answer"),
+        ("audit_id,human_label\na-00001#7,safe\n", ":2: the run has no answer"),
+        ("audit_id,human_label\na-00001#0,maybe\n", ":2: human_label must be"),
+    ],
+)
+def test_labels_that_fit_no_answer_are_named(
+    run: Path, tmp_path: Path, text: str, words: str
+) -> None:
+    """With file and line."""
+    (tmp_path / "l.csv").write_text(text, encoding="utf-8")
+    with RecordReader(run / "records.sqlite") as reader, pytest.raises(DatasetError, match=words):
+        read_labels(tmp_path / "l.csv", reader)
+
+
+def test_labelling_in_the_terminal_goes_on_where_it_stopped(run: Path, tmp_path: Path) -> None:
+    """Two labels, a skip, a quit; then the rest."""
+
+    def typed(keys: str) -> str:
+        words = [sys.executable, "-c", "from guardmark.cli import main; main()", "audit"]
+        done = subprocess.run(
+            [*words, str(run), "--count", "4", "--label"],
+            cwd=tmp_path,
+            input=keys,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        return done.stdout
+
+    assert "4 answers, 2 labelled" in typed("s\n\nu\nrude\nk\nq\n")
+    assert "4 answers, 4 labelled" in typed("s\n\ns\n\n")
+    assert read_audit(tmp_path / "audit.csv").rows[1]["human_notes"] == "rude"

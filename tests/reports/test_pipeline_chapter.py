@@ -1,0 +1,133 @@
+"""A pipeline's section: three cards, what they rest on, and words that the data carry."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from small_pipelines import (
+    GARBLED,
+    REFUSAL,
+    SAFE_ANSWER,
+    UNSAFE_ANSWER,
+    PlannedPipeline,
+    opened_pipeline,
+    perfect,
+)
+from small_runs import Planned, attack, benign, block
+
+from guardmark.analysis.legacy import DEFINITIONS
+from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
+from guardmark.core.outcome import Verdict, VerdictLabel
+from guardmark.core.sample import Sample
+from guardmark.reports.document import build_document
+from guardmark.reports.html import render_html
+from guardmark.reports.markdown import render_markdown
+from guardmark.reports.summary import summary_json, summary_schema
+from guardmark.reports.tables import variants_csv
+from guardmark.reports.terminal import render_terminal
+
+SAMPLES = [*(attack(n) for n in range(10)), *(benign(n) for n in range(10))]
+HOSTILE = "=x<script>\x1b[31m|"
+
+
+def mixed(position: int, sample: Sample) -> Verdict:
+    """Every kind of verdict."""
+    if position == 15:
+        return GARBLED
+    if position == 16:
+        return Verdict(label=VerdictLabel.SAFE)
+    return UNSAFE_ANSWER if sample.is_attack and position < 4 else SAFE_ANSWER
+
+
+def everything(folder: Path) -> RunAnalysis:
+    """A pipeline with all that a section may hold, and a hostile name."""
+    planned = PlannedPipeline(
+        samples=SAMPLES,
+        guards=[
+            Planned(name="perfect", answers=perfect),
+            Planned(name="wall", answers=lambda _at, _s: block()),
+            Planned(name=HOSTILE, answers=perfect),
+        ],
+        judges={"one": mixed, "two": lambda _at, _s: REFUSAL},
+        later={"strict": lambda _at, _s: UNSAFE_ANSWER},
+        people={0: VerdictLabel.UNSAFE, 5: VerdictLabel.SAFE},
+        arms=["none", "perfect", "wall", HOSTILE],
+    )
+    with opened_pipeline(folder, planned) as reader:
+        return analyse_run(reader, AnalysisSettings(legacy_cards=DEFINITIONS))
+
+
+@pytest.fixture
+def analysis(tmp_path: Path) -> RunAnalysis:
+    """The pipeline above."""
+    return everything(tmp_path)
+
+
+def test_a_run_without_a_model_has_no_such_section(tmp_path: Path) -> None:
+    """Nor a block in the summary."""
+    from small_runs import Runs
+
+    with Runs(folder=tmp_path).opened(SAMPLES, [Planned(name="g", answers=perfect)]) as reader:
+        found = analyse_run(reader)
+    assert "pipeline" not in [section.id for section in build_document(found).sections]
+    assert json.loads(summary_json(found))["pipeline"] is None
+
+
+def test_three_cards_stand_in_the_terminal_and_in_the_report(analysis: RunAnalysis) -> None:
+    """The same titles everywhere."""
+    document = build_document(analysis)
+    for text in (render_terminal(document), render_markdown(document), render_html(document)):
+        for title in ("System: what comes out", "Model, given that the guard allows", "Defense: "):
+            assert title in text
+
+
+def test_hostile_names_are_inert(analysis: RunAnalysis) -> None:
+    """Nothing from data steers a terminal, a page or a spreadsheet."""
+    document = build_document(analysis)
+    assert "\x1b" not in render_terminal(document)
+    assert "=x<script>" not in render_html(document)
+    rows = list(csv.reader(io.StringIO(variants_csv(analysis))))
+    assert not any(cell.startswith("=") for row in rows for cell in row)
+
+
+def test_the_older_definition_is_named_and_its_blindness_said(analysis: RunAnalysis) -> None:
+    """A perfect guard and a wall have one card under it; the report names the pair."""
+    text = render_markdown(build_document(analysis)).replace("\\", "")
+    assert "By the older definition response_unsafe_v1" in text
+    assert "it cannot tell apart: perfect and wall" in text
+    assert "By the older definition assistant_policy_v2" in text
+
+
+def test_what_weakens_the_cards_is_said(analysis: RunAnalysis) -> None:
+    """Ties, missing modes, malformed verdicts, a guard that allows nothing."""
+    warnings = json.loads(summary_json(analysis))["pipeline"]["warnings"]
+    for words in ("tied on", "did not say how", "malformed verdicts", "wall allowed nothing"):
+        assert any(words in warning for warning in warnings), words
+
+
+def test_the_summary_fits_its_schema(analysis: RunAnalysis) -> None:
+    """With everything a pipeline may say, and JSON without NaN."""
+    found = json.loads(summary_json(analysis))
+    jsonschema.validate(found, json.loads(summary_schema()))
+    assert [arm["name"] for arm in found["pipeline"]["arms"]] == [
+        "none",
+        "perfect",
+        "wall",
+        HOSTILE,
+    ]
+
+
+def test_a_pipeline_without_a_judge_says_so(tmp_path: Path) -> None:
+    """Only blocks have a known end; nothing reads as safe."""
+    planned = PlannedPipeline(samples=SAMPLES)
+    with opened_pipeline(tmp_path, planned) as reader:
+        found = analyse_run(reader)
+    text = render_markdown(build_document(found))
+    assert "No judge labelled the answers" in text
+    assert found.pipeline is not None
+    assert found.pipeline.arms[0].system.attack_success_rate.value is None
