@@ -31,8 +31,16 @@ def test_no_batch_holds_a_text_longer_than_the_batch_before(lengths: list[int]) 
     assert flat == sorted(lengths, reverse=True)
 
 
+@given(LENGTHS, st.integers(1, 4096))
+def test_at_most_a_fifth_of_a_batch_is_padding(lengths: list[int], budget: int) -> None:
+    """Whatever the lengths."""
+    for batch in token_batches(lengths, budget=budget):
+        longest = max(lengths[index] for index in batch)
+        assert all(lengths[index] >= 0.8 * longest for index in batch)
+
+
 def test_mixed_lengths_waste_little() -> None:
     """In the order of their coming these would cost twice as much."""
     lengths = [8, 400] * 32
     padded = sum(len(b) * max(lengths[i] for i in b) for b in token_batches(lengths, budget=2048))
-    assert padded <= 1.1 * sum(lengths)
+    assert padded == sum(lengths)

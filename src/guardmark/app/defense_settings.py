@@ -190,7 +190,7 @@ class ClassifierSettings(Settings):
     view: View = View.TEXT
     max_length: int = Field(512, ge=8)
     long_text: Literal["truncate", "chunk", "error"] = "truncate"
-    batch_tokens: int = Field(2048, ge=16)
+    batch_tokens: int = Field(1024, ge=16)
     device: Literal["auto", "cpu", "cuda"] = "auto"
 
     def build(self, name: str, context: BuildContext) -> object:

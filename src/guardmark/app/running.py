@@ -25,7 +25,7 @@ from guardmark.app.parts import build_parts
 from guardmark.app.probing import probe_parts
 from guardmark.app.stopping import check_rules, early_stop, with_rules
 from guardmark.core.manifest import RunManifest
-from guardmark.core.protocols import Closable
+from guardmark.core.protocols import Closable, SampleBound
 from guardmark.core.version import VERSION
 from guardmark.datasets.sources import file_sha256
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
@@ -226,6 +226,7 @@ class _Invocation:
                 # The manifest first: samples without one could not be told from other data.
                 writer.put_manifest(manifest)
                 writer.load_samples(source.samples)
+                self._bind(writer)
                 self._describe(source.folder, manifest)
                 summary = await run_engine(
                     self._plan(),
@@ -243,6 +244,12 @@ class _Invocation:
             continued=continued,
             warnings=tuple(warnings),
         )
+
+    def _bind(self, writer: RecordWriter) -> None:
+        """Tell the parts that answer by sample which samples there are."""
+        for part in self.parts.every:
+            if isinstance(part, SampleBound):
+                part.bind(writer.sample(position) for position in range(writer.sample_count))
 
     def _stored_input(self) -> _Input | None:
         """Find the unfinished run that this call continues, if its data files are unchanged.

@@ -56,7 +56,7 @@ class BatchLimits:
         max_wait_s: Longest time a prompt waits for company.
     """
 
-    max_count: int = 64
+    max_count: int = 256
     max_tokens: int | None = None
     max_wait_s: float = 0.01
 

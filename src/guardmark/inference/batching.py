@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+_ALIKE = 0.8  # shortest to longest text of a batch: at most a fifth is padding
+
+
 def token_batches(lengths: Sequence[int], *, budget: int, most: int = 64) -> list[list[int]]:
     """Group texts so that little is spent on padding.
 
@@ -27,8 +30,9 @@ def token_batches(lengths: Sequence[int], *, budget: int, most: int = 64) -> lis
     for index in order:
         batch = batches[-1] if batches else []
         # Sorted: the first of a batch is its longest.
-        fits = batch and len(batch) < most and (len(batch) + 1) * lengths[batch[0]] <= budget
-        if fits:
+        longest = lengths[batch[0]] if batch else 0
+        alike = lengths[index] >= _ALIKE * longest
+        if batch and alike and len(batch) < most and (len(batch) + 1) * longest <= budget:
             batch.append(index)
         else:
             batches.append([index])

@@ -62,7 +62,7 @@ class SequenceClassifier:
         positive: Sequence[str],
         max_length: int = 512,
         long_text: LongText = LongText.TRUNCATE,
-        budget: int = 2048,
+        budget: int = 1024,
         device: str = "auto",
     ) -> None:
         self._torch = library("torch")
