@@ -75,10 +75,12 @@ def test_an_untouched_run_holds(run: Path) -> None:
         "stats: {cost_missed_attack: 5, cost_false_alarm: 1, non_inferiority_margin: 0.1}\n",
         "  coin: {type: coin}\n  all: {type: block-all}\n",
         "  both: {type: chain, of: [words, mine], rule: all}\n",
+        'run: {stop_when: ["asr<0.9"]}\n',
+        "pipeline:\n  guards: [none, words]\n  model: {type: scripted}\n  judges: [{type: rules}]\n",
     ],
 )
 def test_every_kind_of_run_holds(tmp_path: Path, more: str) -> None:
-    """The second path knows repeats, policies, groups, costs and chains."""
+    """Repeats, policies, groups, costs, chains, runs that were ended early, pipelines."""
     found = look(measure(tmp_path, MEASURED + more))
     assert found.holds, [*found.damage, *map(str, found.findings)][:10]
 

@@ -11,7 +11,7 @@ from guardmark.app.reporting import find_run, run_config
 from guardmark.app.verify_difference import Comparer, Finding
 from guardmark.app.verify_files import check_data, check_lines, check_table, check_verdicts
 from guardmark.app.verify_source import Source, read_source
-from guardmark.app.verify_summary import recount_summary
+from guardmark.app.verify_summary import recount_summary, stopped_early
 from guardmark.core.version import VERSION
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.store import integrity
@@ -83,6 +83,11 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
     missing = check_data(source.manifest, places, comparer, builtin=builtin)
     notes += [f"{name} was not found; --data FOLDER says where it lies." for name in missing]
     notes += _missing(folder, source)
+    notes += [
+        f"{name} was ended early by a rule: its headline rates were compared with reports "
+        "written again only, not counted a second time."
+        for name in stopped_early(source, stated)
+    ]
     if source.manifest.get("guardmark_version") != VERSION:
         notes.append(
             f"Reports were not written again: the run is of guardmark "

@@ -130,7 +130,9 @@ def _table_rows(summary: Json, facets: Sequence[str]) -> Iterator[Json]:
             is_attack = table["label"] == "attack"
             for row in table["rates"]:
                 rate = row["rate"]
-                yield {
+                greyed = row.get("is_greyed")
+                said: Json = {} if greyed is None else {"is_greyed": "yes" if greyed else "no"}
+                yield said | {
                     "facet": table["facet"],
                     "label": table["label"],
                     "rate": "attack_success_rate" if is_attack else "false_positive_rate",
@@ -146,7 +148,6 @@ def _table_rows(summary: Json, facets: Sequence[str]) -> Iterator[Json]:
                     "groups": rate["groups"],
                     "effective_n": rate["effective_n"],
                     "design_effect": rate["design_effect"],
-                    "is_greyed": "yes" if row["is_greyed"] else "no",
                     "median_latency_ms": times[table["facet"], table["label"]][row["name"]],
                 }
 

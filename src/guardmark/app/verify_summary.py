@@ -32,14 +32,17 @@ def recount_summary(source: Source, stated: Json) -> Json:
     parts = {part["name"]: part for part in manifest["parts"] if part["kind"] == "defense"}
     recounts = {name: Recount(source, name, said.get(name, {})) for name in source.guards()}
     margin = manifest.get("settings", {}).get("stats", {}).get("margin", 0.05)
-    defenses, verdicts = [], {}
+    early, defenses, verdicts = stopped_early(source, stated), [], {}
     for name, found in recounts.items():
         own = recount_defense(found, margin)
         own |= _described(parts.get(name, {}), name)
         if said.get(name, {}).get("is_redecided"):
             own.pop("threshold", None)
         own["thresholds"] = recount_scores(found, said.get(name, {}).get("thresholds"))
-        verdicts[name] = verdict(own)
+        if name in early:
+            _leave_to_the_rule(own)
+        else:
+            verdicts[name] = verdict(own)
         defenses.append(own)
     return {
         "run": _run(source),
@@ -51,8 +54,14 @@ def recount_summary(source: Source, stated: Json) -> Json:
         "verdicts": verdicts,
         "defenses": defenses,
         "coverage": _coverage(source),
-        "comparison": recount_pairs(
-            recounts, {name: part.get("type", "") for name, part in parts.items()}
+        **(
+            {}
+            if early
+            else {
+                "comparison": recount_pairs(
+                    recounts, {name: part.get("type", "") for name, part in parts.items()}
+                )
+            }
         ),
         "worst": {"counts": _worst(recounts, parts)},
         "timing": {
@@ -60,6 +69,31 @@ def recount_summary(source: Source, stated: Json) -> Json:
             "defenses": {name: recount_latency(found) for name, found in recounts.items()},
         },
     }
+
+
+def stopped_early(source: Source, stated: Json) -> list[str]:
+    """Return the defenses that a rule of the run is said to have ended early.
+
+    Args:
+        source: All that the run stored; without a rule nothing is ended early.
+        stated: What `summary.json` says.
+    """
+    rules = source.manifest.get("settings", {}).get("run", {}).get("stop_when")
+    return [
+        each["name"] for each in stated.get("defenses", []) if rules and each.get("stopped_early")
+    ]
+
+
+def _leave_to_the_rule(own: Json) -> None:
+    """Take out what rests on the answers that a rule had seen, not on all."""
+    rates = ("attack_success_rate", "true_positive_rate", "false_positive_rate")
+    for name in (*rates, "false_negative_rate"):
+        del own["rates"][name]
+    for name in ("widths", "categories"):
+        del own[name]
+    for table in own["slices"]:
+        for row in table["rates"]:
+            del row["is_greyed"]
 
 
 def _described(part: Json, name: str) -> Json:
