@@ -87,7 +87,8 @@ def import_run(tool: str, path: Path, *, now: datetime, out: Path | None = None)
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     folder.create()
     with folder.lock(started=stamp), RecordWriter(folder.records) as writer:
-        writer.put_manifest(_manifest(found, config, digest=digest, stamp=stamp))
+        home = path.parent if path.is_file() else path
+        writer.put_manifest(_manifest(found, config, digest=digest, stamp=stamp, home=home))
         writer.load_samples([row.sample for row in found.rows])
         answers = _store(writer, found, guard=_guard_name(found))
         writer.finish(RunState.COMPLETE)
@@ -144,7 +145,9 @@ def _config(found: ImportedRun, path: Path) -> Config:
     )
 
 
-def _manifest(found: ImportedRun, config: Config, *, digest: str, stamp: str) -> RunManifest:
+def _manifest(
+    found: ImportedRun, config: Config, *, digest: str, stamp: str, home: Path
+) -> RunManifest:
     attacks = sum(row.sample.is_attack for row in found.rows)
     seal = sha256()
     for row in found.rows:
@@ -155,7 +158,7 @@ def _manifest(found: ImportedRun, config: Config, *, digest: str, stamp: str) ->
         sha256=seal.hexdigest(),
         attacks=attacks,
         benign=len(found.rows) - attacks,
-        files=dict(found.files),
+        files={str(home / name): sealed for name, sealed in found.files.items()},
     )
     named = [("defense", _guard_name(found)), ("model", found.model), ("judge", found.judge)]
     on_malformed, on_error = config.policies

@@ -45,7 +45,7 @@ class RunStatus:
     Attributes:
         state: As it ended; a run that was killed reads `interrupted`.
         planned: Records it will have when complete.
-        stored: Records it has, warm-up calls and tries apart.
+        stored: Records it has, warm-up calls, tries and later judgings apart.
     """
 
     state: RunState
@@ -293,7 +293,10 @@ class RecordReader:
         if state is RunState.RUNNING and holder_of(self.path.parent) is None:
             state = RunState.INTERRUPTED
         apart = (STAGE_CODE[Stage.TRY], STAGE_CODE[Stage.WARMUP])
-        query = "SELECT count(*) FROM records WHERE stage NOT IN (?, ?)"
+        query = (
+            "SELECT count(*) FROM records WHERE stage NOT IN (?, ?) AND layer IN"
+            " (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%')"
+        )
         stored = int(self._all(query, apart)[0][0])
         return RunStatus(state=state, planned=int(self._meta("planned") or 0), stored=stored)
 
