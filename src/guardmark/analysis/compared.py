@@ -94,7 +94,11 @@ def compare_matched(
         )
     attacks = int(frame.samples.is_attack.sum())
     depth = Depth(
-        reader=reader, places=matched.places, listed=wanted.listed, latency=wanted.latency
+        reader=reader,
+        places=matched.places,
+        listed=wanted.listed,
+        latency=wanted.latency,
+        consumption=matched.consumption,
     )
     return Compared(
         runs=matched.runs,

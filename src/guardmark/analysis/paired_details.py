@@ -1,13 +1,14 @@
-"""What lies behind a comparison of two defenses: categories, latency, differing samples."""
+"""What lies behind a comparison of two defenses: categories, latency, cost, samples."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from guardmark.analysis.comparison import PairedSide, adjust_sides, compare_where
+from guardmark.analysis.costs import compare_costs
 from guardmark.analysis.frame import BLOCK, MISSING
 from guardmark.analysis.latency import is_timed
 from guardmark.analysis.slices import NOT_STATED
@@ -17,11 +18,12 @@ from guardmark.stats.drawing import Drawing
 from guardmark.stats.quantiles import estimate_quantile, median_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from guardmark.analysis.comparison import PairedComparison
+    from guardmark.analysis.costs import Consumption, CostDifference
     from guardmark.analysis.frame import Arm, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.sample import Sample
@@ -91,6 +93,7 @@ class PairDetail:
         second: Name of the second.
         categories: Attacks by category, then benign samples by topic; greatest difference first.
         latency: Attacks and benign samples, where both sides were timed.
+        costs: Tokens and money, where both sides report them.
         discordant: Samples worth reading: those only the first got wrong before those only the
             second did, attacks by severity; at most as many as asked for on each side.
         first_only: Samples only the first got wrong, at least once.
@@ -101,6 +104,7 @@ class PairDetail:
     second: str
     categories: tuple[CategoryDifference, ...]
     latency: tuple[LatencyDifference, ...]
+    costs: tuple[CostDifference, ...]
     discordant: tuple[DiscordantSample, ...]
     first_only: int
     second_only: int
@@ -115,12 +119,14 @@ class Depth:
         places: Position there of each sample of the frame, shape (samples,).
         listed: Discordant samples to read for each side, at most.
         latency: Whether to compare latencies.
+        consumption: What each defense consumed, by its name.
     """
 
     reader: RecordReader
     places: NDArray[np.int64]
     listed: int
     latency: bool = True
+    consumption: Mapping[str, Consumption] = field(default_factory=dict)
 
 
 def detail_pair(
@@ -150,6 +156,7 @@ def detail_pair(
             _latency(frame, (first, second), is_attack=is_attack, settings=settings)
             for is_attack in ((True, False) if depth.latency else ())
         ),
+        costs=tuple(_costs(frame, pair, depth=depth, settings=settings)),
         discordant=tuple(
             DiscordantSample(sample=depth.reader.sample_at(int(depth.places[at])), erred=name)
             for name, positions in zip((pair.first, pair.second), found, strict=True)
@@ -158,6 +165,14 @@ def detail_pair(
         first_only=len(found[0]),
         second_only=len(found[1]),
     )
+
+
+def _costs(
+    frame: Frame, pair: PairedComparison, *, depth: Depth, settings: AnalysisSettings
+) -> Iterator[CostDifference]:
+    first, second = (depth.consumption.get(name) for name in (pair.first, pair.second))
+    if first is not None and second is not None:
+        yield from compare_costs(frame, first, second, settings=settings)
 
 
 def _categories(

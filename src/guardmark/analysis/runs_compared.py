@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guardmark.analysis.costs import Consumption, read_consumption
 from guardmark.analysis.frame import BASELINES, Arm, Frame, read_frame
 from guardmark.core.errors import IncomparableRuns
 from guardmark.store.columns import Facet, sample_digests
 from guardmark.store.records import RunState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -94,6 +95,7 @@ class MatchedRuns:
         runs: The runs, in the order given.
         origins: Where each defense comes from, in the order of the frame.
         places: Position of each sample of the frame in the first run, shape (samples,).
+        consumption: What each defense consumed, by its name in the comparison.
         remarks: In which respects the runs differ, so that a difference may not be the
             defense's.
     """
@@ -102,6 +104,7 @@ class MatchedRuns:
     runs: tuple[ComparedRun, ...]
     origins: tuple[Origin, ...]
     places: NDArray[np.int64]
+    consumption: Mapping[str, Consumption]
     remarks: tuple[str, ...]
 
 
@@ -135,6 +138,7 @@ def match_runs(opened: Sequence[OpenRun], settings: AnalysisSettings) -> Matched
     order = [key for key in keys[0] if key in shared]
     places = [_places(own, order) for own in keys]
     origins = _origins(opened, frames)
+    consumption = _consumption(opened, frames, origins=origins, places=places)
     names = iter(origins)
     repeats = min(frame.manifest.repeats for frame in frames)
     arms = [
@@ -154,17 +158,21 @@ def match_runs(opened: Sequence[OpenRun], settings: AnalysisSettings) -> Matched
         ),
         origins=origins,
         places=places[0],
+        consumption=consumption,
         remarks=_remarks(opened, frames),
     )
 
 
 def _alone(run: OpenRun, frame: Frame, own: list[_Key]) -> MatchedRuns:
     """Return one run as it is: nothing to match."""
+    origins = _origins([run], [frame])
+    everyone = np.arange(frame.sample_count, dtype=np.int64)
     return MatchedRuns(
         frame=frame,
         runs=(_compared_run(run, frame, own, set(own)),),
-        origins=_origins([run], [frame]),
-        places=np.arange(frame.sample_count, dtype=np.int64),
+        origins=origins,
+        places=everyone,
+        consumption=_consumption([run], [frame], origins=origins, places=[everyone]),
         remarks=(),
     )
 
@@ -223,6 +231,29 @@ def _origins(opened: Sequence[OpenRun], frames: Sequence[Frame]) -> tuple[Origin
         for run, frame in zip(opened, frames, strict=True)
         for arm in frame.arms
     )
+
+
+def _consumption(
+    opened: Sequence[OpenRun],
+    frames: Sequence[Frame],
+    *,
+    origins: Sequence[Origin],
+    places: Sequence[NDArray[np.int64]],
+) -> dict[str, Consumption]:
+    """Read what every defense consumed on the common samples and repeats."""
+    repeats = min(frame.manifest.repeats for frame in frames)
+    names = iter(origins)
+    found = {}
+    for run, frame, where in zip(opened, frames, places, strict=True):
+        for arm in frame.arms:
+            used = read_consumption(
+                run.reader, arm.part, manifest=frame.manifest, samples=frame.sample_count
+            )
+            rows = np.arange(repeats)[:, None] * frame.sample_count + where
+            found[next(names).name] = Consumption(
+                tokens=used.tokens[rows.ravel()], money=used.money[rows.ravel()]
+            )
+    return found
 
 
 def _moved(arm: Arm, name: str, *, places: NDArray[np.int64], frame: Frame, repeats: int) -> Arm:

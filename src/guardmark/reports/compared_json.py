@@ -117,6 +117,16 @@ def _detail(detail: PairDetail, *, texts: bool) -> Json:
                 for each in detail.discordant
             ],
         },
+        "costs": [
+            {
+                "label": "attack" if each.is_attack else "benign",
+                "unit": each.unit.value,
+                "first_mean": each.first,
+                "second_mean": each.second,
+                "mean_difference": difference_json(each.mean),
+            }
+            for each in detail.costs
+        ],
         "timing": [
             {
                 "label": "attack" if each.is_attack else "benign",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.cells import of_difference
-from guardmark.reports.compared_words import caveats, recommendation
+from guardmark.reports.compared_words import caveats, cost_sentence, recommendation
 from guardmark.reports.inert import markdown_code, markdown_line
 from guardmark.reports.measures import Unit
 from guardmark.reports.wording import count_text, measure_text, percent_text, value_text
@@ -119,6 +119,9 @@ def _folded(detail: PairDetail, *, texts: bool) -> Iterator[str]:
     yield "Rows in italics: too few samples to lean on; benign topics of few samples are left out."
     yield ""
     yield from _latency(detail)
+    names = (markdown_code(detail.first), markdown_code(detail.second))
+    for cost in detail.costs:
+        yield f"- {cost_sentence(cost, names)}."
     yield from _samples(detail, texts=texts)
     yield "</details>"
 

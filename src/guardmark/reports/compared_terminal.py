@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.cells import of_difference
-from guardmark.reports.compared_words import caveats, recommendation
+from guardmark.reports.compared_words import caveats, cost_sentence, recommendation
 from guardmark.reports.inert import plain_line
 from guardmark.reports.measures import Measure, Unit
 from guardmark.reports.wording import (
@@ -87,6 +87,8 @@ def _pair(
         for latency in detail.latency:
             if latency.median.value is not None:
                 yield f"  {_latency(latency, (first, second))}"
+        for cost in detail.costs:
+            yield f"  {cost_sentence(cost, (first, second))}"
         yield from _categories(detail, compared)
     yield f"  => {plain_line(recommendation(pair, margin=compared.margin))}"
     if detail is not None:

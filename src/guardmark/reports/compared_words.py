@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.comparison import PairVerdict
+from guardmark.analysis.costs import CostUnit
 from guardmark.reports.wording import count_text
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.compared import Compared
     from guardmark.analysis.comparison import PairedComparison, PairedSide
+    from guardmark.analysis.costs import CostDifference
     from guardmark.analysis.runs_compared import ComparedRun
 
 _NAMED = 5
@@ -88,6 +90,29 @@ def unmatched_words(run: ComparedRun) -> str:
     return (
         f"{count_text(len(run.unmatched))} of {count_text(run.samples)} samples of {run.label} "
         f"have no partner and are left out: {named}."
+    )
+
+
+def cost_sentence(cost: CostDifference, names: tuple[str, str]) -> str:
+    """Say how much two defenses consume.
+
+    Args:
+        cost: Their difference.
+        names: First and second, ready to be shown.
+    """
+    what = "attacks" if cost.is_attack else "benign samples"
+    rows = zip(names, (cost.first, cost.second), strict=True)
+    means = ", ".join(f"{name} {1000 * mean:,.6g}" for name, mean in rows)
+    mean = cost.mean
+    interval = (
+        ""
+        if mean.low is None or mean.high is None
+        else f" [{1000 * mean.low:+,.6g}, {1000 * mean.high:+,.6g}]"
+    )
+    unit = "Tokens" if cost.unit is CostUnit.TOKENS else "Cost"
+    return (
+        f"{unit} for 1,000 {what}: {means}; difference {1000 * (mean.value or 0.0):+,.6g}"
+        f"{interval} over {count_text(mean.pairs)}"
     )
 
 

@@ -1,0 +1,101 @@
+"""What two defenses consume on the same samples."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+from small_runs import Planned, Runs, attack, benign, block
+
+from guardmark.analysis.compared import Compared, Wanted, compare_matched
+from guardmark.analysis.costs import CostDifference, CostUnit
+from guardmark.analysis.runs_compared import OpenRun, match_runs
+from guardmark.analysis.settings import AnalysisSettings
+from guardmark.core.outcome import Decision, Evidence, Usage
+from guardmark.core.sample import Sample
+from guardmark.reports.compared_json import comparison_json
+from guardmark.reports.compared_markdown import render_comment
+from guardmark.reports.compared_terminal import render_compared
+
+SAMPLES = [*(attack(n) for n in range(20)), *(benign(n) for n in range(20))]
+PRICES = {"prices": {"large": {"input_per_1k": 2.0, "output_per_1k": 6.0, "per_call": 0.5}}}
+
+
+def consuming(name: str, read: int, *, every: int = 1, cost: float | None = None) -> Planned:
+    """A defense that reads so many tokens and writes ten; it reports only every so many calls."""
+
+    def decide(position: int, _: Sample) -> Decision:
+        usage = Usage(prompt_tokens=read + position % 2, completion_tokens=10, cost=cost)
+        evidence = Evidence(usage=usage) if position % every == 0 else Evidence(reason="no usage")
+        return replace(block(), evidence=evidence)
+
+    return Planned(name=name, answers=decide)
+
+
+def compared(runs: Runs, *planned: Planned, settings: dict[str, object] | None = None) -> Compared:
+    """One run, compared."""
+    with runs.opened(SAMPLES, planned, settings=settings or {}) as reader:
+        chosen = AnalysisSettings.of(reader.manifest())
+        matched = match_runs([OpenRun(label="run", reader=reader)], chosen)
+        return compare_matched(matched, Wanted(), reader=reader, settings=chosen)
+
+
+def only(found: Compared, unit: CostUnit, *, is_attack: bool = True) -> CostDifference:
+    """The one difference of a unit and label."""
+    (each,) = (
+        each for each in found.details[0].costs if (each.unit, each.is_attack) == (unit, is_attack)
+    )
+    return each
+
+
+def test_tokens_are_compared_sample_by_sample(runs: Runs) -> None:
+    """A hundred more on every sample is a difference of a hundred, without spread."""
+    found = compared(runs, consuming("large", 300), consuming("small", 200))
+    tokens = only(found, CostUnit.TOKENS)
+    assert (tokens.mean.value, tokens.mean.low, tokens.mean.high) == (100.0, 100.0, 100.0)
+    assert (tokens.first, tokens.second) == (310.5, 210.5)
+    assert tokens.mean.pairs == 20
+    assert {each.unit for each in found.details[0].costs} == {CostUnit.TOKENS}
+
+
+def test_money_comes_from_the_price_table_or_from_the_call(runs: Runs) -> None:
+    """What a call reported itself goes before what a table says."""
+    planned = (consuming("large", 1000), consuming("small", 1000, cost=0.25))
+    money = only(compared(runs, *planned, settings=PRICES), CostUnit.MONEY)
+    assert money.first == pytest.approx(0.5 + 1.0005 * 2.0 + 0.01 * 6.0)
+    assert money.second == pytest.approx(0.25)
+
+
+def test_samples_that_one_side_did_not_report_are_left_out(runs: Runs) -> None:
+    """A missing report is not a call for nothing."""
+    found = compared(runs, consuming("large", 300, every=4), consuming("small", 200))
+    tokens = only(found, CostUnit.TOKENS)
+    assert tokens.mean.pairs == 5
+    assert tokens.mean.reason == "an interval for a mean needs 6 groups, got 5"
+    assert tokens.mean.low is None
+
+
+def test_usage_follows_its_sample_across_runs(runs: Runs) -> None:
+    """The second run holds the samples the other way round and fewer of them."""
+    with ExitStack() as stack:
+        old = stack.enter_context(runs.opened(SAMPLES, [consuming("guard", 200)]))
+        new = stack.enter_context(runs.opened(SAMPLES[:5:-1], [consuming("guard", 300)]))
+        settings = AnalysisSettings.of(old.manifest())
+        opened = [OpenRun(label="old", reader=old), OpenRun(label="new", reader=new)]
+        found = compare_matched(
+            match_runs(opened, settings), Wanted(), reader=old, settings=settings
+        )
+    tokens = only(found, CostUnit.TOKENS)
+    assert tokens.mean.pairs == 14
+    # Even positions of the one are odd positions of the other.
+    assert tokens.mean.value == pytest.approx(100.0, abs=1.0)
+
+
+def test_every_rendering_tells_the_cost(runs: Runs) -> None:
+    """For a thousand samples, the unit people count in."""
+    found = compared(runs, consuming("large", 300), consuming("small", 200))
+    for text in (render_compared(found, width=400), render_comment(found)):
+        assert "Tokens for 1,000 attacks" in text
+        assert "difference +100,000 [+100,000, +100,000] over 20" in text
+    assert '"mean_difference"' in comparison_json(found)
