@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from guardmark.analysis.early_comparison import hold_at_any_look
 from guardmark.analysis.frame import BLOCK, MISSING
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.noninferiority import NonInferiority, noninferiority_clustered
@@ -154,8 +155,17 @@ def compare_arms(
         sides.append(
             adjust_sides(
                 [
-                    compare_where(
-                        frame, outcomes[one], second=outcomes[two], where=where, settings=settings
+                    hold_at_any_look(
+                        frame,
+                        compare_where(
+                            frame,
+                            outcomes[one],
+                            second=outcomes[two],
+                            where=where,
+                            settings=settings,
+                        ),
+                        names=(one, two),
+                        is_attack=label,
                     )
                     for one, two in names
                 ]

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _MISSING: Final = -1
 _BLOCK: Final = 1
-SINGLE_METHOD: Final = "beta mixture sequence"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from guardmark.analysis.stability import Stability, measure_stability
 from guardmark.analysis.thresholds import ThresholdAnalysis, analyse_thresholds
 
 if TYPE_CHECKING:
+    from guardmark.analysis.early_stop import StopVerdict
     from guardmark.analysis.frame import Arm, Frame
     from guardmark.core.manifest import PartManifest, RunManifest
     from guardmark.store.reader import RecordReader, RunStatus
@@ -67,6 +68,7 @@ class DefenseAnalysis:
         thresholds: What its scores could do, or None without scores.
         widths: How wide its headline intervals are.
         stability: How its answers vary over repeats, or None without repeats.
+        stopped: What its rules decided when they ended it early; empty otherwise.
     """
 
     part: PartManifest
@@ -80,6 +82,7 @@ class DefenseAnalysis:
     thresholds: ThresholdAnalysis | None
     widths: tuple[Width, ...]
     stability: Stability | None
+    stopped: tuple[StopVerdict, ...] = ()
 
     @property
     def name(self) -> str:
@@ -191,6 +194,9 @@ def _analyse_arm(
     slices = [
         table for slicer in slicers for table in slicer.tables(arm, settings, by_latency=by_latency)
     ]
+    stopped = frame.stopped(arm)
+    if stopped:
+        slices = [table.greyed() for table in slices]
     return DefenseAnalysis(
         part=arm.part,
         is_baseline=arm.is_baseline,
@@ -205,6 +211,7 @@ def _analyse_arm(
         thresholds=analyse_thresholds(frame, arm, settings),
         widths=assess_widths(card, settings),
         stability=measure_stability(frame, arm),
+        stopped=stopped,
     )
 
 

@@ -125,7 +125,7 @@ def make_scorecard(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Scorec
         )
 
     answered, blocked, everything = arm.is_answered, arm.is_blocked, arm.records.outcome >= 0
-    rates = sides(blocked, answered)
+    rates = _at_stop(frame, arm) or sides(blocked, answered)
     shares = sides(answered, everything)
     confusion = count_outcomes(frame, arm)
     under = _under_policy(arm, frame.manifest)
@@ -144,6 +144,19 @@ def make_scorecard(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Scorec
         under_policy=None if under is None else _pair(sides(*under)),
         any_bypass=_any_bypass(cells, arm, settings),
         predictive=_predictive(confusion, settings),
+    )
+
+
+def _at_stop(frame: Frame, arm: Arm) -> _Sides | None:
+    """Return the shares blocked of a defense that a rule ended early, as the rule saw them.
+
+    Only an interval that holds at every look covers where looking decided when to stop.
+    """
+    if frame.stops is None or not frame.stopped(arm):
+        return None
+    return _Sides(
+        benign=frame.stops.estimate(arm.name, is_attack=False),
+        attacks=complement(frame.stops.estimate(arm.name, is_attack=True)),
     )
 
 

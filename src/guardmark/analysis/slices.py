@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -72,6 +72,10 @@ class SliceTable:
     facet: str
     is_attack: bool
     rates: tuple[SliceRate, ...]
+
+    def greyed(self) -> SliceTable:
+        """Return the same table, every slice greyed: nobody should lean on it."""
+        return replace(self, rates=tuple(replace(each, is_greyed=True) for each in self.rates))
 
 
 class Slicer:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.reports.blocks import Column, Measure, Tone, Unit, Words
 from guardmark.reports.wording import count_text, counts_text
+from guardmark.stats.methods import GROUP_WEIGHTED
 
 if TYPE_CHECKING:
     from guardmark.core.estimate import Difference, Estimate, Quantile, Ratio
@@ -18,8 +19,9 @@ def of_estimate(estimate: Estimate, *, greyed: bool = False) -> Measure:
         estimate: The rate.
         greyed: Whether the data are too few to lean on it, beyond having few groups.
     """
+    value = estimate.value if estimate.method != GROUP_WEIGHTED else estimate.group_mean
     return Measure(
-        value=estimate.value,
+        value=value,
         low=estimate.low,
         high=estimate.high,
         unit=Unit.SHARE,

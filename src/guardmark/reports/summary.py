@@ -162,6 +162,15 @@ def _defense(defense: DefenseAnalysis) -> Json:
         "slices": [_slices(table) for table in defense.slices if table.rates],
         "thresholds": thresholds_json(defense.thresholds),
         "stability": stability_json(defense.stability),
+        "stopped_early": [
+            {
+                "rule": each.statement.said,
+                "answer": each.answer,
+                "groups": each.groups,
+                "text": each.sentence,
+            }
+            for each in defense.stopped
+        ],
     }
 
 

@@ -74,6 +74,9 @@ def _notes(defense: DefenseAnalysis) -> list[str]:
     ):
         if estimate.few_groups:
             notes.append(f"few groups: the {what} fall into {estimate.groups} groups only")
+    if defense.stopped:
+        decided = "; ".join(each.sentence for each in defense.stopped)
+        notes.append(f"stopped early: {decided}")
     if defense.is_redecided:
         notes.append(f"decided anew from stored scores at threshold {defense.threshold:g}")
     return notes

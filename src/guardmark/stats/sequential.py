@@ -12,6 +12,7 @@ import numpy as np
 from guardmark.core.estimate import Estimate, Ratio
 from guardmark.stats.arguments import require_count, require_fraction, require_part
 from guardmark.stats.columns import number_column
+from guardmark.stats.methods import GROUP_WEIGHTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +174,7 @@ def betting_sequence(observations: ArrayLike, *, confidence: float = 0.95) -> Ra
         low=low,
         high=high,
         confidence=confidence,
-        method="betting sequence, group-weighted",
+        method=GROUP_WEIGHTED,
         trials=len(values),
         groups=len(values),
         reason="" if values.size else "no groups",

@@ -81,8 +81,25 @@ def _warnings(analysis: RunAnalysis) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _about_stop(defense: DefenseAnalysis) -> list[str]:
+    if not defense.stopped:
+        return []
+    card = defense.card
+    method = card.attack_success_rate.method
+    used = card.attack_success_rate.trials + card.false_positive_rate.trials
+    decided = "; ".join(each.sentence for each in defense.stopped)
+    line = (
+        f"{defense.name} was stopped early: {decided}. Its ASR, TPR and FPR stand on the "
+        f"{count_text(used)} answers by then, with an interval that holds however often one "
+        f"looks ({method}). All its other figures, slices among them, count every stored answer "
+        "and keep their usual intervals: they are exploratory, and its slices are greyed. "
+        "Comparisons with it use a betting sequence and the paired e-value."
+    )
+    return [line]
+
+
 def _about(defense: DefenseAnalysis) -> list[str]:
-    counts, lines = defense.card.confusion, []
+    counts, lines = defense.card.confusion, _about_stop(defense)
     if counts.malformed or counts.errors:
         lines.append(
             f"{defense.name}: {count_text(counts.malformed)} malformed answers and "
