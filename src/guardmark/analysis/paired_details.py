@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from guardmark.store.reader import RecordReader
 
 _LEAST_DRAWS: Final = 200
-_MOST_CELLS: Final = 20_000_000
+_MOST_CELLS: Final = 4_000_000
 _SEVERITIES: Final = tuple(severity.value for severity in Severity)
 
 
