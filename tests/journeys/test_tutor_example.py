@@ -1,0 +1,66 @@
+"""The example of the README and the how-to: a tutor, offline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.journeys.command_line import guardmark
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tutor.yaml"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The finished example and what it printed."""
+    folder = tmp_path_factory.mktemp("tutor")
+    done = guardmark("run", EXAMPLE, "--offline", "-o", "out", cwd=folder)
+    assert done.code == 0, done.err
+    return folder / "out", done.out
+
+
+def test_it_ends_with_the_three_cards_and_a_report(run: tuple[Path, str]) -> None:
+    """Guard, tutor and judge without a network."""
+    folder, out = run
+    for title in ("System: what comes out", "Model, given that the guard", "Defense: what the"):
+        assert title in out
+    assert "pipeline" in (folder / "report.html").read_text(encoding="utf-8").lower()
+    pipeline = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["pipeline"]
+    arms = {arm["name"]: arm for arm in pipeline["arms"]}
+    assert list(arms) == ["none", "words", "wall"]
+    assert arms["none"]["system"]["attack_success_rate"]["groups"] == 56
+    assert [each["variant"] for each in arms["none"]["variants"]] == [
+        "original",
+        "typo",
+        "camouflage",
+        "adversarial",
+    ]
+    assert arms["wall"]["system"]["over_refusal_rate"]["value"] == 1.0
+    assert pipeline["label_sources"] == {"explicit_is_harmful": 448}
+
+
+def test_the_same_again_gives_the_same_bytes(run: tuple[Path, str], tmp_path: Path) -> None:
+    """Times apart, nothing differs."""
+    first = json.loads((run[0] / "summary.json").read_text(encoding="utf-8"))
+    done = guardmark("run", EXAMPLE, "--offline", "-o", "out", cwd=tmp_path)
+    assert done.code == 0
+    second = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    for each in (first, second):
+        each.pop("timing")
+    assert first == second
+
+
+def test_the_judge_is_asked_again_by_the_how_to(run: tuple[Path, str], tmp_path: Path) -> None:
+    """A file of judges, a new layer, both kept."""
+    (tmp_path / "judges.yaml").write_text(
+        "judges:\n  - {type: rules, name: strict, unsafe: ['small steps']}\n", encoding="utf-8"
+    )
+    done = guardmark("judge", run[0], "--config", "judges.yaml", "--limit", 1, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "answers flipped from run to strict" in done.out
+    text = (run[0] / "summary.md").read_text(encoding="utf-8")
+    assert "The same answers, judged again" in text
+    assert guardmark("verify", run[0], cwd=tmp_path).code == 0
+    done = guardmark("judge", run[0], cwd=tmp_path)
+    assert done.code == 2
