@@ -1,0 +1,108 @@
+"""A comparison as a terminal, a pull request and a program read it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from small_reports import PLANNED, many
+from small_runs import Runs, write_run
+
+import guardmark
+from guardmark.analysis.compared import Compared, Wanted, compare_matched
+from guardmark.analysis.comparison import PairVerdict
+from guardmark.analysis.runs_compared import OpenRun, match_runs
+from guardmark.analysis.settings import AnalysisSettings
+from guardmark.reports.compared_json import comparison_json
+from guardmark.reports.compared_markdown import MARKER, render_comment
+from guardmark.reports.compared_terminal import render_compared
+from guardmark.reports.compared_words import recommendation
+
+
+@pytest.fixture
+def compared(runs: Runs) -> Compared:
+    """A run with hostile texts and names, its label hostile too."""
+    with runs.opened(many(), PLANNED) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        opened = [OpenRun(label="\x1b[2J<b>run</b>`|`", reader=reader)]
+        wanted = Wanted(against="words", listed=400)
+        return compare_matched(
+            match_runs(opened, settings), wanted, reader=reader, settings=settings
+        )
+
+
+def test_nothing_hostile_reaches_a_terminal(compared: Compared) -> None:
+    """No escape sequence, no direction mark, no line break from data."""
+    text = render_compared(compared)
+    assert "script" in text, "texts are shown"
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202a-\u202e\u2028]", text)
+
+
+def test_nothing_hostile_becomes_markup(compared: Compared) -> None:
+    """Outside code spans there is no tag but our own, no link and no mention."""
+    text = render_comment(compared)
+    assert text.startswith(MARKER)
+    outside = re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", text.replace(MARKER, ""))
+    tags = set(re.findall(r"</?[a-z]+[^>]*>", outside))
+    assert tags <= {"<details>", "</details>", "<summary>", "</summary>", "<sub>", "</sub>"}
+    assert "@everyone" not in outside
+    assert "](" not in outside
+
+
+def test_texts_can_be_left_out(compared: Compared) -> None:
+    """Hashes in their place, in every rendering."""
+    for render in (render_compared, render_comment, comparison_json):
+        assert "script" in render(compared)
+        assert "script" not in render(compared, texts=False)
+
+
+def test_a_comparison_without_times_is_the_same_in_every_run(compared: Compared) -> None:
+    """What a run keeps must not differ by clocks alone."""
+    said = json.loads(comparison_json(compared, timing=False))
+    assert all("timing" not in pair for pair in said["pairs"])
+    assert all("created_utc" not in run for run in said["runs"])
+    assert "timing" in json.loads(comparison_json(compared))["pairs"][0]
+
+
+def test_every_verdict_has_one_sentence(compared: Compared) -> None:
+    """And only a shown advantage on both sides is called a preference without a condition."""
+    from dataclasses import replace
+
+    pair = compared.comparison.pairs[0]
+    said = {
+        verdict: recommendation(replace(pair, verdict=verdict), margin=None)
+        for verdict in PairVerdict
+    }
+    assert len(set(said.values())) == len(PairVerdict)
+    for verdict, sentence in said.items():
+        assert sentence.endswith(".")
+        assert sentence.count(". ") == 0
+        sure = verdict in {PairVerdict.FIRST_BETTER, PairVerdict.SECOND_BETTER}
+        is_preference = sentence.startswith("Prefer ") and "where" not in sentence
+        assert is_preference == sure
+
+
+def test_baselines_take_part_when_they_are_named(compared: Compared) -> None:
+    """`--against` takes any defense of the run."""
+    assert {(pair.first, pair.second) for pair in compared.comparison.pairs} == {("ngram", "words")}
+
+
+def test_the_public_verb_compares_across_runs(tmp_path: Path) -> None:
+    """`guardmark.compare(one, other)` returns the comparison as values."""
+    from guardmark.app.config import parse_config
+
+    text = "version: 1\ndata: [{builtin: core}]\ndefenses: {words: {type: coin}}\n"
+    config = parse_config(text, folder=tmp_path, shown_as="made").config
+    for name, chosen in (("one", PLANNED[1]), ("two", PLANNED[2])):
+        (tmp_path / name).mkdir()
+        write_run(
+            tmp_path / name / "records.sqlite",
+            many(40),
+            [chosen],
+            settings=config.model_dump(mode="json"),
+        )
+    found = guardmark.compare(tmp_path / "one", tmp_path / "two")
+    (pair,) = found.pairs
+    assert (pair.first, pair.second) == ("ngram", "words")
