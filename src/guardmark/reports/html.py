@@ -48,7 +48,7 @@ def render_html(document: Document, *, texts: bool = True) -> str:
 
 def _render(document: Document, text_bytes: int | None) -> str:
     style, script = _asset("report.css"), _asset("report.js")
-    page = _environment().get_template("report.html.j2")
+    page = page_environment().get_template("report.html.j2")
     html = page.render(
         page=lay_out(document, text_bytes=text_bytes),
         document=document,
@@ -61,7 +61,8 @@ def _render(document: Document, text_bytes: int | None) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def page_environment() -> Environment:
+    """Return the templates of pages: everything from data is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from guardmark.reports import html_layout, html_samples, html_texts, wording

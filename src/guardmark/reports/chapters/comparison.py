@@ -55,6 +55,15 @@ def write(analysis: RunAnalysis) -> Section:
     if comparison is None:
         text = "The run holds one defense, so there is nothing to compare."
         return empty_section("comparison", "Comparison", text)
+    return Section(id="comparison", title="Comparison", blocks=comparison_blocks(comparison))
+
+
+def comparison_blocks(comparison: RunComparison) -> tuple[Block, ...]:
+    """Tell defenses against each other: sentences, charts, tables.
+
+    Args:
+        comparison: Differences and tests.
+    """
     blocks: list[Block] = [
         Bullets(lines=tuple(pair_sentence(pair) for pair in comparison.pairs)),
         Bullets(
@@ -71,7 +80,7 @@ def write(analysis: RunAnalysis) -> Section:
     if comparison.left_out:
         text = f"Baselines are no candidates and were left out: {', '.join(comparison.left_out)}."
         blocks.append(Paragraph(text=text, tone=Tone.MUTED))
-    return Section(id="comparison", title="Comparison", blocks=tuple(blocks))
+    return tuple(blocks)
 
 
 def pair_sentence(pair: PairedComparison) -> str:

@@ -1,0 +1,1 @@
+"""Pages over many runs, served on this machine."""

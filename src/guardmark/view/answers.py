@@ -1,0 +1,111 @@
+"""What takes time to make - reports, comparisons - kept until the run changes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from guardmark.analysis.compared import Wanted
+from guardmark.analysis.run import analyse_run
+from guardmark.app.artefacts import analysis_settings
+from guardmark.app.comparing import CompareOptions, compare_runs
+from guardmark.app.reporting import run_config
+from guardmark.reports.document import build_document
+from guardmark.reports.html import render_html
+from guardmark.store.records import RecordReader
+from guardmark.store.run_dir import RunDir
+from guardmark.view.comparison import comparison_sections
+from guardmark.view.pages import render_sections
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from guardmark.view.entries import RunEntry
+    from guardmark.view.index import RunIndex
+
+_LISTED: Final = 20
+_KEPT: Final = 16
+_MOST_BYTES: Final = 32 * 1024 * 1024
+
+
+class Answers:
+    """Makes reports and comparisons once; may be asked from several threads.
+
+    Args:
+        index: The runs.
+        texts: Whether pages may show texts of samples; hashes when not.
+    """
+
+    def __init__(self, index: RunIndex, *, texts: bool) -> None:
+        self._index = index
+        self._texts = texts
+        self._lock = Lock()
+        self._kept: OrderedDict[Hashable, str] = OrderedDict()
+
+    def report(self, entry: RunEntry) -> str:
+        """Return the report of a run as a page.
+
+        The stored one is taken where there is one of the run as it is now.
+
+        Args:
+            entry: The run.
+
+        Raises:
+            GuardmarkError: If its records cannot be read.
+        """
+        stored = self._stored(entry) if self._texts and entry.state == "complete" else ""
+        if stored:
+            return stored
+        key = ("report", entry.key, self._index.stamp(entry.key))
+        return self._once(key, lambda: self._rendered(entry))
+
+    def comparison(self, runs: Sequence[RunEntry]) -> str:
+        """Return a comparison of runs as a page.
+
+        Args:
+            runs: The runs; the first is what the others are compared with.
+
+        Raises:
+            GuardmarkError: If they cannot be read or compared.
+        """
+        stamps = tuple((run.key, self._index.stamp(run.key)) for run in runs)
+        return self._once(("compare", stamps), lambda: self._compared(runs))
+
+    def _rendered(self, entry: RunEntry) -> str:
+        with RecordReader(RunDir(path=entry.folder).records) as reader:
+            settings = analysis_settings(run_config(reader.manifest()), reader)
+            document = build_document(analyse_run(reader, settings))
+        return render_html(document, texts=self._texts)
+
+    def _compared(self, runs: Sequence[RunEntry]) -> str:
+        options = CompareOptions(wanted=Wanted(listed=_LISTED, latency=False))
+        compared = compare_runs([run.folder for run in runs], options)
+        labels = " and ".join(run.label for run in compared.runs)
+        subtitle = (
+            f"{labels}: the same {compared.attacks:,} attacks and {compared.benign:,} benign "
+            f"samples; {compared.confidence:.0%} confidence intervals."
+        )
+        sections = comparison_sections(compared, texts=self._texts)
+        return render_sections("Runs compared", subtitle, sections)
+
+    def _stored(self, entry: RunEntry) -> str:
+        path = RunDir(path=entry.folder).report_html
+        try:
+            if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
+                return ""
+            return path.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return ""
+
+    def _once(self, key: Hashable, make: Callable[[], str]) -> str:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        page = make()
+        with self._lock:
+            self._kept[key] = page
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return page

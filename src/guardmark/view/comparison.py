@@ -1,0 +1,123 @@
+"""A comparison of runs as sections of a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.blocks import Bullets, Column, Row, Section, Table, Tone, Unit, Words
+from guardmark.reports.cells import figure, of_difference
+from guardmark.reports.chapters.comparison import comparison_blocks
+from guardmark.reports.compared_words import caveats, recommendation
+from guardmark.reports.wording import count_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.compared import Compared
+    from guardmark.analysis.paired_details import PairDetail
+    from guardmark.reports.blocks import Block
+
+_EXCERPT: Final = 300
+
+
+def comparison_sections(compared: Compared, *, texts: bool) -> tuple[Section, ...]:
+    """Tell a comparison.
+
+    Args:
+        compared: The comparison.
+        texts: Whether discordant samples show the start of their text; hashes when not.
+
+    Returns:
+        Advice with what to beware of, the rates, and a section for each pair.
+    """
+    blocks: list[Block] = []
+    beware = tuple(caveats(compared))
+    if beware:
+        blocks.append(Bullets(lines=beware, tone=Tone.WARNING))
+    blocks.append(
+        Bullets(
+            lines=tuple(
+                recommendation(pair, margin=compared.margin) for pair in compared.comparison.pairs
+            )
+        )
+    )
+    rates = Section(id="rates", title="Rates", blocks=comparison_blocks(compared.comparison))
+    return (
+        Section(id="advice", title="What follows", blocks=tuple(blocks)),
+        rates,
+        *(
+            _pair(number, detail, texts=texts)
+            for number, detail in enumerate(compared.details, start=1)
+        ),
+    )
+
+
+def _pair(number: int, detail: PairDetail, *, texts: bool) -> Section:
+    blocks: list[Block] = []
+    if detail.categories:
+        blocks.append(_categories(number, detail))
+    if detail.discordant:
+        blocks.append(_samples(number, detail, texts=texts))
+    if not blocks:
+        blocks.append(Bullets(lines=("Both agree on every sample.",), tone=Tone.MUTED))
+    title = f"{detail.first} against {detail.second}"
+    return Section(id=f"pair-{number}", title=title, blocks=tuple(blocks))
+
+
+def _categories(number: int, detail: PairDetail) -> Table:
+    rows = tuple(
+        Row(
+            cells=(
+                Words(text=each.category),
+                Words(text="ASR" if each.is_attack else "FPR"),
+                of_difference(each.side.difference),
+                figure(each.side.adjusted_p, Unit.P_VALUE),
+                Words(text=count_text(each.side.difference.pairs)),
+            ),
+            greyed=each.is_greyed,
+        )
+        for each in detail.categories
+    )
+    return Table(
+        id=f"categories-{number}",
+        title="By category",
+        columns=(
+            Column(title="Category"),
+            Column(title="Rate"),
+            Column(title="Difference", numeric=True, meaning="first rate minus second"),
+            Column(title="p (Holm)", numeric=True),
+            Column(title="Pairs", numeric=True),
+        ),
+        rows=rows,
+        collapsed=True,
+    )
+
+
+def _samples(number: int, detail: PairDetail, *, texts: bool) -> Table:
+    rows = []
+    for each in detail.discordant:
+        sample = each.sample
+        text = sample.prompt.text if texts else f"sha256 {sample.prompt.digest().hex()}"
+        cut = text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 1]}…"
+        rows.append(
+            Row(
+                cells=(
+                    Words(text=sample.id, code=True),
+                    Words(text=f"{sample.label.value} {sample.category}".strip()),
+                    Words(text=each.erred, code=True),
+                    Words(text=cut),
+                )
+            )
+        )
+    total = detail.first_only + detail.second_only
+    return Table(
+        id=f"samples-{number}",
+        title="Samples that only one of them got wrong",
+        columns=(
+            Column(title="Sample"),
+            Column(title="Label"),
+            Column(title="Wrong"),
+            Column(title="Text" if texts else "Hash"),
+        ),
+        rows=tuple(rows),
+        note=f"{count_text(len(rows))} of {count_text(total)}.",
+        collapsed=True,
+    )

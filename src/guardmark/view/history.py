@@ -1,0 +1,156 @@
+"""One defense over time: its rates in every run, apart by what was measured."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.blocks import (
+    Column,
+    IntervalChart,
+    IntervalMark,
+    Measure,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    Tone,
+    Unit,
+    Words,
+)
+from guardmark.reports.cells import counts, of_estimate
+from guardmark.reports.wording import count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from guardmark.core.estimate import Estimate
+    from guardmark.reports.blocks import Block
+    from guardmark.view.entries import DefenseRates, RunEntry
+
+_SHOWN: Final = 60
+_SHORT: Final = 10
+_Measured = tuple["RunEntry", "DefenseRates"]
+
+
+def history_sections(entries: Sequence[RunEntry], defense: str) -> tuple[Section, ...]:
+    """Tell how a defense did over time.
+
+    Args:
+        entries: Runs, newest first.
+        defense: Name of a defense.
+
+    Returns:
+        One section for each state of the data, since rates over different data are not
+        comparable; newest first. Within a section time runs downwards.
+    """
+    by_data: dict[str, list[_Measured]] = {}
+    for entry in entries:
+        for rates in entry.defenses:
+            if rates.name == defense and rates.attack_success_rate is not None:
+                by_data.setdefault(entry.data_sha256, []).append((entry, rates))
+    return tuple(
+        _section(number, measured) for number, measured in enumerate(by_data.values(), start=1)
+    )
+
+
+def _section(number: int, measured: list[_Measured]) -> Section:
+    newest = measured[0][0]
+    shown = measured[:_SHOWN][::-1]
+    blocks: list[Block] = []
+    if len(measured) > _SHOWN:
+        text = f"The newest {_SHOWN} of {count_text(len(measured))} runs."
+        blocks.append(Paragraph(text=text, tone=Tone.MUTED))
+    changes = list(_changes(shown))
+    if changes:
+        blocks.append(Paragraph(text=" ".join(changes), tone=Tone.WARNING))
+    blocks.append(_chart(number, shown, is_attack=True))
+    blocks.append(_chart(number, shown, is_attack=False))
+    blocks.append(_table(number, shown))
+    names = ", ".join(dict.fromkeys(newest.data)) or "data without a name"
+    title = f"On {names} ({newest.data_sha256[:_SHORT]})"
+    return Section(id=f"data-{number}", title=title, blocks=tuple(blocks))
+
+
+def _changes(shown: list[_Measured]) -> Iterator[str]:
+    """Say where the defense itself became another one."""
+    for (_, before), (entry, after) in itertools.pairwise(shown):
+        if before.fingerprint != after.fingerprint and after.fingerprint:
+            yield f"Configured differently since {_when(entry)}."
+
+
+def _chart(number: int, shown: list[_Measured], *, is_attack: bool) -> IntervalChart:
+    name = "Attack success rate" if is_attack else "False positive rate"
+    marks = tuple(
+        IntervalMark(
+            label=_when(entry),
+            measure=_measure(rates.attack_success_rate if is_attack else rates.false_positive_rate),
+            note=rates.version,
+        )
+        for entry, rates in shown
+    )
+    return IntervalChart(
+        id=f"{'asr' if is_attack else 'fpr'}-{number}",
+        title=f"{name}, lower is better",
+        unit=Unit.SHARE,
+        axis=name,
+        marks=marks,
+    )
+
+
+def _table(number: int, shown: list[_Measured]) -> Table:
+    rows = []
+    for entry, rates in shown:
+        asr, fpr = _measure(rates.attack_success_rate), _measure(rates.false_positive_rate)
+        rows.append(
+            Row(
+                cells=(
+                    Words(text=_when(entry)),
+                    Words(text=entry.place, code=True),
+                    Words(text=entry.state),
+                    asr,
+                    counts(asr),
+                    fpr,
+                    counts(fpr),
+                    Words(text=rates.version),
+                    Words(text=rates.fingerprint[:_SHORT], code=True),
+                )
+            )
+        )
+    return Table(
+        id=f"runs-{number}",
+        title="Run by run",
+        columns=(
+            Column(title="Began"),
+            Column(title="Run"),
+            Column(title="State"),
+            Column(title="ASR", numeric=True, meaning="attack success rate"),
+            Column(title="of attacks", numeric=True),
+            Column(title="FPR", numeric=True, meaning="false positive rate"),
+            Column(title="of benign", numeric=True),
+            Column(title="Version"),
+            Column(title="Settings", meaning="the start of their hash"),
+        ),
+        rows=tuple(rows),
+        collapsed=True,
+    )
+
+
+def _measure(estimate: Estimate | None) -> Measure:
+    return Measure(value=None, unit=Unit.SHARE) if estimate is None else of_estimate(estimate)
+
+
+def _when(entry: RunEntry) -> str:
+    return when_text(entry.created_utc)
+
+
+def when_text(created_utc: str) -> str:
+    """Put a moment into words.
+
+    Args:
+        created_utc: ISO 8601.
+
+    Returns:
+        Date and time to the second, UTC; `undefined` without one.
+    """
+    return created_utc[:19].replace("T", " ") or "undefined"

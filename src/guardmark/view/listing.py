@@ -1,0 +1,103 @@
+"""The list of runs: filtered, in pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.view.entries import RunEntry
+
+PAGE: Final = 50
+"""Runs on one page of the list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which runs are wanted.
+
+    Attributes:
+        words: Words that the name, folder, data or defenses must hold, all of them.
+        state: Their state; empty for any.
+        defense: A defense they must hold; empty for any.
+    """
+
+    words: str = ""
+    state: str = ""
+    defense: str = ""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether anything is asked for."""
+        return bool(self.words.strip() or self.state or self.defense)
+
+    def query(self, number: int) -> str:
+        """Return the query that shows a page of these runs.
+
+        Args:
+            number: Of the page, from 1.
+        """
+        pairs = {"words": self.words, "state": self.state, "defense": self.defense}
+        said = {key: value for key, value in pairs.items() if value}
+        return urlencode({**said, "page": number}, errors="replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One page of the list.
+
+    Attributes:
+        runs: The runs on it.
+        total: Runs that pass the filter.
+        known: Runs there are.
+        number: Of the page, from 1.
+        pages: Number of pages, at least 1.
+        states: Every state there is.
+        defenses: Every defense there is.
+    """
+
+    runs: tuple[RunEntry, ...]
+    total: int
+    known: int
+    number: int
+    pages: int
+    states: tuple[str, ...]
+    defenses: tuple[str, ...]
+
+
+def list_runs(entries: Sequence[RunEntry], wanted: Filter, *, number: int = 1) -> Listing:
+    """Choose the runs of one page.
+
+    Args:
+        entries: All runs.
+        wanted: Which of them.
+        number: Of the page, from 1; beyond an end stands for that end.
+    """
+    words = wanted.words.casefold().split()
+    found = [entry for entry in entries if _passes(entry, wanted, words)]
+    pages = max(1, -(-len(found) // PAGE))
+    here = min(max(1, number), pages)
+    return Listing(
+        runs=tuple(found[(here - 1) * PAGE : here * PAGE]),
+        total=len(found),
+        known=len(entries),
+        number=here,
+        pages=pages,
+        states=tuple(sorted({entry.state for entry in entries})),
+        defenses=tuple(sorted({each.name for entry in entries for each in entry.defenses})),
+    )
+
+
+def _passes(entry: RunEntry, wanted: Filter, words: list[str]) -> bool:
+    if wanted.state and entry.state != wanted.state:
+        return False
+    names = [each.name for each in entry.defenses]
+    if wanted.defense and wanted.defense not in names:
+        return False
+    if not words:
+        return True
+    held = " ".join((entry.name, entry.place, *entry.data, *names)).casefold()
+    return all(word in held for word in words)

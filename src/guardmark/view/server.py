@@ -1,0 +1,203 @@
+"""Serving the pages: on this machine, or further only when asked for in so many words."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import platform
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+LEAST_TOKEN: Final = 16
+"""Characters of a token, at least."""
+
+_ANY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, in order to be refused
+_WEB: Final = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewOptions:
+    """What is shown, and to whom.
+
+    Attributes:
+        root: Folder of runs.
+        host: Address to listen on.
+        port: Port to listen on; 0 for any free one.
+        names: Further names under which browsers may ask.
+        allow_remote: Whether an address other machines reach may be listened on.
+        token_env: Environment variable with the token; empty for none.
+        texts: Whether pages may show texts of samples.
+    """
+
+    root: Path
+    host: str = "127.0.0.1"
+    port: int = 8765
+    names: tuple[str, ...] = ()
+    allow_remote: bool = False
+    token_env: str = ""
+    texts: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What is being served.
+
+    Attributes:
+        url: Address of the first page.
+        runs: How many runs there are.
+        needs_token: Whether the token must be shown once.
+    """
+
+    url: str
+    runs: int
+    needs_token: bool
+
+
+def serve(options: ViewOptions, *, on_ready: Callable[[Serving], None]) -> None:
+    """Serve pages over the runs below a folder until interrupted.
+
+    Args:
+        options: What is shown, and to whom.
+        on_ready: Called once, when the pages can be asked for.
+
+    Raises:
+        ConfigError: If the folder is missing, the extra `view` is not installed, the address
+            is taken, or it is one that other machines reach without consent and a token.
+    """
+    token = check_options(options)
+    try:
+        import uvicorn
+
+        from guardmark.view.gatekeeper import Rules
+        from guardmark.view.site import build_site
+    except ImportError as error:
+        raise ConfigError(
+            "The pages need starlette and uvicorn.\nNext: pip install 'guardmark[view]'."
+        ) from error
+    from guardmark.view.index import RunIndex
+
+    index = RunIndex(options.root)
+    runs = len(index.entries())
+    with _listen(options.host, options.port) as listener:
+        port = listener.getsockname()[1]
+        rules = Rules(hosts=host_names(options, port), token=token)
+        config = uvicorn.Config(
+            build_site(index, rules, texts=options.texts),
+            log_level="warning",
+            access_log=False,  # a token may stand in an address
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=2,
+        )
+        url = f"http://{_bracketed(options.host)}:{port}/"
+        on_ready(Serving(url=url, runs=runs, needs_token=bool(token)))
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+def check_options(options: ViewOptions) -> str:
+    """Check who would be able to read the pages.
+
+    Args:
+        options: What is shown, and to whom.
+
+    Returns:
+        The token; empty when none is asked for.
+
+    Raises:
+        ConfigError: If the folder is missing, or the address is one that other machines reach
+            without consent and a token.
+    """
+    if not options.root.is_dir():
+        raise ConfigError(
+            f"{options.root} is no folder.\nNext: name the folder that holds runs, such as runs/."
+        )
+    token = _token(options.token_env)
+    if is_loopback(options.host):
+        return token
+    if not options.allow_remote:
+        raise ConfigError(
+            f"{options.host} can be reached by other machines, and runs hold attack texts.\n"
+            "Next: leave --host away (an SSH tunnel brings the pages elsewhere), or say "
+            "--allow-remote with --token-env."
+        )
+    if not token:
+        raise ConfigError(
+            f"{options.host} can be reached by other machines, so a token is needed.\n"
+            f"Next: put {LEAST_TOKEN} or more characters into an environment variable and name "
+            "it with --token-env."
+        )
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address is reached from this machine only.
+
+    Args:
+        host: An address, or `localhost`. Any other name may lead anywhere.
+    """
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def host_names(options: ViewOptions, port: int) -> frozenset[str]:
+    """Return every `Host` that a browser may name.
+
+    Args:
+        options: What is shown, and to whom.
+        port: The port that is listened on.
+    """
+    names = {options.host, "localhost", "127.0.0.1", "::1", *options.names}
+    if options.host in _ANY:
+        names |= {platform.node()}
+    hosts = {_bracketed(name.lower()) for name in names if name and name not in _ANY}
+    return frozenset(
+        {f"{host}:{port}" for host in hosts} | (hosts if port == _WEB else frozenset())
+    )
+
+
+def _token(variable: str) -> str:
+    if not variable:
+        return ""
+    token = os.environ.get(variable, "")
+    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable():
+        raise ConfigError(
+            f"The environment variable {variable} holds no token of {LEAST_TOKEN} or more "
+            "printable ASCII characters."
+        )
+    return token
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(found[0], found[1])
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(found[4])
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise ConfigError(
+            f"{host}:{port} cannot be listened on: {error.strerror or error}.\n"
+            "Next: name another port with --port; 0 takes any free one."
+        ) from error
+    return listener
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
