@@ -38,7 +38,8 @@ def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json:
         as_json: Whether stdout carries the summary as JSON.
 
     Returns:
-        The exit code: 0, 5 when the run cannot be trusted, 130 when interrupted.
+        The exit code: 0, 1 when a limit of the configuration is broken, 5 when the run cannot be
+        trusted or decides no limit, 130 when interrupted.
 
     Raises:
         GuardmarkError: If the run cannot start or has to stop; nothing stored is lost.
@@ -60,6 +61,8 @@ def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json:
             f"stored in {result.folder.path}.\nTo continue: {_same_command()}"
         )
         return EXIT_INTERRUPTED
+    if result.summary.ending is Ending.EARLY:
+        _say(f"Stopped early: {result.summary.reason}")
     from guardmark.app.finishing import finish  # numpy and the report: needed only now
 
     told = finish(result.folder, loaded.config, formats=loaded.config.report, texts=texts)
@@ -68,9 +71,10 @@ def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json:
     else:
         sys.stdout.write(told.terminal)
         sys.stdout.write("".join(f"{label:<10}{path}\n" for label, path in told.files))
+        sys.stdout.write(told.gate)
     for complaint in told.complaints:
         _say(complaint)
-    return EXIT_UNTRUSTWORTHY if told.complaints else 0
+    return EXIT_UNTRUSTWORTHY if told.complaints else told.gate_exit
 
 
 def _say(text: str) -> None:
