@@ -211,19 +211,26 @@ def build_one(
         ConfigError: If it cannot be built.
     """
     settings = loaded.parts[path]
+    system_prompt = _target_system_prompt(loaded)
     context = BuildContext(
         folder=loaded.folder,
         seed=loaded.config.run.seed,
         services=services,
         defenses={},
         prices=loaded.config.prices,
-        system_prompt=_target_system_prompt(loaded) if kind == "judge" else "",
+        system_prompt=system_prompt if kind == "judge" else "",
     )
     part = build_part(settings, name, context)
-    said = _said_at(loaded, path)
-    return BuiltPart(
-        part=part, manifest=_manifest(name=name, kind=kind, said=said, settings=settings, part=part)
+    manifest = _manifest(
+        name=name,
+        kind=kind,
+        said=_said_at(loaded, path),
+        settings=settings,
+        part=part,
+        # It may stand in a file, and a judge is told it too: another one is another part.
+        below=[sha256(system_prompt.encode()).hexdigest()] if system_prompt else (),
     )
+    return BuiltPart(part=part, manifest=manifest)
 
 
 def _target_system_prompt(loaded: LoadedConfig) -> str:

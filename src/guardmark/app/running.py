@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from guardmark.app.folders import (
 from guardmark.app.network import concurrency_of, open_services
 from guardmark.app.parts import build_parts
 from guardmark.app.probing import probe_parts
+from guardmark.app.remembering import kept_answers
 from guardmark.app.stopping import check_rules, early_stop, with_rules
 from guardmark.core.manifest import RunManifest
 from guardmark.core.protocols import Closable, SampleBound
@@ -217,6 +218,7 @@ class _Invocation:
             with (
                 source.folder.lock(started=_stamp(self.session.now)),
                 RecordWriter(source.folder.records) as writer,
+                kept_answers(self.loaded, self.parts) as memory,
             ):
                 continued = source.fresh is None
                 self.session.announce(
@@ -229,7 +231,7 @@ class _Invocation:
                 self._bind(writer)
                 self._describe(source.folder, manifest)
                 summary = await run_engine(
-                    self._plan(),
+                    replace(self._plan(), memory=memory),
                     writer,
                     progress=self.session.progress,
                     stop=self.session.stop,

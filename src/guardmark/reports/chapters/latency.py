@@ -38,8 +38,9 @@ _MOST_CHARTS = 6
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on latency."""
     timed = [each for each in analysis.defenses if _timed(each)]
+    remarks = tuple(line for each in analysis.defenses for line in _remarks(each))
     if not timed:
-        return empty_section("latency", "Latency", "No answer was timed.")
+        return empty_section("latency", "Latency", " ".join(["No answer was timed.", *remarks]))
     latency = timed[0].latency
     blocks: list[Block] = [
         Paragraph(
@@ -49,7 +50,6 @@ def write(analysis: RunAnalysis) -> Section:
         ),
         _table(timed),
     ]
-    remarks = tuple(line for each in timed for line in _remarks(each))
     if remarks:
         blocks.append(Bullets(lines=remarks))
     spreads = [(each.name, each.latency.histogram) for each in candidates(analysis)]
@@ -101,11 +101,11 @@ def _remarks(defense: DefenseAnalysis) -> list[str]:
     latency, remarks = defense.latency, []
     if latency.cold_ms:
         first = value_text(latency.cold_ms[0], Unit.MILLISECONDS)
-        remarks.append(f"{defense.name}: the first call took {first} (cold start, left out)")
+        remarks.append(f"{defense.name}: the first call took {first} (cold start, left out).")
     if latency.is_amortised:
-        remarks.append(f"{defense.name}: times are shares of a batch's time")
+        remarks.append(f"{defense.name}: times are shares of a batch's time.")
     if latency.cached:
-        remarks.append(f"{defense.name}: {count_text(latency.cached)} answers from the cache")
+        remarks.append(f"{defense.name}: {count_text(latency.cached)} answers came from the cache.")
     return remarks
 
 

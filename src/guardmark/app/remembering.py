@@ -1,0 +1,67 @@
+"""Answers kept for later runs, when `run.cache` asks for it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.version import VERSION
+from guardmark.engine.plan import Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.app.config import LoadedConfig
+    from guardmark.app.parts import Parts
+
+ANSWERS: Final = Path("runs", "answers.sqlite")
+"""Where answers are kept: beside the runs, so that runs of one place share them."""
+
+_KEPT: Final = frozenset({"chat", "guard-model", "http"})
+"""Types whose settings name all that an answer depends on: address, model, body, prompts. A
+function may depend on anything, so it is always asked."""
+
+
+@contextmanager
+def kept_answers(loaded: LoadedConfig, parts: Parts) -> Iterator[Memory | None]:
+    """Open the kept answers for the time of a run.
+
+    Args:
+        loaded: The checked configuration; its `run.cache` decides.
+        parts: What is asked.
+
+    Yields:
+        The answers with the parts that may use them, or None when every question is asked.
+
+    Raises:
+        StoreError: If the file is of another program.
+        StorageError: If it cannot be written.
+    """
+    if not loaded.config.run.cache:
+        yield None
+        return
+    from guardmark.store.cache import AnswerCache
+    from guardmark.store.run_dir import RunDir
+
+    RunDir(path=ANSWERS.parent).create()
+    with AnswerCache(ANSWERS) as cache:
+        yield Memory(cache=cache, identities=identities(parts))
+
+
+def identities(parts: Parts) -> dict[str, str]:
+    """Return what identifies each part whose answers may be kept.
+
+    Args:
+        parts: What is asked.
+
+    Returns:
+        Name of a part to its type, fingerprint and versions. Parts that share a name are left
+        out, since an answer of one could pass for one of the other.
+    """
+    names = [each.name for each in parts.manifests]
+    return {
+        each.name: f"{each.kind} {each.type} {each.fingerprint} {each.version} guardmark {VERSION}"
+        for each in parts.manifests
+        if each.type in _KEPT and names.count(each.name) == 1
+    }
