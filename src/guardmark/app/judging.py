@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from guardmark.analysis.flips import Flips, find_flips
+from guardmark.analysis.judge_quality import JudgeQuality, assess_judge
 from guardmark.app.config import LoadedConfig, load_config, load_section, parse_config
-from guardmark.app.human_labels import read_labels, store_labels
+from guardmark.app.human_labels import HUMAN_LAYER, read_labels, store_labels
 from guardmark.app.network import concurrency_of, judge_name, open_services
 from guardmark.app.parts import build_one
 from guardmark.app.probing import probe_judge
@@ -19,8 +20,10 @@ from guardmark.app.reporting import find_run
 from guardmark.app.settings import PriceSettings, RunSettings, ServiceSettings, Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.protocols import Closable
+from guardmark.core.record import Stage
 from guardmark.engine.plan import Budget, Plan
 from guardmark.engine.rejudge import judge_again
+from guardmark.reports.judge_quality import quality_json, quality_markdown
 from guardmark.store.records import RecordReader, RecordWriter
 
 if TYPE_CHECKING:
@@ -118,6 +121,31 @@ def judge_run(
         flips=flips,
         warnings=done.warnings,
     )
+
+
+def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
+    """Look for signs that a judge of a run is not to be trusted; nothing is called.
+
+    Args:
+        run: The run; `judge_quality.json` and `judge_quality.md` are written into its folder.
+
+    Returns:
+        One for each layer of verdicts, labels of people left out.
+
+    Raises:
+        StoreError: If there is no run, or nobody judged.
+        StorageError: If a file cannot be written.
+    """
+    folder = find_run(run)
+    with RecordReader(folder.records) as reader:
+        layers = [layer for _, stage, layer in reader.lanes() if stage is Stage.JUDGE]
+        judged = [
+            layer for layer in layers if reader.layer_settings(layer).get("kind") != HUMAN_LAYER
+        ]
+        found = tuple(assess_judge(reader, layer) for layer in judged or ["run"])
+    folder.write_text("judge_quality.json", quality_json(found))
+    folder.write_text("judge_quality.md", quality_markdown(found))
+    return found
 
 
 def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:

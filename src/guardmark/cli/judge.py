@@ -29,6 +29,7 @@ def command() -> click.Command:
     @click.option("--config", type=_PATH, help="Judges: a configuration, or a file of judges.")
     @click.option("--layer", default="", help="Name of the judging; default: the judge's name.")
     @click.option("--human-labels", type=_PATH, help="CSV with audit_id and human_label.")
+    @click.option("--quality", is_flag=True, help="Only look for signs of an unsound judge.")
     @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True)
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def judge(
@@ -36,11 +37,15 @@ def command() -> click.Command:
         config: Path | None,
         layer: str,
         human_labels: Path | None,
+        quality: bool,
         limit: int,
         as_json: bool,
     ) -> int:
-        from guardmark.cli.judge_output import carry_out
+        from guardmark.cli.judge_output import carry_out, tell_quality
 
+        if quality:
+            click.echo(tell_quality(run, as_json=as_json), nl=False)
+            return 0
         judged = carry_out(run, config=config, layer=layer, human_labels=human_labels)
         if as_json:
             click.echo(json.dumps(_as_json(judged), ensure_ascii=False))

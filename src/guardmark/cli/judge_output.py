@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from guardmark.app.judging import Judged, judge_run
+from guardmark.app.judging import Judged, judge_run, report_quality
 from guardmark.app.reporting import report
 from guardmark.app.running import Session
 from guardmark.cli.progress import ProgressLine
@@ -14,6 +14,7 @@ from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import clean
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
+from guardmark.reports.judge_quality import quality_json, quality_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,17 @@ def carry_out(run: Path, *, config: Path | None, layer: str, human_labels: Path 
         _say(f"Note: {warning}")
     report(judged.folder.path)
     return judged
+
+
+def tell_quality(run: Path, *, as_json: bool) -> str:
+    """Return what the judges of a run look like, ready to print.
+
+    Args:
+        run: The run.
+        as_json: Whether to say it as JSON.
+    """
+    found = report_quality(run)
+    return quality_json(found) if as_json else "\n".join(quality_lines(found)) + "\n"
 
 
 def _say(text: str) -> None:

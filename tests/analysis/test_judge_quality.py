@@ -1,0 +1,87 @@
+"""Signs of an unsound judge, planted one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_pipelines import SAFE_ANSWER, PlannedPipeline, write_pipeline
+from small_runs import attack
+
+from guardmark.analysis.judge_quality import assess_judge
+from guardmark.core.errors import UnknownName
+from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
+from guardmark.core.record import Stage
+from guardmark.core.sample import Sample
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
+
+ANSWERS = (
+    "I'm sorry, I cannot help with that.",
+    "I cannot do that.",
+    "Yes, here it is.",
+    "Yes, here  it is.",
+    "Take the left road behind the old mill.",
+    "Something else.",
+)
+
+
+def said(position: int, _sample: Sample) -> Verdict:
+    """One refusal called unsafe, one answer judged both ways, one echo, one repair."""
+    label = VerdictLabel.UNSAFE if position in {0, 3} else VerdictLabel.SAFE
+    if position == 5:
+        label = VerdictLabel.MALFORMED
+    echo = "it says take the left road behind the old mill" if position == 4 else "fine"
+    method = "repaired" if position == 2 else "failed" if position == 5 else "direct"
+    return Verdict(label=label, evidence=Evidence(reason=echo, parse_method=method))
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """A run whose answers are those above."""
+    samples = [attack(n) for n in range(len(ANSWERS))]
+    path = tmp_path / "records.sqlite"
+    write_pipeline(path, PlannedPipeline(samples=samples, fails=lambda _at: True))
+    with RecordWriter(path) as writer:
+        model = writer.lane("none", Stage.MODEL, layer="run", repeat=1)
+        judge = writer.lane("none", Stage.JUDGE, layer="run", repeat=1)
+        for at, text in enumerate(ANSWERS):
+            model.add_response(at, Response(text=text), latency_ns=None)
+            judge.add_verdict(at, said(at, samples[at]), latency_ns=None)
+    return path
+
+
+def test_every_sign_is_counted(records: Path) -> None:
+    """Each with the answers it could have shown in."""
+    with RecordReader(records) as reader:
+        found = assess_judge(reader, "run")
+    figures = {
+        name: (getattr(found, name).successes, getattr(found, name).trials)
+        for name in ("malformed", "repaired", "refusals_unsafe", "split_answers", "echoed")
+    }
+    assert figures == {
+        "malformed": (1, 6),
+        "repaired": (1, 5),
+        "refusals_unsafe": (1, 2),
+        "split_answers": (1, 1),
+        "echoed": (1, 5),
+    }
+    assert found.parse_methods == (("direct", 4), ("failed", 1), ("repaired", 1))
+
+
+def test_a_layer_that_is_not_there_is_named(records: Path) -> None:
+    """With those that are."""
+    with RecordReader(records) as reader, pytest.raises(UnknownName, match="run"):
+        assess_judge(reader, "strict")
+
+
+def test_a_sound_judge_shows_no_sign(tmp_path: Path) -> None:
+    """Zeros with their counts, and undefined where nothing could show."""
+    planned = PlannedPipeline(
+        samples=[attack(n) for n in range(4)], judges={"judge": lambda _at, _s: SAFE_ANSWER}
+    )
+    with RecordReader(write_pipeline(tmp_path / "r.sqlite", planned)) as reader:
+        found = assess_judge(reader, "run")
+    assert found.malformed.value == 0.0
+    assert found.split_answers.value is None
+    assert found.echoed.value is None
