@@ -46,7 +46,8 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     parts = build_parts(loaded, services)
     data = load_data(loaded)
     seen = asyncio.run(_probe_all(parts, services, data, probes))
-    return check(loaded, parts.defenses, data=data, probes=seen)
+    everything = (*parts.defenses, *((parts.model,) if parts.model else ()), *parts.judges)
+    return check(loaded, everything, data=data, probes=seen)
 
 
 async def _probe_all(

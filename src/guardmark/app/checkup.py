@@ -86,7 +86,7 @@ class Checkup:
         margin: Half-width that is wanted.
         needed: Samples that give it in the worst case.
         sizes: For attacks, benign inputs and each category.
-        forecasts: For each defense.
+        forecasts: For each defense, model and judge; a model is asked at most so often.
         probes: For each defense that was probed.
         samples: Number of samples.
     """
@@ -122,7 +122,7 @@ def check(
 
     Args:
         loaded: The checked configuration.
-        parts: Its defenses, built.
+        parts: Its defenses, target model and judges, built.
         data: Its data, if already loaded.
         probes: What live calls showed, if any were made.
 
