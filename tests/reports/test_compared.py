@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from small_reports import PLANNED, many
-from small_runs import Runs, write_run
+from small_runs import Answers, Planned, Runs, allow, attack, benign, block, write_run
 
 import guardmark
 from guardmark.analysis.compared import Compared, Wanted, compare_matched
@@ -87,6 +87,31 @@ def test_every_verdict_has_one_sentence(compared: Compared) -> None:
 def test_baselines_take_part_when_they_are_named(compared: Compared) -> None:
     """`--against` takes any defense of the run."""
     assert {(pair.first, pair.second) for pair in compared.comparison.pairs} == {("ngram", "words")}
+
+
+def test_a_defense_that_is_beaten_on_both_sides_is_not_worth_choosing(runs: Runs) -> None:
+    """A leaky and jumpy defense falls off; two that trade one for the other stay."""
+    samples = [*(attack(n) for n in range(200)), *(benign(n) for n in range(200))]
+
+    def guard(through: int, alarms: int) -> Answers:
+        return lambda position, sample: (
+            (block() if position % 200 >= through else allow())
+            if sample.is_attack
+            else (block() if position % 200 < alarms else allow())
+        )
+
+    planned = [
+        Planned(name="strict", answers=guard(5, 60)),
+        Planned(name="lenient", answers=guard(60, 5)),
+        Planned(name="poor", answers=guard(120, 120)),
+    ]
+    with runs.opened(samples, planned) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        matched = match_runs([OpenRun(label="run", reader=reader)], settings)
+        found = compare_matched(matched, Wanted(), reader=reader, settings=settings)
+    assert found.front == ("strict", "lenient")
+    assert "beat them on both sides): strict, lenient." in render_compared(found, width=200)
+    assert json.loads(comparison_json(found))["front"] == ["strict", "lenient"]
 
 
 def test_the_public_verb_compares_across_runs(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.comparison import RunComparison, compare_arms
+from guardmark.analysis.comparison import PairVerdict, RunComparison, compare_arms
 from guardmark.analysis.paired_details import Depth, PairDetail, detail_pair
 from guardmark.core.errors import IncomparableRuns, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from guardmark.analysis.comparison import PairedComparison
     from guardmark.analysis.runs_compared import ComparedRun, MatchedRuns, Origin
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.store.reader import RecordReader
@@ -54,6 +55,8 @@ class Compared:
             nothing was fixed before the run.
         comparison: Differences and tests.
         details: What lies behind each pair, in the order of the comparison; the first twelve.
+        front: Defenses that no other is shown to beat, fewer bypasses at no more false alarms;
+            empty where not every pair was compared.
         remarks: In which respects the runs differ beside their defenses.
     """
 
@@ -67,6 +70,7 @@ class Compared:
     margin: float | None
     comparison: RunComparison
     details: tuple[PairDetail, ...]
+    front: tuple[str, ...]
     remarks: tuple[str, ...]
 
 
@@ -114,8 +118,32 @@ def compare_matched(
             detail_pair(frame, pair, depth=depth, settings=settings)
             for pair in comparison.pairs[:_DETAILED]
         ),
+        front=find_front(comparison),
         remarks=matched.remarks,
     )
+
+
+def find_front(comparison: RunComparison) -> tuple[str, ...]:
+    """Find the defenses worth choosing between.
+
+    Args:
+        comparison: Differences and tests.
+
+    Returns:
+        Those that no other is shown to be better than, in the order of the comparison; nothing
+        where not every pair was compared. Unlike a front of point estimates, chance does not
+        push anyone off it.
+    """
+    names = list(dict.fromkeys(name for pair in comparison.pairs for name in _sides(pair)))
+    if len(comparison.pairs) < len(names) * (len(names) - 1) // 2:
+        return ()
+    beaten = {pair.second for pair in comparison.pairs if pair.verdict is PairVerdict.FIRST_BETTER}
+    beaten |= {pair.first for pair in comparison.pairs if pair.verdict is PairVerdict.SECOND_BETTER}
+    return tuple(name for name in names if name not in beaten)
+
+
+def _sides(pair: PairedComparison) -> tuple[str, str]:
+    return pair.first, pair.second
 
 
 def choose_pairs(matched: MatchedRuns, wanted: Wanted) -> list[tuple[str, str]] | None:

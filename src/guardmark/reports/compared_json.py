@@ -72,6 +72,7 @@ def _comparison(compared: Compared, *, texts: bool) -> Json:
             "attack_success_rate": best_json(compared.comparison.attacks),
             "false_positive_rate": best_json(compared.comparison.benign),
         },
+        "front": list(compared.front),
         "left_out": list(compared.comparison.left_out),
     }
 

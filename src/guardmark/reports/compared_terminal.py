@@ -54,6 +54,8 @@ def render_compared(compared: Compared, *, width: int = 100, texts: bool = True)
         lines.extend(("", *_pair(pair, detail, compared, texts=texts)))
     if len(pairs) > 1:
         lines.extend(("", *_standings(compared)))
+        if compared.front:
+            lines.append(_front(compared))
     if len(pairs) > _MOST_PAIRS:
         lines.append(
             f"{len(pairs) - _MOST_PAIRS} more pairs: --json lists them; --only or --against "
@@ -209,6 +211,11 @@ def _standings(compared: Compared) -> Iterator[str]:
             q, p_value = best.omnibus.q, best.omnibus.p_value
             omnibus = f" All together: Cochran's Q {q:.1f}, p {_equals(p_value)}."
         yield f"Lowest {rate}: {plain_line(best.best)}; {alike}.{omnibus}"
+
+
+def _front(compared: Compared) -> str:
+    names = ", ".join(plain_line(name) for name in compared.front)
+    return f"Worth choosing between (no other is shown to beat them on both sides): {names}."
 
 
 def _wrapped(line: str, width: int) -> list[str]:
