@@ -299,6 +299,13 @@ def test_a_turned_decision_contradicts_every_report(run: Path) -> None:
     assert {"summary.json", "categories.csv", "results.jsonl"} <= files
 
 
+def test_a_text_that_never_stood_in_the_data_is_found(run: Path) -> None:
+    """Also by the data, not by the seal alone."""
+    sql("UPDATE samples SET text = 'invented' WHERE position = 2")(run)
+    places = {finding.place for finding in look(run).findings}
+    assert "text of sample s-2" in places
+
+
 def test_a_difference_is_exit_code_one(run: Path) -> None:
     """With a line for each, and what was expected beside what is there."""
     figure("defenses", 0, "counts", "attacks", "block", value=3)(run)

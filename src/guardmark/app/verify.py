@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from guardmark.app.reporting import find_run, run_config
+from guardmark.app.verify_data import check_data
 from guardmark.app.verify_difference import Comparer, Finding
-from guardmark.app.verify_files import check_data, check_lines, check_table, check_verdicts
+from guardmark.app.verify_files import check_lines, check_table, check_verdicts
 from guardmark.app.verify_source import Source, read_source
 from guardmark.app.verify_summary import recount_summary, stopped_early
 from guardmark.core.version import VERSION
@@ -80,7 +81,7 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
         spec.shown_as: spec.path for each in BUILTIN_SETS for spec in builtin_specs(each.name)
     }
     places = [*data, Path.cwd(), folder.path]
-    missing = check_data(source.manifest, places, comparer, builtin=builtin)
+    missing = check_data(source, places, comparer, builtin=builtin)
     notes += [f"{name} was not found; --data FOLDER says where it lies." for name in missing]
     notes += _missing(folder, source)
     notes += [

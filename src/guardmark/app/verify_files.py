@@ -7,14 +7,13 @@ import html
 import io
 import json
 import re
-from hashlib import sha256
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from guardmark.app.verify_difference import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from guardmark.app.verify_difference import Comparer
@@ -190,31 +189,3 @@ def check_verdicts(path: Path, verdicts: Json, comparer: Comparer) -> None:
                     found=sentence,
                 )
             )
-
-
-def check_data(
-    manifest: Json, folders: Sequence[Path], comparer: Comparer, *, builtin: Mapping[str, Path]
-) -> list[str]:
-    """Compare the data files with the hashes the run noted.
-
-    Args:
-        manifest: What was run.
-        folders: Where files may lie.
-        comparer: Takes what differs.
-        builtin: Name to place of the files of built-in sets.
-
-    Returns:
-        Files that were not found, and so not compared.
-    """
-    missing = []
-    for data in manifest["data"]:
-        for name, noted in data["files"].items():
-            places = [folder / name for folder in folders]
-            places += [builtin[name]] if name in builtin else []
-            place = next((path for path in places if path.is_file()), None)
-            if place is None:
-                missing.append(name)
-                continue
-            found = sha256(place.read_bytes()).hexdigest()
-            comparer.value(name, "sha256", said=found, found=noted)
-    return missing

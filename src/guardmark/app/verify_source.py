@@ -9,6 +9,7 @@ import json
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError
@@ -45,7 +46,7 @@ _MODES: Final = ("answered", "refused_or_blocked", "indirect", "non_answer")
 _SAMPLES: Final = (
     "SELECT s.position, s.id, coalesce(s.origin, s.id), s.length, lower(hex(s.digest)),"
     " k.is_attack, k.category, k.subcategory, k.severity, k.language, k.variant, k.technique,"
-    " k.source FROM samples s JOIN kinds k ON k.id = s.kind ORDER BY s.position"
+    " k.source, s.text FROM samples s JOIN kinds k ON k.id = s.kind ORDER BY s.position"
 )
 _ANSWERS: Final = (
     "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.outcome, r.score, r.score_kind,"
@@ -67,6 +68,7 @@ class Subject:
         group: Its origin, or its own id.
         length: Characters of the text under test.
         sha256: Content hash, hex.
+        text_sha256: Hash (hex) of the text under test.
         is_attack: Its label.
         facets: Facet to value; the empty word where nothing is stated.
     """
@@ -76,6 +78,7 @@ class Subject:
     group: str
     length: int
     sha256: str
+    text_sha256: str
     is_attack: bool
     facets: dict[str, str]
 
@@ -207,8 +210,9 @@ def _subject(row: tuple[Any, ...]) -> Subject:
         group=row[2],
         length=row[3],
         sha256=row[4],
+        text_sha256=sha256(row[13].encode(errors="surrogatepass")).hexdigest(),
         is_attack=bool(row[5]),
-        facets=dict(zip(names, row[6:], strict=True)),
+        facets=dict(zip(names, row[6:13], strict=True)),
     )
 
 
