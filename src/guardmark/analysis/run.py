@@ -14,10 +14,17 @@ from guardmark.analysis.coverage import (
     assess_categories,
     count_taxonomy,
 )
+from guardmark.analysis.deployment import DeploymentRates, reweight
 from guardmark.analysis.frame import read_frame
 from guardmark.analysis.latency import Latency, measure_latency, order_by_latency
 from guardmark.analysis.pipeline import PipelineAnalysis, analyse_pipeline
 from guardmark.analysis.recommendations import Advice, Evidence, recommend
+from guardmark.analysis.score_details import (
+    AreaPair,
+    ScoreDetails,
+    compare_areas,
+    detail_scores,
+)
 from guardmark.analysis.scorecard import Scorecard, make_scorecard
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.analysis.slices import FACETS, Slicer, SliceTable
@@ -68,6 +75,8 @@ class DefenseAnalysis:
         thresholds: What its scores could do, or None without scores.
         widths: How wide its headline intervals are.
         stability: How its answers vary over repeats, or None without repeats.
+        scores: What its scores are worth as probabilities, or None without scores.
+        deployment: Its rates at the stated mix of a deployment, or None without one.
         stopped: What its rules decided when they ended it early; empty otherwise.
     """
 
@@ -82,6 +91,8 @@ class DefenseAnalysis:
     thresholds: ThresholdAnalysis | None
     widths: tuple[Width, ...]
     stability: Stability | None
+    scores: ScoreDetails | None = None
+    deployment: DeploymentRates | None = None
     stopped: tuple[StopVerdict, ...] = ()
 
     @property
@@ -119,6 +130,7 @@ class RunAnalysis:
         comparison: The defenses against each other, or None with fewer than two.
         worst: The samples worth reading.
         advice: What follows, by written rules.
+        areas: Areas under the ROC curve of scoring defenses against each other.
         pipeline: Guard, model and judge together, or None when no model was asked.
     """
 
@@ -131,6 +143,7 @@ class RunAnalysis:
     comparison: RunComparison | None
     worst: WorstSamples
     advice: tuple[Advice, ...]
+    areas: tuple[AreaPair, ...] = ()
     pipeline: PipelineAnalysis | None = None
 
 
@@ -177,6 +190,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         comparison=comparison,
         worst=find_worst(reader, frame, chosen),
         advice=recommend(evidence, comparison),
+        areas=compare_areas(frame, chosen),
         pipeline=analyse_pipeline(reader, frame, chosen),
     )
 
@@ -211,6 +225,8 @@ def _analyse_arm(
         thresholds=analyse_thresholds(frame, arm, settings),
         widths=assess_widths(card, settings),
         stability=measure_stability(frame, arm),
+        scores=detail_scores(frame, arm, settings),
+        deployment=reweight(frame, arm, settings),
         stopped=stopped,
     )
 

@@ -29,6 +29,8 @@ class AnalysisSettings:
         listed_samples: How many samples a report lists at most.
         excerpt_characters: How much of a text a report shows.
         run_folder: The run's folder as a person types it, for the commands a report names.
+        weights: What each sample weighs at the deployment's mix, of mean 1 over each label;
+            empty when no mix is stated.
         stop_when: Rules that could end defenses early, as the run recorded them.
         legacy_cards: Older definitions of a pipeline's card to count by, beside our own.
     """
@@ -46,6 +48,7 @@ class AnalysisSettings:
     listed_samples: int = 500
     excerpt_characters: int = 500
     run_folder: str = "RUN"
+    weights: tuple[float, ...] = ()
     stop_when: tuple[str, ...] = ()
     legacy_cards: tuple[str, ...] = ()
 

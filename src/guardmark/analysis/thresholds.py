@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,7 +11,7 @@ from guardmark.analysis.confusion import Cells, sort_into_cells
 from guardmark.analysis.scorecard import RatePair, complement
 from guardmark.stats.clustered import wilson_default_slices
 from guardmark.stats.curves import AveragePrecision, average_precision, count_at_thresholds
-from guardmark.stats.operating import OperatingPoint, Stakes, choose_threshold
+from guardmark.stats.operating import OperatingPoint, Stakes, choose_threshold, measure_at
 from guardmark.stats.scores import auc, tpr_at_fpr
 from guardmark.stats.split import split_by_group
 
@@ -93,7 +93,8 @@ class ThresholdAnalysis:
         precision_area: Average precision, with the prevalence it holds for.
         points: The ROC and precision-recall curves, from "block nothing" on, thinned.
         limited: The best within each limit on false alarms.
-        chosen: Cheapest threshold at the stated costs for each stated prevalence; empty
+        chosen: Cheapest threshold at the stated costs for each stated prevalence, chosen on
+            the calibration split; its rates and cost are those of the other samples. Empty
             without stated costs.
         histogram: How scores spread.
         scored_attacks: Attacks with a score.
@@ -141,7 +142,7 @@ def analyse_thresholds(
         precision_area=average_precision(attack, score),
         points=_curve(attack, score),
         limited=_limited(frame, arm, scored, settings=settings),
-        chosen=_chosen(attack, score, settings),
+        chosen=_chosen(frame, arm, scored, settings=settings),
         histogram=ScoreHistogram(attacks=attacks, benign=benign),
         scored_attacks=int(attack.sum()),
         scored_benign=int((~attack).sum()),
@@ -243,16 +244,42 @@ def _measure(
 
 
 def _chosen(
-    attack: NDArray[np.bool_], score: NDArray[np.float64], settings: AnalysisSettings
+    frame: Frame, arm: Arm, scored: NDArray[np.bool_], *, settings: AnalysisSettings
 ) -> tuple[OperatingPoint, ...]:
+    """Choose thresholds by cost on one half of the groups, and measure them on the other."""
     miss, alarm = settings.cost_missed_attack, settings.cost_false_alarm
     if miss is None or alarm is None:
         return ()
+    side = split_by_group(frame.samples.group.names, seed=settings.seed)
+    is_calibration = side[frame.samples.group.codes[arm.records.sample]]
+    attack = frame.samples.is_attack[arm.records.sample]
+    choosing, measuring = scored & is_calibration, scored & ~is_calibration
     return tuple(
-        choose_threshold(
-            attack,
-            score,
-            stakes=Stakes(prevalence=prevalence, miss_cost=miss, block_cost=alarm),
+        _measured(
+            choose_threshold(
+                attack[choosing],
+                arm.records.score[choosing],
+                stakes=Stakes(prevalence=prevalence, miss_cost=miss, block_cost=alarm),
+            ),
+            attack[measuring],
+            arm.records.score[measuring],
         )
         for prevalence in settings.prevalences
     )
+
+
+def _measured(
+    point: OperatingPoint, attack: NDArray[np.bool_], score: NDArray[np.float64]
+) -> OperatingPoint:
+    """Put the rates of other samples in the place of those a threshold was chosen on."""
+    found = measure_at(attack, score, threshold=point.threshold)
+    hits, alarms = found.true_positive_rate.value, found.false_positive_rate.value
+    if point.reason or hits is None or alarms is None:
+        reason = point.reason or "a half of the groups lacks attacks or benign samples"
+        return replace(
+            point, true_positive_rate=None, false_positive_rate=None, cost=None, reason=reason
+        )
+    stakes = point.stakes
+    cost = stakes.prevalence * stakes.miss_cost * (1 - hits)
+    cost += (1 - stakes.prevalence) * stakes.block_cost * alarms
+    return replace(point, true_positive_rate=hits, false_positive_rate=alarms, cost=cost)

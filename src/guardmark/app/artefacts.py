@@ -49,8 +49,18 @@ def analysis_settings(
         non_inferiority_margin=stats.non_inferiority_margin,
         replicates=stats.replicates,
         thresholds=thresholds,
+        weights=_weights(config, reader),
         legacy_cards=tuple(config.pipeline.legacy_cards) if config.pipeline else (),
     )
+
+
+def _weights(config: Config, reader: RecordReader) -> tuple[float, ...]:
+    """Weigh the samples by the deployment's mix; nothing is read without one."""
+    if not config.stats.deployment_mix:
+        return ()
+    from guardmark.datasets.mix import mix_weights, read_mix
+
+    return mix_weights(list(reader.samples()), read_mix(config.stats.deployment_mix))
 
 
 def write_reports(

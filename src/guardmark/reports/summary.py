@@ -22,6 +22,7 @@ from guardmark.reports.encode import (
     thresholds_json,
 )
 from guardmark.reports.pipeline_json import pipeline_json
+from guardmark.reports.scores_json import area_json, deployment_json, scores_json
 from guardmark.reports.verdicts import write_verdicts
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def _summary(analysis: RunAnalysis) -> Json:
         "defenses": [_defense(each) for each in analysis.defenses],
         "coverage": _coverage(analysis),
         "comparison": _comparison(analysis.comparison),
+        "areas": [area_json(pair) for pair in analysis.areas],
         "pipeline": pipeline_json(analysis.pipeline),
         "worst": _worst(analysis),
         "recommendations": [
@@ -162,6 +164,8 @@ def _defense(defense: DefenseAnalysis) -> Json:
         "slices": [_slices(table) for table in defense.slices if table.rates],
         "thresholds": thresholds_json(defense.thresholds),
         "stability": stability_json(defense.stability),
+        "scores": scores_json(defense.scores),
+        "deployment": deployment_json(defense.deployment),
         "stopped_early": [
             {
                 "rule": each.statement.said,

@@ -73,12 +73,23 @@ def _warnings(analysis: RunAnalysis) -> tuple[str, ...]:
             f"{count_text(small)} categories hold fewer than "
             f"{count_text(analysis.settings.min_per_category)} attacks and are greyed."
         )
-    lines.append(
-        "The rates describe this data. Whether it resembles the traffic you expect was not "
-        "assessed here."
-    )
+    lines.append("The rates describe this data. " + _mix_words(analysis))
     lines.extend(line for each in analysis.defenses for line in _about(each))
     return tuple(lines)
+
+
+def _mix_words(analysis: RunAnalysis) -> str:
+    weighted = [(each.name, each.deployment) for each in analysis.defenses if each.deployment]
+    if not weighted:
+        return "Whether it resembles the traffic you expect was not assessed here."
+    said = "; ".join(
+        f"{name} ASR {percent_text(found.attack_success_rate.value)} (worth "
+        f"{count_text(round(found.worth_attacks))} attacks), FPR "
+        f"{percent_text(found.false_positive_rate.value)} (worth "
+        f"{count_text(round(found.worth_benign))} benign samples)"
+        for name, found in weighted
+    )
+    return f"Weighted to the deployment's stated mix, without interval: {said}."
 
 
 def _about_stop(defense: DefenseAnalysis) -> list[str]:

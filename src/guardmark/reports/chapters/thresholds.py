@@ -21,6 +21,7 @@ from guardmark.reports.blocks import (
 )
 from guardmark.reports.cells import figure, name, of_estimate, of_ratio, slug, words
 from guardmark.reports.chapters.candidates import candidates, empty_section
+from guardmark.reports.chapters.scores import score_blocks
 from guardmark.reports.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def write(analysis: RunAnalysis) -> Section:
     ]
     if any(found.chosen for _, found in scored):
         blocks.insert(2, _operating(scored))
+    blocks += score_blocks(analysis)
     return Section(id="thresholds", title="Thresholds", blocks=tuple(blocks))
 
 
@@ -122,7 +124,7 @@ def _operating(scored: _Scored) -> Table:
         title="Cheapest threshold at the stated costs",
         columns=columns,
         rows=tuple(rows),
-        note="Chosen and measured on the same samples, so a little optimistic.",
+        note="Chosen on the calibration half of the groups, measured on the other.",
     )
 
 

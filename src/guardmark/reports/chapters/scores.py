@@ -1,0 +1,179 @@
+"""What scores are worth as probabilities: the last part of the section on thresholds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.analysis.score_details import PARTIAL_MAX_FPR
+from guardmark.reports.blocks import Cell, Column, Line, LineChart, Row, Table, Tone, Unit
+from guardmark.reports.cells import count, figure, name, of_difference, of_estimate, words
+from guardmark.reports.chapters.candidates import candidates
+from guardmark.reports.wording import count_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.analysis.score_details import ScoreDetails
+    from guardmark.reports.blocks import Block
+    from guardmark.stats.calibration import CalibrationError
+
+_Detailed = list[tuple[str, "ScoreDetails"]]
+
+
+def score_blocks(analysis: RunAnalysis) -> list[Block]:
+    """Write calibration, partial areas, areas against each other and expected costs.
+
+    Args:
+        analysis: The figures of the run.
+
+    Returns:
+        Blocks to stand behind the curves; none without scores.
+    """
+    detailed = [(each.name, each.scores) for each in candidates(analysis) if each.scores]
+    if not detailed:
+        return []
+    blocks: list[Block] = [_quality(detailed), _bins(detailed)]
+    if analysis.areas:
+        blocks.insert(0, _areas(analysis))
+    if any(found.costs for _, found in detailed):
+        blocks.append(_costs(detailed))
+    return blocks
+
+
+def _areas(analysis: RunAnalysis) -> Table:
+    rows = [
+        Row(
+            cells=(
+                words(f"{pair.first} - {pair.second}"),
+                of_difference(pair.difference),
+                figure(pair.difference.p_value, Unit.P_VALUE),
+                words(pair.difference.test or pair.difference.reason, Tone.MUTED),
+            )
+        )
+        for pair in analysis.areas
+    ]
+    return Table(
+        id="areas",
+        title="Areas under the ROC curve against each other",
+        columns=(
+            Column(title="Defenses"),
+            Column(title="Difference", numeric=True),
+            Column(title="p", numeric=True, meaning="not adjusted for the number of pairs"),
+            Column(title="Test"),
+        ),
+        rows=tuple(rows),
+        note="On the samples both gave a score for.",
+    )
+
+
+def _quality(detailed: _Detailed) -> Table:
+    columns = (
+        Column(title="Defense"),
+        Column(title="Brier", numeric=True, meaning="mean squared error of the score"),
+        Column(title="Reliability", numeric=True, meaning="Murphy: 0 is calibrated"),
+        Column(title="Resolution", numeric=True, meaning="Murphy: higher tells more apart"),
+        Column(title="Uncertainty", numeric=True, meaning="Murphy: of the mix itself"),
+        Column(title="ECE, equal width", numeric=True),
+        Column(title="ECE, equal mass", numeric=True),
+        Column(title="by chance", numeric=True, meaning="ECE if calibrated, equal width"),
+        Column(title="Partial AUC", numeric=True, meaning=f"raw, FPR 0 to {PARTIAL_MAX_FPR:g}"),
+        Column(title="McClish", numeric=True, meaning="the same, 0.5 for a coin"),
+    )
+    rows = [
+        Row(
+            cells=(
+                name(defense),
+                *(
+                    figure(value, Unit.NUMBER)
+                    for value in (
+                        found.brier.value,
+                        found.brier.reliability,
+                        found.brier.resolution,
+                        found.brier.uncertainty,
+                        found.by_width.value,
+                        found.by_mass.value,
+                        found.by_width.reference,
+                        found.partial_area.value,
+                        found.partial_area_standardised.value,
+                    )
+                ),
+            )
+        )
+        for defense, found in detailed
+    ]
+    return Table(
+        id="calibration",
+        title="Scores read as probabilities",
+        columns=columns,
+        rows=tuple(rows),
+        note="All of it holds for this data's share of attacks. A calibration error is biased "
+        "upwards: even calibrated scores show about the figure under 'by chance'.",
+    )
+
+
+def _bins(detailed: _Detailed) -> Table:
+    rows = [
+        Row(cells=cells, greyed=cells_count < _FEW)
+        for defense, found in detailed
+        for error in (found.by_width, found.by_mass)
+        for cells, cells_count in _bin_rows(defense, error)
+    ]
+    return Table(
+        id="calibration-bins",
+        title="Calibration by bins",
+        columns=(
+            Column(title="Defense"),
+            Column(title="Bins"),
+            Column(title="Scores"),
+            Column(title="Samples", numeric=True),
+            Column(title="Mean score", numeric=True),
+            Column(title="Attacks among them", numeric=True),
+        ),
+        rows=tuple(rows),
+        note=f"Bins of fewer than {_FEW} samples are greyed.",
+        collapsed=True,
+    )
+
+
+_FEW = 20
+
+
+def _bin_rows(defense: str, error: CalibrationError) -> list[tuple[tuple[Cell, ...], int]]:
+    return [
+        (
+            (
+                name(defense),
+                words(error.binning.replace("_", " ")),
+                words(f"{each.low:.3f} to {each.high:.3f}"),
+                count(each.attack_rate.trials),
+                figure(each.mean_score, Unit.NUMBER),
+                of_estimate(each.attack_rate),
+            ),
+            each.attack_rate.trials,
+        )
+        for each in error.bins
+    ]
+
+
+def _costs(detailed: _Detailed) -> LineChart:
+    lines = [
+        Line(
+            label=defense,
+            points=tuple(
+                (point.stakes.prevalence, point.cost)
+                for point in found.costs
+                if point.cost is not None
+            ),
+        )
+        for defense, found in detailed
+    ]
+    most = count_text(len(detailed))
+    return LineChart(
+        id="expected-cost",
+        title="Expected cost an input, at the cheapest threshold for each share of attacks",
+        x_axis="Share of attacks in traffic",
+        y_axis="Cost an input",
+        lines=tuple(lines),
+        summary=f"Expected costs of {most} defenses at the stated costs; thresholds chosen and "
+        "measured on the same samples, so a little optimistic.",
+        y_unit=Unit.NUMBER,
+    )
