@@ -193,3 +193,30 @@ def test_the_example_for_pipelines_runs(tmp_path: Path, name: str, code: int) ->
     assert junitparser.JUnitXml.fromfile(str(tmp_path / "out" / "junit.xml")).tests == 4
     sarif = json.loads((tmp_path / "out" / "guardmark.sarif").read_text(encoding="utf-8"))
     assert "password" not in json.dumps(sarif), "texts stay out of what is uploaded"
+
+
+def test_a_defense_that_a_rule_ended_early_is_judged_by_what_holds_at_every_look(
+    tmp_path: Path,
+) -> None:
+    """Its slices stay open, and across runs the reader is warned."""
+    config = (
+        "version: 1\ndata: [{builtin: core}]\nreport: [json]\n"
+        "defenses: {one: {type: ngram}, two: {type: pattern, builtin: true}}\n"
+    )
+    (tmp_path / "two.yaml").write_text(config, encoding="utf-8")
+    rule = ("--stop-when", "one.asr+-0.15")
+    for name, more in (("whole", ()), ("early", rule)):
+        done = guardmark("run", "two.yaml", "-o", name, *more, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    (tmp_path / "policy.yaml").write_text(
+        "{asr_upper: 0.01, per_category: {jailbreak: 0.01}}", encoding="utf-8"
+    )
+    gated = guardmark("gate", "early", "--policy", "policy.yaml", "--json", cwd=tmp_path)
+    assert gated.returncode == 1, gated.stderr
+    checks = json.loads(gated.stdout)["checks"]
+    assert {c["standing"] for c in checks if c["rule"] == "asr_upper"} == {"broken"}
+    standing = {c["defense"]: c for c in checks if c["rule"] == "per_category"}
+    assert (standing["one"]["standing"], standing["two"]["standing"]) == ("open", "broken")
+    assert "ended early" in standing["one"]["reason"]
+    said = " ".join(guardmark("compare", "whole", "early", cwd=tmp_path).stdout.split())
+    assert "one of early was ended early by a rule" in said

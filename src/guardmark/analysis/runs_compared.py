@@ -10,6 +10,7 @@ import numpy as np
 
 from guardmark.analysis.costs import Consumption, read_consumption
 from guardmark.analysis.frame import BASELINES, Arm, Frame, read_frame
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns
 from guardmark.store.columns import Facet, sample_digests
 from guardmark.store.records import RunState
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.manifest import RunManifest
     from guardmark.store.columns import RecordColumns, SampleColumns
     from guardmark.store.reader import RecordReader
@@ -122,7 +122,7 @@ def match_runs(opened: Sequence[OpenRun], settings: AnalysisSettings) -> Matched
         IncomparableRuns: If runs share no sample, or label the same content differently.
         StoreError: If a run is damaged.
     """
-    frames = [read_frame(run.reader, settings) for run in opened]
+    frames = [read_frame(run.reader, _own(run.reader, settings)) for run in opened]
     keys = [_keys(run.reader, frame) for run, frame in zip(opened, frames, strict=True)]
     for run, frame, own in zip(opened[1:], frames[1:], keys[1:], strict=True):
         _refuse_relabelled(opened[0].label, keys[0], run=(run.label, own), ids=frame.samples.ids)
@@ -161,6 +161,11 @@ def match_runs(opened: Sequence[OpenRun], settings: AnalysisSettings) -> Matched
         consumption=consumption,
         remarks=_remarks(opened, frames),
     )
+
+
+def _own(reader: RecordReader, settings: AnalysisSettings) -> AnalysisSettings:
+    """Let each run be read by its own rules of stopping early."""
+    return replace(settings, stop_when=AnalysisSettings.of(reader.manifest()).stop_when)
 
 
 def _alone(run: OpenRun, frame: Frame, own: list[_Key]) -> MatchedRuns:
