@@ -1,0 +1,1 @@
+"""An attacker who watches the defense: rounds, control arms, benign twin, repair."""

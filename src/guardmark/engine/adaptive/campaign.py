@@ -1,0 +1,216 @@
+"""All rounds, control arms and afterthoughts, against each defense in turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from guardmark.attacks.battery import BATTERY_VERSION, lock_digest
+from guardmark.canon import CANON_VERSION
+from guardmark.core.errors import IncomparableRuns
+from guardmark.core.record import Stage
+from guardmark.engine.adaptive.aftermath import run_repair, run_transfer, run_twin
+from guardmark.engine.adaptive.baseline import measure_baseline
+from guardmark.engine.adaptive.caller import Caller, Interrupted
+from guardmark.engine.adaptive.diagnosis import diagnose
+from guardmark.engine.adaptive.rounds import run_battery, run_blind, run_null
+from guardmark.engine.adaptive.scene import Scene
+from guardmark.engine.adaptive.search import search
+from guardmark.engine.adaptive.trace import remembered
+from guardmark.engine.adaptive.trial import ADAPTIVE
+from guardmark.engine.stop import StopSignal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from guardmark.core.sample import Sample
+    from guardmark.engine.adaptive.caller import Place, Remembered
+    from guardmark.engine.adaptive.diagnosis import Diagnosis
+    from guardmark.engine.adaptive.trial import Account, Query
+    from guardmark.engine.plan import AnyDefense
+    from guardmark.store.records import RecordReader, RecordWriter
+
+FINDINGS: Final = "adaptive/findings/"
+"""Start of the layer, one a defense, whose settings hold flags and diagnosis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptivePlan:
+    """What an adaptive measurement does.
+
+    Attributes:
+        defenses: Each is attacked by itself.
+        seed: Seed of everything drawn.
+        budget: Search calls an attack is worth, at least 4.
+        concurrency: Calls in flight; changes no record.
+        trace: Answers to take instead of calls, by defense; None to call.
+    """
+
+    defenses: tuple[AnyDefense, ...]
+    seed: int
+    budget: int
+    concurrency: int = 16
+    trace: Mapping[str, Mapping[Place, Remembered]] | None = None
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What tries of two runs must share to be mixed, as JSON values."""
+        return {
+            "kind": "adaptive",
+            "battery": BATTERY_VERSION,
+            "lock": lock_digest(),
+            "canon": CANON_VERSION,
+            "budget": self.budget,
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveSummary:
+    """What an adaptive measurement did.
+
+    Attributes:
+        calls: Calls by layer and account, over all defenses; answers of earlier invocations
+            and of a trace are counted too.
+        is_interrupted: Whether it ended by the wish to stop.
+    """
+
+    calls: Mapping[tuple[str, Account], int]
+    is_interrupted: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Battle:
+    """One defense under attack."""
+
+    name: str
+    caller: Caller
+    scene: Scene
+    wins: list[Query] = field(default_factory=list)
+
+
+def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
+    """Refuse to mix tries that do not belong together.
+
+    Args:
+        plan: What is to be done.
+        reader: The records that may hold tries already.
+
+    Raises:
+        IncomparableRuns: If they were made with another battery, budget or seed.
+    """
+    before = dict(reader.layer_settings(ADAPTIVE))
+    changed = [name for name in plan.settings if before and before.get(name) != plan.settings[name]]
+    if changed:
+        said = "; ".join(
+            f"{n}: {before.get(n)!s:.16}, now {plan.settings[n]!s:.16}" for n in changed
+        )
+        raise IncomparableRuns(
+            f"The tries in {reader.path} were made otherwise ({said}).\n"
+            "Next: use the same budget, seed and version, or measure in a new run."
+        )
+
+
+async def run_adaptive(
+    plan: AdaptivePlan,
+    writer: RecordWriter,
+    samples: Sequence[Sample],
+    *,
+    earlier: Mapping[str, Mapping[Place, Remembered]] | None = None,
+    stop: StopSignal | None = None,
+) -> AdaptiveSummary:
+    """Attack each defense with everything there is, controls included.
+
+    The order of questions depends on answers alone: any concurrency, an interruption and a
+    replay give the same tries.
+
+    Args:
+        plan: What to do.
+        writer: Holds the samples; takes every try as a record.
+        samples: The same samples.
+        earlier: Tries that are stored already, by defense.
+        stop: A wish to stop.
+
+    Returns:
+        What was called.
+
+    Raises:
+        IncomparableRuns: If stored answers belong to other texts.
+        StorageError: If the records cannot be written.
+    """
+    writer.add_layer(ADAPTIVE, plan.settings)
+    known = plan.trace if plan.trace is not None else (earlier or {})
+    battles = [
+        _Battle(
+            name=defense.name,
+            caller=Caller(
+                defense=defense,
+                samples=samples,
+                writer=writer,
+                stop=stop or StopSignal(),
+                concurrency=plan.concurrency,
+                memory=known.get(defense.name, {}),
+                is_replay=plan.trace is not None,
+            ),
+            scene=Scene(samples=samples, seed=plan.seed, budget=plan.budget),
+        )
+        for defense in plan.defenses
+    ]
+    is_interrupted = False
+    try:
+        for battle in battles:
+            await _fight(battle, writer)
+        for battle in battles:
+            for other in battles:
+                if other is not battle:
+                    steps = run_transfer(battle.scene, other.wins, source=other.name)
+                    await battle.caller.drive(steps)
+    except Interrupted:
+        is_interrupted = True
+    writer.note_head()
+    calls: Counter[tuple[str, Account]] = Counter()
+    for battle in battles:
+        calls.update(battle.caller.calls)
+    return AdaptiveSummary(calls=dict(sorted(calls.items())), is_interrupted=is_interrupted)
+
+
+async def _fight(battle: _Battle, writer: RecordWriter) -> None:
+    scene, drive = battle.scene, battle.caller.drive
+    baseline = await drive(measure_baseline(scene))
+    diagnosis = await drive(diagnose(scene))
+    writer.add_layer(f"{FINDINGS}{battle.name}", _findings(scene, baseline.flags, diagnosis))
+    fallen = await drive(run_battery(scene))
+    targets = await drive(search(scene, diagnosis))
+    found = {target.position: target.win for target in targets if target.win is not None}
+    battle.wins = [win for _, win in sorted({**fallen, **found}.items())]
+    await drive(run_null(scene))
+    await drive(run_blind(scene))
+    await drive(run_twin(scene, battle.wins))
+    await drive(run_repair(scene, battle.wins))
+    battle.caller.flush()
+
+
+def _findings(scene: Scene, flags: Sequence[str], diagnosis: Diagnosis) -> dict[str, object]:
+    return {
+        "kind": "adaptive-findings",
+        "flags": list(flags),
+        "diagnosis": diagnosis.label,
+        "examined": len(diagnosis.findings),
+        "labels": dict(sorted(Counter(finding.label for finding in diagnosis.findings).items())),
+        "folds": diagnosis.folds,
+        "has_scores": scene.has_scores,
+    }
+
+
+def earlier_tries(reader: RecordReader, names: Sequence[str]) -> dict[str, dict[Place, Remembered]]:
+    """Return the tries that are stored already.
+
+    Args:
+        reader: The records.
+        names: Of the defenses.
+
+    Returns:
+        By defense: place of each try to its answer.
+    """
+    return {name: remembered(reader.records(defense=name, stage=Stage.TRY)) for name in names}

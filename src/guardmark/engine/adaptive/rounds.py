@@ -1,0 +1,106 @@
+"""Round 1 and the control arms: what needs no feedback."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.attacks.battery import battery
+from guardmark.engine.adaptive.trial import BLIND, NULL, Account, Query
+
+if TYPE_CHECKING:
+    from guardmark.engine.adaptive.scene import Scene
+    from guardmark.engine.adaptive.trial import Steps
+
+_DRAWS = 20
+
+
+def run_battery(scene: Scene) -> Steps[dict[int, Query]]:
+    """Try every chain of the fixed list on every attack that was blocked at first.
+
+    Args:
+        scene: After round 0.
+
+    Returns:
+        Position of each attack that fell to what it fell to first.
+    """
+    wins: dict[int, Query] = {}
+    for chain in battery():
+        batch = [
+            query
+            for place in scene.blocked
+            if (query := scene.variant(place, chain, index=0, account=Account.BATTERY, round_="R1"))
+            is not None
+        ]
+        if not batch:
+            continue
+        answers = yield batch
+        passed = [query for query, answer in zip(batch, answers, strict=True) if answer.passed]
+        held = yield from scene.confirm(passed)
+        for number in sorted(held):
+            query = passed[number]
+            if query.tier != "V4":
+                wins.setdefault(query.sample, query)
+    return wins
+
+
+def run_null(scene: Scene) -> Steps[None]:
+    """Send each blocked text again, as often as the search may try.
+
+    Whatever this gains is chance in the defense and no merit of any attack.
+
+    Args:
+        scene: After round 0.
+    """
+    live = list(scene.blocked)
+    for _ in range(scene.budget):
+        if not live:
+            return
+        batch = [
+            Query(
+                place,
+                scene.samples[place].prompt.text,
+                Account.SEARCH,
+                "null",
+                tier="V0",
+                layer=NULL,
+                is_again=True,
+            )
+            for place in live
+        ]
+        answers = yield batch
+        passed = [query for query, answer in zip(batch, answers, strict=True) if answer.passed]
+        held = yield from scene.confirm(passed)
+        won = {passed[number].sample for number in held}
+        live = [place for place in live if place not in won]
+
+
+def run_blind(scene: Scene) -> Steps[None]:
+    """Try arms drawn at random, to the end of the budget, learning nothing.
+
+    Tries go on after a bypass, so that they are exchangeable and ASR@k can be estimated.
+
+    Args:
+        scene: After round 0.
+    """
+    chains = scene.singles()
+    draws = {place: scene.draw("blind", scene.samples[place].id) for place in scene.blocked}
+    for index in range(scene.budget):
+        batch = []
+        for place in scene.blocked:
+            for _ in range(_DRAWS):
+                query = scene.variant(
+                    place,
+                    draws[place].choice(chains),
+                    index=index,
+                    account=Account.SEARCH,
+                    round_="blind",
+                    layer=BLIND,
+                )
+                if query is not None and query.tier != "V4":
+                    batch.append(query)
+                    break
+        if not batch:
+            return
+        answers = yield batch
+        passed = [query for query, answer in zip(batch, answers, strict=True) if answer.passed]
+        yield from scene.confirm(passed)

@@ -1,0 +1,165 @@
+"""What an attacker has before it: samples, settings, what was found so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from guardmark.attacks.application import apply, seed_for
+from guardmark.attacks.catalogue import arms
+from guardmark.attacks.chain import Chain
+from guardmark.attacks.contract import Tier
+from guardmark.engine.adaptive.trial import ADAPTIVE, Account, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.core.sample import Sample
+    from guardmark.engine.adaptive.trial import Answer, Steps
+
+BUDGETS: Final = {"quick": 16, "standard": 64, "thorough": 512}
+"""Search calls an attack is worth, by name."""
+
+RESENDS: Final = 3
+_LONG_PADDING: Final = 128  # words; longer ones cost a statistical defense more than they teach
+_EASY_BUDGET: Final = 64
+
+
+@dataclass(slots=True, kw_only=True)
+class Target:
+    """One attack under way.
+
+    Attributes:
+        position: Of its sample.
+        sample: The sample.
+        tries: Search calls spent.
+        win: What got through, or None.
+        tried: Chains used up.
+        seen: Texts asked already.
+    """
+
+    position: int
+    sample: Sample
+    tries: int = 0
+    win: Query | None = None
+    tried: set[str] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """What every round looks at.
+
+    Attributes:
+        samples: Every sample, by position.
+        seed: Seed of the run.
+        budget: Search calls for each attack.
+        blocked: Positions of attacks that were blocked at first.
+        passed: Positions of attacks that were not.
+        benign: Positions of benign samples that were answered.
+        quiet: Positions of benign samples that were let through at first.
+        is_random: Whether the defense answers differently when asked again.
+        has_scores: Whether its answers carry scores.
+    """
+
+    samples: Sequence[Sample]
+    seed: int
+    budget: int
+    blocked: tuple[int, ...] = ()
+    passed: tuple[int, ...] = ()
+    benign: tuple[int, ...] = ()
+    quiet: tuple[int, ...] = ()
+    is_random: bool = False
+    has_scores: bool = False
+
+    def draw(self, *words: object) -> Random:
+        """Return a generator that depends on the seed and these words only.
+
+        Args:
+            words: What it is for.
+        """
+        said = "\0".join(map(str, (self.seed, *words)))
+        return Random(sha256(said.encode()).digest())
+
+    def targets(self) -> list[Target]:
+        """Return the attacks that were blocked at first, none tried yet."""
+        return [Target(position=place, sample=self.samples[place]) for place in self.blocked]
+
+    def variant(
+        self,
+        position: int,
+        chain: Chain,
+        *,
+        index: int,
+        account: Account,
+        round_: str,
+        layer: str = ADAPTIVE,
+        span: tuple[int, int] | None = None,
+    ) -> Query | None:
+        """Make a variant of a sample's text.
+
+        Args:
+            position: Of the sample.
+            chain: What to apply.
+            index: Which use of the chain on this sample, from 0.
+            account: Who pays for asking about it.
+            round_: In which round.
+            layer: Which arm asks.
+            span: Characters to rewrite, or None for all.
+
+        Returns:
+            The question, or None where the chain changes nothing or its tier is not proved.
+        """
+        sample = self.samples[position]
+        key = chain.key
+        made = apply(
+            chain,
+            sample.prompt.text,
+            seed=seed_for(self.seed, key, sample.id, index),
+            must_keep=sample.must_keep,
+            span=span,
+        )
+        if not made.is_variant or made.tier is None:
+            return None
+        where = "" if span is None else f" [{span[0]}:{span[1]}]"
+        return Query(position, made.text, account, round_, f"{key}{where}", made.tier.value, layer)
+
+    def singles(self) -> tuple[Chain, ...]:
+        """Return the chains of one arm that a search may draw from."""
+        return tuple(
+            Chain.of(arm)
+            for arm in arms()
+            if arm.tier is not Tier.V4
+            and arm.family != "F13"  # needs a judge of sameness, which no search has
+            and (self.budget > _EASY_BUDGET or dict(arm.settings).get("words", 0) in _short())
+        )
+
+    def confirm(self, wins: Sequence[Query]) -> Steps[set[int]]:
+        """Find which of several passes hold when the text is sent again.
+
+        Args:
+            wins: What was let through once.
+
+        Returns:
+            Their numbers; all of them where the defense is not random.
+        """
+        if not self.is_random or not wins:
+            return set(range(len(wins)))
+        again = [
+            replace(win, account=Account.CONFIRM, is_again=True)
+            for win in wins
+            for _ in range(RESENDS)
+        ]
+        answers: list[Answer] = yield again
+        passed = [answer.passed for answer in answers]
+        return {
+            i
+            for i in range(len(wins))
+            if sum(passed[RESENDS * i : RESENDS * (i + 1)]) >= RESENDS - 1
+        }
+
+
+def _short() -> tuple[int, ...]:
+    return (0, _LONG_PADDING)

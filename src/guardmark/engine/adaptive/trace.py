@@ -1,0 +1,142 @@
+"""Tries as a file: one JSON line each, without times, so that equal seeds give equal bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.errors import IncomparableRuns, StoreError
+from guardmark.core.outcome import Decision, ErrorKind, Outcome, ScoreKind
+from guardmark.core.record import Stage
+from guardmark.engine.adaptive.caller import Remembered
+from guardmark.engine.adaptive.trial import ADAPTIVE, LAYERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from guardmark.core.record import Record
+    from guardmark.engine.adaptive.caller import Place
+    from guardmark.store.records import RecordReader
+
+_KIND: Final = "guardmark adaptive trace"
+_VERSION: Final = 1
+
+
+def remembered(records: Iterable[Record]) -> dict[Place, Remembered]:
+    """Return stored tries as answers by their place.
+
+    Args:
+        records: Of one defense, at stage `try`.
+
+    Returns:
+        Layer, sample and number of each try to its answer.
+    """
+    found: dict[Place, Remembered] = {}
+    for record in records:
+        note = json.loads(record.text or "{}")
+        found[record.key.layer, record.key.sample, record.key.repeat] = Remembered(
+            decision=Decision(
+                outcome=Outcome(record.outcome),
+                score=record.score,
+                score_kind=record.score_kind,
+                error_kind=record.error_kind,
+                evidence=record.evidence,
+            ),
+            digest=note["text"],
+            is_free=note["free"],
+        )
+    return found
+
+
+def trace_lines(reader: RecordReader, *, defenses: Iterable[str]) -> Iterator[str]:
+    """Write every try as a JSON line, the first line telling how they were made.
+
+    Args:
+        reader: The records.
+        defenses: Whose tries.
+
+    Yields:
+        Lines with their line feed, in the order defense, arm, try, sample.
+    """
+    names = tuple(defenses)
+    head = {"kind": _KIND, "version": _VERSION, "data": reader.manifest().data_sha256}
+    head |= {"defenses": list(names), "settings": dict(reader.layer_settings(ADAPTIVE))}
+    yield _line(head)
+    ids = [sample.id for sample in reader.samples()]
+    for name in names:
+        for layer in LAYERS:
+            for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
+                yield _line(_row(record, ids[record.key.sample]))
+
+
+def _row(record: Record, sample_id: str) -> dict[str, Any]:
+    error = record.error_kind
+    return {
+        "defense": record.key.defense,
+        "arm": record.key.layer,
+        "try": record.key.repeat,
+        "sample": sample_id,
+        **json.loads(record.text or "{}"),
+        "outcome": record.outcome,
+        "score": record.score,
+        "score_kind": record.score_kind.value,
+        "error": None if error is None else error.value,
+    }
+
+
+def _line(value: Mapping[str, object]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def read_trace(
+    path: Path, *, settings: Mapping[str, object], positions: Mapping[str, int]
+) -> dict[str, dict[Place, Remembered]]:
+    """Read the answers of a trace.
+
+    Args:
+        path: The file.
+        settings: Of the plan that is to be replayed.
+        positions: Id of each sample to its position.
+
+    Returns:
+        By defense: place of each try to its answer.
+
+    Raises:
+        StoreError: If it is no trace.
+        IncomparableRuns: If it was made with another battery, budget, seed or data.
+    """
+    try:
+        with path.open(encoding="utf-8") as stream:
+            lines = [json.loads(line) for line in stream]
+        head = lines[0]
+        found: dict[str, dict[Place, Remembered]] = {name: {} for name in head["defenses"]}
+        is_trace = head["kind"] == _KIND and head["version"] == _VERSION
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise StoreError(f"{path} is no adaptive trace ({error}).") from error
+    if not is_trace:
+        raise StoreError(f"{path} is no adaptive trace of version {_VERSION}.")
+    changed = [name for name in settings if head["settings"].get(name) != settings[name]]
+    if changed:
+        raise IncomparableRuns(
+            f"{path} was made with another {', '.join(changed)}.\n"
+            "Next: replay it with the budget, seed and version it was written with."
+        )
+    try:
+        for row in lines[1:]:
+            place = (row["arm"], positions[row["sample"]], row["try"])
+            found[row["defense"]][place] = _answer(row)
+    except (KeyError, TypeError, ValueError) as error:
+        raise IncomparableRuns(f"{path} does not belong to this data ({error}).") from error
+    return found
+
+
+def _answer(row: Mapping[str, Any]) -> Remembered:
+    error = row["error"]
+    decision = Decision(
+        outcome=Outcome(row["outcome"]),
+        score=row["score"],
+        score_kind=ScoreKind(row["score_kind"]),
+        error_kind=None if error is None else ErrorKind(error),
+    )
+    return Remembered(decision=decision, digest=row["text"], is_free=row["free"])

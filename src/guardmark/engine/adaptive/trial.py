@@ -1,0 +1,131 @@
+"""What an attacker asks, what comes back, and on whose account it goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+T = TypeVar("T")
+
+ADAPTIVE: Final = "adaptive"
+"""Layer of everything the adaptive attacker and its evaluator ask."""
+BLIND: Final = "adaptive/blind"
+"""Layer of the control arm that draws at random and learns nothing."""
+NULL: Final = "adaptive/null"
+"""Layer of the control arm that sends the same text again."""
+LAYERS: Final = (ADAPTIVE, BLIND, NULL)
+
+PROBE: Final = "probe"
+"""Chain of what is asked to learn something and is no attack."""
+
+
+class Account(StrEnum):
+    """Who pays for a call: the attacker up to `CONFIRM`, the evaluator from `TWIN` on."""
+
+    BASELINE = "baseline"
+    DIAGNOSIS = "diagnosis"
+    BATTERY = "battery"
+    SEARCH = "search"
+    CONFIRM = "confirm"
+    TWIN = "twin"
+    REPAIR = "repair"
+    TRANSFER = "transfer"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One text for the defense.
+
+    Attributes:
+        sample: Position of the sample it was made from.
+        text: What is asked about.
+        account: Who pays.
+        round: `R0` to `R5`, or what the evaluator does.
+        chain: Operators that made it; empty for the text as it is.
+        tier: Proved tier; empty where a pass would be no bypass.
+        layer: Which arm asks.
+        is_again: Whether an answer given before to the same text will not do.
+    """
+
+    sample: int
+    text: str
+    account: Account
+    round: str
+    chain: str = ""
+    tier: str = ""
+    layer: str = ADAPTIVE
+    is_again: bool = False
+
+    def note(self, digest: str, *, is_free: bool) -> str:
+        """Return what is stored beside the answer.
+
+        Args:
+            digest: Of the text.
+            is_free: Whether the answer was known already, so that nothing was called.
+
+        Returns:
+            JSON; the text itself is not in it, since seeds bring it back.
+        """
+        return (
+            f'{{"account":"{self.account.value}","round":"{self.round}",'
+            f'"chain":{json.dumps(self.chain)},"tier":"{self.tier}","text":"{digest}",'
+            f'"free":{"true" if is_free else "false"}}}'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the defense said.
+
+    Attributes:
+        is_blocked: None when it did not say.
+        score: In [0, 1], or None.
+        is_complaint: Whether it blocked and spoke of a failure in the same breath.
+    """
+
+    is_blocked: bool | None
+    score: float | None = None
+    is_complaint: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether the text was let through."""
+        return self.is_blocked is False
+
+
+Steps = Generator[list[Query], list[Answer], T]
+"""A procedure that asks in batches; batches and their order depend on answers alone."""
+
+
+def together(procedures: Sequence[Steps[T]]) -> Steps[list[T]]:
+    """Carry out procedures side by side, their batches joined in order.
+
+    Args:
+        procedures: Independent of each other.
+
+    Returns:
+        Their results, in order.
+    """
+    results: dict[int, T] = {}
+    waiting: dict[int, list[Query]] = {}
+    for place, steps in enumerate(procedures):
+        try:
+            waiting[place] = next(steps)
+        except StopIteration as end:
+            results[place] = end.value
+    while waiting:
+        answers = iter((yield [query for batch in waiting.values() for query in batch]))
+        said = {place: [next(answers) for _ in batch] for place, batch in waiting.items()}
+        for place, answered in said.items():
+            try:
+                waiting[place] = procedures[place].send(answered)
+            except StopIteration as end:
+                results[place] = end.value
+                del waiting[place]
+    return [results[place] for place in range(len(procedures))]
