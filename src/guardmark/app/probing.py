@@ -91,7 +91,7 @@ async def _warnings(parts: Parts) -> AsyncIterator[str]:
 
 
 async def _probe_model(built: BuiltPart) -> None:
-    name = f"The target model {built.manifest.name}"
+    name = "The target model"
     response = await _within(built.part.answer(_QUESTION), name)
     if response.text is None or response.error_kind is not None:
         raise _failed(name, response.error_kind, response.evidence)

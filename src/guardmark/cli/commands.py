@@ -18,6 +18,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("guardmark.cli.plan", "How many samples a claim needs."),
     "attacks": ("guardmark.cli.attacks", "List, describe and apply the attack operators."),
     "judge": ("guardmark.cli.judge", "Judge the stored answers of a run again."),
+    "matrix": ("guardmark.cli.matrix", "Run several configurations of one file."),
     "audit": ("guardmark.cli.audit", "Draw answers of a run for people to label."),
     "compare": ("guardmark.cli.compare", "Compare defenses on the same samples."),
     "gate": ("guardmark.cli.gate", "Check a run against limits; for a release or CI."),

@@ -1,0 +1,46 @@
+"""What `guardmark matrix` does around its verb: progress and signals."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from guardmark.app.matrix import MatrixDone, run_matrix
+from guardmark.app.running import RunOptions, Session
+from guardmark.cli.run_output import interruptible
+from guardmark.cli.terminal import clean
+from guardmark.engine.progress import Progress
+from guardmark.engine.stop import StopSignal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def carry_out(path: Path, out: Path, *, limit: int | None, offline: bool) -> MatrixDone:
+    """Run a matrix.
+
+    Args:
+        path: The file of the matrix.
+        out: Folder of runs and tables.
+        limit: Take only so many samples.
+        offline: Refuse every call to a service.
+
+    Returns:
+        What came of each row.
+
+    Raises:
+        GuardmarkError: If the matrix cannot start.
+    """
+    stop = StopSignal()
+
+    def session() -> Session:
+        return Session(now=datetime.now(UTC), progress=Progress(), stop=stop, announce=_say)
+
+    with interruptible(stop):
+        options = RunOptions(limit=limit, offline=offline)
+        return run_matrix(path, out, session=session, options=options)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{clean(text)}\n")
