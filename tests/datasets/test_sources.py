@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small data are kept, large data are read again: the same must come out."""
     if request.param == "streamed":
-        monkeypatch.setattr(sources, "IN_MEMORY_BYTES", 0)
+        monkeypatch.setattr(sources, "KEPT_BYTES", 0)
 
 
 def rows(count: int, **fields: Any) -> list[dict[str, Any]]:
@@ -225,7 +225,7 @@ def test_a_file_that_breaks_between_two_passes_is_loud(
     put: Put, spec: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large data are read again for each pass; a change in between must not go unseen."""
-    monkeypatch.setattr(sources, "IN_MEMORY_BYTES", 0)
+    monkeypatch.setattr(sources, "KEPT_BYTES", 0)
     path = put("data.jsonl", rows(2))
     data = load([spec(path)], DEFAULT_TAXONOMY)
     put("data.jsonl", [{"text": ""}, {"text": ""}])

@@ -49,7 +49,6 @@ class View(StrEnum):
 
 _MATERIAL = (Role.TOOL, Role.DOCUMENT)
 _new = object.__new__
-_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +86,12 @@ class Prompt:
         Returns:
             A prompt of one user message, which is under test.
         """
-        # Built by hand, since a run makes one for every sample: 0.5 us, by __init__ 1.1.
+        # Built by hand, since a run makes one for every sample: 0.4 us, by __init__ 1.1.
         message, prompt = _new(Message), _new(Prompt)
-        _set(message, "role", Role.USER)
-        _set(message, "content", text)
-        _set(prompt, "messages", (message,))
-        _set(prompt, "under_test", 0)
+        _set_role(message, Role.USER)
+        _set_content(message, text)
+        _set_messages(prompt, (message,))
+        _set_under_test(prompt, 0)
         return prompt
 
     @property
@@ -137,6 +136,13 @@ class Prompt:
         under_test = self.under_test % len(self.messages)
         form = [[[m.role.value, m.content] for m in self.messages], under_test]
         return sha256(json.dumps(form, ensure_ascii=False, separators=(",", ":")).encode()).digest()
+
+
+# What writes a slot of a frozen value, for the two that are built by hand.
+_set_role = Message.__dict__["role"].__set__
+_set_content = Message.__dict__["content"].__set__
+_set_messages = Prompt.__dict__["messages"].__set__
+_set_under_test = Prompt.__dict__["under_test"].__set__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,3 +190,52 @@ class Sample:
     def lineage(self) -> str:
         """The group, or the sample's own id when it stands alone."""
         return self.group or self.id
+
+    def alike(
+        self, *, sample_id: str, prompt: Prompt, group: str, metadata: Mapping[str, object]
+    ) -> Sample:
+        """Return another sample with the facets of this one.
+
+        Args:
+            sample_id: Id of the other sample.
+            prompt: What is sent.
+            group: What the other sample was derived from; empty when it stands alone.
+            metadata: Whatever else the file said of it.
+
+        Returns:
+            A sample with the label, category, severity, language and so on of this one, and
+            nothing that must be kept.
+        """
+        # Built by hand, since a run makes one for every sample: 0.9 us, by __init__ 1.7.
+        other = _new(Sample)
+        _set_id(other, sample_id)
+        _set_prompt(other, prompt)
+        _set_group(other, group)
+        _set_metadata(other, metadata)
+        _set_label(other, self.label)
+        _set_category(other, self.category)
+        _set_subcategory(other, self.subcategory)
+        _set_severity(other, self.severity)
+        _set_expected(other, self.expected)
+        _set_technique(other, self.technique)
+        _set_language(other, self.language)
+        _set_variant(other, self.variant)
+        _set_source(other, self.source)
+        _set_must_keep(other, ())
+        return other
+
+
+_set_id = Sample.__dict__["id"].__set__
+_set_prompt = Sample.__dict__["prompt"].__set__
+_set_group = Sample.__dict__["group"].__set__
+_set_metadata = Sample.__dict__["metadata"].__set__
+_set_label = Sample.__dict__["label"].__set__
+_set_category = Sample.__dict__["category"].__set__
+_set_subcategory = Sample.__dict__["subcategory"].__set__
+_set_severity = Sample.__dict__["severity"].__set__
+_set_expected = Sample.__dict__["expected"].__set__
+_set_technique = Sample.__dict__["technique"].__set__
+_set_language = Sample.__dict__["language"].__set__
+_set_variant = Sample.__dict__["variant"].__set__
+_set_source = Sample.__dict__["source"].__set__
+_set_must_keep = Sample.__dict__["must_keep"].__set__

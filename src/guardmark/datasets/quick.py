@@ -5,11 +5,12 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.sample import Prompt, Sample
+from guardmark.core.sample import Prompt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from guardmark.core.sample import Sample
     from guardmark.datasets.fields import FieldPlan
     from guardmark.datasets.spec import DatasetSpec
 
@@ -98,19 +99,10 @@ class QuickRows:
             return None
         if not group and sample_id.endswith(f"-{known.variant}"):
             return None
-        return Sample(
-            id=sample_id,
+        return known.alike(
+            sample_id=sample_id,
             prompt=Prompt.of_text(text),
-            label=known.label,
-            category=known.category,
-            subcategory=known.subcategory,
-            severity=known.severity,
-            expected=known.expected,
-            technique=known.technique,
-            language=known.language,
-            variant=known.variant,
             group=group or "",  # type: ignore[arg-type]  # a text, or None: checked above
-            source=known.source,
             metadata={name: row[name] for name in self._rest} if self._rest else _NOTHING,
         )
 

@@ -15,6 +15,7 @@ from guardmark.core.manifest import DataManifest
 from guardmark.core.sample import Label
 from guardmark.datasets.faults import BadRows, Fault
 from guardmark.datasets.files import read_rows
+from guardmark.datasets.kept import KEPT_BYTES, Kept
 from guardmark.datasets.rows import RowReader
 
 if TYPE_CHECKING:
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Sample
     from guardmark.core.taxonomy import Taxonomy
     from guardmark.datasets.spec import DatasetSpec
-
-IN_MEMORY_BYTES = 32 * 1024 * 1024
-"""Data sets whose files are smaller together are read once and kept; larger ones are
-validated in a first pass and streamed in every later one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,16 +116,14 @@ def load(
         DatasetError: If a file cannot be read, or no sample is left.
     """
     readers = [RowReader(spec, taxonomy) for spec in specs]
-    small = sum(_size(spec.path) for spec in specs) <= IN_MEMORY_BYTES
-    kept: list[Sample] | None = [] if small else None
-    check = _FirstPass()
+    check, kept = _FirstPass(), Kept(KEPT_BYTES)
     manifests = []
     for reader, scope in zip(readers, _group_scopes(readers), strict=True):
         manifests.append(check.read(reader, scope, kept))
     check.finish(readers)
     if not check.count:
         raise DatasetError(_nothing_left(specs))
-    stream = SampleStream(readers, kept)
+    stream = SampleStream(readers, kept.samples if kept.is_whole else None)
     count = check.count
     if limit is not None and limit < count:
         chosen = _stratified(stream, limit, seed)
@@ -157,7 +152,7 @@ class _FirstPass:
         self._ids = array("Q")
         self._texts = array("Q")
 
-    def read(self, reader: RowReader, scope: str, kept: list[Sample] | None) -> DataManifest:
+    def read(self, reader: RowReader, scope: str, kept: Kept) -> DataManifest:
         spec, digest = reader.spec, sha256()
         counts = {Label.ATTACK: 0, Label.BENIGN: 0}
         filtered = bool(spec.filter)
@@ -174,8 +169,8 @@ class _FirstPass:
             self._ids.append(_id_key(sample))
             self._texts.append(_text_key(sample, content))
             counts[sample.label] += 1
-            if kept is not None:
-                kept.append(sample)
+            if kept.is_whole:
+                kept.add(sample)
         self.count += sum(counts.values())
         return DataManifest(
             name=spec.name,
@@ -271,10 +266,10 @@ def _sample_digest(sample: Sample, content: bytes) -> bytes:
     facets = (
         sample.id,
         content.hex(),
-        sample.label.value,
+        sample.label,
         sample.category,
         sample.subcategory,
-        sample.severity.value if sample.severity else "",
+        sample.severity or "",
         sample.language,
         sample.variant,
         sample.group,
@@ -377,10 +372,3 @@ def file_sha256(path: Path) -> str:
     """Return the SHA-256 (hex) of the bytes of a file."""
     with path.open("rb") as stream:
         return file_digest(stream, "sha256").hexdigest()
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0  # the reader says better what is wrong with the file
