@@ -17,7 +17,6 @@ from guardmark.analysis.coverage import (
 from guardmark.analysis.deployment import DeploymentRates, reweight
 from guardmark.analysis.frame import read_frame
 from guardmark.analysis.latency import Latency, measure_latency, order_by_latency
-from guardmark.analysis.pipeline import PipelineAnalysis, analyse_pipeline
 from guardmark.analysis.recommendations import Advice, Evidence, recommend
 from guardmark.analysis.score_details import (
     AreaPair,
@@ -30,10 +29,12 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.analysis.slices import FACETS, Slicer, SliceTable
 from guardmark.analysis.stability import Stability, measure_stability
 from guardmark.analysis.thresholds import ThresholdAnalysis, analyse_thresholds
+from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
     from guardmark.analysis.early_stop import StopVerdict
     from guardmark.analysis.frame import Arm, Frame
+    from guardmark.analysis.pipeline import PipelineAnalysis
     from guardmark.core.manifest import PartManifest, RunManifest
     from guardmark.store.reader import RecordReader, RunStatus
 
@@ -191,8 +192,19 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         worst=find_worst(reader, frame, chosen),
         advice=recommend(evidence, comparison),
         areas=compare_areas(frame, chosen),
-        pipeline=analyse_pipeline(reader, frame, chosen),
+        pipeline=_analyse_pipeline(reader, frame, chosen),
     )
+
+
+def _analyse_pipeline(
+    reader: RecordReader, frame: Frame, settings: AnalysisSettings
+) -> PipelineAnalysis | None:
+    if all(stage is not Stage.MODEL for _, stage, _ in reader.lanes()):
+        return None
+    # Loaded for pipelines only: a tenth of the start of a short run.
+    from guardmark.analysis.pipeline import analyse_pipeline
+
+    return analyse_pipeline(reader, frame, settings)
 
 
 def _analyse_arm(

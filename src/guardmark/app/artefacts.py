@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.run import AnalysisSettings, analyse_run
-from guardmark.app.ci_artefacts import run_comparison, run_junit, run_sarif
 from guardmark.reports.document import build_document
 from guardmark.store.export import write_jsonl
 from guardmark.store.records import RecordReader
@@ -93,12 +92,7 @@ def write_reports(
             reader,
             analysis_settings(config, reader, thresholds=thresholds),
         )
-        if "json" in formats and analysis.comparison is not None:
-            folder.write_text(folder.comparison_json.name, run_comparison(reader, analysis))
-        if "junit" in formats:
-            folder.write_text(folder.junit.name, run_junit(reader, analysis, config))
-        if "sarif" in formats:
-            folder.write_text(folder.sarif.name, run_sarif(reader, analysis, texts=texts))
+        _write_for_programs(folder, config, formats=formats, run=(reader, analysis), texts=texts)
     document = build_document(analysis)
     if "json" in formats:
         from guardmark.reports.summary import summary_json
@@ -118,3 +112,27 @@ def write_reports(
 
         folder.write_text(folder.report_html.name, render_html(document, texts=texts))
     return analysis, document
+
+
+def _write_for_programs(
+    folder: RunDir,
+    config: Config,
+    *,
+    formats: Sequence[str],
+    run: tuple[RecordReader, RunAnalysis],
+    texts: bool,
+) -> None:
+    """Write what other programs read of a run, each only where it is asked for."""
+    reader, analysis = run
+    compared = "json" in formats and analysis.comparison is not None
+    if not compared and not {"junit", "sarif"} & set(formats):
+        return
+    # Gates, JUnit and SARIF take a tenth of a short run to load.
+    from guardmark.app.ci_artefacts import run_comparison, run_junit, run_sarif
+
+    if compared:
+        folder.write_text(folder.comparison_json.name, run_comparison(reader, analysis))
+    if "junit" in formats:
+        folder.write_text(folder.junit.name, run_junit(reader, analysis, config))
+    if "sarif" in formats:
+        folder.write_text(folder.sarif.name, run_sarif(reader, analysis, texts=texts))

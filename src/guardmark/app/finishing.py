@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guardmark.app.artefacts import write_reports
-from guardmark.app.ci_artefacts import check_own_limits
-from guardmark.app.gate_policy import EXITS
-from guardmark.reports.gate_renderings import render_gate
 from guardmark.reports.summary import summary_json
 from guardmark.reports.terminal import render_terminal
 from guardmark.store.records import RecordReader
@@ -70,17 +67,29 @@ def finish(
     analysis, document = write_reports(
         folder, config, formats=formats, thresholds=thresholds, texts=texts
     )
-    with RecordReader(folder.records) as reader:
-        result = None if thresholds else check_own_limits(reader, analysis, config)
+    gate, gate_exit = "", 0
+    if config.gate is not None and not thresholds:
+        gate, gate_exit = _own_gate(folder, analysis, config)
     paths = (("report", folder.report_html), ("summary", folder.summary_json))
     return Told(
         terminal=render_terminal(document),
         summary_json=summary_json(analysis),
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config)),
-        gate="" if result is None else render_gate(result),
-        gate_exit=0 if result is None else EXITS[result.standing],
+        gate=gate,
+        gate_exit=gate_exit,
     )
+
+
+def _own_gate(folder: RunDir, analysis: RunAnalysis, config: Config) -> tuple[str, int]:
+    """Check the limits that a configuration sets; return what to print, and the exit code."""
+    from guardmark.app.ci_artefacts import check_own_limits
+    from guardmark.app.gate_policy import EXITS
+    from guardmark.reports.gate_renderings import render_gate
+
+    with RecordReader(folder.records) as reader:
+        result = check_own_limits(reader, analysis, config)
+    return ("", 0) if result is None else (render_gate(result), EXITS[result.standing])
 
 
 def _complaints(analysis: RunAnalysis, config: Config) -> Iterator[str]:

@@ -228,6 +228,8 @@ class _Invocation:
                 # The manifest first: samples without one could not be told from other data.
                 writer.put_manifest(manifest)
                 writer.load_samples(source.samples)
+                if source.fresh:
+                    source.fresh.let_go()  # stored now; the engine reads the records
                 self._bind(writer)
                 self._describe(source.folder, manifest)
                 summary = await run_engine(

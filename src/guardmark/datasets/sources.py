@@ -54,6 +54,10 @@ class LoadedData:
         """Yield every sample, in the same order each time."""
         return iter(self.stream)
 
+    def let_go(self) -> None:
+        """Free the memory of the samples; who asks for them again reads the files again."""
+        self.stream.let_go()
+
 
 class SampleStream:
     """Samples of several files in order, from memory or from the files again."""
@@ -62,6 +66,10 @@ class SampleStream:
         self._readers = readers
         self._kept = kept
         self._chosen: frozenset[int] | None = None
+
+    def let_go(self) -> None:
+        """Keep the samples no longer; the next pass reads the files again."""
+        self._kept = None
 
     def choose(self, positions: frozenset[int]) -> None:
         """Keep only the samples at these positions."""
