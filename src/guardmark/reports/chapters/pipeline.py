@@ -16,7 +16,7 @@ from guardmark.reports.cells import (
     slug,
     words,
 )
-from guardmark.reports.chapters.pipeline_trust import trust_blocks, warnings_of
+from guardmark.reports.chapters.pipeline_trust import mixed_heads, trust_blocks, warnings_of
 from guardmark.reports.wording import count_text, measure_text
 
 if TYPE_CHECKING:
@@ -205,7 +205,11 @@ def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
     return Table(
         id="pipeline-bounds",
         title="How far the rates could move",
-        columns=heads("Reading", "Attack success", "Counts", "Over-refusal", "Counts", first="Arm"),
+        columns=mixed_heads(
+            *("Reading", "Attack success", "Counts", "Over-refusal", "Counts"),
+            first="Arm",
+            texts=("Reading",),
+        ),
         rows=tuple(rows),
         collapsed=True,
     )
@@ -241,9 +245,10 @@ def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
     return Table(
         id="pipeline-buckets",
         title="Once or always: prompt rows over repeats, base prompts over variants",
-        columns=heads(
+        columns=mixed_heads(
             *("Unit", "Fully safe", "Partially unsafe", "Consistently unsafe", "Units"),
             first="Arm",
+            texts=("Unit",),
         ),
         rows=rows,
         note="Only known ends count; a unit without any is left out.",

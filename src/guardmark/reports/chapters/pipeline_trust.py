@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.legacy import NOTES, RESPONSE_UNSAFE
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline import ArmAnalysis, PipelineAnalysis
     from guardmark.analysis.pipeline_judges import HumanCheck
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.blocks import Block, Words
+    from guardmark.reports.blocks import Block, Column, Words
     from guardmark.stats.judge_error import CorrectedRate
 
 _MALFORMED_ENOUGH: Final = 0.01
@@ -37,6 +38,18 @@ def trust_blocks(pipeline: PipelineAnalysis) -> list[Block]:
         blocks.append(_corrected_table(pipeline.arms))
     blocks.extend(_legacy_blocks(pipeline))
     return blocks
+
+
+def mixed_heads(*titles: str, first: str, texts: tuple[str, ...]) -> tuple[Column, ...]:
+    """Make the heads of a table some of whose cells are words.
+
+    Args:
+        titles: Heads of all columns but the first.
+        first: Head of the first column.
+        texts: Those of the titles whose cells are words.
+    """
+    found = heads(*titles, first=first)
+    return tuple(replace(each, numeric=each.numeric and each.title not in texts) for each in found)
 
 
 def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
@@ -167,7 +180,9 @@ def _judge_table(pipeline: PipelineAnalysis) -> Table:
     return Table(
         id="pipeline-judges",
         title="Judges",
-        columns=heads("Layer", "Unsafe", "Valid", "Malformed", "Missing", first="Judge"),
+        columns=mixed_heads(
+            *("Layer", "Unsafe", "Valid", "Malformed", "Missing"), first="Judge", texts=("Layer",)
+        ),
         rows=rows,
         note=" ".join(notes) or ("" if rows else "Nobody judged."),
         collapsed=True,
@@ -194,7 +209,9 @@ def _judging_table(pipeline: PipelineAnalysis) -> Table:
     return Table(
         id="pipeline-judgings",
         title="The same answers, judged again",
-        columns=heads("Judging", "Attack success", "Over-refusal", first="Arm"),
+        columns=mixed_heads(
+            *("Judging", "Attack success", "Over-refusal"), first="Arm", texts=("Judging",)
+        ),
         rows=rows,
         note=f"Every other figure stands on the judging {pipeline.judgings[0].name}.",
     )
@@ -247,7 +264,11 @@ def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
     return Table(
         id="pipeline-corrected",
         title="Attack success rates, corrected for the judge's errors",
-        columns=heads("Scope", "As judged", "Corrected", "Method", first="Arm"),
+        columns=mixed_heads(
+            *("Scope", "As judged", "Corrected", "Method"),
+            first="Arm",
+            texts=("Scope", "Method"),
+        ),
         rows=tuple(rows),
         note="Takes the labelled answers for a random sample of the answers to attacks, and "
         "answers for independent.",
@@ -298,7 +319,7 @@ def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
     return Table(
         id=f"pipeline-legacy-{definition.replace('_', '-')}",
         title=f"By the older definition {definition}",
-        columns=heads(*titles, first="Arm"),
+        columns=mixed_heads(*titles, first="Arm", texts=("Scope",)),
         rows=rows,
         note="Not guardmark's figures; no intervals were ever defined for them.",
     )
