@@ -115,3 +115,16 @@ def test_decisions_are_read_when_built(tmp_path: Path) -> None:
     assert _build(tmp_path, "decisions", values={"unsafe": "block"}, **said).name == "it"
     with pytest.raises(DatasetError, match=r"d\.csv:2: decision"):
         _build(tmp_path, "decisions", **said)
+
+
+def test_other_rules_or_another_source_are_another_defense(tmp_path: Path) -> None:
+    """The fingerprint of a run covers what a defense is made of, built in or not."""
+    from guardmark.app.defense_settings import PatternSettings, PythonSettings
+    from guardmark.app.registry import BuildContext
+
+    (tmp_path / "own_guard.py").write_text("def check(text):\n    return False\n")
+    context = BuildContext(folder=tmp_path, seed=1, services=None, defenses={})
+    builtin = PatternSettings(builtin=True).build("p", context)
+    function = PythonSettings(target="own_guard:check").build("f", context)
+    assert [path.name for path in builtin.files] == ["rules.py"]
+    assert [path.name for path in function.files] == ["own_guard.py"]

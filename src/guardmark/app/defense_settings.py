@@ -85,7 +85,7 @@ class PatternSettings(Settings):
             compile_rules,
             read_lines,
         )
-        from guardmark.defenses.rules import Rule
+        from guardmark.defenses.rules import RULES_FILE, Rule
 
         where = f"defenses.{name}.patterns"
         if isinstance(self.patterns, str):
@@ -107,10 +107,13 @@ class PatternSettings(Settings):
             (*compiled, *(builtin_rules() if self.builtin else ())),
             keywords=keywords,
             view=self.view,
-            files=tuple(
-                context.folder / named
-                for named in (self.patterns, self.keywords)
-                if isinstance(named, str)
+            files=(
+                *(
+                    context.folder / named
+                    for named in (self.patterns, self.keywords)
+                    if isinstance(named, str)
+                ),
+                *((RULES_FILE,) if self.builtin else ()),
             ),
         )
 
@@ -143,11 +146,10 @@ class PythonSettings(Settings):
         """Build the defense."""
         from guardmark.core.errors import ConfigError
         from guardmark.defenses.function import defense_from
-        from guardmark.defenses.target import load_target
+        from guardmark.defenses.target import load_target, source_of
 
         function = load_target(self.target, folder=context.folder)
-        origin = self.target.rpartition(":")[0]
-        files = (context.folder / origin,) if origin.endswith(".py") else ()
+        files = source_of(self.target, folder=context.folder)
         try:
             return defense_from(
                 function, name=name, threshold=self.threshold, view=self.view, files=files

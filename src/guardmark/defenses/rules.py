@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+RULES_FILE = Path(__file__)
+"""Where the rules stand, for the fingerprint of a run: other rules are another defense."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ import sys
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from types import ModuleType
 
 _IMPORT_FAULTS = (
@@ -64,6 +64,23 @@ def load_target(target: str, *, folder: Path) -> Callable[..., object]:
     if not callable(found):
         raise ConfigError(f"{target} is a {type(found).__name__}, not a function.")
     return found
+
+
+def source_of(target: str, *, folder: Path) -> tuple[Path, ...]:
+    """Return the file a loaded target stands in, for the fingerprint of the run.
+
+    Args:
+        target: As given to `load_target`, which was called before.
+        folder: Folder that relative paths start from.
+
+    Returns:
+        The file; none for a module without one. What it imports is not followed.
+    """
+    origin = target.rpartition(":")[0]
+    if origin.endswith(".py"):
+        return (folder / origin,)
+    file = getattr(sys.modules.get(origin), "__file__", None)
+    return (Path(file),) if file else ()
 
 
 def _from_name(name: str, folder: Path) -> ModuleType:
