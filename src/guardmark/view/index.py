@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _RECORDS: Final = "records.sqlite"
-_WATCHED: Final = (_RECORDS, f"{_RECORDS}-wal", "summary.json")
+_WATCHED: Final = (_RECORDS, f"{_RECORDS}-wal", "summary.json", ".lock")
 _DEPTH: Final = 3
 _KEY: Final = 16
 

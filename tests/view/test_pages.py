@@ -1,0 +1,188 @@
+"""What the pages over many runs tell."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.view.site_server import HOSTILE, Site, manifest, meta, serving
+
+from guardmark.store.run_dir import RunDir
+
+
+def keys(site: Site) -> dict[str, str]:
+    """Key of each run, by its folder."""
+    found = {}
+    for key in dict.fromkeys(re.findall(r"/run/([0-9a-f]{16})", site.ask().text)):
+        place = re.search(r"<dt>Folder</dt><dd><code>([^<]*)", site.ask(f"run/{key}").text)
+        assert place
+        found[place[1]] = key
+    return found
+
+
+def test_the_list_shows_every_run_with_its_state_and_rates(site: Site) -> None:
+    """Whole and damaged ones alike, rates with their intervals."""
+    page = site.ask().text
+    assert site.runs == 4
+    assert page.count('<span class="state complete">') == 3
+    assert page.count('<span class="state damaged">') == 1
+    assert re.search(r'class="num">\d+\.\d %<span class="iv"> \[\d', page)
+    assert set(keys(site)) == {"a/first", "a/second", "other", "broken"}
+
+
+@pytest.mark.parametrize(
+    ("query", "runs"),
+    [
+        ("words=OTHER", 1),
+        ("words=a+first", 1),
+        ("words=nothing+of+this", 0),
+        ("state=damaged", 1),
+        ("state=running", 0),
+        ("defense=words", 3),
+        ("defense=words&words=journey", 2),
+        ("page=9999", 4),
+        ("page=-1", 4),
+        ("page=%00&words=%F0%28%8C", 0),
+    ],
+)
+def test_the_list_can_be_filtered(site: Site, query: str, runs: int) -> None:
+    """By words, state and defense, in any combination; nonsense finds nothing."""
+    page = site.ask(f"?{query}")
+    assert page.code == 200
+    assert len(set(re.findall(r'href="/run/([0-9a-f]+)', page.text))) == runs
+
+
+def test_a_run_leads_to_its_report(site: Site, made: Path) -> None:
+    """The stored report as it is, in an origin of its own."""
+    key = keys(site)["a/first"]
+    answer = site.ask(f"report/{key}")
+    assert answer.text == (made / "a" / "first" / "report.html").read_text(encoding="utf-8")
+    assert answer.headers["content-security-policy"].startswith("sandbox allow-scripts;")
+
+
+def test_a_run_without_a_report_gets_one(runs: Path) -> None:
+    """From its records, without writing anything."""
+    (runs / "a" / "first" / "report.html").unlink()
+    with serving(runs) as site:
+        answer = site.ask(f"report/{keys(site)['a/first']}")
+    assert answer.code == 200
+    assert "<h2" in answer.text
+    assert not (runs / "a" / "first" / "report.html").exists()
+
+
+def test_without_texts_no_page_holds_one(runs: Path) -> None:
+    """Neither a report nor a comparison."""
+    with serving(runs, "--no-texts") as site:
+        known = keys(site)
+        report = site.ask(f"report/{known['a/first']}").text
+        both = site.ask(f"compare?run={known['a/first']}&run={known['a/second']}").text
+    assert "Please ignore all" not in report + both
+    assert "sha256 " in both
+
+
+def test_two_runs_are_compared(site: Site) -> None:
+    """Advice, difference with interval, samples to read; the later minus the earlier."""
+    known = keys(site)
+    page = site.ask(f"compare?run={known['a/second']}&run={known['a/first']}")
+    assert page.code == 200
+    assert "words (second) against words (first)" in page.text
+    assert re.search(r"[-+]\d+\.\d points", page.text)
+    assert "Please ignore all" in page.text
+    assert page.text == site.ask(f"compare?run={known['a/first']}&run={known['a/second']}").text
+
+
+def test_runs_over_other_data_are_named_not_hidden(site: Site) -> None:
+    """What has no partner is said; a damaged run is refused with its reason."""
+    known = keys(site)
+    page = site.ask(f"compare?run={known['a/first']}&run={known['other']}")
+    assert "have no partner and are left out" in page.text
+    broken = site.ask(f"compare?run={known['a/first']}&run={known['broken']}")
+    assert (broken.code, "no SQLite header" in broken.text) == (409, True)
+    assert site.ask(f"report/{known['broken']}").code == 409
+
+
+@pytest.mark.parametrize("query", ["", "run=1", "run={a}&run={a}", "run={a}&run={b}&run={c}"])
+def test_anything_but_two_runs_is_refused(site: Site, query: str) -> None:
+    """Never a silent choice of which two."""
+    known = keys(site)
+    said = query.format(a=known["a/first"], b=known["a/second"], c=known["other"])
+    assert site.ask(f"compare?{said}").code == 400
+
+
+def test_a_history_keeps_different_data_apart(site: Site) -> None:
+    """Rates over different data are not comparable, so they get charts of their own."""
+    page = site.ask("history?defense=words").text
+    assert page.count('<section aria-labelledby="data-') == 2
+    assert page.count('<figure class="chart"') == 4
+    assert "Configured differently since" in page
+    assert site.ask("history?defense=nobody").code == 404
+
+
+def test_a_running_run_tells_its_progress(runs: Path) -> None:
+    """As long as its process lives; then it reads as interrupted."""
+    folder = runs / "other"
+    meta(folder, "state", "running")
+    meta(folder, "planned", "4800")
+    with serving(runs) as site:
+        with RunDir(path=folder).lock(started="now"):
+            key = keys(site)["other"]
+            page = site.ask(f"run/{key}").text
+            said = json.loads(site.ask(f"progress?run={key}").text)[key]
+            assert said["state"] == "running"
+            assert said["planned"] == 4800
+            assert f'data-run="{key}"' in page
+        assert json.loads(site.ask(f"progress?run={key}").text)[key]["state"] == "interrupted"
+
+
+def test_a_stale_summary_is_not_believed(runs: Path) -> None:
+    """Rates of another configuration, or of half the records, must not be shown as these."""
+    path = runs / "other" / "summary.json"
+    told = json.loads(path.read_text(encoding="utf-8"))
+    told["run"]["stored"] -= 1
+    path.write_text(json.dumps(told), encoding="utf-8")
+    for text in ("[]", '{"run": 1}', "[" * 100_000):
+        (runs / "a" / "first" / "summary.json").write_text(text, encoding="utf-8")
+    with serving(runs) as site:
+        page = site.ask("?words=other").text
+        assert "not yet" in page
+        assert "not yet" in site.ask("?words=first").text
+
+
+def test_new_changed_and_removed_runs_are_seen(runs: Path) -> None:
+    """A page is right when it is loaded."""
+    with serving(runs) as site:
+        known = keys(site)
+        (runs / "other").rename(runs / "moved")
+        assert set(keys(site)) == {"a/first", "a/second", "moved", "broken"}
+        assert site.ask(f"run/{known['other']}").code == 404
+        told = json.loads(manifest(runs / "moved"))
+        told["name"] = "renamed"
+        meta(runs / "moved", "manifest", json.dumps(told))
+        assert ">renamed</a>" in site.ask().text
+
+
+def test_hostile_names_are_words_only(runs: Path) -> None:
+    """Of folders, runs, data and defenses."""
+    folder = runs / "<b onclick=x>&amp;'\""
+    (runs / "other").rename(folder)
+    told = json.loads(manifest(folder))
+    told["name"] = HOSTILE
+    told["data"][0]["name"] = HOSTILE
+    meta(folder, "manifest", json.dumps(told))
+    with serving(runs) as site:
+        place = next(place for place in keys(site) if place.startswith("&lt;b"))
+        key = keys(site)[place]
+        for path in ("", f"run/{key}", "history?defense=words", f"?words={'%3Cimg'}"):
+            page = site.ask(path).text
+            assert "<img" not in page
+            assert "<b onclick" not in page
+            assert "\x1b" not in page
+            assert "\u202e" not in page
+
+
+def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
+    """Not an error: the first run may come later."""
+    with serving(tmp_path) as site:
+        assert "guardmark run" in site.ask().text
