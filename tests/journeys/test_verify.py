@@ -21,6 +21,12 @@ def check(text):
     return (len(text) * 37 % 101) / 101
 """
 MEASURED = CONFIG + '  mine: {type: python, target: "guard.py:check", threshold: 0.5}\n'
+PIPELINE = """\
+pipeline:
+  guards: [none, mine]
+  model: {type: scripted, rules: [{when: ignore, answer: Sure}], otherwise: I cannot help.}
+  judges: [{type: rules}]
+"""
 COUNT = 60
 
 
@@ -76,7 +82,9 @@ def test_an_untouched_run_holds(run: Path) -> None:
         "  coin: {type: coin}\n  all: {type: block-all}\n",
         "  both: {type: chain, of: [words, mine], rule: all}\n",
         'run: {stop_when: ["asr<0.9"]}\n',
-        "pipeline:\n  guards: [none, words]\n  model: {type: scripted}\n  judges: [{type: rules}]\n",
+        PIPELINE,
+        PIPELINE + "run: {repeats: 2, on_error: allow}\n",
+        PIPELINE.replace("[{type: rules}]", "[{type: rules}, {type: rules, unsafe: [Sure]}]"),
     ],
 )
 def test_every_kind_of_run_holds(tmp_path: Path, more: str) -> None:
