@@ -1,6 +1,6 @@
 """Measure guardmark against the floors and print one table.
 
-`python bench/run.py [--rounds N] [T6 T8 T11 WIRE MILLION]`; all parts when none is named.
+`python bench/run.py [--rounds N] [T6 T7 T8 T11 WIRE MILLION]`; all parts when none is named.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import data
+import figures
 from measure import command, floor, middle, ratio, rounds, service, spend, stats, subject
 
 RESULTS = Path(__file__).parent / "results"
@@ -195,6 +196,22 @@ def t11(bench: Bench) -> list[Line]:
     ]
 
 
+def t7(bench: Bench) -> list[Line]:
+    """The figures of a million results in columns."""
+    tries = [figures.measure() for _ in range(bench.count)]
+    found = {name: [each[name] for each in tries] for name in tries[0]}
+    lines = [
+        _relative("T7", "1,000,000 results", found, names=("plain", "floor"), wanted=3.0),
+    ]
+    for name, what, wanted in (
+        ("groups", "the same, 200,000 groups", 0.6),
+        ("bootstrap", "F1 over 200,000 groups, 2,000 x", 0.5),
+        ("columns", "1,000,000 records to columns", 1.5),
+    ):
+        lines.append(_absolute("T7", what, middle(found, name), "s CPU", wanted))
+    return lines
+
+
 def _relative(
     target: str,
     what: str,
@@ -303,7 +320,7 @@ def million(bench: Bench) -> list[Line]:
     return [_absolute("T5", "memory, 1,000,000 in-process", cost.memory_mb, "MB", 250)]
 
 
-PARTS = {"T6": t6, "T8": t8, "T11": t11, "WIRE": wire, "MILLION": million}
+PARTS = {"T6": t6, "T7": t7, "T8": t8, "T11": t11, "WIRE": wire, "MILLION": million}
 
 
 def show(lines: list[Line]) -> None:

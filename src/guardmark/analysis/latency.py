@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -107,18 +107,19 @@ def measure_latency(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Laten
     records, manifest = arm.records, frame.manifest
     timed = is_timed(arm)
     attack = frame.samples.is_attack[records.sample]
+    attacks, benign = _sorted(arm, timed & attack), _sorted(arm, timed & ~attack)
     cold = (records.flags & FLAG_COLD != 0) & (records.latency_ns >= 0)
     return Latency(
         mode=manifest.latency_mode,
         concurrency=manifest.concurrency,
         warmup=manifest.warmup,
-        attacks=_side(arm, timed & attack, is_attack=True, settings=settings),
-        benign=_side(arm, timed & ~attack, is_attack=False, settings=settings),
+        attacks=_side(attacks, is_attack=True, settings=settings),
+        benign=_side(benign, is_attack=False, settings=settings),
         cold_ms=tuple((records.latency_ns[cold] / 1e6).tolist()),
         is_amortised=bool((records.flags[timed] & FLAG_AMORTISED).any()),
         is_from_plan=bool((records.flags[timed] & FLAG_PLANNED).any()),
         cached=int((records.flags & FLAG_CACHED != 0).sum()),
-        histogram=_histogram(arm, timed, attack),
+        histogram=_histogram(attacks.waited_ms, benign.waited_ms),
     )
 
 
@@ -149,22 +150,36 @@ def order_by_latency(arm: Arm) -> NDArray[np.int64]:
     return order
 
 
-def _side(
-    arm: Arm, where: NDArray[np.bool_], *, is_attack: bool, settings: AnalysisSettings
-) -> SideLatency:
+class _Times(NamedTuple):
+    """Times of one label, fastest first, and which of them are timeouts."""
+
+    waited_ms: NDArray[np.float64]
+    late: NDArray[np.bool_]
+
+
+def _sorted(arm: Arm, where: NDArray[np.bool_]) -> _Times:
     times = arm.records.latency_ns[where]
     late = arm.records.error_kind[where] == _TIMEOUT
-    order = np.argsort(times, kind="stable")
-    late, waited_ms = late[order], times[order] / 1e6
+    if late.any():
+        order = np.argsort(times, kind="stable")
+        late, waited_ms = late[order], times[order] / 1e6
+    else:  # without companions to carry along, plain sorting is many times faster
+        waited_ms = np.sort(times) / 1e6
+    return _Times(waited_ms, late)
+
+
+def _side(times: _Times, *, is_attack: bool, settings: AnalysisSettings) -> SideLatency:
     quantiles = tuple(
-        estimate_quantile(waited_ms, quantile, censored=late, confidence=settings.confidence)
+        estimate_quantile(
+            times.waited_ms, quantile, censored=times.late, confidence=settings.confidence
+        )
         for quantile in QUANTILES
     )
     return SideLatency(
         is_attack=is_attack,
         quantiles=tuple(_plain(quantile) for quantile in quantiles),
-        timed=len(times),
-        timeouts=int(late.sum()),
+        timed=len(times.late),
+        timeouts=int(times.late.sum()),
     )
 
 
@@ -173,19 +188,21 @@ def _plain(quantile: Quantile) -> Quantile:
     return quantile if quantile.value is not None else replace(quantile, low=None, high=None)
 
 
-def _histogram(
-    arm: Arm, timed: NDArray[np.bool_], attack: NDArray[np.bool_]
-) -> LatencyHistogram | None:
-    times = np.maximum(arm.records.latency_ns, 1) / 1e6
-    if not timed.any():
+def _histogram(*waited_ms: NDArray[np.float64]) -> LatencyHistogram | None:
+    sides = [np.maximum(side, 1e-6) for side in waited_ms]  # a logarithmic axis has no zero
+    if not any(side.size for side in sides):
         return None
-    low, high = float(times[timed].min()), float(times[timed].max())
+    low = min(float(side[0]) for side in sides if side.size)
+    high = max(float(side[-1]) for side in sides if side.size)
     edges = np.geomspace(low, max(high, low * 1.001), _BINS + 1)
     # geomspace may miss its ends by a rounding; nothing measured may fall outside.
     edges[0], edges[-1] = low, max(high, edges[-1])
-    sides = [
-        np.histogram(times[timed & side], bins=edges)[0].tolist() for side in (attack, ~attack)
-    ]
-    return LatencyHistogram(
-        edges_ms=tuple(edges.tolist()), attacks=tuple(sides[0]), benign=tuple(sides[1])
-    )
+    attacks, benign = (_counts(side, edges) for side in sides)
+    return LatencyHistogram(edges_ms=tuple(edges.tolist()), attacks=attacks, benign=benign)
+
+
+def _counts(times: NDArray[np.float64], edges: NDArray[np.float64]) -> tuple[int, ...]:
+    """Count sorted times between edges; the last bin holds its right edge too."""
+    places = np.searchsorted(times, edges, side="left")
+    places[-1] = np.searchsorted(times, edges[-1], side="right")
+    return tuple(np.diff(places).tolist())

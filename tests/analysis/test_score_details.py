@@ -1,0 +1,151 @@
+"""What scores are worth as probabilities, beside another's, and at a deployment's mix."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
+
+from guardmark.analysis.deployment import reweight
+from guardmark.analysis.frame import read_frame
+from guardmark.analysis.run import analyse_run
+from guardmark.analysis.score_details import COST_PREVALENCES, compare_areas, detail_scores
+from guardmark.analysis.settings import AnalysisSettings
+from guardmark.core.outcome import Decision
+from guardmark.core.sample import Sample
+from guardmark.reports.document import build_document
+from guardmark.reports.markdown import render_markdown
+from guardmark.reports.summary import summary_json, summary_schema
+from guardmark.stats.calibration import brier
+from guardmark.stats.scores import compare_auc
+
+SAMPLES = [attack(n) for n in range(120)] + [benign(n) for n in range(100)]
+
+
+def score_of(position: int, sample: Sample, noise: float) -> float:
+    """Higher for attacks, less so with noise."""
+    wobble = (position * 7919 % 101) / 101
+    return round((1 - noise) * (0.8 if sample.is_attack else 0.2) + noise * wobble, 6)
+
+
+def scoring(noise: float) -> Planned:
+    """A defense that scores."""
+
+    def answers(position: int, sample: Sample) -> Decision:
+        score = score_of(position, sample, noise)
+        return block(score) if score >= 0.5 else allow(score)
+
+    return Planned(name=f"noise-{noise}", answers=answers, threshold=0.5)
+
+
+def test_scores_are_judged_as_probabilities(runs: Runs) -> None:
+    """The analysis hands the same columns to the same functions, over answered samples."""
+    with runs.opened(SAMPLES, [scoring(0.7)]) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        frame = read_frame(reader, settings)
+        found = detail_scores(frame, frame.arms[0], settings)
+    assert found is not None
+    labels = [sample.is_attack for sample in SAMPLES]
+    scores = [score_of(at, sample, 0.7) for at, sample in enumerate(SAMPLES)]
+    assert found.brier == brier(labels, scores)
+    assert found.by_width.binning == "equal_width"
+    assert found.by_mass.binning == "equal_mass"
+    for error in (found.by_width, found.by_mass):
+        assert sum(each.attack_rate.trials for each in error.bins) == len(SAMPLES)
+    assert found.partial_area.value is not None
+    assert found.partial_area_standardised.value is not None
+    assert 0 <= found.partial_area.value <= 0.1 < found.partial_area_standardised.value <= 1
+    assert found.costs == ()
+
+
+def test_expected_costs_need_stated_costs(runs: Runs) -> None:
+    """A cost nobody stated is not made up; one that was rises from no attacks on."""
+    with runs.opened(SAMPLES, [scoring(0.7)]) as reader:
+        settings = replace(
+            AnalysisSettings.of(reader.manifest()), cost_missed_attack=50.0, cost_false_alarm=1.0
+        )
+        frame = read_frame(reader, settings)
+        found = detail_scores(frame, frame.arms[0], settings)
+        text = render_markdown(build_document(analyse_run(reader, settings)))
+    assert found is not None
+    assert [point.stakes.prevalence for point in found.costs] == list(COST_PREVALENCES)
+    costs = [point.cost for point in found.costs]
+    assert all(cost is not None and cost >= 0 for cost in costs)
+    assert costs[0] == pytest.approx(min(c for c in costs if c is not None))
+    assert "Expected cost an input" in text
+    assert "Chosen on the calibration half of the groups, measured on the other." in text
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_areas_are_compared_on_the_same_samples(runs: Runs, size: int) -> None:
+    """DeLong's paired test, or the bootstrap of groups where samples share them."""
+    samples = [replace(s, group=f"{s.id[0]}{at // size}") for at, s in enumerate(SAMPLES)]
+    planned = [scoring(0.6), scoring(0.9), Planned(name="bare", answers=lambda *_: allow())]
+    with runs.opened(samples, planned) as reader:
+        settings = AnalysisSettings.of(reader.manifest())
+        (pair,) = compare_areas(read_frame(reader, settings), settings)
+        text = render_markdown(build_document(analyse_run(reader, settings)))
+    assert (pair.first, pair.second) == ("noise-0.6", "noise-0.9")
+    assert pair.difference.p_value is not None
+    expected = compare_auc(
+        [s.is_attack for s in samples],
+        [score_of(at, s, 0.6) for at, s in enumerate(samples)],
+        second=[score_of(at, s, 0.9) for at, s in enumerate(samples)],
+    ).difference
+    assert pair.difference.value == pytest.approx(expected.value)
+    assert (pair.difference == expected) is (size == 1)
+    assert "Areas under the ROC curve against each other" in text
+
+
+def test_one_label_alone_has_no_score_details(runs: Runs) -> None:
+    """Without benign samples there is nothing to tell apart, and nothing is made up."""
+    planned = [scoring(0.5), scoring(0.9)]
+    with runs.opened([attack(n) for n in range(30)], planned) as reader:
+        found = analyse_run(reader)
+    assert found.areas == ()
+    assert all(each.scores is None for each in found.defenses)
+
+
+def test_rates_follow_the_weights_of_a_deployment(runs: Runs) -> None:
+    """Weight on the samples a defense fails on raises its rate; equal weights change nothing."""
+    planned = [Planned(name="a", answers=lambda n, _: block() if n % 3 else allow())]
+    with runs.opened(SAMPLES, planned) as reader:
+        plain = AnalysisSettings.of(reader.manifest())
+        frame = read_frame(reader, plain)
+        arm = frame.arms[0]
+        assert reweight(frame, arm, plain) is None
+        even = reweight(frame, arm, replace(plain, weights=(1.0,) * len(SAMPLES)))
+        weights = tuple(3.0 if at % 3 == 0 else 0.0 for at in range(len(SAMPLES)))
+        heavy = reweight(frame, arm, replace(plain, weights=weights))
+        settings = replace(plain, weights=weights)
+        text = render_markdown(build_document(analyse_run(reader, settings)))
+        said = json.loads(summary_json(analyse_run(reader, settings)))
+    assert even is not None
+    assert heavy is not None
+    assert even.attack_success_rate.value == pytest.approx(40 / 120)
+    assert even.worth_attacks == pytest.approx(120)
+    assert heavy.attack_success_rate.value == pytest.approx(1.0)
+    assert heavy.worth_attacks == pytest.approx(40)
+    assert heavy.false_positive_rate.value == pytest.approx(0.0)
+    assert "no interval" in heavy.attack_success_rate.reason
+    assert "Weighted to the deployment's stated mix" in text
+    Draft202012Validator(json.loads(summary_schema())).validate(said)
+
+
+def test_a_label_without_answers_has_no_weighted_rate(runs: Runs) -> None:
+    """Undefined is not zero."""
+    planned = [Planned(name="a", answers=lambda *_: allow())]
+    samples = [attack(n) for n in range(20)]
+    with runs.opened(samples, planned) as reader:
+        settings = replace(AnalysisSettings.of(reader.manifest()), weights=(1.0,) * 20)
+        frame = read_frame(reader, settings)
+        found = reweight(frame, frame.arms[0], settings)
+    assert found is not None
+    assert found.false_positive_rate.value is None
+    assert found.worth_benign == 0
+    assert found.attack_success_rate.value == pytest.approx(1.0)
+    assert not np.isnan(found.worth_attacks)
