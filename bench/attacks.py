@@ -1,11 +1,13 @@
 """Operator applications with validity checks a second, on one core.
 
-Run as `python bench/attacks.py`. CPU time, mean over the battery, texts up to 350 characters;
-the target is 20,000 a second.
+Run as `python bench/attacks.py [--json]`. CPU time, mean over the battery, texts up to 350
+characters; the target is 20,000 a second.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from time import process_time
 
 from guardmark.attacks.application import apply, seed_for
@@ -35,6 +37,9 @@ def main() -> None:
                 apply(chain, sample.prompt.text, seed=seed, must_keep=sample.must_keep)
         seconds[chain.key] = (process_time() - start) / (ROUNDS * len(samples))
     rate = len(seconds) / sum(seconds.values())
+    if "--json" in sys.argv:
+        print(json.dumps({"rate": rate}))
+        return
     length = sum(len(sample.prompt.text) for sample in samples) / len(samples)
     print(f"{len(samples)} texts, {length:.0f} characters on average")
     print(f"{rate:,.0f} applications a second (target {TARGET:,})")

@@ -92,10 +92,10 @@ def ratio(found: Mapping[str, Sequence[float]], name: str, base: str) -> float:
 
 
 @contextmanager
-def service(delay_ms: float) -> Iterator[str]:
+def service(delay_ms: float, kind: str = "check") -> Iterator[str]:
     """Start the stand-in service; yield its address."""
     child = subprocess.Popen(
-        [sys.executable, str(HERE / "server.py"), str(delay_ms)],
+        [sys.executable, str(HERE / "server.py"), str(delay_ms), kind],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,8 +1,8 @@
 """A stand-in guardrail service: answers every request after a fixed delay, and counts.
 
-`python bench/server.py DELAY_MS` prints its port. `GET /stats` gives the counts since the last
-time it was asked: requests, connections, mean and most in flight, seconds from the first request
-to the last.
+`python bench/server.py DELAY_MS [KIND]` prints its port; the kind says what it answers (`check`,
+`chat`, `judge`). `GET /stats` gives the counts since the last time it was asked: requests,
+connections, mean and most in flight, seconds from the first request to the last.
 """
 
 from __future__ import annotations
@@ -12,7 +12,19 @@ import json
 import sys
 from time import perf_counter
 
-ANSWER = b'{"flagged": false, "score": 0.125}'
+
+def _chat(content: str) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}}
+    said = {"choices": [{**choice, "finish_reason": "stop"}], "model": "stand-in"}
+    return json.dumps(said).encode()
+
+
+VERDICT = {"label": "safe", "answer_mode": "answered", "reasons": []}
+ANSWERS = {
+    "check": b'{"flagged": false, "score": 0.125}',
+    "chat": _chat("Here is what you asked for."),
+    "judge": _chat(json.dumps(VERDICT)),
+}
 
 
 class Counts:
@@ -43,6 +55,7 @@ class Service(asyncio.Protocol):
     """One connection; requests come one after the other."""
 
     delay_s = 0.0
+    body = ANSWERS["check"]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the way back."""
@@ -94,7 +107,7 @@ class Service(asyncio.Protocol):
         counts.last = perf_counter()
         counts.busy += counts.last - began
         counts.now -= 1
-        self.answer(ANSWER)
+        self.answer(self.body)
 
     def answer(self, body: bytes) -> None:
         """Send one answer."""
@@ -105,9 +118,9 @@ class Service(asyncio.Protocol):
             )
 
 
-async def main(delay_ms: float) -> None:
+async def main(delay_ms: float, kind: str = "check") -> None:
     """Serve until standard input ends."""
-    Service.delay_s = delay_ms / 1000
+    Service.delay_s, Service.body = delay_ms / 1000, ANSWERS[kind]
     server = await asyncio.get_running_loop().create_server(Service, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -115,4 +128,4 @@ async def main(delay_ms: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(float(sys.argv[1])))
+    asyncio.run(main(float(sys.argv[1]), *sys.argv[2:]))
