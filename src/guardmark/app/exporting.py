@@ -18,7 +18,9 @@ _FORMATS = {
     "csv": ("records.csv", "guardmark.store.export:write_csv"),
     "jsonl": ("results.jsonl", "guardmark.store.export:write_jsonl"),
     "minorbench": ("minorbench", "guardmark.reports.minorbench:write_minorbench"),
+    "inspect": ("inspect", "guardmark.reports.inspect_log:write_inspect"),
     "parquet": ("records.parquet", "guardmark.store.export:write_parquet"),
+    "svg": ("figures", "guardmark.app.figures:write_svg"),
 }
 """Format to the usual name below the run's folder, and its writer: a function of an open
 reader and a path (a file, or a folder where the format has several files), which returns how

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.analysis.compared import find_front
 from guardmark.analysis.comparison import PairVerdict
 from guardmark.reports.blocks import (
     Bullets,
@@ -19,7 +20,8 @@ from guardmark.reports.blocks import (
     Unit,
 )
 from guardmark.reports.cells import count, figure, name, of_difference
-from guardmark.reports.chapters.candidates import empty_section
+from guardmark.reports.chapters.candidates import candidates, empty_section
+from guardmark.reports.chapters.plane import draw_plane
 from guardmark.reports.wording import count_text, measure_text, value_text
 
 if TYPE_CHECKING:
@@ -55,7 +57,12 @@ def write(analysis: RunAnalysis) -> Section:
     if comparison is None:
         text = "The run holds one defense, so there is nothing to compare."
         return empty_section("comparison", "Comparison", text)
-    return Section(id="comparison", title="Comparison", blocks=comparison_blocks(comparison))
+    rated = ((each.name, each.card) for each in candidates(analysis))
+    plane = draw_plane(rated, find_front(comparison))
+    blocks = comparison_blocks(comparison)
+    if plane is not None:
+        blocks = (*blocks[:1], plane, *blocks[1:])
+    return Section(id="comparison", title="Comparison", blocks=blocks)
 
 
 def comparison_blocks(comparison: RunComparison) -> tuple[Block, ...]:
@@ -66,12 +73,14 @@ def comparison_blocks(comparison: RunComparison) -> tuple[Block, ...]:
     """
     blocks: list[Block] = [
         Bullets(lines=tuple(pair_sentence(pair) for pair in comparison.pairs)),
-        Bullets(
-            lines=(
-                _best_words(comparison.attacks, "attack success rate"),
-                _best_words(comparison.benign, "false positive rate"),
-            )
-        ),
+    ]
+    if comparison.attacks.best or comparison.benign.best:  # across runs nobody asks who is best
+        lines = (
+            _best_words(comparison.attacks, "attack success rate"),
+            _best_words(comparison.benign, "false positive rate"),
+        )
+        blocks.append(Bullets(lines=lines))
+    blocks += [
         _chart(comparison, is_attack=True),
         _chart(comparison, is_attack=False),
         _table(comparison, is_attack=True),
