@@ -64,3 +64,53 @@ def test_the_judge_is_asked_again_by_the_how_to(run: tuple[Path, str], tmp_path:
     assert guardmark("verify", run[0], cwd=tmp_path).code == 0
     done = guardmark("judge", run[0], cwd=tmp_path)
     assert done.code == 2
+
+
+def test_a_layer_of_the_run_is_never_touched(run: tuple[Path, str], tmp_path: Path) -> None:
+    """Its verdicts and its settings stay as they were."""
+    (tmp_path / "judges.yaml").write_text("judges: [{type: rules, name: a}]\n", encoding="utf-8")
+    done = guardmark("judge", run[0], "--config", "judges.yaml", "--layer", "run", cwd=tmp_path)
+    assert done.code == 2
+    assert "belongs to the run" in done.err
+
+
+def test_variants_are_chosen_by_a_filter(tmp_path: Path) -> None:
+    """Of built-in data too; two of four variants are half of the pack."""
+    text = EXAMPLE.read_text(encoding="utf-8")
+    old, new = "{builtin: tutor}", "{builtin: tutor, filter: {metadata.variant: [original, typo]}}"
+    (tmp_path / "some.yaml").write_text(text.replace(old, new), encoding="utf-8")
+    done = guardmark("run", "some.yaml", "-o", "out", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "112 attacks, 112 benign" in done.out
+
+
+def test_several_judges_agree_or_not(tmp_path: Path) -> None:
+    """Each has a layer; a later judging by several has too; exports and quality go on."""
+    text = EXAMPLE.read_text(encoding="utf-8")
+    more = "    - {type: rules, name: second}\n    - {type: rules, name: third}\n  # legacy"
+    (tmp_path / "many.yaml").write_text(text.replace("  # legacy", more), encoding="utf-8")
+    assert guardmark("run", "many.yaml", "-o", "out", cwd=tmp_path).code == 0
+    again = ("judge", "out", "--config", "many.yaml", "--layer", "again")
+    assert "0 of 448 answers flipped" in guardmark(*again, cwd=tmp_path).out
+    found = json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    judgings = {each["name"]: each for each in found["pipeline"]["judgings"]}
+    assert [each["layer"] for each in judgings["again"]["judges"]] == [
+        "again/rules",
+        "again/second",
+        "again/third",
+    ]
+    assert judgings["run"]["agreement"]["value"] is not None
+    assert guardmark("export", "out", "--to", "minorbench", cwd=tmp_path).code == 0
+    told = guardmark("judge", "out", "--quality", "--json", cwd=tmp_path)
+    assert len(json.loads(told.out)) == 6
+
+
+def test_a_run_without_answers_has_nothing_to_judge(tmp_path: Path) -> None:
+    """Said before anything is written."""
+    assert guardmark("run", "--limit", 40, "-o", "out", cwd=tmp_path).code in {0, 5}
+    (tmp_path / "judges.yaml").write_text("judges: [{type: rules, name: a}]\n", encoding="utf-8")
+    done = guardmark("judge", "out", "--config", "judges.yaml", cwd=tmp_path)
+    assert done.code == 2
+    assert "nothing to judge" in done.err
+    assert guardmark("audit", "out", cwd=tmp_path).code == 3
+    assert guardmark("export", "out", "--to", "minorbench", cwd=tmp_path).code == 3

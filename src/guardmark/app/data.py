@@ -59,8 +59,12 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
         DatasetError: If nothing fits a pattern, or a file is not the one stated by `sha256`.
         UnknownName: If no built-in set has the name.
     """
+    wanted = {
+        field: tuple(value) if isinstance(value, list) else (value,)
+        for field, value in entry.filter.items()
+    }
     if entry.builtin is not None:
-        return builtin_specs(entry.builtin)
+        return tuple(replace(spec, filter=wanted) for spec in builtin_specs(entry.builtin))
     stated = entry.path or ""
     paths = list(_paths(stated, folder))
     if entry.sha256 and (len(paths) != 1 or file_sha256(paths[0]) != entry.sha256.lower()):
@@ -79,10 +83,7 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
             label_field=entry.label_field or "",
             labels={word: label.value for word, label in entry.labels.items()},
             map=entry.map,
-            filter={
-                field: tuple(value) if isinstance(value, list) else (value,)
-                for field, value in entry.filter.items()
-            },
+            filter=wanted,
             defaults=entry.defaults,
             open_categories=entry.open_categories or entry.format == "prompt_pack",
         )

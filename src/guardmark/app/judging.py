@@ -20,8 +20,8 @@ from guardmark.app.reporting import find_run
 from guardmark.app.settings import PriceSettings, RunSettings, ServiceSettings, Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.protocols import Closable
-from guardmark.core.record import Stage
-from guardmark.engine.plan import Budget, Plan
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.engine.plan import NO_GUARD, Budget, Plan
 from guardmark.engine.rejudge import judge_again
 from guardmark.reports.judge_quality import quality_json, quality_markdown
 from guardmark.store.records import RecordReader, RecordWriter
@@ -94,9 +94,16 @@ def judge_run(
     """
     if config is None and human_labels is None:
         raise ConfigError("Nothing to do: name judges (--config) or labels (--human-labels).")
+    if layer.split("/", maxsplit=1)[0] == FIRST_LAYER:
+        raise ConfigError(f"The layer {layer!r} belongs to the run. Next: choose another name.")
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
         manifest = reader.manifest()
+        if (NO_GUARD, Stage.MODEL, FIRST_LAYER) not in reader.lanes():
+            raise ConfigError(
+                f"{run} holds no answers of a target model, so there is nothing to judge.\n"
+                "Next: name a run with a pipeline."
+            )
         labels = read_labels(human_labels, reader) if human_labels is not None else ()
     loaded = None if config is None else load_judges(config, manifest)
     work = _Work(folder=folder, manifest=manifest, session=session)
@@ -227,7 +234,7 @@ class _Work:
                 parts.append(build_one(loaded, place, "judge", name=name, services=services))
             for built in parts:
                 warnings.extend(await probe_judge(built))
-            layers = _layers(layer or names[0], names)
+            layers = _layers(layer or _base(names[0]), names)
             summaries = [
                 await self._judge_one(writer, loaded, built, layer=each)
                 for built, each in zip(parts, layers, strict=True)
@@ -277,6 +284,11 @@ class _Work:
             progress=self.session.progress,
             stop=self.session.stop,
         )
+
+
+def _base(name: str) -> str:
+    """A name for a judging that is not the run's own."""
+    return f"{name}-again" if name == FIRST_LAYER else name
 
 
 def _layers(base: str, names: list[str]) -> tuple[str, ...]:
