@@ -124,11 +124,31 @@ def test_a_defense_that_raises_on_every_sample(tmp_path: Path) -> None:
     set_up(tmp_path, PYTHON.format(target="guard.py:check"))
     (tmp_path / "guard.py").write_text("def check(text): raise RuntimeError('boom')", "utf-8")
     done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
-    assert "mine gave 12 errors for 12 samples" in told(done, 5)
+    said = told(done, 5)
+    assert "mine gave 12 errors for 12 samples" in said
+    assert "Most often (12): RuntimeError: boom" in said
+    assert said.endswith("guardmark show out --errors")
     (defense,) = json.loads((tmp_path / "out/summary.json").read_text("utf-8"))["defenses"]
     assert defense["counts"]["error_kinds"] == {"crash": 12}
     assert defense["rates"]["attack_success_rate"]["value"] is None
     assert "crash" in guardmark("show", "out", "--errors", cwd=tmp_path).out
+
+
+def test_a_risk_without_a_threshold_is_named_as_the_reason(tmp_path: Path) -> None:
+    """A person sees at once what is missing, and how to read the samples."""
+    set_up(tmp_path, PYTHON.format(target="guard.py:check"))
+    (tmp_path / "guard.py").write_text("def check(text): return 0.7", "utf-8")
+    said = told(guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path), 5)
+    assert "Most often (12): the function returned the risk 0.7, but no threshold is set" in said
+    assert said.endswith("guardmark show out --malformed")
+
+
+def test_a_defense_that_exits_does_not_end_the_run(tmp_path: Path) -> None:
+    """Nobody's sys.exit may pass for an exit code of ours."""
+    set_up(tmp_path, PYTHON.format(target="guard.py:check"))
+    (tmp_path / "guard.py").write_text("def check(text): raise SystemExit(0)", "utf-8")
+    done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    assert "mine gave 12 errors for 12 samples" in told(done, 5)
 
 
 def _foreign(path: Path, kind: str) -> None:
@@ -154,7 +174,8 @@ def test_records_that_are_foreign_or_damaged(tmp_path: Path, kind: str) -> None:
     records = tmp_path / "out/records.sqlite"
     _foreign(records, kind)
     before = records.read_bytes()
-    for given in (("run", "bench.yaml", "-o", "out"), ("report", "out"), ("show", "out")):
+    reading = [(command, "out") for command in ("report", "show", "verify")]
+    for given in (("run", "bench.yaml", "-o", "out"), *reading):
         assert "Next: " in told(guardmark(*given, cwd=tmp_path), 3)
         assert records.read_bytes() == before
     fresh = guardmark("run", "bench.yaml", "-o", "out", "--fresh", cwd=tmp_path)

@@ -76,6 +76,7 @@ def test_twenty_kills_change_no_artefact(tmp_path: Path, undisturbed: dict[str, 
     done = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     assert artefacts(tmp_path / "out") == undisturbed
+    assert guardmark("verify", "out", cwd=tmp_path).code == 0
     summary = json.loads((tmp_path / "out/summary.json").read_text("utf-8"))
     assert summary["run"]["stored"] == summary["run"]["planned"] == COUNT * 2 * 2
 
