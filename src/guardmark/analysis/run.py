@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from guardmark.analysis.adaptive import AdaptiveCard
 from guardmark.analysis.adequacy import Width, assess_widths
 from guardmark.analysis.bypasses import WorstSamples, find_worst
 from guardmark.analysis.comparison import RunComparison, compare_arms
@@ -32,6 +33,7 @@ from guardmark.analysis.thresholds import ThresholdAnalysis, analyse_thresholds
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
+    from guardmark.analysis.adaptive import AdaptiveCard
     from guardmark.analysis.early_stop import StopVerdict
     from guardmark.analysis.frame import Arm, Frame
     from guardmark.analysis.pipeline import PipelineAnalysis
@@ -133,6 +135,7 @@ class RunAnalysis:
         advice: What follows, by written rules.
         areas: Areas under the ROC curve of scoring defenses against each other.
         pipeline: Guard, model and judge together, or None when no model was asked.
+        adaptive: One for each defense that was attacked adaptively.
     """
 
     manifest: RunManifest
@@ -146,6 +149,7 @@ class RunAnalysis:
     advice: tuple[Advice, ...]
     areas: tuple[AreaPair, ...] = ()
     pipeline: PipelineAnalysis | None = None
+    adaptive: tuple[AdaptiveCard, ...] = ()
 
 
 def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) -> RunAnalysis:
@@ -205,6 +209,14 @@ def _analyse_pipeline(
     from guardmark.analysis.pipeline import analyse_pipeline
 
     return analyse_pipeline(reader, frame, settings)
+
+
+def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[AdaptiveCard, ...]:
+    if ADAPTIVE not in reader.layers():
+        return ()
+    from guardmark.analysis.adaptive import analyse_adaptive  # most runs have no such tries
+
+    return analyse_adaptive(reader, settings)
 
 
 def _analyse_arm(

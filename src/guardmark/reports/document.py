@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.reports.blocks import Document
 from guardmark.reports.chapters import (
+    adaptive,
     advice,
     comparison,
     configuration,
@@ -18,7 +19,6 @@ from guardmark.reports.chapters import (
     thresholds,
     worst,
 )
-from guardmark.reports.chapters.candidates import empty_section
 from guardmark.reports.verdicts import write_verdicts
 from guardmark.reports.wording import count_text
 
@@ -47,7 +47,6 @@ def build_document(analysis: RunAnalysis) -> Document:
     )
     if manifest.evaluator:
         subtitle += f"; {manifest.evaluator}"
-    adaptive = "No adaptive rounds were run; an attacker who adapts may do better than these rates."
     return Document(
         title=f"Defense report: {manifest.name}",
         subtitle=subtitle,
@@ -66,7 +65,7 @@ def build_document(analysis: RunAnalysis) -> Document:
             latency.write(analysis),
             comparison.write(analysis),
             thresholds.write(analysis),
-            empty_section("adaptive", "Adaptive rounds", adaptive),
+            adaptive.write(analysis),
             worst.write(analysis),
             advice.write(analysis),
             method.write(analysis),

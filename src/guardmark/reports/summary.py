@@ -6,6 +6,7 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.adaptive_json import adaptive_json
 from guardmark.reports.chapters.advice import advice_sentence
 from guardmark.reports.chapters.comparison import pair_sentence
 from guardmark.reports.encode import (
@@ -22,7 +23,12 @@ from guardmark.reports.encode import (
     thresholds_json,
 )
 from guardmark.reports.pipeline_json import pipeline_json
-from guardmark.reports.scores_json import area_json, deployment_json, scores_json
+from guardmark.reports.scores_json import (
+    area_json,
+    deployment_json,
+    scores_json,
+    stops_json,
+)
 from guardmark.reports.verdicts import write_verdicts
 
 if TYPE_CHECKING:
@@ -81,6 +87,7 @@ def _summary(analysis: RunAnalysis) -> Json:
         "comparison": _comparison(analysis.comparison),
         "areas": [area_json(pair) for pair in analysis.areas],
         "pipeline": pipeline_json(analysis.pipeline),
+        "adaptive": adaptive_json(analysis.adaptive),
         "worst": _worst(analysis),
         "recommendations": [
             advice_json(advice, advice_sentence(advice)) for advice in analysis.advice
@@ -166,15 +173,7 @@ def _defense(defense: DefenseAnalysis) -> Json:
         "stability": stability_json(defense.stability),
         "scores": scores_json(defense.scores),
         "deployment": deployment_json(defense.deployment),
-        "stopped_early": [
-            {
-                "rule": each.statement.said,
-                "answer": each.answer,
-                "groups": each.groups,
-                "text": each.sentence,
-            }
-            for each in defense.stopped
-        ],
+        "stopped_early": stops_json(defense.stopped),
     }
 
 

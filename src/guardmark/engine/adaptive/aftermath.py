@@ -46,6 +46,8 @@ def run_twin(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
 def run_repair(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
     """Ask about every bypass again, the text cleaned in one way at a time.
 
+    A text that cleaning leaves alone keeps its answer and costs nothing.
+
     Args:
         scene: After round 0.
         wins: What got through.
@@ -56,9 +58,8 @@ def run_repair(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
     attacks = [(win.sample, win.text) for win in wins]
     for name in REPAIRS:
         batch = [
-            Query(place, cleaned, Account.REPAIR, "repair", name)
+            Query(place, _repaired(text, name), Account.REPAIR, "repair", name)
             for place, text in (*attacks, *benign)
-            if (cleaned := _repaired(text, name)) != text
         ]
         if batch:
             yield batch

@@ -1,0 +1,208 @@
+"""What single operators, repairs and borrowed winners do, on attacks and on benign texts."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guardmark.analysis.adaptive_rows import ADAPTIVE, FULL
+from guardmark.analysis.grouped_rates import grouped_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.adaptive_rows import Battle, Try
+    from guardmark.core.estimate import Estimate
+
+
+class Standing(StrEnum):
+    """How a defense treats a form of text, attacks and benign texts side by side."""
+
+    HOLDS = "holds"
+    BLANKET = "blanket block"
+    BLIND = "blind"
+    INVERTED = "inverted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorCard:
+    """What one chain does.
+
+    Attributes:
+        chain: Operators and settings.
+        tier: Tier of its variants, the weakest seen.
+        bypassed: Share of the attacks blocked at first that get through with it.
+        benign_blocked: Share of benign texts that are blocked with it.
+        standing: Holds, blanket block, blind or inverted; above half counts as blocked.
+        unique: Attacks that nothing else on the fixed list brought through.
+    """
+
+    chain: str
+    tier: str
+    bypassed: Estimate
+    benign_blocked: Estimate
+    standing: Standing
+    unique: int
+
+    @property
+    def separation(self) -> float | None:
+        """Block rate on attacks minus that on benign texts, or None when undefined."""
+        if self.bypassed.value is None or self.benign_blocked.value is None:
+            return None
+        return 1 - self.bypassed.value - self.benign_blocked.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairCard:
+    """What cleaning texts before the defense would do.
+
+    Attributes:
+        name: The step, or `canon` for the whole canonicaliser.
+        closed: Share of the bypasses that are blocked once cleaned.
+        cost: Share of benign texts let through that are blocked once cleaned.
+    """
+
+    name: str
+    closed: Estimate
+    cost: Estimate
+
+    @property
+    def net(self) -> float:
+        """Share closed minus share of benign texts lost."""
+        return (self.closed.value or 0.0) - (self.cost.value or 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferCard:
+    """What won elsewhere, tried here once each.
+
+    Attributes:
+        source: The defense it won against.
+        passed: Share that passes here too, of attacks blocked here at first.
+    """
+
+    source: str
+    passed: Estimate
+
+
+def read_operators(
+    battle: Battle, groups: NDArray[np.int32], *, confidence: float
+) -> tuple[OperatorCard, ...]:
+    """Count each chain of the battery, and each frequent winner, on both sides.
+
+    Args:
+        battle: What was tried.
+        groups: Group of each sample.
+        confidence: Nominal coverage.
+
+    Returns:
+        In the order of the fixed list, winners of the search behind.
+    """
+    tried: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
+    breakers: defaultdict[int, set[str]] = defaultdict(set)
+    for stories in (battle.battery, battle.stories[ADAPTIVE]):
+        for place, story in stories.items():
+            for each in story.tries:
+                holds = story.holds(each, FULL | {"V4"})
+                tried[each.chain].append((each, holds))
+                if holds and stories is battle.battery:
+                    breakers[place].add(each.chain)
+    unique = Counter(next(iter(chains)) for chains in breakers.values() if len(chains) == 1)
+    benign: defaultdict[str, list[Try]] = defaultdict(list)
+    for each in battle.rest.get("twin", ()):
+        benign[each.chain].append(each)
+    fixed = dict.fromkeys(t.chain for story in battle.battery.values() for t in story.tries)
+    cards = []
+    for chain in dict.fromkeys((*fixed, *benign)):
+        rows = tried.get(chain, [])
+        bypassed = _rate(rows, groups, confidence)
+        blocked = _rate([(t, not t.passed) for t in benign[chain]], groups, confidence)
+        tiers = sorted(t.tier for t in (*(t for t, _ in rows), *benign[chain]))
+        cards.append(
+            OperatorCard(
+                chain=chain,
+                tier=tiers[-1] if tiers else "",
+                bypassed=bypassed,
+                benign_blocked=blocked,
+                standing=_standing(bypassed, blocked),
+                unique=unique[chain],
+            )
+        )
+    return tuple(cards)
+
+
+def _standing(bypassed: Estimate, benign_blocked: Estimate) -> Standing:
+    benign = benign_blocked.value
+    if benign is None:
+        return Standing.UNKNOWN
+    if bypassed.value is None:
+        return Standing.BLANKET if benign > 0.5 else Standing.UNKNOWN
+    if bypassed.value < 0.5:
+        return Standing.BLANKET if benign > 0.5 else Standing.HOLDS
+    return Standing.INVERTED if benign > 0.5 else Standing.BLIND
+
+
+def read_repairs(
+    battle: Battle, attack: NDArray[np.bool_], *, groups: NDArray[np.int32], confidence: float
+) -> tuple[RepairCard, ...]:
+    """Count what each way of cleaning closes, and what it costs.
+
+    Args:
+        battle: What was tried.
+        attack: Label of each sample.
+        groups: Group of each sample.
+        confidence: Nominal coverage.
+
+    Returns:
+        One for each way of cleaning.
+    """
+    said: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
+    for each in battle.rest.get("repair", ()):
+        said[each.chain].append((each, not each.passed))
+    return tuple(
+        RepairCard(
+            name=name,
+            closed=_rate([r for r in rows if attack[r[0].sample]], groups, confidence),
+            cost=_rate([r for r in rows if not attack[r[0].sample]], groups, confidence),
+        )
+        for name, rows in said.items()
+    )
+
+
+def read_transfers(
+    battle: Battle, groups: NDArray[np.int32], *, confidence: float
+) -> tuple[TransferCard, ...]:
+    """Count what borrowed winners do here.
+
+    Args:
+        battle: What was tried.
+        groups: Group of each sample.
+        confidence: Nominal coverage.
+
+    Returns:
+        One for each defense they come from.
+    """
+    by_source: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
+    for each in battle.rest.get("transfer", ()):
+        by_source[each.round.removeprefix("from ")].append((each, bool(each.passed)))
+    return tuple(
+        TransferCard(source=source, passed=_rate(rows, groups, confidence))
+        for source, rows in by_source.items()
+    )
+
+
+def _rate(
+    rows: Iterable[tuple[Try, bool]], groups: NDArray[np.int32], confidence: float
+) -> Estimate:
+    listed = list(rows)
+    places = [each.sample for each, _ in listed]
+    return grouped_rate(
+        [hit for _, hit in listed], groups[np.array(places, dtype=np.int64)], confidence=confidence
+    )

@@ -1,0 +1,59 @@
+"""Rates and differences of plain marks, by group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guardmark.stats.clustered import wilson_default
+from guardmark.stats.paired_intervals import clustered_bonett_price
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from guardmark.core.estimate import Difference, Estimate
+
+
+def grouped_rate(hits: ArrayLike, groups: ArrayLike, *, confidence: float) -> Estimate:
+    """Estimate a rate of marks with the project's default interval.
+
+    Args:
+        hits: True where a row has the property, shape (n,).
+        groups: Number of each row's group, shape (n,).
+        confidence: Nominal coverage, in (0, 1).
+    """
+    marks, codes = _columns(hits, groups)
+    return wilson_default(
+        np.bincount(codes, weights=marks).astype(np.int64),
+        np.bincount(codes),
+        confidence=confidence,
+    )
+
+
+def grouped_difference(
+    first: ArrayLike, second: ArrayLike, *, groups: ArrayLike, confidence: float
+) -> Difference:
+    """Estimate the difference of two marks on the same rows.
+
+    Args:
+        first: True where a row has the first property, shape (n,).
+        second: The same for the second.
+        groups: Number of each row's group, shape (n,).
+        confidence: Nominal coverage, in (0, 1).
+    """
+    one, codes = _columns(first, groups)
+    two, _ = _columns(second, groups)
+    return clustered_bonett_price(
+        np.bincount(codes, weights=one & ~two).astype(np.int64),
+        np.bincount(codes, weights=two & ~one).astype(np.int64),
+        sizes=np.bincount(codes),
+        confidence=confidence,
+    )
+
+
+def _columns(hits: ArrayLike, groups: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    marks = np.asarray(hits, dtype=bool)
+    names = np.asarray(groups, dtype=np.int64)
+    codes = np.unique(names, return_inverse=True)[1] if len(names) else names
+    return marks, codes.astype(np.int64)

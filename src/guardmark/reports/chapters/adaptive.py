@@ -1,0 +1,247 @@
+"""The chapter on attackers who watch the defense."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.adaptive_words import (
+    effort_sentence,
+    flag_lines,
+    gain_sentence,
+    holding_sentence,
+    repair_sentence,
+    threat_card,
+)
+from guardmark.reports.blocks import (
+    Bullets,
+    Column,
+    Facts,
+    Line,
+    LineChart,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    Tone,
+    Unit,
+    Words,
+)
+from guardmark.reports.cells import count, figure, heads, name, of_estimate, of_ratio, slug, words
+from guardmark.reports.chapters.candidates import empty_section
+from guardmark.reports.wording import count_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.blocks import Block
+
+_ROUNDS: Final = {
+    "R0": "as they are",
+    "R1": "fixed list",
+    "R2": "single operators, learning",
+    "R3": "chains of operators",
+    "R4": "parts of the text",
+    "R5": "attacker model",
+}
+_NONE: Final = "No adaptive rounds were run; an attacker who adapts may do better than these rates."
+_STANDINGS: Final = (
+    "Holds: most attacks are blocked with it and most benign texts are not. Blanket block: most of "
+    "both are blocked, so the form is blocked and not the attack. Blind: neither. Inverted: benign "
+    "texts are blocked and attacks are not. Rows are exploratory: no correction for their number."
+)
+
+
+def write(analysis: RunAnalysis) -> Section:
+    """Write the section on adaptive rounds."""
+    if not analysis.adaptive:
+        return empty_section("adaptive", "Adaptive rounds", _NONE)
+    blocks: list[Block] = []
+    for card in analysis.adaptive:
+        blocks += _card(card)
+    if transfers := _transfers(analysis.adaptive):
+        blocks.append(transfers)
+    return Section(id="adaptive", title="Adaptive rounds", blocks=tuple(blocks))
+
+
+def _card(card: AdaptiveCard) -> list[Block]:
+    lines = [gain_sentence(card), effort_sentence(card), repair_sentence(card)]
+    if card.missing:
+        lines.append(f"{card.name}: {count_text(card.missing)} attacks got no answer; left out")
+    blocks: list[Block] = [
+        Facts(
+            title=f"{card.name}: threat model",
+            pairs=tuple((label, Words(text=text)) for label, text in threat_card(card)),
+        ),
+        Paragraph(text=holding_sentence(card)),
+    ]
+    if flags := flag_lines(card):
+        blocks.append(Bullets(lines=flags, tone=Tone.WARNING))
+    blocks += [_rounds(card), _arms(card), Bullets(lines=tuple(lines))]
+    if len(card.arms[0].points) > 1:
+        blocks.append(_curves(card))
+    blocks += [_operators(card), _repairs(card), _ledger(card)]
+    return blocks
+
+
+def _rounds(card: AdaptiveCard) -> Table:
+    return Table(
+        id=f"adaptive-rounds-{slug(card.name)}",
+        title=f"{card.name}: attacks that had got through by the end of each round",
+        columns=heads("Strict (V0, V1)", "All proved tiers", "Fell", first="Round"),
+        rows=tuple(
+            Row(
+                cells=(
+                    words(f"{each.name} {_ROUNDS[each.name]}"),
+                    of_estimate(each.strict),
+                    of_estimate(each.full),
+                    Words(text=f"{each.full.successes:,}/{each.full.trials:,}"),
+                )
+            )
+            for each in card.rounds
+        ),
+        note="Of all attacks the defense answered, those that pass as they are included. Strict: "
+        "the variant provably holds the same text. All proved tiers: bounded typing errors and "
+        "listed synonyms too. What only a judge could prove (V4) is never counted.",
+    )
+
+
+def _arms(card: AdaptiveCard) -> Table:
+    rows = [
+        Row(cells=(words("static"), of_estimate(card.rounds[0].full), Words(text="0"))),
+        *(
+            Row(
+                cells=(
+                    words(each.arm),
+                    of_estimate(each.at_budget),
+                    Words(text=count_text(card.budget)),
+                )
+            )
+            for each in card.arms
+        ),
+    ]
+    if card.extrapolated is not None and card.extrapolated.value is not None:
+        rows.append(
+            Row(
+                cells=(
+                    words("blind, extrapolated"),
+                    of_ratio(card.extrapolated),
+                    Words(text=count_text(card.extrapolated_at)),
+                ),
+                tone=Tone.MUTED,
+            )
+        )
+    return Table(
+        id=f"adaptive-arms-{slug(card.name)}",
+        title=f"{card.name}: control arms",
+        columns=heads("ASR", "Search tries", first="Arm"),
+        rows=tuple(rows),
+        note="Adaptive: rounds 2 to 4, without the fixed list. Blind: operators drawn at random, "
+        "learning nothing. Null: the same text sent again, so what it gains is chance in the "
+        "defense. Extrapolated: Beta-binomial fit, blind arm only.",
+    )
+
+
+def _curves(card: AdaptiveCard) -> LineChart:
+    last = card.arms[0].points[-1][0]
+    return LineChart(
+        id=f"adaptive-curves-{slug(card.name)}",
+        title=f"{card.name}: attacks through by search tries",
+        x_axis="Share of the budget spent",
+        y_axis="ASR",
+        lines=tuple(
+            Line(
+                label=each.arm,
+                points=(
+                    (0.0, card.rounds[0].full.value or 0.0),
+                    *((k / last, share) for k, share in each.points),
+                ),
+            )
+            for each in card.arms
+        ),
+        x_unit=Unit.SHARE,
+        y_unit=Unit.SHARE,
+        summary=f"Success of the adaptive, blind and null arms over {count_text(last)} tries.",
+    )
+
+
+def _operators(card: AdaptiveCard) -> Table:
+    return Table(
+        id=f"adaptive-operators-{slug(card.name)}",
+        title=f"{card.name}: operators on attacks and on benign texts",
+        columns=(
+            Column(title="Operators"),
+            Column(title="Tier"),
+            Column(title="Attacks through", numeric=True),
+            Column(title="Benign blocked", numeric=True),
+            Column(title="J", numeric=True, meaning="block rate on attacks minus on benign texts"),
+            Column(title="Standing"),
+            Column(title="Only this one", numeric=True),
+        ),
+        rows=tuple(
+            Row(
+                cells=(
+                    name(each.chain),
+                    words(each.tier),
+                    of_estimate(each.bypassed),
+                    of_estimate(each.benign_blocked),
+                    figure(each.separation, Unit.NUMBER),
+                    words(each.standing.value),
+                    count(each.unique),
+                )
+            )
+            for each in card.operators
+        ),
+        note=_STANDINGS,
+        collapsed=True,
+    )
+
+
+def _repairs(card: AdaptiveCard) -> Table:
+    return Table(
+        id=f"adaptive-repairs-{slug(card.name)}",
+        title=f"{card.name}: what cleaning texts first would change",
+        columns=heads("Bypasses closed", "Benign texts lost", first="Cleaning"),
+        rows=tuple(
+            Row(cells=(name(each.name), of_estimate(each.closed), of_estimate(each.cost)))
+            for each in card.repairs
+        ),
+        note="Every bypass asked about again after cleaning; benign texts that were let through, "
+        "cleaned the same way. Found on the same attacks it would be used against.",
+        collapsed=True,
+    )
+
+
+def _ledger(card: AdaptiveCard) -> Table:
+    return Table(
+        id=f"adaptive-calls-{slug(card.name)}",
+        title=f"{card.name}: calls by account",
+        columns=heads("Calls", first="Arm and account"),
+        rows=tuple(
+            Row(cells=(words(f"{arm}: {account}"), count(calls)))
+            for (arm, account), calls in card.calls.items()
+        ),
+        note="The attacker pays for baseline, diagnosis, battery, search and confirm; twin, repair "
+        "and transfer are the evaluator's.",
+        collapsed=True,
+    )
+
+
+def _transfers(cards: tuple[AdaptiveCard, ...]) -> Table | None:
+    rows = tuple(
+        Row(cells=(name(each.source), name(card.name), of_estimate(each.passed)))
+        for card in cards
+        for each in card.transfers
+    )
+    if not rows:
+        return None
+    return Table(
+        id="adaptive-transfer",
+        title="What won against one defense, replayed once on another",
+        columns=(
+            Column(title="Won against"),
+            Column(title="Replayed on"),
+            Column(title="Passed", numeric=True),
+        ),
+        rows=rows,
+        note="Of attacks that the other defense blocked as they are.",
+    )
