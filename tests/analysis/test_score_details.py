@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
 
 from guardmark.analysis.deployment import reweight

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
@@ -10,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.analysis.early_comparison import hold_at_any_look
+from guardmark.analysis.detectable import smallest_detectable
 from guardmark.analysis.frame import BLOCK, MISSING
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.noninferiority import NonInferiority, noninferiority_clustered
-from guardmark.stats.normal import two_sided_z
 from guardmark.stats.omnibus import CochranQ, cochran_q
 from guardmark.stats.paired_intervals import clustered_bonett_price, summarise_pairs
 
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
     from guardmark.analysis.frame import Arm, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference
-
-_POWER_Z = 0.8416212335729143
-"""Normal quantile of 80 % power."""
 
 
 class PairVerdict(StrEnum):
@@ -155,7 +150,7 @@ def compare_arms(
         sides.append(
             adjust_sides(
                 [
-                    hold_at_any_look(
+                    _hold_at_any_look(
                         frame,
                         compare_where(
                             frame,
@@ -187,6 +182,27 @@ def compare_arms(
         attacks=_best_set(frame, ranked, pairs, settings=settings, is_attack=True),
         benign=_best_set(frame, ranked, pairs, settings=settings, is_attack=False),
         left_out=tuple(arm.name for arm in frame.arms if arm.name not in outcomes),
+    )
+
+
+def _hold_at_any_look(
+    frame: Frame, side: PairedSide, *, names: tuple[str, str], is_attack: bool
+) -> PairedSide:
+    """Put an interval and a test that hold at any look where a rule ended a defense early.
+
+    Neither a smallest detectable difference nor a test of a margin is left then: both suppose
+    a size fixed beforehand.
+    """
+    ended = any(frame.stopped(arm) for arm in frame.arms if arm.name in names)
+    if frame.stops is None or not ended:
+        return side
+    difference = frame.stops.difference(*names, is_attack=is_attack)
+    return replace(
+        side,
+        difference=difference,
+        adjusted_p=difference.p_value,
+        detectable=None,
+        not_worse=None,
     )
 
 
@@ -277,7 +293,7 @@ def compare_where(
         both=both,
         neither=table.pairs - both - table.first_only - table.second_only,
         unpaired=int(asked.sum()) - table.pairs,
-        detectable=_detectable(difference, table.design_effect, settings.confidence),
+        detectable=smallest_detectable(difference, table.design_effect, settings.confidence),
         not_worse=_not_worse(only_first, only_second, sizes=sizes, settings=settings),
     )
 
@@ -297,27 +313,6 @@ def _not_worse(
         noninferiority_clustered(first, second, sizes=sizes, margin=margin, alpha=alpha),
         noninferiority_clustered(second, first, sizes=sizes, margin=margin, alpha=alpha),
     )
-
-
-def _detectable(
-    difference: Difference, design_effect: float | None, confidence: float
-) -> float | None:
-    """Return the smallest difference found with 80 % power, by the normal approximation.
-
-    Solves d = (z sqrt(q) + z_power sqrt(q - d^2)) / sqrt(n) for the observed discordance q.
-
-    References:
-        Miettinen (1968), doi:10.2307/2528297.
-    """
-    if not difference.pairs or design_effect is None:
-        return None
-    worth = difference.pairs / design_effect
-    discordant = (difference.first_only or 0) + (difference.second_only or 0)
-    # Without any discordant pair there is still the chance of having missed one.
-    share = max(discordant, 1) / difference.pairs
-    z = two_sided_z(confidence)
-    found = (z + _POWER_Z) * math.sqrt(share / worth)
-    return min(1.0, found)
 
 
 def adjust_sides(sides: list[PairedSide]) -> list[PairedSide]:

@@ -1,4 +1,4 @@
-"""Calibration, partial areas, areas compared and weighted rates, for `summary.json`."""
+"""Calibration, areas compared, weighted rates and early ends, for `summary.json`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from guardmark.reports.encode import Json, difference_json, estimate_json, ratio_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from guardmark.analysis.deployment import DeploymentRates
+    from guardmark.analysis.early_stop import StopVerdict
     from guardmark.analysis.score_details import AreaPair, ScoreDetails
     from guardmark.stats.calibration import CalibrationError
 
@@ -79,3 +82,16 @@ def deployment_json(found: DeploymentRates | None) -> Json | None:
         "worth_attacks": found.worth_attacks,
         "worth_benign": found.worth_benign,
     }
+
+
+def stops_json(found: Sequence[StopVerdict]) -> list[Json]:
+    """Encode why a defense was ended early; nothing when it was not."""
+    return [
+        {
+            "rule": each.statement.said,
+            "answer": each.answer,
+            "groups": each.groups,
+            "text": each.sentence,
+        }
+        for each in found
+    ]

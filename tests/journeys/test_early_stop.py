@@ -1,0 +1,76 @@
+"""A run that stops early ends each defense alone, says so, and goes on after a kill as if nothing was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.journeys.command_line import guardmark, killed
+
+
+def test_clear_defenses_end_early_and_the_report_says_how(tmp_path: Path) -> None:
+    """Rates of stopped defenses stand with a sequence; the others keep the usual interval."""
+    done = guardmark(
+        "run", "--stop-when", "asr<0.3", "--stop-when", "fpr<0.05", "-o", "r", "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "Stopped early" in done.err
+    found = {each["name"]: each for each in json.loads(done.out)["defenses"]}
+    assert [each["answer"] for each in found["block-all"]["stopped_early"]] == ["no", "yes"]
+    rate = found["block-all"]["rates"]["attack_success_rate"]
+    assert rate["method"] == "betting sequence, group-weighted"
+    assert rate["trials"] < 200
+    assert not found["pattern"]["stopped_early"]
+    assert "wilson" in found["pattern"]["rates"]["attack_success_rate"]["method"].lower()
+    resolved = (tmp_path / "r" / "config.resolved.yaml").read_text(encoding="utf-8")
+    assert "asr<0.3" in resolved
+    assert "was stopped early" in (tmp_path / "r" / "summary.md").read_text(encoding="utf-8")
+
+
+def test_a_killed_run_decides_as_an_uninterrupted_one(tmp_path: Path) -> None:
+    """Stored decisions are told to the rule again, so the same looks decide the same."""
+    (tmp_path / "slow.py").write_text(
+        "import time\n\n\ndef guard(text):\n    time.sleep(0.006)\n    return len(text) % 2 == 0\n"
+    )
+    (tmp_path / "c.yaml").write_text(
+        "version: 1\nname: early\ndata: [{builtin: core}]\n"
+        'defenses: {slow: {type: python, target: "slow:guard"}}\n'
+        "latency: {warmup: 0}\nrun: {stop_when: [asr+-0.12]}\n"
+    )
+    assert killed("run", "c.yaml", "-o", "r", cwd=tmp_path, after_s=1.8)
+    for folder in ("r", "whole"):
+        done = guardmark("run", "c.yaml", "-o", folder, cwd=tmp_path)
+        assert done.code == 0, done.err
+    one, two = (
+        json.loads((tmp_path / folder / "summary.json").read_text(encoding="utf-8"))["defenses"][0]
+        for folder in ("r", "whole")
+    )
+    assert one["stopped_early"] == two["stopped_early"] != []
+    for rate in ("attack_success_rate", "false_positive_rate"):
+        assert one["rates"][rate] == two["rates"][rate]
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [("asr", "is no rule"), ("patern.asr<0.1", "Did you mean 'pattern'?")],
+)
+def test_a_rule_nobody_can_follow_stops_nothing(tmp_path: Path, rule: str, said: str) -> None:
+    """A mistake in a rule is told before anything is asked."""
+    done = guardmark("run", "--stop-when", rule, "-o", "r", cwd=tmp_path)
+    assert done.code == 2
+    assert said in done.err
+    assert len(done.err.splitlines()) <= 6
+    assert not (tmp_path / "r" / "records.sqlite").exists()
+
+
+@pytest.mark.parametrize("more", ["run: {repeats: 2, stop_when: [asr<0.1]}"])
+def test_repeats_and_rules_do_not_go_together(tmp_path: Path, more: str) -> None:
+    """Answers of one sample are no new evidence."""
+    (tmp_path / "c.yaml").write_text(
+        "version: 1\ndata: [{builtin: core}]\ndefenses: {a: {type: allow-all}}\n" + more + "\n"
+    )
+    done = guardmark("run", "c.yaml", cwd=tmp_path)
+    assert done.code == 2
+    assert "repeats: 1" in done.err
