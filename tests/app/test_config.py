@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from guardmark.app.config import load_config, parse_config
+from guardmark.app.parts import build_defenses
 from guardmark.core.errors import ConfigError
 
 GOOD = """\
@@ -110,3 +111,49 @@ def test_a_file_that_is_not_utf8_is_said_so(tmp_path: Path) -> None:
     path.write_bytes("name: caf\xe9\n".encode("latin-1"))
     with pytest.raises(ConfigError, match="UTF-8"):
         load_config(path)
+
+
+def test_every_part_may_state_its_version() -> None:
+    """A vendor's release belongs in the report, whatever the type of the defense."""
+    loaded = parse_config(
+        GOOD.replace("type: pattern,", 'type: pattern, version: "3.10",'),
+        folder=Path(),
+        shown_as="bench.yaml",
+    )
+    plain = parse_config(GOOD, folder=Path(), shown_as="bench.yaml")
+    (built,) = build_defenses(loaded, None)
+    (unstated,) = build_defenses(plain, None)
+    assert built.manifest.version == "3.10"
+    assert unstated.manifest.version.startswith("guardmark ")
+    assert built.manifest.fingerprint != unstated.manifest.fingerprint
+
+
+def test_the_version_of_what_is_not_ours_is_not_made_up() -> None:
+    """Our own version would say nothing of a service."""
+    text = GOOD.replace(
+        'words: {type: pattern, patterns: ["ignore"]}', "any: {type: python, target: json:loads}"
+    )
+    loaded = parse_config(text, folder=Path(), shown_as="bench.yaml")
+    assert build_defenses(loaded, None)[0].manifest.version == ""
+
+
+def test_a_version_that_yaml_reads_as_a_number_is_a_mistake() -> None:
+    """Version 3.10 without quotes would be stored as 3.1."""
+    (line,) = mistakes_in(GOOD.replace("type: pattern,", "type: pattern, version: 3.10,"))
+    assert line.startswith("bench.yaml:5:26: defenses.words.version: is not text, found 3.1.")
+    assert "quotes" in line
+
+
+@pytest.mark.parametrize(
+    ("mix", "said"),
+    [
+        ("lang: {en: 0.9}", "no facet is called 'lang'. Did you mean 'language'?"),
+        ("language: {en: 0.9, de: 0.4}", "the shares of language add to 1.3, more than 1"),
+        ("length: {short: 0.9}", "'short' is no band of characters"),
+    ],
+)
+def test_a_mix_that_cannot_be_used_is_found_before_the_run(mix: str, said: str) -> None:
+    """A run must not be paid for before its report turns out to be impossible."""
+    lines = mistakes_in(GOOD + f"stats:\n  deployment_mix: {{{mix}}}\n")
+    assert lines[0].startswith("bench.yaml:7:3: stats.deployment_mix: ")
+    assert said in lines[0]

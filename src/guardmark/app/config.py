@@ -212,13 +212,30 @@ def _check_parts(
             continue
         try:
             model = settings_model(kind, part_type)
-            rest = {key: value for key, value in settings.items() if key != "type"}
-            checked[path] = model.model_validate(rest)
+            checked[path] = model.model_validate(_own_settings(settings, model))
+            mistakes.extend(_version_mistakes(settings, path, source))
         except ConfigError as error:
             mistakes.append(f"{source.where((*path, 'type'))}: {dotted}: {error}")
         except ValidationError as error:
-            mistakes.extend(_mistakes(error, model, path, source))
+            mistakes.extend(_mistakes(error, model, path, source, common=("version",)))
     return checked
+
+
+def _own_settings(settings: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Leave out what every part may say and no type has to know: its type and its version."""
+    common = {"type", "version"} - set(model.model_fields)
+    return {key: value for key, value in settings.items() if key not in common}
+
+
+def _version_mistakes(settings: dict[str, Any], path: Path_, source: _Source) -> Iterator[str]:
+    """A version is text: YAML reads 3.10 without quotes as the number 3.1."""
+    version = settings.get("version", "")
+    if not isinstance(version, str):
+        below = (*path, "version")
+        yield (
+            f"{source.where(below)}: {'.'.join(below)}: is not text, found {version!r}. "
+            'Put it in quotes, for example version: "3.10".'
+        )
 
 
 def _part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Path_, dict[str, Any]]]:
@@ -251,14 +268,19 @@ def _loose_ends(config: Config, source: _Source) -> Iterator[str]:
 
 
 def _mistakes(
-    error: ValidationError, model: type[BaseModel], above: Path_, source: _Source
+    error: ValidationError,
+    model: type[BaseModel],
+    above: Path_,
+    source: _Source,
+    *,
+    common: tuple[str, ...] = (),
 ) -> Iterator[str]:
     for item in error.errors(include_url=False):
         path = (*above, *(str(step) for step in item["loc"]))
         here = source.where(path)
         dotted = ".".join(path)
         if item["type"] == "extra_forbidden":
-            known = _known_keys(model, item["loc"][:-1])
+            known = [*common, *_known_keys(model, item["loc"][:-1])]
             hint = did_you_mean(str(item["loc"][-1]), known) or f" Known: {listed(known)}."
             yield f"{here}: no setting is called {dotted!r}.{hint}"
         elif item["type"] == "missing":

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from guardmark.net import Services
 
 _CHUNK = 1 << 20
+_OURS = {
+    *("allow-all", "block-all", "chain", "coin", "ngram", "pattern"),
+    *("panel", "rules", "scripted"),
+}
+"""Types that are guardmark's own code throughout; the version of all others is not ours to tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +266,9 @@ def _manifest(
     threshold = getattr(part, "threshold", None)
     digest = sha256(json.dumps(resolved, sort_keys=True).encode())
     digest.update(str(said["type"]).encode())
+    stated = said.get("version") or resolved.get("version")
+    if stated:
+        digest.update(f"version {stated}".encode())
     for path in _files_of(part):
         digest.update(_content_hash(path))
     for fingerprint in below:
@@ -269,7 +277,7 @@ def _manifest(
         name=name,
         kind=kind,
         type=str(said["type"]),
-        version=str(resolved.get("version") or f"guardmark {VERSION}"),
+        version=str(stated or (f"guardmark {VERSION}" if said["type"] in _OURS else "")),
         fingerprint=digest.hexdigest(),
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", threshold),

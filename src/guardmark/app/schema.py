@@ -39,7 +39,12 @@ def config_schema() -> dict[str, Any]:
 def _part_schema(kind: str, part_type: str, definitions: dict[str, Any]) -> dict[str, Any]:
     part = settings_model(kind, part_type).model_json_schema()
     definitions.update(part.pop("$defs", {}))
-    part["properties"] = {"type": {"const": part_type}, **part.get("properties", {})}
+    version = {"type": "string", "default": "", "description": "Its version, as reports show it."}
+    part["properties"] = {
+        "type": {"const": part_type},
+        "version": version,
+        **part.get("properties", {}),
+    }
     part["required"] = ["type", *part.get("required", [])]
     part["title"] = f"{kind} of type {part_type}"
     return part

@@ -143,6 +143,20 @@ class StatsSettings(Settings):
     cost_false_alarm: float | None = Field(None, gt=0)
     deployment_mix: dict[str, dict[str, Rate]] = {}
 
+    @field_validator("deployment_mix")
+    @classmethod
+    def _readable_mix(cls, value: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+        # Here and not when the report is written: a run would be paid for before it is told.
+        if value:
+            from guardmark.core.errors import ConfigError
+            from guardmark.datasets.mix import read_mix
+
+            try:
+                read_mix(value)
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
+        return value
+
 
 class PriceSettings(Settings):
     """What a model costs, in the user's currency for a thousand tokens or a call."""

@@ -102,15 +102,10 @@ def read_mix(stated: Mapping[str, Mapping[str, float]]) -> tuple[Dimension, ...]
     for name, shares in stated.items():
         if name not in DIMENSIONS:
             hint = did_you_mean(name, DIMENSIONS)
-            raise ConfigError(
-                f"stats: deployment_mix: no facet is called {name!r}.{hint} "
-                f"Known: {listed(DIMENSIONS)}."
-            )
+            raise ConfigError(f"no facet is called {name!r}.{hint} Known: {listed(DIMENSIONS)}.")
         total = sum(shares.values())
         if total > 1 + 1e-6:
-            raise ConfigError(
-                f"stats: deployment_mix: the shares of {name} add to {total:.4g}, more than 1."
-            )
+            raise ConfigError(f"the shares of {name} add to {total:.4g}, more than 1.")
         bands = _bands(shares) if name == "length" else {}
         dimensions.append(Dimension(name=name, shares=dict(shares), bands=bands))
     return tuple(dimensions)
@@ -193,14 +188,12 @@ def _bands(shares: Iterable[str]) -> dict[str, tuple[int, float]]:
         high = int(match[2]) if match and match[2] else float("inf")
         if match is None or high < low:
             raise ConfigError(
-                f"stats: deployment_mix: length: {name!r} is no band of characters.\n"
+                f"length: {name!r} is no band of characters.\n"
                 "Write them like 0-199, 200-1999, 2000+."
             )
         clash = next((n for n, (a, b) in bands.items() if a <= high and low <= b), None)
         if clash is not None:
-            raise ConfigError(
-                f"stats: deployment_mix: length: the bands {clash} and {name} overlap."
-            )
+            raise ConfigError(f"length: the bands {clash} and {name} overlap.")
         bands[name] = (low, high)
     return bands
 
