@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from guardmark.app.artefacts import write_reports
+from guardmark.core.outcome import Outcome
+from guardmark.core.record import Stage
 from guardmark.reports.summary import summary_json
 from guardmark.reports.terminal import render_terminal
 from guardmark.store.records import RecordReader
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
     from guardmark.store.run_dir import RunDir
+
+_REASON = 160
+"""Characters of a reason that are quoted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +82,7 @@ def finish(
         terminal=render_terminal(document),
         summary_json=summary_json(analysis),
         files=tuple((label, path) for label, path in paths if path.exists()),
-        complaints=tuple(_complaints(analysis, config)),
+        complaints=tuple(_complaints(analysis, config, folder)),
         gate=gate,
         gate_exit=gate_exit,
     )
@@ -92,17 +99,39 @@ def _own_gate(folder: RunDir, analysis: RunAnalysis, config: Config) -> tuple[st
     return ("", 0) if result is None else (render_gate(result), EXITS[result.standing])
 
 
-def _complaints(analysis: RunAnalysis, config: Config) -> Iterator[str]:
+def _complaints(analysis: RunAnalysis, config: Config, folder: RunDir) -> Iterator[str]:
     """Defenses that failed or mumbled more often than the configuration allows."""
     for defense in analysis.defenses:
         counts = defense.card.confusion
-        for failed, kind, limit, setting in (
-            (counts.errors, "errors", config.run.error_limit, "error_limit"),
-            (counts.malformed, "malformed answers", config.run.malformed_limit, "malformed_limit"),
+        for outcome, failed, kind, limit, setting in (
+            (Outcome.ERROR, counts.errors, "errors", config.run.error_limit, "error_limit"),
+            (
+                Outcome.MALFORMED,
+                counts.malformed,
+                "malformed answers",
+                config.run.malformed_limit,
+                "malformed_limit",
+            ),
         ):
             if counts.total and failed / counts.total > limit:
+                option = "--errors" if outcome is Outcome.ERROR else "--malformed"
                 yield (
                     f"Not to be trusted: {defense.name} gave {failed:,} {kind} for "
                     f"{counts.total:,} samples, over the limit of {limit:.0%} (run.{setting}).\n"
-                    f"To read them: guardmark show RUN --errors"
+                    f"{_most_often(folder, defense.name, outcome)}"
+                    f"To read them: guardmark show {quote(str(folder.path))} {option}"
                 )
+
+
+def _most_often(folder: RunDir, defense: str, outcome: Outcome) -> str:
+    """The commonest reason a defense's records give, as a line; empty without any."""
+    with RecordReader(folder.records) as reader:
+        reasons = Counter(
+            record.evidence.message.partition("\n")[0][:_REASON]
+            for record in reader.records(defense=defense, stage=Stage.DEFENSE)
+            if record.outcome == outcome.value and record.evidence and record.evidence.message
+        )
+    if not reasons:
+        return ""
+    ((reason, times),) = reasons.most_common(1)
+    return f"Most often ({times:,}): {reason}\n"

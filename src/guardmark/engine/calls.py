@@ -62,7 +62,7 @@ class Failure:
         return Verdict(label=VerdictLabel.ERROR, error_kind=self.kind, evidence=evidence)
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     """Name what a part raised.
 
     Args:
@@ -114,7 +114,8 @@ def decide_all(
         start = clock()
         try:
             decision = decide(prompt)
-        except Exception as error:  # noqa: BLE001 - the edge to foreign code: it becomes a record
+        # A part that calls sys.exit must not end the run of all the others.
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge to foreign code: a record
             decision = failure_of(error).as_decision()
         latencies.append(clock() - start)
         decisions.append(
@@ -137,7 +138,7 @@ async def attempt(call: Callable[..., Awaitable[T]], *about: Any) -> T | Failure
     """
     try:
         return await call(*about)
-    except Exception as error:  # noqa: BLE001 - the edge to foreign code: it becomes a record
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge to foreign code: a record
         return failure_of(error)
 
 
