@@ -117,7 +117,7 @@ def test_rows_without_an_id_go_by_file_and_number(read: Read) -> None:
     [
         ({"label": 1}, "text", "is missing (the row has: label)"),
         ({"text": None, "label": 1}, "text", "is missing"),
-        ({"text": 5, "label": 1}, "text", "is a int, expected text"),
+        ({"text": 5, "label": 1}, "text", "is of type int, expected text"),
         ({"text": " \n", "label": 1}, "text", "is empty"),
         ({"text": "t"}, "label", "is missing; state it for the whole file"),
         ({"text": "t", "label": "bad"}, "label", "translate it under labels: {bad: attack}"),

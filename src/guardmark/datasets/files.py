@@ -272,5 +272,5 @@ def _not_utf8(shown_as: str, row: int, error: UnicodeDecodeError) -> Fault:
 
 
 def _not_an_object(shown_as: str, row: int, value: object) -> Fault:
-    message = f"is a {type(value).__name__}, expected an object with named fields"
+    message = f"is of type {type(value).__name__}, expected an object with named fields"
     return Fault(file=shown_as, row=row, field="", message=message)

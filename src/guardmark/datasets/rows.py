@@ -161,7 +161,9 @@ class RowReader:
             return None
         text = gets["text"](row)
         if not isinstance(text, str):
-            came = "is missing" if text is None else f"is a {type(text).__name__}, expected text"
+            came = (
+                "is missing" if text is None else f"is of type {type(text).__name__}, expected text"
+            )
             fault("text", came)
             return None
         if not text.strip():

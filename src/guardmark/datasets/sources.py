@@ -350,10 +350,13 @@ def _with_own_categories(taxonomy: Taxonomy, readers: Sequence[RowReader]) -> Ta
 def _warnings(readers: Sequence[RowReader]) -> Iterator[str]:
     undeclared = sorted({name for reader in readers for name in reader.undeclared})
     if undeclared:
-        yield (
-            f"{len(undeclared)} subcategories are not declared in the taxonomy and are kept as "
-            f"they are: {', '.join(undeclared)}."
+        which = (
+            "One subcategory is not declared in the taxonomy and is kept as it is"
+            if len(undeclared) == 1
+            else f"{len(undeclared)} subcategories are not declared in the taxonomy and are kept "
+            "as they are"
         )
+        yield f"{which}: {', '.join(undeclared)}."
     for reader in readers:
         if reader.inferred:
             yield (
