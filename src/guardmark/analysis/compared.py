@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.comparison import PairVerdict, RunComparison, compare_arms
 from guardmark.analysis.paired_details import Depth, PairDetail, detail_pair
+from guardmark.analysis.scorecard import estimate_rates
 from guardmark.core.errors import IncomparableRuns, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from guardmark.analysis.comparison import PairedComparison
+    from guardmark.analysis.frame import Frame
     from guardmark.analysis.runs_compared import ComparedRun, MatchedRuns, Origin
+    from guardmark.analysis.scorecard import RatePair
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.store.reader import RecordReader
 
@@ -40,6 +43,19 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefenseRates:
+    """Where one defense of a comparison stands by itself.
+
+    Attributes:
+        name: Its name in the comparison.
+        rates: Attack success rate and false positive rate over the common samples it answered.
+    """
+
+    name: str
+    rates: RatePair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """Defenses against each other, in one run or across runs.
 
@@ -55,6 +71,7 @@ class Compared:
             nothing was fixed before the run.
         comparison: Differences and tests.
         details: What lies behind each pair, in the order of the comparison; the first twelve.
+        rates: Both rates of each compared defense over the common samples.
         front: Defenses that no other is shown to beat, fewer bypasses at no more false alarms;
             empty where not every pair was compared.
         remarks: In which respects the runs differ beside their defenses.
@@ -70,6 +87,7 @@ class Compared:
     margin: float | None
     comparison: RunComparison
     details: tuple[PairDetail, ...]
+    rates: tuple[DefenseRates, ...]
     front: tuple[str, ...]
     remarks: tuple[str, ...]
 
@@ -118,8 +136,20 @@ def compare_matched(
             detail_pair(frame, pair, depth=depth, settings=settings)
             for pair in comparison.pairs[:_DETAILED]
         ),
+        rates=_compared_rates(frame, comparison, settings),
         front=find_front(comparison),
         remarks=matched.remarks,
+    )
+
+
+def _compared_rates(
+    frame: Frame, comparison: RunComparison, settings: AnalysisSettings
+) -> tuple[DefenseRates, ...]:
+    compared = {name for pair in comparison.pairs for name in _sides(pair)}
+    return tuple(
+        DefenseRates(name=arm.name, rates=estimate_rates(frame, arm, settings))
+        for arm in frame.arms
+        if arm.name in compared
     )
 
 

@@ -125,7 +125,7 @@ def make_scorecard(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Scorec
         )
 
     answered, blocked, everything = arm.is_answered, arm.is_blocked, arm.records.outcome >= 0
-    rates = _at_stop(frame, arm) or sides(blocked, answered)
+    rates = _rates(frame, arm, cells, settings)
     shares = sides(answered, everything)
     confusion = count_outcomes(frame, arm)
     under = _under_policy(arm, frame.manifest)
@@ -144,6 +144,33 @@ def make_scorecard(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Scorec
         under_policy=None if under is None else _pair(sides(*under)),
         any_bypass=_any_bypass(cells, arm, settings),
         predictive=_predictive(confusion, settings),
+    )
+
+
+def estimate_rates(frame: Frame, arm: Arm, settings: AnalysisSettings) -> RatePair:
+    """Estimate both headline rates of one defense, and nothing else.
+
+    Args:
+        frame: The run, or runs over the same samples.
+        arm: One of its arms.
+        settings: Confidence.
+
+    Returns:
+        The same figures as on its scorecard.
+    """
+    cells = sort_into_cells(frame, np.zeros(frame.sample_count, dtype=np.int32), 1)
+    return _pair(_rates(frame, arm, cells, settings))
+
+
+def _rates(frame: Frame, arm: Arm, cells: Cells, settings: AnalysisSettings) -> _Sides:
+    return _at_stop(frame, arm) or _Sides(
+        *estimate_slices(
+            cells,
+            arm,
+            hits=arm.is_blocked,
+            trials=arm.is_answered,
+            confidence=settings.confidence,
+        )
     )
 
 

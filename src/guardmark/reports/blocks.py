@@ -210,11 +210,14 @@ class Line:
         label: Its name in the legend.
         points: x and y, in order of x.
         band: Lower and upper y at each point, or empty without a band.
+        reach: Lower and upper x at each point, or empty. A line of one point is drawn as a mark,
+            with its band and its reach as whiskers.
     """
 
     label: str
     points: tuple[tuple[float, float], ...]
     band: tuple[tuple[float, float], ...] = ()
+    reach: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

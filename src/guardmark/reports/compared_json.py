@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.compared_words import caveats, recommendation
-from guardmark.reports.encode import Json, best_json, difference_json, side_json
+from guardmark.reports.encode import Json, best_json, difference_json, estimate_json, side_json
 
 if TYPE_CHECKING:
     from guardmark.analysis.compared import Compared
@@ -72,6 +72,14 @@ def _comparison(compared: Compared, *, texts: bool) -> Json:
             "attack_success_rate": best_json(compared.comparison.attacks),
             "false_positive_rate": best_json(compared.comparison.benign),
         },
+        "rates": [
+            {
+                "defense": each.name,
+                "attack_success_rate": estimate_json(each.rates.attack_success_rate),
+                "false_positive_rate": estimate_json(each.rates.false_positive_rate),
+            }
+            for each in compared.rates
+        ],
         "front": list(compared.front),
         "left_out": list(compared.comparison.left_out),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.cells import of_difference
+from guardmark.reports.cells import of_difference, of_estimate
 from guardmark.reports.compared_words import caveats, cost_sentence, recommendation
 from guardmark.reports.inert import markdown_code, markdown_line
 from guardmark.reports.measures import Unit
@@ -52,6 +52,8 @@ def render_comment(compared: Compared, *, texts: bool = True) -> str:
     )
     lines = [MARKER, "### Defenses compared", "", same]
     lines.extend(f"- **Beware:** {markdown_line(line)}" for line in caveats(compared))
+    if len(compared.comparison.pairs) > 1:
+        lines.extend(("", *_standings(compared)))
     details = {(each.first, each.second): each for each in compared.details}
     for pair in compared.comparison.pairs:
         lines.extend(("", *_pair(pair, margin=compared.margin)))
@@ -60,6 +62,22 @@ def render_comment(compared: Compared, *, texts: bool = True) -> str:
             lines.extend(("", *_folded(detail, texts=texts)))
     lines.extend(("", "<sub>", _method(compared), "</sub>"))
     return "\n".join(lines) + "\n"
+
+
+def _standings(compared: Compared) -> Iterator[str]:
+    yield "| Defense | ASR | FPR | Worth choosing |"
+    yield "|---|---:|---:|---|"
+    for each in compared.rates:
+        cells = (
+            markdown_code(each.name, in_table=True),
+            measure_text(of_estimate(each.rates.attack_success_rate)),
+            measure_text(of_estimate(each.rates.false_positive_rate)),
+            "yes" if each.name in compared.front else "",
+        )
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+    if compared.front:
+        yield "Worth choosing: no other is shown to beat it on both sides."
 
 
 def _pair(pair: PairedComparison, *, margin: float | None) -> Iterator[str]:

@@ -11,7 +11,14 @@ from guardmark.reports.figures_interval import STRIP, plot_intervals
 from guardmark.reports.figures_lines import DASHES, draw_lines
 from guardmark.reports.figures_lines import HEIGHT as LINES_HEIGHT
 from guardmark.reports.figures_lines import WIDTH as LINES_WIDTH
-from guardmark.reports.figures_svg import NEUTRAL, element, fit_for_files, join, series_class
+from guardmark.reports.figures_svg import (
+    NEUTRAL,
+    element,
+    fit_for_files,
+    join,
+    series_class,
+    shape_path,
+)
 from guardmark.reports.wording import measure_text
 
 if TYPE_CHECKING:
@@ -104,7 +111,11 @@ def _legend(chart: LineChart, series: Mapping[str, int]) -> Markup:
     parts = []
     for place, line in enumerate(chart.lines):
         y = LINES_HEIGHT + _LEGEND * place + 8
-        stroke = element("line", x1=56, x2=84, y1=y, y2=y, class_=f"line d{place % DASHES}")
+        if len(line.points) == 1:
+            dot = element("path", d=shape_path(place), class_="dot")
+            stroke = element("g", dot, transform=f"translate(70 {y})")
+        else:
+            stroke = element("line", x1=56, x2=84, y1=y, y2=y, class_=f"line d{place % DASHES}")
         name = element("text", line.label, x=92, y=y + 4.5)
         classes = series_class(series.get(line.label, NEUTRAL))
         parts.append(element("g", stroke, name, class_=classes))

@@ -1,4 +1,4 @@
-"""Lines over two axes: ROC and precision-recall curves."""
+"""Lines and marks over two axes: ROC and precision-recall curves, defenses in a plane."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Markup:
     parts.extend(
         element(
             "g",
-            *_line(line, x_scale, y_scale, dashes=place % DASHES),
+            *_line(line, x_scale, y_scale, place=place),
             class_=series_class(series.get(line.label, NEUTRAL)),
         )
         for place, line in enumerate(chart.lines)
@@ -91,22 +91,36 @@ def _frame(chart: LineChart, x_scale: Scale, y_scale: Scale) -> Markup:
     )
 
 
-def _line(line: Line, x_scale: Scale, y_scale: Scale, *, dashes: int) -> list[Markup]:
+def _line(line: Line, x_scale: Scale, y_scale: Scale, *, place: int) -> list[Markup]:
+    if len(line.points) == 1:
+        return _mark(line, x_scale, y_scale, place=place)
     parts = []
     if line.band:
         lower = [(x, low) for (x, _), (low, _) in zip(line.points, line.band, strict=True)]
         upper = [(x, high) for (x, _), (_, high) in zip(line.points, line.band, strict=True)]
         outline = _path((*upper, *reversed(lower)), x_scale, y_scale)
         parts.append(element("path", d=f"{outline}Z", class_="band"))
-    if len(line.points) == 1:
-        x, y = line.points[0]
-        dot = element("path", d=shape_path(dashes), class_="dot")
-        place = f"translate({number(_across(x_scale.at(x)))} {number(_up(y_scale.at(y)))})"
-        parts.append(element("g", dot, transform=place))
-    else:
-        path = _path(line.points, x_scale, y_scale)
-        parts.append(element("path", d=path, class_=f"line d{dashes}"))
+    path = _path(line.points, x_scale, y_scale)
+    parts.append(element("path", d=path, class_=f"line d{place % DASHES}"))
     return parts
+
+
+def _mark(line: Line, x_scale: Scale, y_scale: Scale, *, place: int) -> list[Markup]:
+    """Draw a line of one point: its shape, and how far it may lie off along either axis."""
+    across, up = _across(x_scale.at(line.points[0][0])), _up(y_scale.at(line.points[0][1]))
+    whiskers = [
+        element("line", x1=across, x2=across, y1=_up(y_scale.at(low)), y2=_up(y_scale.at(high)))
+        for low, high in line.band
+    ]
+    whiskers += [
+        element("line", x1=_across(x_scale.at(low)), x2=_across(x_scale.at(high)), y1=up, y2=up)
+        for low, high in line.reach
+    ]
+    dot = element("path", d=shape_path(place), class_="dot")
+    return [
+        *([element("g", *whiskers, class_="whisker")] if whiskers else []),
+        element("g", dot, transform=f"translate({number(across)} {number(up)})"),
+    ]
 
 
 def _path(points: Iterable[tuple[float, float]], x_scale: Scale, y_scale: Scale) -> str:

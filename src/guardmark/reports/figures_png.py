@@ -11,7 +11,7 @@ from guardmark.reports.figures_scale import scale_of
 from guardmark.reports.inert import plain_line
 
 if TYPE_CHECKING:
-    from guardmark.reports.blocks import Histogram
+    from guardmark.reports.blocks import Histogram, Line
     from guardmark.reports.figures import Figure
 
 _COLOURS: Final = ("#0b62a8", "#c44e00", "#00795a", "#a3437c", "#806000", "#4b5a6b")
@@ -113,10 +113,12 @@ def _lines(chart: LineChart, canvas: Any) -> None:
             [high * y for _, y in line.points],
             color=colour,
             linestyle=_DASHES[place % len(_DASHES)],
-            marker="o" if len(across) == 1 else None,
+            marker=_MARKERS[place % len(_MARKERS)] if len(across) == 1 else None,
             label=plain_line(line.label),
         )
-        if line.band:
+        if len(across) == 1:
+            _whiskers(line, axes, colour=colour, factors=(wide, high))
+        elif line.band:
             lower, upper = ([high * pair[end] for pair in line.band] for end in (0, 1))
             axes.fill_between(across, lower, upper, color=colour, alpha=0.14, linewidth=0)
     x_scale = scale_of(chart.x_unit, [x for line in chart.lines for x, _ in line.points])
@@ -129,6 +131,16 @@ def _lines(chart: LineChart, canvas: Any) -> None:
     axes.legend(frameon=False)
     axes.set_ylabel(plain_line(_titled(chart.y_axis, y_scale.unit_words)))
     _dress(axes, _titled(chart.x_axis, x_scale.unit_words))
+
+
+def _whiskers(line: Line, axes: Any, *, colour: str, factors: tuple[int, int]) -> None:
+    """Draw how far the one point of a line may lie off along either axis."""
+    wide, high = factors
+    x, y = wide * line.points[0][0], high * line.points[0][1]
+    for low, top in line.band:
+        axes.plot([x, x], [high * low, high * top], color=colour, linewidth=1.5)
+    for low, top in line.reach:
+        axes.plot([wide * low, wide * top], [y, y], color=colour, linewidth=1.5)
 
 
 def _bars(chart: Histogram, canvas: Any) -> None:

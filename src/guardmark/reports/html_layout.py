@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from guardmark.reports.blocks import (
     Histogram,
     IntervalChart,
+    Line,
     LineChart,
     Measure,
     SampleBrowser,
@@ -265,13 +266,19 @@ def _line_legend(chart: LineChart, drawn: Mapping[str, int]) -> tuple[tuple[str,
     legend = [
         (
             line.label,
-            _sample_mark(_stroke(f"line d{place % DASHES}"), drawn.get(line.label, NEUTRAL)),
+            _sample_mark(_line_sample(line, place), drawn.get(line.label, NEUTRAL)),
         )
         for place, line in enumerate(chart.lines)
     ]
     if chart.diagonal:
         legend.append(("pure chance", _sample_mark(_stroke("chance"), NEUTRAL)))
     return tuple(legend)
+
+
+def _line_sample(line: Line, place: int) -> Markup:
+    if len(line.points) == 1:
+        return element("path", d=shape_path(place), class_="dot")
+    return _stroke(f"line d{place % DASHES}")
 
 
 def _stroke(classes: str) -> Markup:

@@ -1,0 +1,82 @@
+"""Defenses in the plane of their two errors."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from small_reports import PLANNED, many
+from small_runs import Runs
+
+from guardmark.analysis.run import RunAnalysis, analyse_run
+from guardmark.analysis.settings import AnalysisSettings
+from guardmark.reports.blocks import Line, LineChart
+from guardmark.reports.chapters import comparison
+from guardmark.reports.chapters.plane import draw_plane
+from guardmark.reports.figures import figure_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def analysis(runs: Runs) -> RunAnalysis:
+    """A run of several defenses with hostile texts and names."""
+    with runs.opened(many(), PLANNED) as reader:
+        return analyse_run(reader, AnalysisSettings.of(reader.manifest()))
+
+
+def plane_of(analysis: RunAnalysis) -> LineChart:
+    """The chart in the section that compares."""
+    (found,) = (
+        block
+        for block in comparison.write(analysis).blocks
+        if isinstance(block, LineChart) and block.id == "plane"
+    )
+    return found
+
+
+def test_each_candidate_stands_at_its_two_rates(analysis: RunAnalysis) -> None:
+    """The mark lies at FPR and TPR, the whiskers span both intervals."""
+    marks = {line.label: line for line in plane_of(analysis).lines}
+    shown = [each for each in analysis.defenses if not each.is_baseline]
+    assert marks.keys() <= {each.name for each in shown}
+    for each in shown:
+        hits, alarms = each.card.true_positive_rate, each.card.false_positive_rate
+        if hits.value is None or alarms.value is None:
+            assert each.name not in marks, "undefined is not zero"
+            continue
+        mark = marks[each.name]
+        assert mark.points[0] == pytest.approx((alarms.value, hits.value))
+        assert mark.band[0] == pytest.approx((hits.low, hits.high))
+        assert mark.reach[0] == pytest.approx((alarms.low, alarms.high))
+
+
+def test_who_cannot_see_it_reads_the_same(analysis: RunAnalysis) -> None:
+    """The summary has every mark with both figures, and who is worth choosing."""
+    chart = plane_of(analysis)
+    for line in chart.lines:
+        assert f"{line.label}: TPR " in chart.summary
+    assert len(re.findall(r"FPR ", chart.summary)) == len(chart.lines)
+
+
+def test_a_mark_is_drawn_with_whiskers_along_both_axes() -> None:
+    """A line of one point has a shape of its own, one upright and one level whisker."""
+    line = Line(label="one", points=((0.1, 0.8),), band=((0.7, 0.9),), reach=((0.05, 0.2),))
+    other = replace(line, label="two", points=((0.3, 0.9),))
+    chart = LineChart(id="plane", title="Plane", x_axis="x", y_axis="y", lines=(line, other))
+    root = ET.fromstring(figure_svg(chart))  # noqa: S314 - our own drawing
+    whiskers = [each for each in root.iter(f"{SVG}g") if each.get("class") == "whisker"]
+    assert [len(each) for each in whiskers] == [2, 2]
+    upright, level = whiskers[0]
+    assert upright.get("x1") == upright.get("x2")
+    assert level.get("y1") == level.get("y2")
+    dots = [each.get("d") for each in root.iter(f"{SVG}path") if each.get("class") == "dot"]
+    assert len(set(dots)) == 2, "told apart without colour, in the drawing and in the legend"
+    assert len(dots) == 4
+
+
+def test_nothing_is_drawn_without_both_rates() -> None:
+    """A plane of nobody is no chart."""
+    assert draw_plane((), ()) is None
