@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.adaptive import AdaptiveCard
+from guardmark.analysis.adaptive_rows import ADAPTIVE
 from guardmark.analysis.adequacy import Width, assess_widths
 from guardmark.analysis.bypasses import WorstSamples, find_worst
 from guardmark.analysis.comparison import RunComparison, compare_arms
@@ -197,6 +197,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         advice=recommend(evidence, comparison),
         areas=compare_areas(frame, chosen),
         pipeline=_analyse_pipeline(reader, frame, chosen),
+        adaptive=_adaptive(reader, chosen),
     )
 
 
