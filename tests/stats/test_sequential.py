@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.stats.proportion import wilson
-from guardmark.stats.sequential import beta_mixture_sequence, betting_sequence, mcnemar_e_value
+from guardmark.stats.sequential import (
+    beta_mixture_sequence,
+    betting_e_value,
+    betting_sequence,
+    mcnemar_e_value,
+)
 
 counts = st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 means = st.lists(st.floats(0, 1), min_size=1, max_size=60)
@@ -163,3 +168,23 @@ def test_what_is_no_rate_cannot_be_bet_on(values: list[float]) -> None:
     """Group means lie between 0 and 1."""
     with pytest.raises(ValueError, match="observations"):
         betting_sequence(values)
+
+
+def test_betting_weighs_which_side_of_one_half_groups_lie_on() -> None:
+    """One-sided groups give evidence, balanced ones hardly any, ties none; never a p of 0."""
+    strong = betting_e_value([0.9] * 400)
+    balanced = betting_e_value([0.0, 1.0] * 200)
+    ties = betting_e_value([0.5] * 400)
+    assert (strong.first_only, strong.second_only, strong.p_value < 1e-6) == (400, 0, True)
+    assert balanced.p_value > 0.05
+    assert (ties.e_value, ties.p_value, ties.reason) == (1.0, 1.0, "no discordant pair")
+    assert betting_e_value([]).reason
+    endless = betting_e_value([1.0] * 200_000)
+    assert 0 < endless.p_value < 1e-300
+    assert math.isfinite(endless.e_value)
+
+
+def test_betting_refuses_what_is_no_mean_of_a_group() -> None:
+    """An observation is a share."""
+    with pytest.raises(ValueError, match="observations must be in"):
+        betting_e_value([0.2, 1.2])
