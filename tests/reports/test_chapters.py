@@ -95,7 +95,7 @@ def test_pairs_that_never_met_have_no_difference(runs: Runs) -> None:
     )
     words = told(analysis, "comparison")
     assert "ASR difference undefined" in words
-    assert "Lowest attack success rate: undefined." in words
+    assert "Lowest attack success rate" not in words, "nobody is called the best"
 
 
 def test_one_group_gives_a_difference_without_a_test(runs: Runs) -> None:

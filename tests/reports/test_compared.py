@@ -131,3 +131,14 @@ def test_the_public_verb_compares_across_runs(tmp_path: Path) -> None:
     found = guardmark.compare(tmp_path / "one", tmp_path / "two")
     (pair,) = found.pairs
     assert (pair.first, pair.second) == ("ngram", "words")
+
+
+def test_where_each_defense_stands_is_told_beside_the_differences(compared: Compared) -> None:
+    """Both rates with their intervals, as data and as the table of a comment."""
+    said = json.loads(comparison_json(compared))
+    names = {name for pair in compared.comparison.pairs for name in (pair.first, pair.second)}
+    assert {row["defense"] for row in said["rates"]} == names
+    for row in said["rates"]:
+        for rate in (row["attack_success_rate"], row["false_positive_rate"]):
+            assert rate["value"] is None or rate["low"] <= rate["value"] <= rate["high"]
+    assert "| Defense | ASR | FPR |" in render_comment(compared)

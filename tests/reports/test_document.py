@@ -57,7 +57,7 @@ def words_of(document: Document, section_id: str) -> str:
     lines = []
     for each in section(document, section_id).blocks:
         lines.append(getattr(each, "text", ""))
-        lines.extend(getattr(each, "lines", ()))
+        lines.extend(line for line in getattr(each, "lines", ()) if isinstance(line, str))
     return "\n".join(lines)
 
 

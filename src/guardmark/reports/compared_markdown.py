@@ -52,8 +52,7 @@ def render_comment(compared: Compared, *, texts: bool = True) -> str:
     )
     lines = [MARKER, "### Defenses compared", "", same]
     lines.extend(f"- **Beware:** {markdown_line(line)}" for line in caveats(compared))
-    if len(compared.comparison.pairs) > 1:
-        lines.extend(("", *_standings(compared)))
+    lines.extend(("", *_standings(compared)))
     details = {(each.first, each.second): each for each in compared.details}
     for pair in compared.comparison.pairs:
         lines.extend(("", *_pair(pair, margin=compared.margin)))
@@ -75,8 +74,8 @@ def _standings(compared: Compared) -> Iterator[str]:
             "yes" if each.name in compared.front else "",
         )
         yield f"| {' | '.join(cells)} |"
-    yield ""
     if compared.front:
+        yield ""
         yield "Worth choosing: no other is shown to beat it on both sides."
 
 
