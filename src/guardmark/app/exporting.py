@@ -20,6 +20,7 @@ _FORMATS = {
     "minorbench": ("minorbench", "guardmark.reports.minorbench:write_minorbench"),
     "inspect": ("inspect", "guardmark.reports.inspect_log:write_inspect"),
     "parquet": ("records.parquet", "guardmark.store.export:write_parquet"),
+    "png": ("figures", "guardmark.app.figures:write_png"),
     "svg": ("figures", "guardmark.app.figures:write_svg"),
 }
 """Format to the usual name below the run's folder, and its writer: a function of an open

@@ -84,7 +84,7 @@ class Answers:
         labels = " and ".join(run.label for run in compared.runs)
         subtitle = (
             f"{labels}: the same {compared.attacks:,} attacks and {compared.benign:,} benign "
-            f"samples; {compared.confidence:.0%} confidence intervals."
+            f"samples; {100 * compared.confidence:g} % confidence intervals."
         )
         sections = comparison_sections(compared, texts=self._texts)
         return render_sections("Runs compared", subtitle, sections)

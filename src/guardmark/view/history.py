@@ -151,6 +151,6 @@ def when_text(created_utc: str) -> str:
         created_utc: ISO 8601.
 
     Returns:
-        Date and time to the second, UTC; `undefined` without one.
+        Date and time to the second, UTC; `time not known` without one.
     """
-    return created_utc[:19].replace("T", " ") or "undefined"
+    return created_utc[:19].replace("T", " ") or "time not known"
