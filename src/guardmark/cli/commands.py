@@ -17,6 +17,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("guardmark.cli.data", "List, check and describe data sets."),
     "plan": ("guardmark.cli.plan", "How many samples a claim needs."),
     "attacks": ("guardmark.cli.attacks", "List, describe and apply the attack operators."),
+    "adapt": ("guardmark.cli.adapt", "Attack defenses by rewriting and watching the answers."),
     "judge": ("guardmark.cli.judge", "Judge the stored answers of a run again."),
     "matrix": ("guardmark.cli.matrix", "Run several configurations of one file."),
     "audit": ("guardmark.cli.audit", "Draw answers of a run for people to label."),

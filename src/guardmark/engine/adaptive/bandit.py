@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from guardmark.attacks.chain import Chain
     from guardmark.engine.adaptive.diagnosis import Diagnosis
 
-_VIEWS: Final = 8  # posterior draws a wave; attacks share them in turn
-_TRUST: Final = 2.0  # tries that a diagnosis is worth
+_VIEWS: Final = 16  # posterior draws a wave; attacks share them in turn
+_TRUST: Final = 0.5  # tries that a diagnosis is worth
 _FOLDED: Final = ("F3", "F4", "F5", "F6")
 
 

@@ -1,0 +1,66 @@
+"""`guardmark adapt`: does the defense hold against someone who watches it?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from guardmark.analysis.adaptive import AdaptiveCard
+
+_PATH = click.Path(path_type=Path)
+_EXIT_INTERRUPTED = 130
+
+
+def command() -> click.Command:
+    """Return the command."""
+
+    @click.command(
+        help="Attack the defenses of a finished RUN, or of a CONFIG (which is run first), by "
+        "rewriting its attacks and watching the answers. Nothing named: the built-in run. "
+        "Only attack a defense that is yours or that you may test. Given again, it continues."
+    )
+    @click.argument("subject", required=False, type=_PATH, metavar="[RUN|CONFIG]")
+    @click.option(
+        "--budget",
+        default="standard",
+        show_default=True,
+        help="Search calls for each attack: quick (16), standard (64), thorough (512), or N.",
+    )
+    @click.option("-o", "--out", type=_PATH, help="Folder of the run that is made first.")
+    @click.option("--replay", type=_PATH, help="Answer from this trace.jsonl; nothing is called.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    def adapt(
+        subject: Path | None, budget: str, out: Path | None, replay: Path | None, as_json: bool
+    ) -> int:
+        from guardmark.cli.adapt_output import carry_out
+
+        cards, files = carry_out(subject, budget=budget, out=out, replay=replay)
+        if cards is None:
+            return _EXIT_INTERRUPTED
+        if as_json:
+            from guardmark.reports.adaptive_json import adaptive_json
+
+            click.echo(json.dumps(adaptive_json(cards), ensure_ascii=False))
+        else:
+            click.echo("\n".join(_lines(cards, files)))
+        return 0
+
+    return adapt
+
+
+def _lines(cards: Sequence[AdaptiveCard], files: Sequence[tuple[str, Path]]) -> Iterator[str]:
+    from guardmark.cli.terminal import clean
+    from guardmark.reports.adaptive_text import adaptive_lines
+
+    for card in cards:
+        for line in adaptive_lines(card):
+            yield clean(line)
+        yield ""
+    for label, path in files:
+        yield clean(f"{label:<10}{path}")

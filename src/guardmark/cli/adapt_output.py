@@ -1,0 +1,70 @@
+"""What `guardmark adapt` does around its verb: signals, reports, what is printed."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from guardmark.app.adapting import Adapted, adapt, parse_budget
+from guardmark.app.config import LoadedConfig, load_config
+from guardmark.app.reporting import report
+from guardmark.app.running import RunOptions, Session
+from guardmark.cli.run_output import interruptible
+from guardmark.cli.terminal import clean
+from guardmark.engine.progress import Progress
+from guardmark.engine.stop import StopSignal
+from guardmark.store.records import RecordReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from guardmark.analysis.adaptive import AdaptiveCard
+
+Files = tuple[tuple[str, "Path"], ...]
+
+
+def carry_out(
+    subject: Path | None, *, budget: str, out: Path | None, replay: Path | None
+) -> tuple[tuple[AdaptiveCard, ...] | None, Files]:
+    """Attack, write the reports again and read what came out.
+
+    Args:
+        subject: A run, a configuration, or None.
+        budget: As typed.
+        out: Folder of the run that is made first.
+        replay: A trace to answer from.
+
+    Returns:
+        The figures, or None when it was interrupted; files a person opens next.
+
+    Raises:
+        GuardmarkError: If it cannot start or has to stop; nothing stored is lost.
+    """
+    calls = parse_budget(budget)
+    what: LoadedConfig | Path | None = subject
+    if subject is not None and subject.suffix in {".yaml", ".yml"}:
+        what = load_config(subject)
+    progress, stop = Progress(), StopSignal()
+    with interruptible(stop):
+        session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=_say)
+        done = adapt(what, session, budget=calls, trace=replay, options=RunOptions(out=out))
+    if done.trace is None:
+        _say(f"Interrupted; what was answered is stored. To continue: {_again(done, budget)}")
+        return None, ()
+    report(done.folder.path)
+    from guardmark.analysis.adaptive import analyse_adaptive
+    from guardmark.analysis.settings import AnalysisSettings
+
+    with RecordReader(done.folder.records) as reader:
+        cards = analyse_adaptive(reader, AnalysisSettings.of(reader.manifest()))
+    files = (("report", done.folder.report_html), ("trace", done.trace))
+    return cards, tuple((label, path) for label, path in files if path.exists())
+
+
+def _again(done: Adapted, budget: str) -> str:
+    return f"guardmark adapt {done.folder.path} --budget {budget}"
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{clean(text)}\n")

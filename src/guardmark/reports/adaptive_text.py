@@ -1,0 +1,60 @@
+"""Adaptive figures for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.reports.adaptive_words import (
+    effort_sentence,
+    flag_lines,
+    gain_sentence,
+    holding_sentence,
+    repair_sentence,
+    threat_card,
+)
+from guardmark.reports.cells import of_estimate
+from guardmark.reports.wording import counts_text, measure_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.core.estimate import Estimate
+
+
+def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
+    """Write what an adaptive measurement says of one defense.
+
+    Args:
+        card: The figures.
+
+    Yields:
+        Lines without line feed; not yet cleaned of control characters.
+    """
+    yield f"{card.name}: threat model"
+    for label, text in threat_card(card):
+        yield f"  {label:<14}{text}"
+    yield f"  {'Round':<14}{'strict (V0, V1)':<24}all proved tiers"
+    for each in card.rounds:
+        yield f"  {each.name:<14}{_rate(each.strict):<24}{_rate(each.full, with_counts=True)}"
+    yield f"  {'Arm':<14}search calls: {card.budget:,} for each attack"
+    yield f"  {'static':<14}{_rate(card.rounds[0].full)}"
+    for arm in card.arms:
+        yield f"  {arm.arm:<14}{_rate(arm.at_budget)}"
+    yield f"  Benign        {_benign(card)}"
+    for sentence in (gain_sentence(card), effort_sentence(card), repair_sentence(card)):
+        yield f"  {sentence.removeprefix(f'{card.name}: ')}"
+    yield from flag_lines(card)
+    yield holding_sentence(card)
+
+
+def _rate(estimate: Estimate, *, with_counts: bool = False) -> str:
+    measure = of_estimate(estimate)
+    return measure_text(measure) + (f"  {counts_text(measure)}" if with_counts else "")
+
+
+def _benign(card: AdaptiveCard) -> str:
+    """Count operators by how attacks and benign texts fare with them."""
+    standings = [each.standing.value for each in card.operators]
+    said = ", ".join(f"{standings.count(name)} {name}" for name in dict.fromkeys(sorted(standings)))
+    return f"same operators on benign texts: {said or 'no benign texts'}"
