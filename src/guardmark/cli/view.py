@@ -37,6 +37,7 @@ def command() -> click.Command:
         no_texts: bool,
         as_json: bool,
     ) -> None:
+        from guardmark.cli.terminal import clean
         from guardmark.view.server import ViewOptions, serve
 
         options = ViewOptions(
@@ -48,6 +49,7 @@ def command() -> click.Command:
             token_env=token_env,
             texts=not no_texts,
         )
+        click.echo(f"Reading the runs below {clean(str(folder))}", err=True)
         serve(options, on_ready=lambda serving: _tell(serving, as_json=as_json))
 
     return view
