@@ -1,0 +1,310 @@
+"""An adaptive attacker, measured against defenses whose weakness is known."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from guardmark.analysis import adaptive_rows
+from guardmark.analysis.adaptive_operators import Standing
+from guardmark.core.errors import IncomparableRuns
+from guardmark.core.outcome import Decision, ErrorKind, Outcome
+from guardmark.core.sample import View
+from guardmark.engine.adaptive import campaign, trial
+from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings, earlier_tries
+from guardmark.engine.adaptive.trace import read_trace
+from guardmark.engine.stop import StopSignal
+from guardmark.reports.adaptive_words import holding_sentence
+from guardmark.store.integrity import check
+from guardmark.store.records import RecordReader, RecordWriter
+
+sys.path.insert(0, str(Path(__file__).parent))
+from planted import (
+    MANIFEST,
+    AtOnce,
+    Later,
+    anchored,
+    attack,
+    cards,
+    folding,
+    hardened,
+    keyword,
+    leaker,
+    odd_characters,
+    samples,
+    trace,
+)
+
+
+def plan_of(*defenses, budget: int = 16, concurrency: int = 16, **more) -> AdaptivePlan:
+    return AdaptivePlan(defenses=defenses, seed=7, budget=budget, concurrency=concurrency, **more)
+
+
+async def card_of(folder: Path, rule, *, budget: int = 16):
+    await attack(folder, samples(), plan_of(AtOnce("planted", rule), budget=budget))
+    (card,) = cards(folder)
+    return card
+
+
+def test_both_halves_know_the_same_layers() -> None:
+    """The reading half cannot import the running half; their words for layers agree."""
+    assert adaptive_rows.ADAPTIVE == trial.ADAPTIVE
+    assert adaptive_rows.BLIND == trial.BLIND
+    assert adaptive_rows.NULL == trial.NULL
+    assert adaptive_rows.FINDINGS == campaign.FINDINGS
+
+
+@pytest.mark.parametrize(
+    ("rule", "label"),
+    [(keyword, "keyword"), (anchored, "pattern"), (folding, "keyword")],
+)
+async def test_a_planted_defense_is_diagnosed_and_falls(tmp_path, rule, label) -> None:
+    """At least 80 % of the probed attacks name the planted kind, and success rises."""
+    card = await card_of(tmp_path, rule)
+    labels = card.findings["labels"]
+    assert card.findings["diagnosis"] == label
+    assert labels[label] >= 0.8 * card.findings["examined"]
+    assert card.flags == ()
+    assert card.rounds[0].full.value == 0
+    assert card.rounds[-1].full.value > 0.9
+
+
+async def test_a_statistical_defense_is_diagnosed_as_such(tmp_path) -> None:
+    """The built-in n-gram model is named lexical-statistical, and falls further."""
+    from guardmark.app.configuration import builtin_config
+    from guardmark.app.parts import build_defenses
+
+    (built,) = build_defenses(builtin_config(), None, only=("ngram",))
+    await attack(tmp_path, samples(), plan_of(built.part))
+    (card,) = cards(tmp_path)
+    if card.findings["examined"]:
+        assert card.findings["diagnosis"] == "lexical-statistical"
+    assert card.findings["has_scores"]
+    assert card.rounds[-1].full.value >= card.rounds[0].full.value
+
+
+async def test_folding_is_noticed_and_closes_hidden_characters(tmp_path) -> None:
+    """A defense that canonicalises first holds against invisible characters."""
+    card = await card_of(tmp_path, folding)
+    assert card.findings["folds"]
+    hidden = [
+        each
+        for each in card.operators
+        if each.chain.startswith(("invisible", "fullwidth")) and " + " not in each.chain
+    ]
+    assert hidden
+    assert all(each.standing is Standing.HOLDS for each in hidden)
+
+
+async def test_a_blocker_of_odd_characters_is_a_blanket_block(tmp_path) -> None:
+    """Its form is named, and plain attacks all pass."""
+    card = await card_of(tmp_path, odd_characters)
+    assert card.findings["diagnosis"] == "format"
+    assert card.rounds[0].full.value == 1
+    blanket = {e.chain.split("@")[0] for e in card.operators if e.standing is Standing.BLANKET}
+    assert {"invisible", "fullwidth"} <= blanket
+
+
+async def test_the_gain_over_a_random_defense_is_explained_by_the_null_arm(tmp_path) -> None:
+    """A leaker is flagged; sending the same text again does as well as any attack."""
+    card = await card_of(tmp_path, leaker(), budget=64)
+    assert card.flags == ("RANDOMISED",)
+    assert card.findings["diagnosis"] == "none"
+    by_arm = {each.arm: each.at_budget for each in card.arms}
+    assert by_arm["null"].value > card.rounds[0].full.value
+    assert by_arm["adaptive"].low <= by_arm["null"].high
+    assert by_arm["null"].low <= by_arm["adaptive"].high
+
+
+async def test_a_defense_that_blocks_everything_is_said_to_be_unbroken_with_a_bound(
+    tmp_path,
+) -> None:
+    """Nothing gets through; the bound is printed, and every operator is a blanket block."""
+    card = await card_of(tmp_path, lambda _: True)
+    assert card.rounds[-1].full.successes == 0
+    twinned = [each for each in card.operators if each.benign_blocked.trials]
+    assert {each.standing for each in twinned} == {Standing.BLANKET}
+    sentence = holding_sentence(card)
+    assert "not broken under battery battery-v1, budget 16" in sentence
+    assert "up to" in sentence
+    assert "robust" not in sentence
+
+
+async def test_a_defense_that_blocks_nothing_is_passed_from_the_start(tmp_path) -> None:
+    """Every attack passes as it is, so there is nothing to search for."""
+    card = await card_of(tmp_path, lambda _: False)
+    assert card.findings["diagnosis"] == "none"
+    assert card.rounds[0].full.value == 1
+    assert card.survival is None
+
+
+async def test_success_never_falls_and_the_curve_ends_where_the_rate_is(tmp_path) -> None:
+    """Rounds are cumulative; one minus Kaplan-Meier equals the rate of the adaptive arm."""
+    card = await card_of(tmp_path, hardened)
+    shares = [each.full.value for each in card.rounds]
+    assert shares == sorted(shares)
+    assert all(each.strict.successes <= each.full.successes for each in card.rounds)
+    if not card.survival.given_up_early:
+        end = 1 - card.survival.points[-1].survival
+        by_arm = {each.arm: each.at_budget for each in card.arms}
+        assert end == pytest.approx(by_arm["adaptive"].value)
+
+
+async def test_the_null_arm_gains_nothing_from_a_steady_defense(tmp_path) -> None:
+    """The same text gets the same answer, however often it is sent."""
+    card = await card_of(tmp_path, folding)
+    assert card.null_gain.value == 0
+    assert card.calls[trial.NULL, "search"] == 60 * 16
+
+
+async def test_a_search_stays_within_its_budget(tmp_path) -> None:
+    """No attack gets more search tries than it is worth, probes of spans among them."""
+    await card_of(tmp_path, lambda _: True)
+    with RecordReader(tmp_path / "records.sqlite") as reader:
+        (battle,) = adaptive_rows.read_battles(reader)
+    assert max(len(s.tries) for s in battle.stories[trial.ADAPTIVE].values()) <= 16
+
+
+@pytest.mark.parametrize("rule", [keyword, hardened])
+async def test_any_concurrency_gives_the_same_bytes(tmp_path, rule) -> None:
+    """Concurrency 1, 8 and 64 write the same trace."""
+    written = set()
+    for concurrency in (1, 8, 64):
+        folder = tmp_path / str(concurrency)
+        folder.mkdir()
+        defenses = (Later("one", rule), Later("two", folding))
+        plan = plan_of(*defenses, concurrency=concurrency)
+        await attack(folder, samples(16, 8), plan)
+        written.add(trace(folder, "one", "two"))
+    assert len(written) == 1
+
+
+async def test_a_trace_is_replayed_without_a_call(tmp_path) -> None:
+    """The figures come back from the trace and the seeds; the defense is not asked."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    data = samples(16, 8)
+    await attack(first, data, plan_of(AtOnce("d", keyword)))
+    text = trace(first, "d")
+    (tmp_path / "trace.jsonl").write_text(text, encoding="utf-8")
+    silent = Later("d", keyword)
+    positions = {sample.id: place for place, sample in enumerate(data)}
+    plan = plan_of(silent)
+    answers = read_trace(tmp_path / "trace.jsonl", settings=plan.settings, positions=positions)
+    await attack(second, data, plan_of(silent, trace=answers))
+    assert silent.calls == 0
+    assert trace(second, "d") == text
+    assert cards(second) == cards(first)
+
+
+async def test_an_interrupted_measurement_goes_on_where_it_stopped(tmp_path) -> None:
+    """What is stored is not asked again, and the trace is that of one go."""
+
+    class Stopping(AtOnce):
+        def decide_now(self, prompt):
+            self.calls = getattr(self, "calls", 0) + 1
+            if self.calls == 1000:
+                stop.set("SIGINT")
+            return super().decide_now(prompt)
+
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    data = samples(16, 8)
+    await attack(whole, data, plan_of(AtOnce("d", hardened)))
+    stop = StopSignal()
+    first = Stopping("d", hardened)
+    assert (await attack(parts, data, plan_of(first), stop=stop)).is_interrupted
+    with RecordReader(parts / "records.sqlite") as reader:
+        earlier = earlier_tries(reader, ["d"])
+    second = Later("d", hardened)
+    await attack(parts, data, plan_of(second), earlier=earlier)
+    assert trace(parts, "d") == trace(whole, "d")
+    assert check(parts / "records.sqlite") == []
+
+
+class Flaky(AtOnce):
+    """Fails on every fifth call, and answers when asked again."""
+
+    count = 0
+
+    def decide_now(self, prompt):
+        """Fail, or apply the rule."""
+        self.count += 1
+        if self.count % 5 == 0:
+            return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.HTTP)
+        return super().decide_now(prompt)
+
+
+async def test_failures_never_change_what_held_and_what_fell(tmp_path) -> None:
+    """A failed call is asked again and counts neither as held nor as bypassed."""
+    steady, flaky = tmp_path / "steady", tmp_path / "flaky"
+    steady.mkdir()
+    flaky.mkdir()
+    await attack(steady, samples(), plan_of(AtOnce("d", hardened)))
+    await attack(flaky, samples(), plan_of(Flaky("d", hardened)))
+    (one,), (two,) = cards(steady), cards(flaky)
+    assert two.unanswered > 0
+    assert two.rounds == one.rounds
+    assert two.arms == one.arms
+    assert two.flags == one.flags
+
+
+async def test_a_defense_that_never_answers_is_missing_and_not_holding(tmp_path) -> None:
+    """Its attacks count for nothing, and nothing is claimed."""
+
+    class Down:
+        name, view = "down", View.TEXT
+
+        async def decide(self, prompt):
+            raise TimeoutError("no answer")
+
+    await attack(tmp_path, samples(6, 4), plan_of(Down()))
+    (card,) = cards(tmp_path)
+    assert card.attacks == 0
+    assert card.missing == 6
+    assert "undefined" in holding_sentence(card)
+
+
+async def test_other_settings_are_not_mixed(tmp_path) -> None:
+    """Another budget on the same records is refused before anything is called."""
+    await attack(tmp_path, samples(6, 4), plan_of(AtOnce("d", keyword)))
+    with RecordReader(tmp_path / "records.sqlite") as reader:
+        check_settings(plan_of(AtOnce("d", keyword)), reader)
+        with pytest.raises(IncomparableRuns, match="budget"):
+            check_settings(plan_of(AtOnce("d", keyword), budget=64), reader)
+
+
+async def test_winners_are_replayed_on_the_other_defenses(tmp_path) -> None:
+    """What got through a keyword list is asked of the folding one, once each."""
+    await attack(tmp_path, samples(), plan_of(AtOnce("plain", keyword), AtOnce("folds", folding)))
+    plain, folds = cards(tmp_path)
+    assert [each.source for each in folds.transfers] == ["plain"]
+    assert folds.transfers[0].passed.trials == 60
+    assert folds.transfers[0].passed.value < 1
+    assert plain.transfers[0].passed.value > folds.transfers[0].passed.value
+
+
+async def test_repair_names_the_cleaning_that_would_have_helped(tmp_path) -> None:
+    """Bypasses by hidden characters close once these are removed; benign texts are not hurt."""
+    card = await card_of(tmp_path, keyword)
+    assert card.best_repair is not None
+    assert card.best_repair.closed.value > 0.2
+    assert card.best_repair.cost.value == 0
+
+
+async def test_learning_beats_drawing_at_random_where_few_operators_work(tmp_path) -> None:
+    """Against a defense that only few operators pass, the gain at equal tries is certain."""
+    card = await card_of(tmp_path, hardened, budget=64)
+    gains = dict(card.gains)
+    assert gains[16].low > 0
+
+
+def test_the_manifest_of_the_tests_is_whole(tmp_path) -> None:
+    """The planted runs carry a manifest, as every run does."""
+    with RecordWriter(tmp_path / "records.sqlite") as writer:
+        writer.put_manifest(MANIFEST)
+        assert writer.manifest == MANIFEST
