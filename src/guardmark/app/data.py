@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from guardmark.app.fingerprints import data_sha256
 from guardmark.core.errors import DatasetError
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import builtin_specs
@@ -98,8 +98,8 @@ def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:
         manifests: One a file, in the order read.
 
     Returns:
-        One a data set, in the order of first appearance; its hash is that of its files'
-        hashes when there are several.
+        One a data set, in the order of first appearance. The hash of several files is the one
+        `guardmark data hash` prints for all of them, and the one on a built-in set's card.
     """
     merged = []
     for name in dict.fromkeys(manifest.name for manifest in manifests):
@@ -107,11 +107,10 @@ def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:
         if len(files) == 1:
             merged.append(files[0])
             continue
-        digests = "".join(manifest.sha256 for manifest in files)
         merged.append(
             replace(
                 files[0],
-                sha256=sha256(digests.encode()).hexdigest(),
+                sha256=data_sha256(files),
                 attacks=sum(manifest.attacks for manifest in files),
                 benign=sum(manifest.benign for manifest in files),
                 files={file: h for manifest in files for file, h in manifest.files.items()},

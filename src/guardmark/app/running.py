@@ -306,14 +306,14 @@ class _Invocation:
 
     def _manifest(self, source: _Input) -> RunManifest:
         config = self.loaded.config
-        data = merge_files(source.fresh.manifests) if source.fresh else ()
+        files = source.fresh.manifests if source.fresh else ()
         taxonomy = source.fresh.taxonomy if source.fresh else taxonomy_of(config)
         on_malformed, on_error = config.policies
         return RunManifest(
             name=config.name,
             guardmark_version=VERSION,
             config_sha256=self.config_hash,
-            data_sha256=data_sha256(data),
+            data_sha256=data_sha256(files),
             created_utc=_stamp(self.session.now),
             seed=config.run.seed,
             repeats=config.run.repeats,
@@ -326,7 +326,7 @@ class _Invocation:
             warmup=config.latency.warmup,
             evaluator=config.run.evaluator,
             parts=self.parts.manifests,
-            data=data,
+            data=merge_files(files),
             categories={c.name: c.subcategories for c in taxonomy.categories},
             settings=resolved(config),
         )
