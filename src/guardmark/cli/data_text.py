@@ -139,7 +139,8 @@ def deduplicated_lines(done: Deduplicated, method: str) -> Iterator[str]:
         method: How near-duplicates are found.
     """
     yield from written_lines([done.written])
-    yield f"{len(done.dropped):,} samples left out ({method})."
+    left_out = len(done.dropped)
+    yield f"{left_out:,} {'sample' if left_out == 1 else 'samples'} left out ({method})."
     for each in done.dropped[:_ROWS]:
         names = f"{one_line(each.id, 60)} says what {one_line(each.kept, 60)} says"
         yield f"  {names} ({each.similarity:.2f})"
