@@ -157,7 +157,7 @@ def test_dedup_says_what_it_left_out(run: Callable[..., Typed], file: Path, tmp_
     """And by which method."""
     out = tmp_path / "less.jsonl"
     typed = run("dedup", str(file), "-o", str(out))
-    assert "1 samples left out (5-word shingles" in typed.out
+    assert "1 sample left out (5-word shingles" in typed.out
     assert "a2 says what a1 says" in typed.out
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["a1", "b1"]
     dropped = run("dedup", str(file), "-o", str(out), "--force", "--json").json["dropped"]
