@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from guardmark.analysis import adaptive_rows
+from guardmark.analysis.adaptive import AdaptiveCard
 from guardmark.analysis.adaptive_operators import Standing
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
-from guardmark.core.sample import View
+from guardmark.core.sample import Prompt, View
 from guardmark.engine.adaptive import campaign, trial
 from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings, earlier_tries
 from guardmark.engine.adaptive.trace import read_trace
@@ -37,12 +40,16 @@ from planted import (
     trace,
 )
 
+Rule = Callable[[str], bool]
 
-def plan_of(*defenses, budget: int = 16, concurrency: int = 16, **more) -> AdaptivePlan:
+
+def plan_of(*defenses: Any, budget: int = 16, concurrency: int = 16, **more: Any) -> AdaptivePlan:
+    """Plan an attack with the seed of these tests."""
     return AdaptivePlan(defenses=defenses, seed=7, budget=budget, concurrency=concurrency, **more)
 
 
-async def card_of(folder: Path, rule, *, budget: int = 16):
+async def card_of(folder: Path, rule: Rule, *, budget: int = 16) -> AdaptiveCard:
+    """Attack one defense and read its figures."""
     await attack(folder, samples(), plan_of(AtOnce("planted", rule), budget=budget))
     (card,) = cards(folder)
     return card
@@ -60,7 +67,9 @@ def test_both_halves_know_the_same_layers() -> None:
     ("rule", "label"),
     [(keyword, "keyword"), (anchored, "pattern"), (folding, "keyword")],
 )
-async def test_a_planted_defense_is_diagnosed_and_falls(tmp_path, rule, label) -> None:
+async def test_a_planted_defense_is_diagnosed_and_falls(
+    tmp_path: Path, rule: Rule, label: str
+) -> None:
     """At least 80 % of the probed attacks name the planted kind, and success rises."""
     card = await card_of(tmp_path, rule)
     labels = card.findings["labels"]
@@ -71,7 +80,7 @@ async def test_a_planted_defense_is_diagnosed_and_falls(tmp_path, rule, label) -
     assert card.rounds[-1].full.value > 0.9
 
 
-async def test_a_statistical_defense_is_diagnosed_as_such(tmp_path) -> None:
+async def test_a_statistical_defense_is_diagnosed_as_such(tmp_path: Path) -> None:
     """The built-in n-gram model is named lexical-statistical, and falls further."""
     from guardmark.app.configuration import builtin_config
     from guardmark.app.parts import build_defenses
@@ -85,20 +94,20 @@ async def test_a_statistical_defense_is_diagnosed_as_such(tmp_path) -> None:
     assert card.rounds[-1].full.value >= card.rounds[0].full.value
 
 
-async def test_folding_is_noticed_and_closes_hidden_characters(tmp_path) -> None:
+async def test_folding_is_noticed_and_closes_hidden_characters(tmp_path: Path) -> None:
     """A defense that canonicalises first holds against invisible characters."""
     card = await card_of(tmp_path, folding)
     assert card.findings["folds"]
     hidden = [
         each
         for each in card.operators
-        if each.chain.startswith(("invisible", "fullwidth")) and " + " not in each.chain
+        if each.chain.startswith(("invisible@", "fullwidth@")) and " + " not in each.chain
     ]
     assert hidden
     assert all(each.standing is Standing.HOLDS for each in hidden)
 
 
-async def test_a_blocker_of_odd_characters_is_a_blanket_block(tmp_path) -> None:
+async def test_a_blocker_of_odd_characters_is_a_blanket_block(tmp_path: Path) -> None:
     """Its form is named, and plain attacks all pass."""
     card = await card_of(tmp_path, odd_characters)
     assert card.findings["diagnosis"] == "format"
@@ -107,7 +116,7 @@ async def test_a_blocker_of_odd_characters_is_a_blanket_block(tmp_path) -> None:
     assert {"invisible", "fullwidth"} <= blanket
 
 
-async def test_the_gain_over_a_random_defense_is_explained_by_the_null_arm(tmp_path) -> None:
+async def test_the_gain_over_a_random_defense_is_explained_by_the_null_arm(tmp_path: Path) -> None:
     """A leaker is flagged; sending the same text again does as well as any attack."""
     card = await card_of(tmp_path, leaker(), budget=64)
     assert card.flags == ("RANDOMISED",)
@@ -119,7 +128,7 @@ async def test_the_gain_over_a_random_defense_is_explained_by_the_null_arm(tmp_p
 
 
 async def test_a_defense_that_blocks_everything_is_said_to_be_unbroken_with_a_bound(
-    tmp_path,
+    tmp_path: Path,
 ) -> None:
     """Nothing gets through; the bound is printed, and every operator is a blanket block."""
     card = await card_of(tmp_path, lambda _: True)
@@ -132,7 +141,7 @@ async def test_a_defense_that_blocks_everything_is_said_to_be_unbroken_with_a_bo
     assert "robust" not in sentence
 
 
-async def test_a_defense_that_blocks_nothing_is_passed_from_the_start(tmp_path) -> None:
+async def test_a_defense_that_blocks_nothing_is_passed_from_the_start(tmp_path: Path) -> None:
     """Every attack passes as it is, so there is nothing to search for."""
     card = await card_of(tmp_path, lambda _: False)
     assert card.findings["diagnosis"] == "none"
@@ -140,7 +149,7 @@ async def test_a_defense_that_blocks_nothing_is_passed_from_the_start(tmp_path) 
     assert card.survival is None
 
 
-async def test_success_never_falls_and_the_curve_ends_where_the_rate_is(tmp_path) -> None:
+async def test_success_never_falls_and_the_curve_ends_where_the_rate_is(tmp_path: Path) -> None:
     """Rounds are cumulative; one minus Kaplan-Meier equals the rate of the adaptive arm."""
     card = await card_of(tmp_path, hardened)
     shares = [each.full.value for each in card.rounds]
@@ -152,14 +161,14 @@ async def test_success_never_falls_and_the_curve_ends_where_the_rate_is(tmp_path
         assert end == pytest.approx(by_arm["adaptive"].value)
 
 
-async def test_the_null_arm_gains_nothing_from_a_steady_defense(tmp_path) -> None:
+async def test_the_null_arm_gains_nothing_from_a_steady_defense(tmp_path: Path) -> None:
     """The same text gets the same answer, however often it is sent."""
     card = await card_of(tmp_path, folding)
     assert card.null_gain.value == 0
     assert card.calls[trial.NULL, "search"] == 60 * 16
 
 
-async def test_a_search_stays_within_its_budget(tmp_path) -> None:
+async def test_a_search_stays_within_its_budget(tmp_path: Path) -> None:
     """No attack gets more search tries than it is worth, probes of spans among them."""
     await card_of(tmp_path, lambda _: True)
     with RecordReader(tmp_path / "records.sqlite") as reader:
@@ -168,7 +177,7 @@ async def test_a_search_stays_within_its_budget(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("rule", [keyword, hardened])
-async def test_any_concurrency_gives_the_same_bytes(tmp_path, rule) -> None:
+async def test_any_concurrency_gives_the_same_bytes(tmp_path: Path, rule: Rule) -> None:
     """Concurrency 1, 8 and 64 write the same trace."""
     written = set()
     for concurrency in (1, 8, 64):
@@ -181,7 +190,7 @@ async def test_any_concurrency_gives_the_same_bytes(tmp_path, rule) -> None:
     assert len(written) == 1
 
 
-async def test_a_trace_is_replayed_without_a_call(tmp_path) -> None:
+async def test_a_trace_is_replayed_without_a_call(tmp_path: Path) -> None:
     """The figures come back from the trace and the seeds; the defense is not asked."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
@@ -200,11 +209,11 @@ async def test_a_trace_is_replayed_without_a_call(tmp_path) -> None:
     assert cards(second) == cards(first)
 
 
-async def test_an_interrupted_measurement_goes_on_where_it_stopped(tmp_path) -> None:
+async def test_an_interrupted_measurement_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """What is stored is not asked again, and the trace is that of one go."""
 
     class Stopping(AtOnce):
-        def decide_now(self, prompt):
+        def decide_now(self, prompt: Prompt) -> Decision:
             self.calls = getattr(self, "calls", 0) + 1
             if self.calls == 1000:
                 stop.set("SIGINT")
@@ -231,7 +240,7 @@ class Flaky(AtOnce):
 
     count = 0
 
-    def decide_now(self, prompt):
+    def decide_now(self, prompt: Prompt) -> Decision:
         """Fail, or apply the rule."""
         self.count += 1
         if self.count % 5 == 0:
@@ -239,7 +248,7 @@ class Flaky(AtOnce):
         return super().decide_now(prompt)
 
 
-async def test_failures_never_change_what_held_and_what_fell(tmp_path) -> None:
+async def test_failures_never_change_what_held_and_what_fell(tmp_path: Path) -> None:
     """A failed call is asked again and counts neither as held nor as bypassed."""
     steady, flaky = tmp_path / "steady", tmp_path / "flaky"
     steady.mkdir()
@@ -253,14 +262,14 @@ async def test_failures_never_change_what_held_and_what_fell(tmp_path) -> None:
     assert two.flags == one.flags
 
 
-async def test_a_defense_that_never_answers_is_missing_and_not_holding(tmp_path) -> None:
+async def test_a_defense_that_never_answers_is_missing_and_not_holding(tmp_path: Path) -> None:
     """Its attacks count for nothing, and nothing is claimed."""
 
     class Down:
         name, view = "down", View.TEXT
 
-        async def decide(self, prompt):
-            raise TimeoutError("no answer")
+        async def decide(self, prompt: Prompt) -> Decision:
+            raise TimeoutError(f"no answer to {len(prompt.text)} characters")
 
     await attack(tmp_path, samples(6, 4), plan_of(Down()))
     (card,) = cards(tmp_path)
@@ -269,7 +278,7 @@ async def test_a_defense_that_never_answers_is_missing_and_not_holding(tmp_path)
     assert "undefined" in holding_sentence(card)
 
 
-async def test_other_settings_are_not_mixed(tmp_path) -> None:
+async def test_other_settings_are_not_mixed(tmp_path: Path) -> None:
     """Another budget on the same records is refused before anything is called."""
     await attack(tmp_path, samples(6, 4), plan_of(AtOnce("d", keyword)))
     with RecordReader(tmp_path / "records.sqlite") as reader:
@@ -278,7 +287,7 @@ async def test_other_settings_are_not_mixed(tmp_path) -> None:
             check_settings(plan_of(AtOnce("d", keyword), budget=64), reader)
 
 
-async def test_winners_are_replayed_on_the_other_defenses(tmp_path) -> None:
+async def test_winners_are_replayed_on_the_other_defenses(tmp_path: Path) -> None:
     """What got through a keyword list is asked of the folding one, once each."""
     await attack(tmp_path, samples(), plan_of(AtOnce("plain", keyword), AtOnce("folds", folding)))
     plain, folds = cards(tmp_path)
@@ -288,7 +297,7 @@ async def test_winners_are_replayed_on_the_other_defenses(tmp_path) -> None:
     assert plain.transfers[0].passed.value > folds.transfers[0].passed.value
 
 
-async def test_repair_names_the_cleaning_that_would_have_helped(tmp_path) -> None:
+async def test_repair_names_the_cleaning_that_would_have_helped(tmp_path: Path) -> None:
     """Bypasses by hidden characters close once these are removed; benign texts are not hurt."""
     card = await card_of(tmp_path, keyword)
     assert card.best_repair is not None
@@ -296,14 +305,14 @@ async def test_repair_names_the_cleaning_that_would_have_helped(tmp_path) -> Non
     assert card.best_repair.cost.value == 0
 
 
-async def test_learning_beats_drawing_at_random_where_few_operators_work(tmp_path) -> None:
+async def test_learning_beats_drawing_at_random_where_few_operators_work(tmp_path: Path) -> None:
     """Against a defense that only few operators pass, the gain at equal tries is certain."""
     card = await card_of(tmp_path, hardened, budget=64)
     gains = dict(card.gains)
     assert gains[16].low > 0
 
 
-def test_the_manifest_of_the_tests_is_whole(tmp_path) -> None:
+def test_the_manifest_of_the_tests_is_whole(tmp_path: Path) -> None:
     """The planted runs carry a manifest, as every run does."""
     with RecordWriter(tmp_path / "records.sqlite") as writer:
         writer.put_manifest(MANIFEST)
