@@ -16,6 +16,8 @@ from guardmark.stats.scores import auc, tpr_at_fpr
 from guardmark.stats.split import split_by_group
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from guardmark.analysis.frame import Arm, Frame
@@ -141,7 +143,7 @@ def analyse_thresholds(
         area=_area(frame, attack, score, group=group, settings=settings),
         precision_area=average_precision(attack, score),
         points=_curve(attack, score),
-        limited=_limited(frame, arm, scored, settings=settings),
+        limited=choose_within(frame, arm, settings, limits=FPR_LIMITS),
         chosen=_chosen(frame, arm, scored, settings=settings),
         histogram=ScoreHistogram(attacks=attacks, benign=benign),
         scored_attacks=int(attack.sum()),
@@ -190,10 +192,22 @@ def _curve(attack: NDArray[np.bool_], score: NDArray[np.float64]) -> tuple[Curve
     return tuple(points)
 
 
-def _limited(
-    frame: Frame, arm: Arm, scored: NDArray[np.bool_], *, settings: AnalysisSettings
+def choose_within(
+    frame: Frame, arm: Arm, settings: AnalysisSettings, *, limits: Iterable[float]
 ) -> tuple[LimitedPoint, ...]:
-    """Choose thresholds on one half of the groups, and measure them on the other."""
+    """Choose thresholds on one half of the groups, and measure them on the other.
+
+    Args:
+        frame: The run.
+        arm: One of its arms.
+        settings: Confidence, and the seed of the split.
+        limits: False positive rates to stay within, each in (0, 1).
+
+    Returns:
+        One point for each limit, in their order; without a threshold where the scores on the
+        calibration half allow none.
+    """
+    scored = ~np.isnan(arm.records.score) & arm.is_answered
     names = frame.samples.group.names
     side = split_by_group(names, seed=settings.seed)
     is_calibration = side[frame.samples.group.codes[arm.records.sample]]
@@ -201,7 +215,7 @@ def _limited(
     choosing, measuring = scored & is_calibration, scored & ~is_calibration
     cells = sort_into_cells(frame, np.zeros(frame.sample_count, dtype=np.int32), 1)
     points = []
-    for limit in FPR_LIMITS:
+    for limit in limits:
         found = tpr_at_fpr(attack[choosing], arm.records.score[choosing], max_fpr=limit)
         threshold, rates = found.threshold, None
         if threshold is not None:

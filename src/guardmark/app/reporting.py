@@ -57,14 +57,18 @@ def run_config(manifest: RunManifest) -> Config:
     return Config.model_validate(dict(manifest.settings))
 
 
-def parse_thresholds(said: Sequence[str]) -> tuple[tuple[str, float], ...]:
-    """Read thresholds written as NAME=X.
+def parse_thresholds(
+    said: Sequence[str], *, option: str = "--threshold", meaning: str = "X"
+) -> tuple[tuple[str, float], ...]:
+    """Read thresholds, or limits for them, written as NAME=X.
 
     Args:
         said: What stands on the command line.
+        option: The option it stands behind.
+        meaning: What the number is called.
 
     Returns:
-        Name of a defense and score from which it shall block.
+        Name of a defense and the number.
 
     Raises:
         ConfigError: If one is not of this form, or the number is not in [0, 1].
@@ -78,8 +82,8 @@ def parse_thresholds(said: Sequence[str]) -> tuple[tuple[str, float], ...]:
             value = -1.0
         if not equals or not name or not 0 <= value <= 1:
             raise ConfigError(
-                f"--threshold {word!r} is not of the form NAME=X with X in [0, 1].\n"
-                "For example: --threshold granite=0.8"
+                f"{option} {word!r} is not of the form NAME={meaning} with {meaning} in [0, 1].\n"
+                f"For example: {option} granite={0.01 if meaning == 'FPR' else 0.8}"
             )
         found.append((name, value))
     return tuple(found)

@@ -19,12 +19,20 @@ def command() -> click.Command:
     @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
     @click.option("-f", "--format", "formats", help=f"With commas: {', '.join(_FORMATS)}.")
     @click.option("--threshold", multiple=True, metavar="NAME=X", help="Block from score X on.")
+    @click.option(
+        "--choose",
+        multiple=True,
+        metavar="NAME=FPR",
+        help="Print the threshold that blocks most within this false positive rate, as a fragment "
+        "of a configuration, and keep it as thresholds.yaml.",
+    )
     @click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
     @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
     def report(
         runs: tuple[Path, ...],
         formats: str | None,
         threshold: tuple[str, ...],
+        choose: tuple[str, ...],
         no_texts: bool,
         as_json: bool,
     ) -> None:
@@ -33,6 +41,13 @@ def command() -> click.Command:
 
         chosen = _formats(formats)
         for path in runs:
+            if choose:
+                from guardmark.app.choosing import choose_thresholds
+
+                fragment = choose_thresholds(path, choose)
+                click.echo(fragment.text, nl=False)
+                click.echo(f"thresholds {fragment.path}", err=True)
+                continue
             told = write_report(
                 path,
                 formats=chosen,
