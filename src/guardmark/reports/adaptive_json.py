@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.analysis.adaptive_operators import OperatorCard, RepairCard
     from guardmark.core.estimate import Difference
 
 
@@ -68,30 +69,32 @@ def _card(card: AdaptiveCard) -> Json:
         if card.extrapolated is None
         else {"k": card.extrapolated_at, "rate": ratio_json(card.extrapolated)},
         "reliability": None if card.reliability is None else estimate_json(card.reliability),
-        "operators": [
-            {
-                "chain": each.chain,
-                "tier": each.tier,
-                "bypassed": estimate_json(each.bypassed),
-                "benign_blocked": estimate_json(each.benign_blocked),
-                "standing": each.standing.value,
-                "unique": each.unique,
-            }
-            for each in card.operators
-        ],
-        "repairs": [
-            {
-                "name": each.name,
-                "closed": estimate_json(each.closed),
-                "cost": estimate_json(each.cost),
-            }
-            for each in card.repairs
-        ],
+        "operators": [_operator(each) for each in card.operators],
+        "repairs": [_repair(each) for each in card.repairs],
         "best_repair": None if best is None else best.name,
         "transfers": [
             {"source": each.source, "passed": estimate_json(each.passed)} for each in card.transfers
         ],
         "calls": {f"{arm}:{account}": calls for (arm, account), calls in card.calls.items()},
+    }
+
+
+def _operator(card: OperatorCard) -> Json:
+    return {
+        "chain": card.chain,
+        "tier": card.tier,
+        "bypassed": estimate_json(card.bypassed),
+        "benign_blocked": estimate_json(card.benign_blocked),
+        "standing": card.standing.value,
+        "unique": card.unique,
+    }
+
+
+def _repair(card: RepairCard) -> Json:
+    return {
+        "name": card.name,
+        "closed": estimate_json(card.closed),
+        "cost": estimate_json(card.cost),
     }
 
 
