@@ -159,10 +159,12 @@ class _Work:
     async def _attack(
         self, attacked: Sequence[BuiltPart], *, budget: int, trace: Path | None
     ) -> Adapted:
-        names = tuple(built.manifest.name for built in attacked)
         with RecordReader(self.folder.records) as reader:
             samples = list(reader.samples())
             manifest = reader.manifest()
+            order = [part.name for part in manifest.parts]
+            attacked = sorted(attacked, key=lambda built: order.index(built.manifest.name))
+            names = tuple(built.manifest.name for built in attacked)
             self._check_parts(attacked, {p.name: p.fingerprint for p in manifest.parts})
             plan = AdaptivePlan(
                 defenses=tuple(built.part for built in attacked),
