@@ -20,6 +20,8 @@ from guardmark.reports.wording import counts_text, measure_text, percent_text, v
         (0.034, Unit.POINTS, "+3.4 points"),
         (0.0123, Unit.MILLISECONDS, "12.3 µs"),
         (0.5, Unit.MILLISECONDS, "500 µs"),
+        (-0.5, Unit.MILLISECONDS, "-500 µs"),
+        (-50.07, Unit.MILLISECONDS, "-50.1 ms"),
         (12.34, Unit.MILLISECONDS, "12.3 ms"),
         (1234.5, Unit.MILLISECONDS, "1,234 ms"),
         (12345.0, Unit.COUNT, "12,345"),

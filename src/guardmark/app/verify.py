@@ -166,7 +166,7 @@ def _check_description(folder: RunDir, source: Source, comparer: Comparer) -> No
 
 def _missing(folder: RunDir, source: Source) -> list[str]:
     if source.state != "complete":
-        return [f"The run is {source.state}; what it stored so far was checked."]
+        return ["The run is not complete; what it stored so far was checked."]
     wanted = source.manifest.get("settings", {}).get("report", [])
     files = {
         "json": folder.summary_json,

@@ -46,7 +46,7 @@ def recount_summary(source: Source, stated: Json) -> Json:
             verdicts[name] = verdict(own)
         defenses.append(own)
     return {
-        "run": _run(source),
+        "run": _run(source, stated.get("run", {}).get("state")),
         "data": [
             {key: data[key] for key in ("name", "version", "sha256", "attacks", "benign")}
             for data in manifest["data"]
@@ -106,7 +106,7 @@ def _described(part: Json, name: str) -> Json:
     return said
 
 
-def _run(source: Source) -> Json:
+def _run(source: Source, said: str | None) -> Json:
     manifest = source.manifest
     kept = (
         "name",
@@ -129,10 +129,20 @@ def _run(source: Source) -> Json:
     )
     return {
         **{key: manifest[key] for key in kept},
-        "state": source.state,
+        "state": _state(source, said),
         "planned": source.planned,
         "stored": stored,
     }
+
+
+def _state(source: Source, said: str | None) -> str:
+    """Return how far the run came.
+
+    The records of a run that was killed say that it is running; that it was interrupted shows in
+    nobody holding its lock, which the records cannot tell.
+    """
+    stopped = source.state == "running" and said == "interrupted"
+    return "interrupted" if stopped else source.state
 
 
 def _samples(source: Source) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Bullets, Table
+from guardmark.reports.blocks import Bullets, Paragraph, Table, Tone
 from guardmark.reports.chapters.pipeline import CARD_TABLES
 from guardmark.reports.inert import plain_line
 from guardmark.reports.wording import cell_text
@@ -37,6 +37,8 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
     title = _wrapped(plain_line(document.title), space, first="", rest="  ")
     lines = [_painted(line, _BOLD, use=colour) for line in title]
     lines.extend((*_wrapped(plain_line(document.subtitle), space, first="", rest="  "), ""))
+    for warning in _warnings(document):
+        lines.extend((*_wrapped(warning, space, first="Beware: ", rest="  "), ""))
     lines.extend(_verdicts(document, space, colour=colour))
     for table in _tables(document, "overview"):
         if table.rows:
@@ -114,6 +116,14 @@ def _tables(document: Document, table_id: str) -> Iterator[Table]:
 def _blocks(document: Document) -> Iterator[Block]:
     for section in document.sections:
         yield from section.blocks
+
+
+def _warnings(document: Document) -> Iterator[str]:
+    """What holds for every figure: that records are missing."""
+    told = [part for part in document.sections if part.id == "configuration"]
+    for block in (block for part in told for block in part.blocks):
+        if isinstance(block, Paragraph) and block.tone is Tone.WARNING:
+            yield plain_line(block.text)
 
 
 def _advice(document: Document) -> Iterator[str]:

@@ -106,13 +106,13 @@ def _milliseconds(value: float) -> str:
 
 
 def _time_unit(beside: float) -> str:
-    return "ms" if beside >= 1 else "µs"
+    return "ms" if abs(beside) >= 1 else "µs"
 
 
 def _time(value: float, beside: float) -> str:
     """Return a time without its unit, in the unit of the time it stands beside."""
-    scaled = value if beside >= 1 else 1000 * value
-    return f"{scaled:,.0f}" if scaled >= 100 else f"{scaled:.1f}"
+    scaled = value if abs(beside) >= 1 else 1000 * value
+    return f"{scaled:,.0f}" if abs(scaled) >= 100 else f"{scaled:.1f}"
 
 
 def _number(value: float) -> str:
