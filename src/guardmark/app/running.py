@@ -20,6 +20,7 @@ from guardmark.app.folders import (
     stored_manifest,
     unfinished_runs,
 )
+from guardmark.app.logbook import ending_line, logbook
 from guardmark.app.network import concurrency_of, open_services
 from guardmark.app.parts import build_parts
 from guardmark.app.probing import probe_parts
@@ -219,11 +220,12 @@ class _Invocation:
                 source.folder.lock(started=_stamp(self.session.now)),
                 RecordWriter(source.folder.records) as writer,
                 kept_answers(self.loaded, self.parts) as memory,
+                logbook(source.folder, self.session.now) as note,
             ):
                 continued = source.fresh is None
-                self.session.announce(
-                    f"{'Continuing' if continued else 'Writing'} {source.folder.path}"
-                )
+                doing = "Continuing" if continued else "Writing"
+                self.session.announce(f"{doing} {source.folder.path}")
+                note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
                 manifest = (writer.manifest if continued else None) or self._manifest(source)
                 # The manifest first: samples without one could not be told from other data.
                 writer.put_manifest(manifest)
@@ -239,6 +241,7 @@ class _Invocation:
                     stop=self.session.stop,
                     stop_rule=early_stop(source.folder, self.loaded.config.run.stop_when),
                 )
+                note(ending_line(summary))
         finally:
             await self._close()
         return RunResult(

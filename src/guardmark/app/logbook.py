@@ -1,0 +1,68 @@
+"""`run.log`: when a run was started, continued and ended, and why; for support."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from guardmark.core.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from guardmark.engine.runner import RunSummary
+    from guardmark.store.run_dir import RunDir
+
+
+@contextmanager
+def logbook(folder: RunDir, now: datetime) -> Iterator[Callable[[str], None]]:
+    """Offer a way to note lines in the log of a run while a block runs.
+
+    An exception is noted by its kind and first line, and goes on. No text of a sample and no
+    secret is ever noted.
+
+    Args:
+        folder: Folder of the run, held by us.
+        now: The present time, UTC; later lines are dated from it by the monotonic clock.
+
+    Yields:
+        A function that appends one dated line; it raises `StorageError` if it cannot.
+    """
+    began = monotonic()
+
+    def note(line: str) -> None:
+        stamp = (now + timedelta(seconds=monotonic() - began)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        try:
+            with folder.log.open("a", encoding="utf-8") as log:
+                log.write(f"{stamp} {' '.join(line.split())}\n")
+        except OSError as error:
+            raise StorageError(
+                f"{folder.log} cannot be written: {error.strerror}.\n"
+                "Next: free disk space or make the folder writable, then give the command again."
+            ) from error
+
+    try:
+        yield note
+    except BaseException as error:
+        first = (str(error).splitlines() or [""])[0]
+        with suppress(StorageError):  # a full disk may be what ended the run
+            note(f"ended by {type(error).__name__}: {first[:200]}")
+        raise
+
+
+def ending_line(summary: RunSummary) -> str:
+    """Return how a run ended, on one line.
+
+    Args:
+        summary: What the engine reports.
+    """
+    reason = f" ({summary.reason})" if summary.reason else ""
+    return (
+        f"{summary.ending.value}{reason}: {summary.added} records added, {summary.stored} of "
+        f"{summary.planned} stored, {summary.calls} calls in {summary.elapsed_s:.3f} s, "
+        f"{summary.mean_in_flight:.1f} in flight, event loop late by at most "
+        f"{summary.loop_lag_ms:.1f} ms"
+    )
