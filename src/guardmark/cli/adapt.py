@@ -23,7 +23,8 @@ def command() -> click.Command:
     @click.command(
         help="Attack the defenses of a finished RUN, or of a CONFIG (which is run first), by "
         "rewriting its attacks and watching the answers. Nothing named: the built-in run. "
-        "Only attack a defense that is yours or that you may test. Given again on the same RUN, it goes on."
+        "Only attack a defense that is yours or that you may test. "
+        "Given again on the same RUN, it goes on."
     )
     @click.argument("subject", required=False, type=_PATH, metavar="[RUN|CONFIG]")
     @click.option(
