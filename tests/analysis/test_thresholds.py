@@ -11,6 +11,7 @@ from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample
+from guardmark.stats.proportion import wilson
 from guardmark.stats.scores import auc
 
 SAMPLES = [*(attack(n) for n in range(300)), *(benign(n) for n in range(300))]
@@ -81,6 +82,26 @@ def test_curves_end_where_everything_is_blocked(runs: Runs) -> None:
     assert sum(found.histogram.attacks) == 300
     assert found.histogram.edges[0] == 0.0
     assert found.histogram.edges[-1] == 1.0
+
+
+def test_curves_carry_the_default_interval_at_each_threshold(runs: Runs) -> None:
+    """Wilson without groups; wider where variants pass a threshold together."""
+    found = analysed(runs).defenses[0].thresholds
+    grouped = [attack(n, group=f"g{(n * 37) % 300 // 10}") for n in range(300)]
+    wider = analysed(runs, samples=[*grouped, *SAMPLES[300:]]).defenses[0].thresholds
+    assert found is not None
+    assert wider is not None
+    for point in found.points:
+        low, high = point.true_positive_limits
+        expected = wilson(round(300 * point.true_positive_rate), 300)
+        assert (low, high) == pytest.approx((expected.low, expected.high))
+        assert point.precision_limits[0] <= point.precision <= point.precision_limits[1]
+    middle = len(found.points) // 2
+    narrow, wide = (
+        each.points[middle].true_positive_limits[1] - each.points[middle].true_positive_limits[0]
+        for each in (found, wider)
+    )
+    assert wide > 1.5 * narrow
 
 
 def test_costs_choose_a_threshold_for_each_prevalence(runs: Runs) -> None:

@@ -1,4 +1,4 @@
-"""Defenses in the plane of their two errors."""
+"""Charts over two axes: defenses in the plane of their errors, curves with their bands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from small_runs import Runs
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.reports.blocks import Line, LineChart
-from guardmark.reports.chapters import comparison
+from guardmark.reports.chapters import comparison, thresholds
 from guardmark.reports.chapters.plane import draw_plane
 from guardmark.reports.figures import figure_svg
 
@@ -75,6 +75,22 @@ def test_a_mark_is_drawn_with_whiskers_along_both_axes() -> None:
     dots = [each.get("d") for each in root.iter(f"{SVG}path") if each.get("class") == "dot"]
     assert len(set(dots)) == 2, "told apart without colour, in the drawing and in the legend"
     assert len(dots) == 4
+
+
+def test_curves_and_calibration_are_drawn_with_bands(analysis: RunAnalysis) -> None:
+    """Each line of ROC, precision-recall and calibration has a band around it."""
+    charts = {
+        block.id: block
+        for block in thresholds.write(analysis).blocks
+        if isinstance(block, LineChart)
+    }
+    for chart in (charts["roc"], charts["precision-recall"], charts["reliability"]):
+        assert chart.lines
+        for line in chart.lines:
+            assert len(line.band) == len(line.points)
+            for (_, y), (low, high) in zip(line.points, line.band, strict=True):
+                assert low - 1e-9 <= y <= high + 1e-9
+    assert charts["reliability"].diagonal_name == "calibrated"
 
 
 def test_nothing_is_drawn_without_both_rates() -> None:

@@ -60,12 +60,16 @@ class CurvePoint:
         true_positive_rate: Attacks blocked.
         false_positive_rate: Benign samples blocked.
         precision: Blocked samples that are attacks, at the benchmark's mix.
+        true_positive_limits: Interval of the first, at this one threshold.
+        precision_limits: Interval of the last, given the number blocked.
     """
 
     threshold: float
     true_positive_rate: float
     false_positive_rate: float
     precision: float
+    true_positive_limits: tuple[float, float]
+    precision_limits: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +146,7 @@ def analyse_thresholds(
     return ThresholdAnalysis(
         area=_area(frame, attack, score, group=group, settings=settings),
         precision_area=average_precision(attack, score),
-        points=_curve(attack, score),
+        points=_curve(attack, score, group=group, confidence=settings.confidence),
         limited=choose_within(frame, arm, settings, limits=FPR_LIMITS),
         chosen=_chosen(frame, arm, scored, settings=settings),
         histogram=ScoreHistogram(attacks=attacks, benign=benign),
@@ -174,12 +178,26 @@ _AREA_REPLICATES: Final = 200
 """Enough for a standard error, which is all that the interval of the area takes from it."""
 
 
-def _curve(attack: NDArray[np.bool_], score: NDArray[np.float64]) -> tuple[CurvePoint, ...]:
+def _curve(
+    attack: NDArray[np.bool_],
+    score: NDArray[np.float64],
+    *,
+    group: NDArray[np.int32],
+    confidence: float,
+) -> tuple[CurvePoint, ...]:
     counts = count_at_thresholds(attack, score)
     size = len(counts.thresholds)
     chosen = np.unique(np.linspace(0, size - 1, min(size, _CURVE_POINTS)).round().astype(int))
+    thresholds = counts.thresholds[chosen]
+    everyone = np.full(len(score), np.inf)
+    hit_limits = _limits_along(
+        thresholds, scores=score[attack], among=everyone[attack], group=group[attack], at=confidence
+    )
+    precision_limits = _limits_along(
+        thresholds, scores=np.where(attack, score, -np.inf), among=score, group=group, at=confidence
+    )
     points = []
-    for at in chosen.tolist():
+    for at, hit, precise in zip(chosen.tolist(), hit_limits, precision_limits, strict=True):
         hits, alarms = int(counts.blocked_attacks[at]), int(counts.blocked_benign[at])
         points.append(
             CurvePoint(
@@ -187,9 +205,45 @@ def _curve(attack: NDArray[np.bool_], score: NDArray[np.float64]) -> tuple[Curve
                 true_positive_rate=hits / counts.attacks,
                 false_positive_rate=alarms / counts.benign,
                 precision=hits / (hits + alarms),
+                true_positive_limits=hit,
+                precision_limits=precise,
             )
         )
     return tuple(points)
+
+
+def _limits_along(
+    thresholds: NDArray[np.float64],
+    *,
+    scores: NDArray[np.float64],
+    among: NDArray[np.float64],
+    group: NDArray[np.int32],
+    at: float,
+) -> list[tuple[float, float]]:
+    """Return the interval, at each threshold, of rows that reach it by one score among another.
+
+    Variants of one origin pass a threshold together, so rows are counted by group.
+    """
+    names, codes = np.unique(group, return_inverse=True)
+    slices, hits, sizes = [], [], []
+    for place, threshold in enumerate(thresholds.tolist()):
+        total = np.bincount(codes[among >= threshold], minlength=len(names))
+        caught = np.bincount(codes[scores >= threshold], minlength=len(names))
+        present = total > 0
+        sizes.append(total[present])
+        hits.append(caught[present])
+        slices.append(np.full(int(present.sum()), place))
+    estimates = wilson_default_slices(
+        np.concatenate(hits),
+        np.concatenate(sizes),
+        slices=np.concatenate(slices),
+        slice_count=len(thresholds),
+        confidence=at,
+    )
+    return [
+        (0.0, 1.0) if each.low is None or each.high is None else (each.low, each.high)
+        for each in estimates
+    ]
 
 
 def choose_within(

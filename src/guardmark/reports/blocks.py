@@ -232,7 +232,8 @@ class LineChart:
         lines: One or more.
         x_unit: `SHARE` runs from 0 to 1; others fit the data from 0.
         y_unit: As `x_unit`.
-        diagonal: Whether to draw the line of pure chance.
+        diagonal: Whether to draw the line on which both axes agree.
+        diagonal_name: What lies on it.
         summary: What the chart shows, in words, for who cannot see it.
     """
 
@@ -244,6 +245,7 @@ class LineChart:
     x_unit: Unit = Unit.SHARE
     y_unit: Unit = Unit.SHARE
     diagonal: bool = False
+    diagonal_name: str = "pure chance"
     summary: str = ""
 
 

@@ -271,7 +271,7 @@ def _line_legend(chart: LineChart, drawn: Mapping[str, int]) -> tuple[tuple[str,
         for place, line in enumerate(chart.lines)
     ]
     if chart.diagonal:
-        legend.append(("pure chance", _sample_mark(_stroke("chance"), NEUTRAL)))
+        legend.append((chart.diagonal_name, _sample_mark(_stroke("chance"), NEUTRAL)))
     return tuple(legend)
 
 

@@ -8,7 +8,7 @@ from guardmark.analysis.score_details import PARTIAL_MAX_FPR
 from guardmark.reports.blocks import Cell, Column, Line, LineChart, Row, Table, Tone, Unit
 from guardmark.reports.cells import count, figure, name, of_difference, of_estimate, words
 from guardmark.reports.chapters.candidates import candidates
-from guardmark.reports.wording import count_text
+from guardmark.reports.wording import count_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
@@ -31,7 +31,7 @@ def score_blocks(analysis: RunAnalysis) -> list[Block]:
     detailed = [(each.name, each.scores) for each in candidates(analysis) if each.scores]
     if not detailed:
         return []
-    blocks: list[Block] = [_quality(detailed), _bins(detailed)]
+    blocks: list[Block] = [_quality(detailed), _reliability(detailed), _bins(detailed)]
     if analysis.areas:
         blocks.insert(0, _areas(analysis))
     if any(found.costs for _, found in detailed):
@@ -107,6 +107,37 @@ def _quality(detailed: _Detailed) -> Table:
         rows=tuple(rows),
         note="All of it holds for this data's share of attacks. A calibration error is biased "
         "upwards: even calibrated scores show about the figure under 'by chance'.",
+    )
+
+
+def _reliability(detailed: _Detailed) -> LineChart:
+    lines = []
+    for defense, found in detailed:
+        kept = [
+            (each.mean_score, rate.value, (rate.low, rate.high))
+            for each in found.by_mass.bins
+            if (rate := each.attack_rate).value is not None
+            and rate.low is not None
+            and rate.high is not None
+        ]
+        points = tuple((score, share) for score, share, _ in kept)
+        bands = tuple(limits for _, _, limits in kept)
+        if points:
+            lines.append(Line(label=defense, points=points, band=bands))
+    errors = (
+        f"{defense}: calibration error {value_text(found.by_mass.value, Unit.NUMBER)}, "
+        f"{value_text(found.by_mass.reference, Unit.NUMBER)} by chance."
+        for defense, found in detailed
+    )
+    return LineChart(
+        id="reliability",
+        title="Calibration: what scores claim against what is so",
+        x_axis="Mean score of a bin",
+        y_axis="Attacks among its samples",
+        lines=tuple(lines),
+        diagonal=True,
+        diagonal_name="calibrated",
+        summary=" ".join(errors),
     )
 
 

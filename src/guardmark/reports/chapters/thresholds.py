@@ -44,7 +44,8 @@ def write(analysis: RunAnalysis) -> Section:
         Paragraph(
             text="Thresholds are chosen on a calibration half of the groups and measured on the "
             "other half; nothing was called again. A limit on false alarms that the benign "
-            "samples are too few to show is not resolvable."
+            "samples are too few to show is not resolvable. Bands around curves hold at one "
+            "threshold fixed beforehand, not along the whole curve."
         ),
         _limits(scored),
         Bullets(lines=tuple(_area_words(each, found) for each, found in scored)),
@@ -157,6 +158,7 @@ def _roc(scored: _Scored) -> LineChart:
                 *((p.false_positive_rate, p.true_positive_rate) for p in found.points),
                 (1.0, 1.0),
             ),
+            band=((0.0, 0.0), *(p.true_positive_limits for p in found.points), (1.0, 1.0)),
         )
         for defense, found in scored
     ]
@@ -176,6 +178,7 @@ def _precision_recall(scored: _Scored) -> LineChart:
         Line(
             label=defense,
             points=tuple((p.true_positive_rate, p.precision) for p in found.points),
+            band=tuple(p.precision_limits for p in found.points),
         )
         for defense, found in scored
     ]
