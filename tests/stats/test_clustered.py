@@ -11,6 +11,7 @@ from guardmark.stats.clustered import (
     survey_beta,
     survey_logit,
     wilson_default,
+    wilson_default_rows,
     wilson_default_slices,
 )
 from guardmark.stats.proportion import wilson
@@ -22,6 +23,19 @@ def test_one_row_a_group_is_plain_wilson() -> None:
     assert (grouped.low, grouped.high) == (plain.low, plain.high)
     assert (grouped.method, grouped.design_effect) == ("wilson", 1.0)
     assert not grouped.few_groups
+
+
+@pytest.mark.parametrize(("successes", "rows"), [(0, 0), (0, 1), (1, 1), (3, 7), (40, 40)])
+def test_lone_rows_need_only_their_counts(successes: int, rows: int) -> None:
+    """Two counts say of rows without kin what a line of ones and zeros says."""
+    line = [1] * successes + [0] * (rows - successes)
+    assert wilson_default_rows(successes, rows) == wilson_default(line, [1] * rows)
+
+
+def test_more_events_than_lone_rows_are_refused() -> None:
+    """An impossible count is an error, not a rate above one."""
+    with pytest.raises(ValueError, match="successes"):
+        wilson_default_rows(3, 2)
 
 
 def test_no_event_reads_as_no_event_among_the_groups() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from guardmark.stats.drawing import Drawing
 from guardmark.stats.quantiles import (
     estimate_quantile,
+    estimate_quantiles,
     harrell_davis,
     median_difference,
     quantile_ranks,
@@ -67,6 +68,22 @@ def test_limits_stand_around_the_point(values: list[float], quantile: float) -> 
         assert found.high is not None
         assert found.low <= found.value <= found.high
         assert found.value == pytest.approx(float(np.quantile(values, quantile)), abs=1e-9)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=400))
+def test_several_quantiles_are_those_taken_one_by_one(rows: list[tuple[int, bool]]) -> None:
+    """Ordering the times once changes nothing, whatever ties and timeouts they hold."""
+    values, late = [time for time, _ in rows], [is_late for _, is_late in rows]
+    wanted = [0.99, 0.5, 0.95]
+    together = estimate_quantiles(values, wanted, censored=late)
+    assert together == [estimate_quantile(values, each, censored=late) for each in wanted]
+    ordered = sorted(values)
+    for found in together:
+        if found.value is not None:
+            assert found.value == pytest.approx(float(np.quantile(ordered, found.quantile)))
+            ranks = quantile_ranks(len(values), found.quantile)
+            assert ranks.lower is not None
+            assert found.low == ordered[ranks.lower - 1]
 
 
 @given(times)

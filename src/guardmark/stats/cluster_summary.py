@@ -16,6 +16,7 @@ from guardmark.stats.arguments import (
     require_counts,
     require_equal_lengths,
     require_group_counts,
+    require_part,
 )
 
 if TYPE_CHECKING:
@@ -75,6 +76,36 @@ def summarise(successes: ArrayLike, sizes: ArrayLike) -> ClusterSummary:
     """
     counts = require_group_counts(successes, sizes)
     return _summaries(counts, np.zeros(len(counts.sizes), dtype=np.int64), 1)[0]
+
+
+def summarise_rows(successes: int, rows: int) -> ClusterSummary:
+    """Summarise rows that are each a group of their own, from two counts.
+
+    Costs the same for ten rows as for a million.
+
+    Args:
+        successes: Rows with the property.
+        rows: Rows.
+
+    Raises:
+        ValueError: On a bad count, or more successes than rows.
+    """
+    events, trials = require_part(successes, rows)
+    spread = events * (trials - events) / trials if trials else 0.0
+    return _summary(
+        _Sums(
+            groups=trials,
+            successes=events,
+            trials=trials,
+            residual=spread,
+            between=spread,
+            within=0.0,
+            squares=trials,
+            shares=events,
+            with_event=events,
+            with_non_event=trials - events,
+        )
+    )
 
 
 def summarise_slices(

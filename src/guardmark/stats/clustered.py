@@ -14,7 +14,12 @@ import numpy as np
 
 from guardmark.core.estimate import Estimate, Ratio
 from guardmark.stats.arguments import require_fraction, require_group_counts
-from guardmark.stats.cluster_summary import ClusterSummary, summarise, summarise_slices
+from guardmark.stats.cluster_summary import (
+    ClusterSummary,
+    summarise,
+    summarise_rows,
+    summarise_slices,
+)
 from guardmark.stats.distributions import beta_quantile, two_sided_t
 from guardmark.stats.normal import two_sided_z
 from guardmark.stats.proportion import Limits, wilson, wilson_limits
@@ -80,6 +85,24 @@ def wilson_default_slices(
     require_fraction("confidence", confidence)
     summaries = summarise_slices(successes, sizes, slices=slices, slice_count=slice_count)
     return [default_estimate(summary, confidence=confidence) for summary in summaries]
+
+
+def wilson_default_rows(successes: int, rows: int, *, confidence: float = 0.95) -> Estimate:
+    """Estimate a rate of rows that are each a group of their own; see `wilson_default`.
+
+    Args:
+        successes: Rows with the property.
+        rows: Rows.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        What `wilson_default` says of as many groups of one row, from the two counts alone.
+
+    Raises:
+        ValueError: On a bad count, or more successes than rows.
+    """
+    require_fraction("confidence", confidence)
+    return default_estimate(summarise_rows(successes, rows), confidence=confidence)
 
 
 def default_estimate(summary: ClusterSummary, *, confidence: float = 0.95) -> Estimate:

@@ -14,6 +14,8 @@ from guardmark.stats.columns import group_column, label_column, number_column
 from guardmark.stats.drawing import Drawing, draw_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
 PointEstimator = Literal["type7", "harrell_davis"]
@@ -103,20 +105,89 @@ def estimate_quantile(
         Hyndman & Fan (1996), doi:10.1080/00031305.1996.10473566; Harrell & Davis (1982),
         doi:10.1093/biomet/69.3.635.
     """
-    numbers = number_column(values, name="values")
-    late = (
-        np.zeros(len(numbers), np.bool_)
-        if censored is None
-        else label_column(censored, name="censored")
+    found = estimate_quantiles(
+        values, [quantile], censored=censored, confidence=confidence, estimator=estimator
     )
-    require_equal_lengths(values=len(numbers), censored=len(late))
+    return found[0]
+
+
+def estimate_quantiles(
+    values: ArrayLike,
+    quantiles: Sequence[float],
+    *,
+    censored: ArrayLike | None = None,
+    confidence: float = 0.95,
+    estimator: PointEstimator = "type7",
+) -> list[Quantile]:
+    """Estimate several quantiles of the same times; see `estimate_quantile`.
+
+    The times are put in order once, and only as far as the quantiles call for.
+
+    Args:
+        values: Measured times (any unit), shape (n,); for a timeout, the time waited.
+        quantiles: Which quantiles, each strictly between 0 and 1.
+        censored: True where a time was cut off, shape (n,); None when none was.
+        confidence: Nominal coverage of each interval, strictly between 0 and 1.
+        estimator: `type7` or `harrell_davis`.
+
+    Returns:
+        One a quantile, in order.
+
+    Raises:
+        ValueError: On a NaN value, unequal lengths or a bad option.
+    """
+    numbers = number_column(values, name="values")
+    late = None if censored is None else label_column(censored, name="censored")
+    require_equal_lengths(values=len(numbers), censored=len(numbers) if late is None else len(late))
     if estimator not in {"type7", "harrell_davis"}:
         raise ValueError(f"estimator must be type7 or harrell_davis, got {estimator}")
-    ranks = quantile_ranks(len(numbers), quantile, confidence=confidence)
-    # At equal times the measured one comes first: the timed out would have taken longer.
-    order = np.lexsort((late, numbers))
-    numbers, late = numbers[order], late[order]
-    measured = int(np.argmax(late)) if late.any() else len(late)
+    intervals = [quantile_ranks(len(numbers), each, confidence=confidence) for each in quantiles]
+    times = _Times(numbers, late)
+    if estimator == "harrell_davis":
+        numbers.sort()
+    elif numbers.size:
+        places = (_places(each, at) for each, at in zip(intervals, quantiles, strict=True))
+        numbers.partition(sorted(set().union(*places)))
+    return [
+        _estimate(times, at, ranks=ranks, confidence=confidence, estimator=estimator)
+        for ranks, at in zip(intervals, quantiles, strict=True)
+    ]
+
+
+class _Times:
+    """Times, whatever their order, and where the timeouts stand among them.
+
+    Attributes:
+        numbers: All times; put in order by whoever reads ranks.
+        censored: How many are timeouts.
+        measured: How many, from the smallest on, were measured to the end.
+    """
+
+    def __init__(self, numbers: NDArray[np.float64], late: NDArray[np.bool_] | None) -> None:
+        self.numbers = numbers
+        self.censored = 0 if late is None else int(late.sum())
+        self.measured = len(numbers)
+        if late is not None and self.censored:
+            # At equal times the measured one comes first: the timed out would have taken longer.
+            self.measured = int((numbers[~late] <= numbers[late].min()).sum())
+
+
+def _places(ranks: RankInterval, quantile: float) -> set[int]:
+    """Return the places, in sorted order, of the values that an estimate reads."""
+    below = math.floor((ranks.trials - 1) * quantile)
+    wanted = {below, min(below + 1, ranks.trials - 1)}
+    return wanted | {rank - 1 for rank in (ranks.lower, ranks.upper) if rank is not None}
+
+
+def _estimate(
+    times: _Times,
+    quantile: float,
+    *,
+    ranks: RankInterval,
+    confidence: float,
+    estimator: PointEstimator,
+) -> Quantile:
+    numbers, measured = times.numbers, times.measured
     value, rests_on, reason = None, 0, _too_few(ranks, quantile, confidence)
     if not reason:
         value, rests_on = _point(numbers, quantile, estimator)
@@ -129,7 +200,7 @@ def estimate_quantile(
         low=None if ranks.lower is None else float(numbers[ranks.lower - 1]),
         high=high,
         trials=len(numbers),
-        censored=int(late.sum()),
+        censored=times.censored,
         confidence=confidence,
         method=f"{estimator}, order statistics",
         at_least=rests_on > measured,
