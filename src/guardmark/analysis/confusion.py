@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.stats.clustered import wilson_default_slices
+from guardmark.stats.clustered import wilson_default_rows, wilson_default_slices
 from guardmark.store.codes import ERROR_KINDS
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.frame import Arm, Frame
     from guardmark.core.estimate import Estimate
+
+_SPARE: Final = 8  # marks cost a byte each, the keys eight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +81,17 @@ class Cells:
     """Samples sorted into slices, and within a slice into groups.
 
     Attributes:
-        of_sample: Cell of each sample, shape (samples,).
+        of_sample: Cell of each sample, shape (samples,); the smallest unsigned integers that
+            hold four times the number of cells, since every pass over the records reads them.
         slices: Slice of each cell, shape (cells,).
         slice_count: How many slices there are; some may be empty.
+        is_grouped: Whether the records of a cell are one group; else each is its own group.
     """
 
-    of_sample: NDArray[np.int64]
+    of_sample: NDArray[np.unsignedinteger]
     slices: NDArray[np.int64]
     slice_count: int
+    is_grouped: bool
 
 
 def sort_into_cells(frame: Frame, codes: NDArray[np.int32], slice_count: int) -> Cells:
@@ -101,15 +106,76 @@ def sort_into_cells(frame: Frame, codes: NDArray[np.int32], slice_count: int) ->
         Twice as many slices as asked for: slice s of benign samples has number 2 s, slice s of
         attacks 2 s + 1.
     """
-    slices = codes.astype(np.int64) * 2 + frame.samples.is_attack
-    if len(frame.samples.group.names) == frame.sample_count:
-        own = np.arange(frame.sample_count, dtype=np.int64)
-        return Cells(of_sample=own, slices=slices, slice_count=2 * slice_count)
+    count = 2 * slice_count
+    slices = slice_codes(frame, codes, slice_count)
+    if not frame.is_grouped:
+        return Cells(of_sample=slices, slices=np.arange(count), slice_count=count, is_grouped=False)
     groups = len(frame.samples.group.names)
-    keys, cells = np.unique(slices * groups + frame.samples.group.codes, return_inverse=True)
-    return Cells(
-        of_sample=cells.astype(np.int64), slices=keys // groups, slice_count=2 * slice_count
+    keys, cells = _distinct(
+        slices.astype(np.int64) * groups + frame.samples.group.codes, span=count * groups
     )
+    return Cells(
+        of_sample=cells.astype(np.min_scalar_type(4 * len(keys))),
+        slices=keys // groups,
+        slice_count=count,
+        is_grouped=True,
+    )
+
+
+def _distinct(keys: NDArray[np.int64], *, span: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct keys, rising, and the place of each key among them.
+
+    Args:
+        keys: Whole numbers from 0.
+        span: One more than they can be.
+    """
+    if span > _SPARE * len(keys):
+        distinct, places = np.unique(keys, return_inverse=True)
+        return distinct, places
+    # Marking what occurs costs far less than sorting, while the marks fit the memory of the keys.
+    occurs = np.zeros(span, dtype=np.bool_)
+    occurs[keys] = True
+    ranks = np.cumsum(occurs, dtype=np.int32) - 1
+    return np.flatnonzero(occurs).astype(np.int64), ranks.take(keys)
+
+
+def slice_codes(
+    frame: Frame, codes: NDArray[np.int32], slice_count: int
+) -> NDArray[np.unsignedinteger]:
+    """Return twice the code of each sample, plus one for attacks, in few bytes.
+
+    Args:
+        frame: The run.
+        codes: Slice of each sample, from 0.
+        slice_count: How many slices there are.
+    """
+    # Room for four outcomes a slice: see `tally`.
+    narrow = codes.astype(np.min_scalar_type(8 * slice_count))
+    found: NDArray[np.unsignedinteger] = narrow * 2 + frame.samples.is_attack.view(np.uint8)
+    return found
+
+
+def tally(
+    cells: NDArray[np.unsignedinteger],
+    *,
+    count: int,
+    hits: NDArray[np.bool_],
+    trials: NDArray[np.bool_],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count the records of each cell in one pass.
+
+    Args:
+        cells: Cell of each record, in a type that holds four times their number.
+        count: How many cells there are.
+        hits: Which records have the property, shape (records,).
+        trials: Which records count at all, shape (records,).
+
+    Returns:
+        Trials that are hits, and trials, each of shape (count,).
+    """
+    where = cells * 4 + trials.view(np.uint8) * 2 + (hits & trials).view(np.uint8)
+    table = np.bincount(where, minlength=4 * count).reshape(count, 4)
+    return table[:, 3], table[:, 2] + table[:, 3]
 
 
 def count_outcomes(frame: Frame, arm: Arm) -> Confusion:
@@ -119,7 +185,7 @@ def count_outcomes(frame: Frame, arm: Arm) -> Confusion:
         frame: The run.
         arm: One of its arms.
     """
-    attack = frame.samples.is_attack[arm.records.sample].astype(np.int64)
+    attack = frame.samples.is_attack.take(arm.records.sample).view(np.int8)
     table = np.bincount(attack * 4 + arm.records.outcome, minlength=8).tolist()
     kinds = np.bincount(arm.records.error_kind + 1, minlength=len(ERROR_KINDS) + 1)[1:].tolist()
     named = [(kind.value, n) for kind, n in zip(ERROR_KINDS, kinds, strict=True) if n]
@@ -150,10 +216,15 @@ def estimate_slices(
     Returns:
         One estimate a slice; undefined where nothing counts.
     """
-    count = len(cells.slices)
-    where = cells.of_sample[arm.records.sample]
-    sizes = np.bincount(where[trials], minlength=count)
-    successes = np.bincount(where[trials & hits], minlength=count)
+    successes, sizes = tally(
+        cells.of_sample.take(arm.records.sample),
+        count=len(cells.slices),
+        hits=hits,
+        trials=trials,
+    )
+    if not cells.is_grouped:
+        counts = zip(successes.tolist(), sizes.tolist(), strict=True)
+        return [wilson_default_rows(*each, confidence=confidence) for each in counts]
     return wilson_default_slices(
         successes,
         sizes,

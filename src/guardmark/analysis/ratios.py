@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from guardmark.analysis.confusion import slice_codes, tally
 from guardmark.stats import ratios
 from guardmark.stats.bootstrap import BootstrapSettings
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from guardmark.analysis.frame import Arm, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Ratio
@@ -45,21 +48,14 @@ def estimate_ratios(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Bench
         arm: One of its arms.
         settings: Confidence, replicates, seed.
     """
-    answered = arm.is_answered
-    sample = arm.records.sample[answered]
-    # Attack blocked, attack allowed, benign blocked, benign allowed.
-    column = 2 * ~frame.samples.is_attack[sample] + ~arm.is_blocked[answered]
+    table = _count(frame, arm)
+    totals = table.sum(axis=0).tolist()
     drawn = BootstrapSettings(
         replicates=settings.replicates, confidence=settings.confidence, seed=settings.seed
     )
     if frame.is_grouped:
-        groups = len(frame.samples.group.names)
-        where = frame.samples.group.codes[sample].astype(np.int64) * 4 + column
-        table = np.bincount(where, minlength=groups * 4).reshape(groups, 4)
         found = ratios.estimate_ratios(table, settings=drawn)
-        totals = table.sum(axis=0).tolist()
     else:
-        totals = np.bincount(column, minlength=4).tolist()
         found = ratios.estimate_ungrouped_ratios(totals, settings=drawn)
     precision, f1, balanced_error, youden, correlation = found
     return BenchmarkRatios(
@@ -70,3 +66,22 @@ def estimate_ratios(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Bench
         correlation=correlation,
         prevalence=(totals[0] + totals[1]) / sum(totals) if sum(totals) else None,
     )
+
+
+def _count(frame: Frame, arm: Arm) -> NDArray[np.int64]:
+    """Count attacks blocked, attacks allowed, benign blocked and allowed, one row a group.
+
+    Without groups there is one row for all.
+    """
+    codes, groups = np.zeros(frame.sample_count, dtype=np.int32), 1
+    if frame.is_grouped:
+        codes, groups = frame.samples.group.codes, len(frame.samples.group.names)
+    blocked, answered = tally(
+        slice_codes(frame, codes, groups).take(arm.records.sample),
+        count=2 * groups,
+        hits=arm.is_blocked,
+        trials=arm.is_answered,
+    )
+    # Benign samples have the even places, attacks the odd ones.
+    both = np.stack([blocked, answered - blocked], axis=1).reshape(groups, 4)
+    return both[:, [2, 3, 0, 1]]

@@ -12,6 +12,7 @@ from guardmark.analysis.confusion import (
     count_outcomes,
     estimate_slices,
     sort_into_cells,
+    tally,
 )
 from guardmark.analysis.frame import BLOCK, ERROR, MALFORMED
 from guardmark.analysis.ratios import BenchmarkRatios, estimate_ratios
@@ -193,8 +194,11 @@ def _pair(sides: _Sides) -> RatePair:
 
 def _whole(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Estimate:
     """Estimate the answered share over attacks and benign samples together."""
-    from guardmark.stats.clustered import wilson_default
+    from guardmark.stats.clustered import wilson_default, wilson_default_rows
 
+    if not frame.is_grouped:
+        decided, asked = int(arm.is_answered.sum()), len(arm.records.outcome)
+        return wilson_default_rows(decided, asked, confidence=settings.confidence)
     groups = frame.samples.group.codes[arm.records.sample]
     sizes = np.bincount(groups, minlength=len(frame.samples.group.names))
     answered = np.bincount(groups[arm.is_answered], minlength=len(sizes))
@@ -222,9 +226,14 @@ def _any_bypass(cells: Cells, arm: Arm, settings: AnalysisSettings) -> Estimate 
     """Estimate in how many groups of attacks at least one variant got through."""
     from guardmark.stats.clustered import any_per_group
 
-    where = cells.of_sample[arm.records.sample]
-    answered = np.bincount(where[arm.is_answered], minlength=len(cells.slices))
-    blocked = np.bincount(where[arm.is_blocked], minlength=len(cells.slices))
+    if not cells.is_grouped:
+        return None
+    blocked, answered = tally(
+        cells.of_sample.take(arm.records.sample),
+        count=len(cells.slices),
+        hits=arm.is_blocked,
+        trials=arm.is_answered,
+    )
     of_attacks = (cells.slices == 1) & (answered > 0)
     sizes = answered[of_attacks]
     if not (sizes > 1).any():

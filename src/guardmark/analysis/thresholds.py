@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.confusion import Cells, sort_into_cells
+from guardmark.analysis.confusion import Cells, estimate_slices, sort_into_cells
 from guardmark.analysis.scorecard import RatePair, complement
-from guardmark.stats.clustered import wilson_default_slices
 from guardmark.stats.curves import AveragePrecision, average_precision, count_at_thresholds
 from guardmark.stats.operating import OperatingPoint, Stakes, choose_threshold, measure_at
 from guardmark.stats.scores import auc, tpr_at_fpr
@@ -302,11 +301,8 @@ def _measure(
     measuring: NDArray[np.bool_],
     settings: AnalysisSettings,
 ) -> RatePair:
-    where = cells.of_sample[arm.records.sample]
-    sizes = np.bincount(where[measuring], minlength=len(cells.slices))
-    hits = np.bincount(where[blocked], minlength=len(cells.slices))
-    benign, attacks = wilson_default_slices(
-        hits, sizes, slices=cells.slices, slice_count=2, confidence=settings.confidence
+    benign, attacks = estimate_slices(
+        cells, arm, hits=blocked, trials=measuring, confidence=settings.confidence
     )
     return RatePair(attack_success_rate=complement(attacks), false_positive_rate=benign)
 
