@@ -135,8 +135,9 @@ def _distinct(keys: NDArray[np.int64], *, span: int) -> tuple[NDArray[np.int64],
     # Marking what occurs costs far less than sorting, while the marks fit the memory of the keys.
     occurs = np.zeros(span, dtype=np.bool_)
     occurs[keys] = True
+    present: NDArray[np.int64] = np.flatnonzero(occurs)
     ranks = np.cumsum(occurs, dtype=np.int32) - 1
-    return np.flatnonzero(occurs).astype(np.int64), ranks.take(keys)
+    return present, ranks.take(keys)
 
 
 def slice_codes(

@@ -9,6 +9,7 @@ import numpy as np
 
 from guardmark.analysis.confusion import Cells, estimate_slices, sort_into_cells
 from guardmark.analysis.scorecard import RatePair, complement
+from guardmark.stats.clustered import wilson_default_slices
 from guardmark.stats.curves import AveragePrecision, average_precision, count_at_thresholds
 from guardmark.stats.operating import OperatingPoint, Stakes, choose_threshold, measure_at
 from guardmark.stats.scores import auc, tpr_at_fpr
