@@ -19,17 +19,10 @@ from guardmark.analysis.deployment import DeploymentRates, reweight
 from guardmark.analysis.frame import read_frame
 from guardmark.analysis.latency import Latency, measure_latency, order_by_latency
 from guardmark.analysis.recommendations import Advice, Evidence, recommend
-from guardmark.analysis.score_details import (
-    AreaPair,
-    ScoreDetails,
-    compare_areas,
-    detail_scores,
-)
 from guardmark.analysis.scorecard import Scorecard, make_scorecard
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.analysis.slices import FACETS, Slicer, SliceTable
 from guardmark.analysis.stability import Stability, measure_stability
-from guardmark.analysis.thresholds import ThresholdAnalysis, analyse_thresholds
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
@@ -37,6 +30,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.early_stop import StopVerdict
     from guardmark.analysis.frame import Arm, Frame
     from guardmark.analysis.pipeline import PipelineAnalysis
+    from guardmark.analysis.score_details import AreaPair, ScoreDetails
+    from guardmark.analysis.thresholds import ThresholdAnalysis
     from guardmark.core.manifest import PartManifest, RunManifest
     from guardmark.store.reader import RecordReader, RunStatus
 
@@ -195,7 +190,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         comparison=comparison,
         worst=find_worst(reader, frame, chosen),
         advice=recommend(evidence, comparison),
-        areas=compare_areas(frame, chosen),
+        areas=_areas(frame, chosen),
         pipeline=_analyse_pipeline(reader, frame, chosen),
         adaptive=_adaptive(reader, chosen),
     )
@@ -218,6 +213,40 @@ def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[Adaptiv
     from guardmark.analysis.adaptive import analyse_adaptive  # most runs have no such tries
 
     return analyse_adaptive(reader, settings)
+
+
+# What scores are worth is loaded only where there are scores: the maths of curves and
+# calibration is a twentieth of the start of a short run.
+
+
+def _has_scores(arm: Arm) -> bool:
+    import numpy as np
+
+    return not bool(np.isnan(arm.records.score).all())
+
+
+def _thresholds(frame: Frame, arm: Arm, settings: AnalysisSettings) -> ThresholdAnalysis | None:
+    if not _has_scores(arm):
+        return None
+    from guardmark.analysis.thresholds import analyse_thresholds
+
+    return analyse_thresholds(frame, arm, settings)
+
+
+def _score_details(frame: Frame, arm: Arm, settings: AnalysisSettings) -> ScoreDetails | None:
+    if not _has_scores(arm):
+        return None
+    from guardmark.analysis.score_details import detail_scores
+
+    return detail_scores(frame, arm, settings)
+
+
+def _areas(frame: Frame, settings: AnalysisSettings) -> tuple[AreaPair, ...]:
+    if sum(_has_scores(arm) for arm in frame.arms) < 2:
+        return ()
+    from guardmark.analysis.score_details import compare_areas
+
+    return compare_areas(frame, settings)
 
 
 def _analyse_arm(
@@ -247,10 +276,10 @@ def _analyse_arm(
             taxonomy, slices[0], overall=card.false_positive_rate, settings=settings
         ),
         latency=measure_latency(frame, arm, settings),
-        thresholds=analyse_thresholds(frame, arm, settings),
+        thresholds=_thresholds(frame, arm, settings),
         widths=assess_widths(card, settings),
         stability=measure_stability(frame, arm),
-        scores=detail_scores(frame, arm, settings),
+        scores=_score_details(frame, arm, settings),
         deployment=reweight(frame, arm, settings),
         stopped=stopped,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guardmark.analysis.settings import PARTIAL_MAX_FPR
 from guardmark.stats.calibration import brier, calibration_error
 from guardmark.stats.curves import partial_auc
 from guardmark.stats.operating import Stakes, expected_cost_curve
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from guardmark.stats.calibration import Brier, CalibrationError
     from guardmark.stats.operating import OperatingPoint
 
-PARTIAL_MAX_FPR: Final = 0.1
-"""The partial area looks at false positive rates up to this."""
 COST_PREVALENCES: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5)
 _REPLICATES: Final = 200
 

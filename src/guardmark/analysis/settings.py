@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest
+
+PARTIAL_MAX_FPR: Final = 0.1
+"""The partial area looks at false positive rates up to this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.score_details import PARTIAL_MAX_FPR
+from guardmark.analysis.settings import PARTIAL_MAX_FPR
 from guardmark.reports.blocks import Cell, Column, Line, LineChart, Row, Table, Tone, Unit
 from guardmark.reports.cells import count, figure, name, of_difference, of_estimate, words
 from guardmark.reports.chapters.candidates import candidates
