@@ -122,7 +122,9 @@ def sort_into_cells(frame: Frame, codes: NDArray[np.int32], slice_count: int) ->
     )
 
 
-def _distinct(keys: NDArray[np.int64], *, span: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _distinct(
+    keys: NDArray[np.int64], *, span: int
+) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
     """Return the distinct keys, rising, and the place of each key among them.
 
     Args:
