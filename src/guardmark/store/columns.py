@@ -203,25 +203,28 @@ def record_columns(
             return np.empty(0, dtype=dtype)
         return np.concatenate([np.array(part[at], dtype=dtype) for part in parts])
 
+    packed = column(1, np.int64)
     return RecordColumns(
         defense=defense,
         stage=stage,
         layer=layer,
         sample=column(0, np.int64),
-        repeat=column(1, np.int32),
-        outcome=column(2, np.int8),
-        score=column(3, np.float64),
-        latency_ns=column(4, np.int64),
-        error_kind=column(5, np.int8),
-        answer_mode=column(6, np.int8),
-        flags=column(7, np.uint8),
+        repeat=(packed >> 32).astype(np.int32),
+        outcome=packed.astype(np.uint8).view(np.int8),
+        score=column(2, np.float64),
+        latency_ns=column(3, np.int64),
+        error_kind=(packed >> 16).astype(np.uint8).view(np.int8) - np.int8(1),
+        answer_mode=(packed >> 24).astype(np.uint8).view(np.int8) - np.int8(1),
+        flags=(packed >> 8).astype(np.uint8),
     )
 
 
 def _chunks(reader: RecordReader, key: tuple[str, int, str]) -> Iterator[list[tuple[Any, ...]]]:
     query = (
-        "SELECT sample, repeat, outcome, score, ifnull(latency_ns, -1), ifnull(error_kind, -1),"
-        " ifnull(answer_mode, -1), flags FROM records"
+        # Small numbers travel in one, a byte each: a value handed over costs more than a shift.
+        "SELECT sample, outcome | (flags << 8) | ((ifnull(error_kind, -1) + 1) << 16)"
+        " | ((ifnull(answer_mode, -1) + 1) << 24) | (repeat << 32), score,"
+        " ifnull(latency_ns, -1) FROM records"
         " WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
         " AND layer = (SELECT id FROM layers WHERE name = ?) ORDER BY repeat, sample"
     )
