@@ -74,6 +74,23 @@ def test_a_layer_of_the_run_is_never_touched(run: tuple[Path, str], tmp_path: Pa
     assert "belongs to the run" in done.err
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("judges:\n  - {type: rules}\n  - {type: rules, nam: b}\n", "3:19"),
+        ("judging:\n  judges:\n    - {type: rulez}\n", "3:8"),
+    ],
+)
+def test_a_mistake_in_a_file_of_judges_is_placed_in_that_file(
+    run: tuple[Path, str], tmp_path: Path, text: str, place: str
+) -> None:
+    """The line is the one the person wrote, not one of a document made from it."""
+    (tmp_path / "judges.yaml").write_text(text, encoding="utf-8")
+    done = guardmark("judge", run[0], "--config", "judges.yaml", cwd=tmp_path)
+    assert done.code == 2
+    assert f"judges.yaml:{place}: " in done.err
+
+
 def test_variants_are_chosen_by_a_filter(tmp_path: Path) -> None:
     """Of built-in data too; two of four variants are half of the pack."""
     text = EXAMPLE.read_text(encoding="utf-8")

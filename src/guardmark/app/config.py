@@ -102,6 +102,37 @@ def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
             f"{shown_as}: expected settings (version, data, defenses ...), found {found}.\n"
             "To start one: guardmark init > bench.yaml"
         )
+    return _checked(document, source, folder)
+
+
+def config_around(
+    path: Path, document: dict[str, Any], *, moved: Mapping[Path_, Path_]
+) -> LoadedConfig:
+    """Check a configuration made from sections of a file, telling places of that file.
+
+    Args:
+        path: The file, which is YAML.
+        document: The whole configuration.
+        moved: Where a section stands in the file, to where it stands in the configuration.
+
+    Returns:
+        The settings, those of every part included.
+
+    Raises:
+        ConfigError: If there are mistakes; all of them are named with their place in the file.
+    """
+    _, own = _parsed(path.read_text(encoding="utf-8-sig"), str(path))
+    places = dict(own.places)
+    for origin, section in moved.items():
+        places.update(
+            (section + place[len(origin) :], at)
+            for place, at in own.places.items()
+            if place[: len(origin)] == origin
+        )
+    return _checked(document, _Source(shown_as=str(path), places=places), path.resolve().parent)
+
+
+def _checked(document: dict[str, Any], source: _Source, folder: Path) -> LoadedConfig:
     mistakes: list[str] = []
     config = None
     try:
@@ -113,7 +144,7 @@ def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
         mistakes.extend(_loose_ends(config, source))
     if mistakes or config is None:
         raise ConfigError("\n".join(mistakes))
-    return LoadedConfig(config=config, parts=parts, folder=folder, shown_as=shown_as)
+    return LoadedConfig(config=config, parts=parts, folder=folder, shown_as=source.shown_as)
 
 
 def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:

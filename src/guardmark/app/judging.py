@@ -10,7 +10,7 @@ from pydantic import Field
 
 from guardmark.analysis.flips import Flips, find_flips
 from guardmark.analysis.judge_quality import JudgeQuality, assess_judge
-from guardmark.app.config import LoadedConfig, load_config, load_section, parse_config
+from guardmark.app.config import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.human_labels import HUMAN_LAYER, read_labels, store_labels
 from guardmark.app.network import concurrency_of, judge_name, open_services
 from guardmark.app.parts import build_one
@@ -181,8 +181,6 @@ def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
         said = load_section(path, JudgingSettings, key="judging")
     if not said.judges:
         raise ConfigError(f"{path} names no judge.\nNext: list one under judges:")
-    import yaml
-
     document = {
         "version": 1,
         "data": [{"builtin": "tutor"}],
@@ -192,9 +190,8 @@ def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
         },
         **said.model_dump(mode="json", exclude={"judges"}, exclude_none=True),
     }
-    return parse_config(
-        yaml.safe_dump(document), folder=path.resolve().parent, shown_as=f"{path} (judges)"
-    )
+    here = ("pipeline", "judges")
+    return config_around(path, document, moved={("judges",): here, ("judging", "judges"): here})
 
 
 def _system_prompt(manifest: RunManifest, path: Path) -> str:
