@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from guardmark.app.config import load_config, parse_config
+from guardmark.app.data import load_data
 from guardmark.app.parts import build_defenses
 from guardmark.core.errors import ConfigError
 
@@ -157,3 +158,29 @@ def test_a_mix_that_cannot_be_used_is_found_before_the_run(mix: str, said: str) 
     lines = mistakes_in(GOOD + f"stats:\n  deployment_mix: {{{mix}}}\n")
     assert lines[0].startswith("bench.yaml:7:3: stats.deployment_mix: ")
     assert said in lines[0]
+
+
+def test_a_builtin_set_refuses_what_would_be_passed_over() -> None:
+    """A label or a hash stated for a built-in set would have no effect, so it is an error."""
+    (line,) = mistakes_in(GOOD.replace("builtin: core", "builtin: core, label: attack"))
+    assert line.startswith("bench.yaml:3:")
+    assert "label would be passed over" in line
+
+
+def test_a_variant_cannot_be_both_included_and_excluded() -> None:
+    """One of the two would win in silence."""
+    both = "include_variants: [typo], exclude_variants: [typo]"
+    (line,) = mistakes_in(GOOD.replace("builtin: core", f"builtin: core, {both}"))
+    assert "'typo' is both included and excluded" in line
+
+
+def test_variants_of_a_builtin_set_can_be_chosen() -> None:
+    """By naming those to take, or those to leave out."""
+
+    def variants(chosen: str) -> set[str]:
+        text = GOOD.replace("builtin: core", f"builtin: tutor, {chosen}")
+        loaded = load_data(parse_config(text, folder=Path(), shown_as="bench.yaml"))
+        return {sample.variant for sample in loaded.samples()}
+
+    assert variants("include_variants: [original, typo]") == {"original", "typo"}
+    assert variants("exclude_variants: [original, typo]") == {"camouflage", "adversarial"}

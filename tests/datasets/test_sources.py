@@ -196,6 +196,26 @@ def test_rows_a_filter_leaves_out_are_not_judged(read: Read) -> None:
     assert read("data.jsonl", content, filter={"kind": ("x",)}).count == 1
 
 
+@pytest.mark.parametrize(
+    ("wanted", "ids"),
+    [
+        ({"include_variants": {"original"}}, ["1", "3"]),
+        ({"exclude_variants": {"original"}}, ["2"]),
+        ({"include_variants": {"original", "typo"}, "exclude_variants": {"typo"}}, ["1", "3"]),
+    ],
+)
+@pytest.mark.usefixtures("both_ways")
+def test_variants_are_taken_or_left_out(read: Read, wanted: dict[str, Any], ids: list[str]) -> None:
+    """Wherever the row states its variant; a row without one is the original."""
+    content = [
+        {"id": "1", "text": "a", "label": 1, "variant": "original"},
+        {"id": "2", "text": "b", "label": 1, "metadata": {"variant": "typo"}},
+        {"id": "3", "text": "c", "label": 1},
+    ]
+    data = read("data.jsonl", content, **wanted)
+    assert [s.id for s in data.samples()] == ids
+
+
 def test_a_filter_that_leaves_nothing_says_so(read: Read) -> None:
     """A typo in a filter is not an empty data set."""
     with pytest.raises(DatasetError, match="no row passes the filter"):

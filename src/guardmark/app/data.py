@@ -63,8 +63,12 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
         field: tuple(value) if isinstance(value, list) else (value,)
         for field, value in entry.filter.items()
     }
+    include, exclude = frozenset(entry.include_variants), frozenset(entry.exclude_variants)
     if entry.builtin is not None:
-        return tuple(replace(spec, filter=wanted) for spec in builtin_specs(entry.builtin))
+        return tuple(
+            replace(spec, filter=wanted, include_variants=include, exclude_variants=exclude)
+            for spec in builtin_specs(entry.builtin)
+        )
     stated = entry.path or ""
     paths = list(_paths(stated, folder))
     if entry.sha256 and (len(paths) != 1 or file_sha256(paths[0]) != entry.sha256.lower()):
@@ -84,6 +88,8 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
             labels={word: label.value for word, label in entry.labels.items()},
             map=entry.map,
             filter=wanted,
+            include_variants=include,
+            exclude_variants=exclude,
             defaults=entry.defaults,
             open_categories=entry.open_categories or entry.format == "prompt_pack",
         )

@@ -54,7 +54,13 @@ def run_config(manifest: RunManifest) -> Config:
     Returns:
         Its settings, every default filled in.
     """
-    return Config.model_validate(dict(manifest.settings))
+    settings = dict(manifest.settings)
+    pipeline = settings.get("pipeline")
+    if isinstance(pipeline, dict):
+        # Older runs name a setting that never had an effect; they stay readable.
+        kept = {key: value for key, value in pipeline.items() if key != "system_prompt_name"}
+        settings["pipeline"] = kept
+    return Config.model_validate(settings)
 
 
 def parse_thresholds(

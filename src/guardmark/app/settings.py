@@ -26,6 +26,9 @@ class Secret(Settings):
     env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
+_FOR_BUILTIN = frozenset({"builtin", "path", "filter", "include_variants", "exclude_variants"})
+
+
 class DataSettings(Settings):
     """One data set: a file, several files by a pattern, or a built-in set."""
 
@@ -39,6 +42,8 @@ class DataSettings(Settings):
     labels: dict[str, Label] = {}
     map: dict[str, str] = {}
     filter: dict[str, Any] = {}
+    include_variants: list[str] = []
+    exclude_variants: list[str] = []
     defaults: dict[str, str] = {}
     sha256: str | None = None
     open_categories: bool = False
@@ -49,6 +54,21 @@ class DataSettings(Settings):
             raise ValueError(
                 "needs either path (a file) or builtin (a set that ships with guardmark)"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_passed_over(self) -> DataSettings:
+        # Against the defaults: a run keeps its settings with every default written out.
+        said = (n for n, f in type(self).model_fields.items() if getattr(self, n) != f.default)
+        passed_over = sorted(set(said) - _FOR_BUILTIN)
+        if self.builtin is not None and passed_over:
+            raise ValueError(
+                f"a built-in set says itself how it is read: {', '.join(passed_over)} "
+                "would be passed over. Leave it out, or name the file by path"
+            )
+        both = sorted(set(self.include_variants) & set(self.exclude_variants))
+        if both:
+            raise ValueError(f"the variant {both[0]!r} is both included and excluded")
         return self
 
     @field_validator("map", "defaults")
@@ -172,7 +192,6 @@ class PipelineSettings(Settings):
     guards: list[str] = ["none"]
     model: dict[str, Any]
     judges: list[dict[str, Any]] = []
-    system_prompt_name: str | None = None
     legacy_cards: list[Literal["response_unsafe_v1", "assistant_policy_v2"]] = []
 
 

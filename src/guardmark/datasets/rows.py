@@ -65,7 +65,13 @@ class RowReader:
 
     def wanted(self, row: Row) -> bool:
         """Tell whether the row passes the filter of the data set."""
-        return all(_comparable(get(row)) in values for get, values in self._filters)
+        if not all(_comparable(get(row)) in values for get, values in self._filters):
+            return False
+        include, exclude = self.spec.include_variants, self.spec.exclude_variants
+        if not (include or exclude):
+            return True
+        variant = self._variant(row, self._plan(row)[1])
+        return variant not in exclude and (not include or variant in include)
 
     def read(self, number: int, row: Row) -> Sample | list[Fault]:
         """Read one row.
@@ -108,7 +114,7 @@ class RowReader:
             return faults
         given_id = self._value(row, gets, "id")
         sample_id = str(given_id) if given_id not in (None, "") else f"{self._stem}:{number}"
-        variant = self._text(row, gets, "variant") or "original"
+        variant = self._variant(row, gets)
         plain = {f: self._text(row, gets, f) for f in _PLAIN_FIELDS}
         return Sample(
             id=sample_id,
@@ -149,6 +155,9 @@ class RowReader:
     def _text(self, row: Row, gets: Mapping[str, Getter], field: str) -> str:
         value = self._value(row, gets, field)
         return "" if value is None else str(value)
+
+    def _variant(self, row: Row, gets: Mapping[str, Getter]) -> str:
+        return self._text(row, gets, "variant") or "original"
 
     def _prompt(
         self, row: Row, gets: Mapping[str, Getter], fault: Callable[[str, str], None]

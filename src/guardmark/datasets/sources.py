@@ -163,7 +163,7 @@ class _FirstPass:
     def read(self, reader: RowReader, scope: str, kept: Kept) -> DataManifest:
         spec, digest = reader.spec, sha256()
         counts = {Label.ATTACK: 0, Label.BENIGN: 0}
-        filtered = bool(spec.filter)
+        filtered = spec.is_filtered
         for number, row in self._sound_rows(spec):
             if filtered and not reader.wanted(row):
                 continue
@@ -368,7 +368,7 @@ def _warnings(readers: Sequence[RowReader]) -> Iterator[str]:
 
 def _nothing_left(specs: Sequence[DatasetSpec]) -> str:
     files = ", ".join(spec.shown_as for spec in specs)
-    if any(spec.filter for spec in specs):
+    if any(spec.is_filtered for spec in specs):
         return (
             f"No sample is left in {files}: no row passes the filter.\n"
             "Check its field names and values."

@@ -28,6 +28,8 @@ class DatasetSpec:
         labels: The file's own label words to `attack` or `benign`.
         map: Field of a sample to dotted path in a row; fields not named are recognised.
         filter: Dotted path to the values a row must have to be taken.
+        include_variants: Variants to take; empty means all.
+        exclude_variants: Variants to leave out.
         defaults: Field of a sample to the value of rows that do not state it.
         open_categories: Whether the file may bring categories of its own.
     """
@@ -42,5 +44,12 @@ class DatasetSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     map: Mapping[str, str] = field(default_factory=dict)
     filter: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+    include_variants: frozenset[str] = frozenset()
+    exclude_variants: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     open_categories: bool = False
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether rows may be left out."""
+        return bool(self.filter or self.include_variants or self.exclude_variants)
