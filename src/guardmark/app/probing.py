@@ -9,6 +9,7 @@ from guardmark.app.network import has_address
 from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
 from guardmark.core.outcome import ErrorKind, VerdictLabel
 from guardmark.core.sample import Prompt
+from guardmark.defenses.probe import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_PATIENCE_S: Final = 10.0
 _EXCERPT: Final = 160
 _QUESTION: Final = Prompt.of_text("Which vegetables can I plant in a small garden in early spring?")
 _ANSWER: Final = "Peas, spinach and radishes do well in early spring."
@@ -99,11 +99,11 @@ async def _probe_model(built: BuiltPart) -> None:
 
 async def _within(call: Awaitable[T], name: str) -> T:
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(PATIENCE_S):
             return await call
     except TimeoutError as error:
         raise ServiceTimeout(
-            f"{name} did not answer within {_PATIENCE_S:g} s.\n"
+            f"{name} did not answer within {PATIENCE_S:g} s.\n"
             "See that the service runs and that its address is right; a model that is still "
             "loading needs a first call by hand."
         ) from error
