@@ -46,9 +46,13 @@ def _untimed(path: Path) -> object:
 
 
 def artefacts(folder: Path) -> dict[str, object]:
-    """Every file of a finished run but its records, which are checked by themselves."""
+    """Every file of a finished run but its records, checked by themselves, and its log.
+
+    The log tells how often a run was taken up again, which is what differs here.
+    """
     assert check(folder / "records.sqlite") == []
-    files = [path for path in folder.iterdir() if not path.name.startswith((".", "records."))]
+    apart = (".", "records.", "run.log")
+    files = [path for path in folder.iterdir() if not path.name.startswith(apart)]
     return {
         path.name: path.read_bytes() if path.name in SAME_BYTES else _untimed(path)
         for path in sorted(files)
