@@ -104,19 +104,22 @@ def test_pages_are_quiet_accessible_and_fit(
 
 def test_the_filter_and_the_keyboard_work(browser: Browser, site: Site) -> None:
     """The skip link first; typing and Enter is enough."""
+    from playwright.sync_api import expect  # waits for the page that a key press asks for
+
     with seen(browser, site) as found:
         page = found.page
+        status = page.get_by_role("status")
         page.goto(site.url)
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
         page.get_by_label("Search").fill("other")
         page.keyboard.press("Enter")
-        assert page.get_by_role("status").inner_text() == "1 of 4 runs."
+        expect(status).to_have_text("1 of 4 runs.")
         page.get_by_role("link", name="Clear").click()
-        assert page.get_by_role("status").inner_text() == "4 runs."
+        expect(status).to_have_text("4 runs.")
         page.get_by_label("State").select_option("damaged")
         page.get_by_role("button", name="Filter").click()
-        assert page.get_by_role("status").inner_text() == "1 of 4 runs."
+        expect(status).to_have_text("1 of 4 runs.")
 
 
 def test_a_running_run_moves_by_itself(browser: Browser, runs: Path) -> None:
