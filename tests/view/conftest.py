@@ -47,9 +47,13 @@ def site(made: Path) -> Iterator[Site]:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless Chromium of this machine."""
+    """A headless Chromium of this machine.
+
+    Not kept for the session: while it is open its event loop counts as running in this
+    thread, and tests of other rooms run loops of their own.
+    """
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     found = os.environ.get("GUARDMARK_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), "")
     if not found:
