@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types floors sizes fix bench soak lock clean hf
+.PHONY: help demo test test-all check lint types floors sizes fix bench soak lock clean hf inspect
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -36,7 +36,16 @@ test: $(VENV)/.ready-dev      ## every test that needs no deep-learning library
 hf: $(VENV)/.ready-hf
 	$(BIN)/python -m pytest -m "hf and not soak" --no-header || [ $$? -eq 5 ]
 
-test-all: test hf             ## the tests of `make test`, then those of the [hf] extra
+# inspect_ai brings a hundred packages of its own, so it reads our logs from its own environment.
+$(VENV)-inspect/.ready:
+	$(PYTHON) -m venv $(VENV)-inspect
+	$(VENV)-inspect/bin/python -m pip install --quiet --disable-pip-version-check inspect_ai==0.3.285
+	@touch $@
+
+inspect: $(VENV)/.ready-dev $(VENV)-inspect/.ready   ## read our Inspect logs with Inspect itself
+	GUARDMARK_INSPECT_PYTHON=$(abspath $(VENV)-inspect/bin/python) $(BIN)/python -m pytest tests/journeys/test_export.py --no-header
+
+test-all: test hf inspect     ## the tests of `make test`, then those that need large packages
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
