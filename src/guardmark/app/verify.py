@@ -11,7 +11,7 @@ from guardmark.app.reporting import find_run, run_config
 from guardmark.app.verify_data import check_data
 from guardmark.app.verify_difference import Comparer, Finding
 from guardmark.app.verify_files import check_lines, check_table, check_verdicts
-from guardmark.app.verify_pipeline import own_judges
+from guardmark.app.verify_judges import check_panels
 from guardmark.app.verify_source import Source, read_source
 from guardmark.app.verify_summary import recount_summary, stopped_early
 from guardmark.core.version import VERSION
@@ -77,6 +77,7 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
     _check_reports(folder, stated, recounted=recounted, comparer=comparer)
     if folder.results.exists():
         check_lines(folder.results, source, comparer)
+    check_panels(source, comparer)
     _check_description(folder, source, comparer)
     builtin = {
         spec.shown_as: spec.path for each in BUILTIN_SETS for spec in builtin_specs(each.name)
@@ -85,11 +86,6 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
     missing = check_data(source, places, comparer, builtin=builtin)
     notes += [f"{name} was not found; --data FOLDER says where it lies." for name in missing]
     notes += _missing(folder, source)
-    if len(own_judges(source)) > 1:
-        notes.append(
-            "Several judges labelled the answers: the cards of the pipeline were compared with "
-            "reports written again only, not counted a second time."
-        )
     notes += [
         f"{name} was ended early by a rule: its headline rates were compared with reports "
         "written again only, not counted a second time."

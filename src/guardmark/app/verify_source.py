@@ -141,6 +141,7 @@ class Source:
         planned: Records that were planned.
         subjects: The samples, in order.
         answers: The records, in the order of defense, stage, layer, repeat, sample.
+        layers: Name of each later judging to what it was registered with; empty for the run's.
     """
 
     manifest: Json
@@ -148,6 +149,7 @@ class Source:
     planned: int
     subjects: list[Subject]
     answers: list[Answer]
+    layers: dict[str, Json]
 
     def decisions(self, defense: str) -> list[Answer]:
         """Return what one defense decided, by repeat, then sample.
@@ -184,6 +186,7 @@ def read_source(path: Path) -> Source:
             said = dict(connection.execute("SELECT key, value FROM meta").fetchall())
             subjects = [_subject(row) for row in connection.execute(_SAMPLES)]
             by_position = {subject.position: subject for subject in subjects}
+            layers = connection.execute("SELECT name, settings FROM layers").fetchall()
             answers = [
                 _answer(row, by_position[row[4]])
                 for row in connection.execute(_ANSWERS)
@@ -199,6 +202,7 @@ def read_source(path: Path) -> Source:
         planned=int(said.get("planned", 0)),
         subjects=subjects,
         answers=answers,
+        layers={name: json.loads(settings) for name, settings in layers},
     )
 
 
