@@ -88,3 +88,20 @@ def test_ids_and_topics_with_odd_characters_stay_valid_json(path: Path, tmp_path
         write_jsonl(reader, tmp_path / "r.jsonl")
     row = json.loads((tmp_path / "r.jsonl").read_bytes().decode())
     assert (row["id"], row["category"], row["defense"]) == (odd, odd, odd)
+
+
+def test_tries_of_an_attacker_are_no_answers_of_the_run(
+    writer: RecordWriter, path: Path, tmp_path: Path
+) -> None:
+    """They are about variants, and would be counted with the samples they carry the id of."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    writer.lane("words").add_decision(0, Decision(outcome=Outcome.BLOCK), latency_ns=1)
+    tries = writer.lane("words", Stage.TRY)
+    tries.add_decision(0, Decision(outcome=Outcome.ALLOW), latency_ns=1)
+    writer.flush()
+    with RecordReader(path) as reader:
+        assert write_jsonl(reader, tmp_path / "results.jsonl") == 1
+        assert write_csv(reader, tmp_path / "records.csv") == 1
+        assert write_parquet(reader, tmp_path / "records.parquet") == 1
+    assert json.loads((tmp_path / "results.jsonl").read_text())["stage"] == "defense"
+    assert pq.read_table(tmp_path / "records.parquet")["stage"].to_pylist() == ["defense"]

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 LOCK = "battery.lock"
 """File of a run folder: operators, parameters and tables the tries were made with."""
-TRACE = "trace.jsonl"
-"""File of a run folder: every try without times, exported from the records."""
 _LEAST = 4
 _BASELINES = ("allow-all", "block-all", "coin")
 
@@ -192,10 +190,9 @@ class _Work:
         if summary.is_interrupted:
             return Adapted(folder=self.folder, defenses=names, summary=summary, trace=None)
         with RecordReader(self.folder.records) as reader:
-            self.folder.write_text(TRACE, "".join(trace_lines(reader, defenses=names)))
-        return Adapted(
-            folder=self.folder, defenses=names, summary=summary, trace=self.folder.file(TRACE)
-        )
+            told = "".join(trace_lines(reader, defenses=names))
+            self.folder.write_text(self.folder.trace.name, told)
+        return Adapted(folder=self.folder, defenses=names, summary=summary, trace=self.folder.trace)
 
     @staticmethod
     def _check_parts(attacked: Sequence[BuiltPart], before: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from guardmark.app.reporting import find_run, run_config
 from guardmark.app.verify_data import check_data
 from guardmark.app.verify_difference import Comparer, Finding
-from guardmark.app.verify_files import check_lines, check_table, check_verdicts
+from guardmark.app.verify_files import check_lines, check_table, check_trace, check_verdicts
 from guardmark.app.verify_judges import check_panels
 from guardmark.app.verify_source import Source, read_source
 from guardmark.app.verify_summary import recount_summary, stopped_early
@@ -77,6 +77,8 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
     _check_reports(folder, stated, recounted=recounted, comparer=comparer)
     if folder.results.exists():
         check_lines(folder.results, source, comparer)
+    if folder.trace.exists():
+        check_trace(folder.trace, source, comparer)
     check_panels(source, comparer)
     _check_description(folder, source, comparer)
     builtin = {

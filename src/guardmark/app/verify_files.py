@@ -7,19 +7,22 @@ import html
 import io
 import json
 import re
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from itertools import islice, zip_longest
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify_difference import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from guardmark.app.verify_difference import Comparer
     from guardmark.app.verify_source import Answer, Source
 
 Json = dict[str, Any]
+
+_ARMS: Final = ("adaptive", "adaptive/blind", "adaptive/null")
+"""Layers of an adaptive measurement, in the order of its trace."""
 
 
 def check_lines(path: Path, source: Source, comparer: Comparer) -> None:
@@ -30,21 +33,73 @@ def check_lines(path: Path, source: Source, comparer: Comparer) -> None:
         source: All that the run stored.
         comparer: Takes what differs.
     """
+    own = [answer for answer in source.answers if answer.stage != "try"]
+    _check_each(path, own, comparer, tell=_line)
+
+
+def check_trace(path: Path, source: Source, comparer: Comparer) -> None:
+    """Compare every line of `trace.jsonl` with the try it tells.
+
+    Args:
+        path: The file.
+        source: All that the run stored.
+        comparer: Takes what differs.
+    """
+    tries = [answer for answer in source.answers if answer.stage == "try"]
     with path.open(encoding="utf-8") as lines:
-        for number, (line, answer) in enumerate(zip_longest(lines, source.answers), 1):
+        head = _parsed(next(lines, ""))
+    told = head.get("defenses") if isinstance(head, dict) else None
+    order = told if isinstance(told, list) else []
+    asked = list(dict.fromkeys(answer.defense for answer in tries))
+    comparer.value(path.name, "defenses", said=sorted(map(str, order)), found=sorted(asked))
+    settings = source.layers.get(_ARMS[0], {})
+    for name, found in (("data", source.manifest.get("data_sha256")), ("settings", settings)):
+        said = head.get(name) if isinstance(head, dict) else None
+        comparer.value(path.name, name, said=said, found=found)
+    order = [*order, *asked]
+    tries.sort(key=lambda each: (order.index(each.defense), _ARMS.index(each.layer)))
+    _check_each(path, tries, comparer, tell=_try, above=1)
+
+
+def _check_each(
+    path: Path,
+    answers: Sequence[Answer],
+    comparer: Comparer,
+    *,
+    tell: Callable[[Answer], Json],
+    above: int = 0,
+) -> None:
+    """Compare the lines below some with what is told of as many records."""
+    with path.open(encoding="utf-8") as stream:
+        lines = islice(stream, above, None)
+        for number, (line, answer) in enumerate(zip_longest(lines, answers), 1 + above):
             place = f"line {number}"
             if line is None or answer is None:
-                comparer.value(
-                    path.name, "lines", said=len(_all_lines(path)), found=len(source.answers)
-                )
+                said = len(_all_lines(path)) - above
+                comparer.value(path.name, "lines", said=said, found=len(answers))
                 return
-            said, found = _parsed(line), _line(answer)
-            if said != found:
-                strange = _first_difference(said, found)
+            parsed, found = _parsed(line), tell(answer)
+            if parsed != found:
+                strange = _first_difference(parsed, found)
                 comparer.findings.append(
                     Finding(file=path.name, place=place, said=strange[0], found=strange[1])
                 )
             comparer.compared += len(found)
+
+
+def _try(answer: Answer) -> Json:
+    note = _parsed(answer.text or "{}")
+    return {
+        "defense": answer.defense,
+        "arm": answer.layer,
+        "try": answer.repeat,
+        "sample": answer.subject.id,
+        **(note if isinstance(note, dict) else {}),
+        "outcome": answer.outcome,
+        "score": answer.score,
+        "score_kind": answer.score_kind,
+        "error": answer.error_kind,
+    }
 
 
 def _parsed(line: str) -> object:
@@ -60,7 +115,7 @@ def _all_lines(path: Path) -> list[str]:
 
 def _first_difference(said: object, found: Json) -> tuple[str, str]:
     if not isinstance(said, dict):
-        return "no JSON object", f"the record of {found['id']!r}"
+        return "no JSON object", f"the record of {found.get('id', found.get('sample'))!r}"
     for key in [*found, *said]:
         if said.get(key) != found.get(key) or key not in said or key not in found:
             return f"{key} {said.get(key)!r:.60}", f"{key} {found.get(key)!r:.60}"

@@ -1,4 +1,8 @@
-"""Records as JSON lines, CSV and Parquet, for other programs."""
+"""Records as JSON lines, CSV and Parquet, for other programs.
+
+Tries of an adaptive attacker are not among them: they are about variants, not about the samples
+whose id they carry, and would be counted with them. They are exported as `trace.jsonl`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ import io
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.record import Stage
 from guardmark.store import connect, jsonl
+from guardmark.store.codes import STAGE_CODE
 from guardmark.store.run_dir import whole_file
 from guardmark.store.schema import FACET_COLUMNS
 
@@ -67,12 +73,13 @@ _FROM: Final = (
     " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
     " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
     " AND x.repeat = r.repeat AND x.sample = r.sample"
+    f" WHERE r.stage <> {STAGE_CODE[Stage.TRY]}"
     " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 )
 
 
 def write_jsonl(reader: RecordReader, path: Path) -> int:
-    """Write one JSON object a record.
+    """Write one JSON object a record, tries left out.
 
     Args:
         reader: An open reader.
@@ -94,7 +101,7 @@ def write_jsonl(reader: RecordReader, path: Path) -> int:
 
 
 def write_csv(reader: RecordReader, path: Path) -> int:
-    """Write one CSV row a record, safe to open in a spreadsheet.
+    """Write one CSV row a record, tries left out, safe in a spreadsheet.
 
     A text that a spreadsheet would take for a formula gets an apostrophe in front.
 
@@ -123,7 +130,7 @@ def write_csv(reader: RecordReader, path: Path) -> int:
 
 
 def write_parquet(reader: RecordReader, path: Path) -> int:
-    """Write one Parquet row a record.
+    """Write one Parquet row a record, tries left out.
 
     Args:
         reader: An open reader.

@@ -7,7 +7,15 @@ from functools import cache
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.store.codes import ANSWER_MODES, ERROR_KINDS, OUTCOME_NAMES, SCORE_KINDS, STAGES
+from guardmark.core.record import Stage
+from guardmark.store.codes import (
+    ANSWER_MODES,
+    ERROR_KINDS,
+    OUTCOME_NAMES,
+    SCORE_KINDS,
+    STAGE_CODE,
+    STAGES,
+)
 from guardmark.store.samples import kinds_of
 from guardmark.store.schema import FACET_COLUMNS
 
@@ -19,7 +27,8 @@ if TYPE_CHECKING:
 
 _LANES: Final = (
     "SELECT DISTINCT r.defense, r.stage, r.layer, r.repeat, d.name, l.name FROM records r"
-    " JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer ORDER BY 1, 2, 3, 4"
+    " JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
+    " WHERE r.stage <> ? ORDER BY 1, 2, 3, 4"
 )
 _LEAN: Final = (
     "SELECT r.sample, s.id, s.digest, s.origin, r.score, r.latency_ns, s.kind,"
@@ -39,6 +48,8 @@ _SAID: Final = slice(7, 12)
 def lines_of(connection: sqlite3.Connection, size: int) -> Iterator[list[str]]:
     """Yield lines, each a JSON object in ASCII with its line end.
 
+    Tries of an adaptive attacker are left out: they are about texts that the data do not hold.
+
     Args:
         connection: Any.
         size: Most lines of a chunk.
@@ -47,7 +58,7 @@ def lines_of(connection: sqlite3.Connection, size: int) -> Iterator[list[str]]:
         Chunks, in the order defense, stage, layer, repeat, sample. Memory stays flat.
     """
     of_kind = {number: _kind_part(kind) for number, kind in kinds_of(connection).items()}
-    for *key, defense, layer in connection.execute(_LANES).fetchall():
+    for *key, defense, layer in connection.execute(_LANES, (STAGE_CODE[Stage.TRY],)).fetchall():
         head = json.dumps(
             {"defense": defense, "stage": STAGES[key[1]], "layer": layer, "repeat": key[3]},
             separators=(",", ":"),

@@ -89,8 +89,13 @@ class RunDir:
 
     @property
     def results(self) -> Path:
-        """One JSON line a record."""
+        """One JSON line a record, tries of an adaptive attacker left out."""
         return self.path / "results.jsonl"
+
+    @property
+    def trace(self) -> Path:
+        """One JSON line a try of an adaptive attacker, without texts and times."""
+        return self.path / "trace.jsonl"
 
     @property
     def resolved_config(self) -> Path:
