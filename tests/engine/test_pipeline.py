@@ -94,6 +94,26 @@ async def test_arms_share_one_answer(open_writer: OpenWriter) -> None:
         assert len(rows(writer.path, Stage.JUDGE, layer=layer)) == 40
 
 
+class Drawing(Model):
+    """Answers that differ between repetitions."""
+
+    async def draw(self, prompt: Prompt, *, repeat: int) -> Response:
+        """Say which repetition it is."""
+        return Response(text=f"answer {number_of(prompt)} in {repeat}")
+
+
+async def test_a_model_that_draws_is_told_the_repetition(open_writer: OpenWriter) -> None:
+    """So that each draws anew, in a run that was continued too."""
+    writer = open_writer()
+    pipeline = Pipeline(arms=(NO_GUARD,), model=Drawing(), judges=(Judging(),))
+    plan = Plan(defenses=(), pipeline=pipeline, repeats=3)
+    await run(plan, writer)
+    with RecordReader(writer.path) as reader:
+        found = list(reader.records(stage=Stage.MODEL))
+    assert len(found) == 120
+    assert {r.text == f"answer {r.key.sample} in {r.key.repeat}" for r in found} == {True}
+
+
 async def test_defenses_outside_the_pipeline_are_measured_beside_it(
     open_writer: OpenWriter,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from guardmark.app.chat_settings import ChatSettings
 from guardmark.app.settings import Settings
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.app.registry import BuildContext
+    from guardmark.models.local import Randomness
 
 
 class SystemPromptSettings(Settings):
@@ -57,13 +58,25 @@ class ChatModelSettings(SystemPromptSettings, ChatSettings):
 
 
 class LocalModelSettings(SystemPromptSettings):
-    """A target model in this process; needs the [hf] extra. It answers greedily."""
+    """A target model in this process; needs the [hf] extra.
+
+    It takes the likeliest token each time unless a temperature says otherwise.
+    """
 
     path: str
+    temperature: float = Field(0.0, ge=0, le=2)
+    top_p: float = Field(1.0, gt=0, le=1)
+    seed: int | None = Field(None, ge=0)  # the seed of the run if not given
     max_tokens: int = Field(256, ge=1)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     batch_tokens: int = Field(4096, ge=64)
     roles: dict[Role, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _drawn(self) -> LocalModelSettings:
+        if not self.temperature and (self.top_p < 1 or self.seed is not None):
+            raise ValueError("top_p and seed need a temperature above 0: nothing is drawn at 0")
+        return self
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the model."""
@@ -77,10 +90,19 @@ class LocalModelSettings(SystemPromptSettings):
         return LocalTarget(
             name,
             generator,
+            randomness=self._randomness(context.seed),
             system_prompt=system_prompt(self, context.folder),
             roles=self.roles,
             files=(path,),
         )
+
+    def _randomness(self, seed: int) -> Randomness | None:
+        from guardmark.models.local import Randomness
+
+        if not self.temperature:
+            return None
+        seed = seed if self.seed is None else self.seed
+        return Randomness(temperature=self.temperature, top_p=self.top_p, seed=seed)
 
 
 class RuleSettings(Settings):

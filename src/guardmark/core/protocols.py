@@ -105,6 +105,15 @@ class ChatModel(Part, Protocol):
 
 
 @runtime_checkable
+class DrawingModel(Part, Protocol):
+    """A chat model whose answers are drawn at random, reproducibly; each repetition anew."""
+
+    async def draw(self, prompt: Prompt, *, repeat: int) -> Response:
+        """Answer one prompt; the same prompt and repetition give the same answer."""
+        ...
+
+
+@runtime_checkable
 class Judge(Part, Protocol):
     """Anything that labels a response."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import LatencyMode, Policy
-from guardmark.core.protocols import InlineDefense
+from guardmark.core.protocols import DrawingModel, InlineDefense
 from guardmark.core.record import Stage
 from guardmark.core.sample import Message, Prompt, Role, View
 from guardmark.engine import memory
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from guardmark.core.outcome import Response, Verdict
-    from guardmark.core.protocols import Judge
+    from guardmark.core.protocols import ChatModel, Judge
     from guardmark.engine.desk import Desk
     from guardmark.engine.ledger import Ledger
     from guardmark.engine.memory import About
@@ -302,7 +303,8 @@ class Flow:
         ledger, model = self._ledger, self._pipeline.model
         while (case := await queue.get()) is not None:
             if ledger.may_go_on():
-                answer, took = await self._ask(model.answer, (case.prompt,), model.name, case)
+                call = _answering(model, case.repeat)
+                answer, took = await self._ask(call, (case.prompt,), model.name, case)
                 response = as_response(answer)
                 desk = self._model[case.repeat]
                 code = desk.lane.add_response(case.position, response, latency_ns=took)
@@ -334,6 +336,10 @@ class Flow:
         if code == _ERROR:
             self._ledger.met_error()
         self._ledger.store()
+
+
+def _answering(model: ChatModel, repeat: int) -> Callable[[Prompt], Awaitable[Response]]:
+    return partial(model.draw, repeat=repeat) if isinstance(model, DrawingModel) else model.answer
 
 
 def _item(task: DefenseTask, case: Case, prompt: Prompt) -> Item:

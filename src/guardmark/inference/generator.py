@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Usage
 from guardmark.inference.batching import token_batches
+from guardmark.inference.drawing import SeededChoice
 from guardmark.inference.libraries import device_of, library, load
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.core.outcome import Attempt, ErrorKind
+    from guardmark.inference.drawing import Draws
 
 _TOP = 20
 
@@ -59,7 +61,7 @@ class LocalAnswer:
 
 
 class LocalGenerator:
-    """A causal model with its tokenizer and chat template; greedy, so equal calls agree.
+    """A causal model with its tokenizer and chat template.
 
     Args:
         path: Folder with config, tokenizer (with a chat template) and safetensors.
@@ -98,11 +100,18 @@ class LocalGenerator:
         self._wants_scores = wants_scores
         self._budget = budget
 
-    def complete(self, conversations: Sequence[Sequence[Mapping[str, str]]]) -> list[LocalAnswer]:
+    def complete(
+        self,
+        conversations: Sequence[Sequence[Mapping[str, str]]],
+        *,
+        draws: Draws | None = None,
+    ) -> list[LocalAnswer]:
         """Answer conversations.
 
         Args:
             conversations: Role and content of the messages of each.
+            draws: How tokens are drawn, with a seed for each conversation; without it the
+                likeliest token is taken. Either way equal calls agree, in any batch.
 
         Returns:
             One answer a conversation, in order; batches are formed by length.
@@ -112,7 +121,9 @@ class LocalGenerator:
         lengths = [len(ids) + self._max_tokens for ids in prompts]
         for batch in token_batches(lengths, budget=self._budget):
             began = perf_counter_ns()
-            written, logits = self._generate([prompts[index] for index in batch])
+            written, logits = self._generate(
+                [prompts[index] for index in batch], None if draws is None else draws.among(batch)
+            )
             share = (perf_counter_ns() - began) // len(batch)
             for row, index in enumerate(batch):
                 answers[index] = self._answer(
@@ -129,14 +140,17 @@ class LocalGenerator:
         )
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _generate(self, prompts: Sequence[list[int]]) -> tuple[list[list[int]], Sequence[Any]]:
+    def _generate(
+        self, prompts: Sequence[list[int]], draws: Draws | None
+    ) -> tuple[list[list[int]], Sequence[Any]]:
         padded = self._tokenizer.pad({"input_ids": list(prompts)}, return_tensors="pt")
         padded = padded.to(self._device)
         with self._torch.inference_mode():
             made = self._model.generate(
                 input_ids=padded["input_ids"],
                 attention_mask=padded["attention_mask"],
-                do_sample=False,
+                do_sample=False,  # draws make one token certain, see SeededChoice
+                logits_processor=[] if draws is None else [SeededChoice(draws)],
                 max_new_tokens=self._max_tokens,
                 pad_token_id=self._tokenizer.pad_token_id,
                 return_dict_in_generate=True,

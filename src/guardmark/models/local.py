@@ -3,21 +3,68 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
 
 from guardmark.core.outcome import Evidence, Response
+from guardmark.inference.drawing import Draws
 from guardmark.models.chat import USUAL_ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.core.outcome import Usage
     from guardmark.core.sample import Prompt, Role
 
     ChatMessages = list[dict[str, str]]
-    Waiting = tuple[ChatMessages, "asyncio.Future[LocalAnswer]"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Randomness:
+    """How far answers are left to chance.
+
+    Attributes:
+        temperature: Above 0.
+        top_p: Share of the odds that is drawn from, in (0, 1].
+        seed: Fixes every draw, together with the conversation and the repetition.
+    """
+
+    temperature: float
+    top_p: float = 1.0
+    seed: int = 0
+
+    def seed_of(self, messages: ChatMessages, repeat: int) -> int:
+        """Return the seed of one answer.
+
+        Args:
+            messages: The whole conversation.
+            repeat: Which repetition.
+
+        Returns:
+            A number that no other answer decides, so that order and batches change nothing.
+        """
+        said = json.dumps([self.seed, repeat, messages], sort_keys=True)
+        return int.from_bytes(sha256(said.encode()).digest()[:8])
+
+    def draws(self, seeds: Sequence[int]) -> Draws:
+        """Return how the answers of one batch are drawn.
+
+        Args:
+            seeds: One for each conversation.
+        """
+        return Draws(temperature=self.temperature, top_p=self.top_p, seeds=tuple(seeds))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    messages: ChatMessages
+    seed: int
+    answer: asyncio.Future[LocalAnswer]
 
 
 class LocalAnswer(Protocol):
@@ -48,9 +95,12 @@ class Generator(Protocol):
     """Answers several conversations at once."""
 
     def complete(
-        self, conversations: Sequence[Sequence[Mapping[str, str]]]
+        self,
+        conversations: Sequence[Sequence[Mapping[str, str]]],
+        *,
+        draws: Draws | None = None,
     ) -> Sequence[LocalAnswer]:
-        """Answer conversations, in their order."""
+        """Answer conversations, in their order; without draws by the likeliest tokens."""
         ...
 
 
@@ -62,6 +112,7 @@ class LocalTarget:
     Args:
         name: Name in reports.
         generator: The model.
+        randomness: How answers are drawn; None takes the likeliest tokens.
         system_prompt: Put before the conversation; empty for none.
         roles: Role to the template's word for it, where it differs from the usual.
         most: Most questions of one batch.
@@ -73,6 +124,7 @@ class LocalTarget:
         name: str,
         generator: Generator,
         *,
+        randomness: Randomness | None = None,
         system_prompt: str = "",
         roles: Mapping[Role, str] | None = None,
         most: int = 32,
@@ -81,18 +133,31 @@ class LocalTarget:
         self.name = name
         self.files = files
         self._generator = generator
+        self._randomness = randomness
         self._before = [{"role": "system", "content": system_prompt}] if system_prompt else []
         self._roles = {**USUAL_ROLES, **(roles or {})}
         self._most = most
-        self._waiting: list[Waiting] = []
+        self._waiting: list[_Question] = []
         self._worker: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{name}")
 
     async def answer(self, prompt: Prompt) -> Response:
+        """Answer one prompt, as the first repetition does.
+
+        Args:
+            prompt: The conversation; its contents are rendered unaltered.
+
+        Returns:
+            The answer with finish reason and usage. What the model raises goes through.
+        """
+        return await self.draw(prompt, repeat=0)
+
+    async def draw(self, prompt: Prompt, *, repeat: int) -> Response:
         """Answer one prompt.
 
         Args:
             prompt: The conversation; its contents are rendered unaltered.
+            repeat: Which repetition; where answers are drawn, each draws anew.
 
         Returns:
             The answer with finish reason and usage. What the model raises goes through.
@@ -102,7 +167,8 @@ class LocalTarget:
             *({"role": self._roles[m.role], "content": m.content} for m in prompt.messages),
         ]
         future: asyncio.Future[LocalAnswer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((messages, future))
+        seed = self._randomness.seed_of(messages, repeat) if self._randomness else 0
+        self._waiting.append(_Question(messages, seed, future))
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
         answer = await future
@@ -120,16 +186,23 @@ class LocalTarget:
         loop = asyncio.get_running_loop()
         while self._waiting:
             await asyncio.sleep(0)  # questions asked in the same breath come along
-            batch = [one for one in self._waiting[: self._most] if not one[1].done()]
+            batch = [one for one in self._waiting[: self._most] if not one.answer.done()]
             del self._waiting[: self._most]
-            asked = [messages for messages, _ in batch]
-            done = loop.run_in_executor(self._thread, self._generator.complete, asked)
+            done = loop.run_in_executor(self._thread, self._complete(batch))
             await asyncio.wait([done])
             failure = done.exception()
-            for index, (_, future) in enumerate(batch):
+            for index, question in enumerate(batch):
+                future = question.answer
                 if future.done():  # whoever asked was cancelled meanwhile
                     continue
                 if failure is not None:
                     future.set_exception(failure)
                 else:
                     future.set_result(done.result()[index])
+
+    def _complete(self, batch: Sequence[_Question]) -> Callable[[], Sequence[LocalAnswer]]:
+        asked = [question.messages for question in batch]
+        if self._randomness is None:
+            return partial(self._generator.complete, asked)
+        draws = self._randomness.draws([question.seed for question in batch])
+        return partial(self._generator.complete, asked, draws=draws)
