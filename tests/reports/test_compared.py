@@ -12,7 +12,7 @@ from small_runs import Answers, Planned, Runs, allow, attack, benign, block, wri
 
 import guardmark
 from guardmark.analysis.compared import Compared, Wanted, compare_matched
-from guardmark.analysis.comparison import PairVerdict
+from guardmark.analysis.pair_verdict import PairVerdict
 from guardmark.analysis.runs_compared import OpenRun, match_runs
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.reports.compared_json import comparison_json

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.comparison import PairVerdict, RunComparison, compare_arms
+from guardmark.analysis.comparison import RunComparison, compare_arms
+from guardmark.analysis.pair_verdict import PairVerdict
 from guardmark.analysis.paired_details import Depth, PairDetail, detail_pair
 from guardmark.analysis.scorecard import estimate_rates
 from guardmark.core.errors import IncomparableRuns, UnknownName

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from guardmark.analysis.detectable import smallest_detectable
 from guardmark.analysis.frame import BLOCK, MISSING
+from guardmark.analysis.pair_verdict import PairVerdict
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.noninferiority import NonInferiority, noninferiority_clustered
 from guardmark.stats.omnibus import CochranQ, cochran_q
@@ -24,19 +24,6 @@ if TYPE_CHECKING:
     from guardmark.analysis.frame import Arm, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference
-
-
-class PairVerdict(StrEnum):
-    """What the data carries about two defenses."""
-
-    FIRST_BETTER = "first better"
-    SECOND_BETTER = "second better"
-    TRADE_OFF = "trade-off"
-    FIRST_FEWER_BYPASSES = "first fewer bypasses"
-    SECOND_FEWER_BYPASSES = "second fewer bypasses"
-    FIRST_FEWER_FALSE_ALARMS = "first fewer false alarms"
-    SECOND_FEWER_FALSE_ALARMS = "second fewer false alarms"
-    UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,7 +369,6 @@ def _best_set(
 
 __all__ = [
     "BestSet",
-    "PairVerdict",
     "PairedComparison",
     "PairedSide",
     "RunComparison",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.early_stop import open_early_stop
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
 from guardmark.core.record import Stage
@@ -177,8 +176,16 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
         manifest=manifest,
         samples=sample_columns(reader),
         arms=tuple(_arm(reader, name, parts=parts, thresholds=thresholds) for name in names),
-        stops=open_early_stop(reader, settings.stop_when) if settings.stop_when else None,
+        stops=_stops(reader, settings.stop_when),
     )
+
+
+def _stops(reader: RecordReader, rules: tuple[str, ...]) -> EarlyStop | None:
+    if not rules:
+        return None
+    from guardmark.analysis.early_stop import open_early_stop  # most runs have no such rule
+
+    return open_early_stop(reader, rules)
 
 
 def _asked(reader: RecordReader) -> tuple[str, ...]:

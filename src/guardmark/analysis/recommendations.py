@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.comparison import PairVerdict
+from guardmark.analysis.pair_verdict import PairVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

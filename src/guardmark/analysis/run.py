@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.adaptive_rows import ADAPTIVE
 from guardmark.analysis.adequacy import Width, assess_widths
 from guardmark.analysis.bypasses import WorstSamples, find_worst
-from guardmark.analysis.comparison import RunComparison, compare_arms
 from guardmark.analysis.coverage import (
     CategoryStanding,
     TaxonomyCoverage,
@@ -27,6 +25,7 @@ from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.analysis.comparison import RunComparison
     from guardmark.analysis.early_stop import StopVerdict
     from guardmark.analysis.frame import Arm, Frame
     from guardmark.analysis.pipeline import PipelineAnalysis
@@ -168,7 +167,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         _analyse_arm(frame, arm, slicers=slicers, taxonomy=taxonomy, settings=chosen)
         for arm in frame.arms
     )
-    comparison = compare_arms(frame, chosen)
+    comparison = _compare(frame, chosen)
     evidence = tuple(
         Evidence(
             defense=each.name,
@@ -196,27 +195,37 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
     )
 
 
+# What most runs do not need is loaded by those that do: it is a fifth of a short run's start.
+
+
+def _compare(frame: Frame, settings: AnalysisSettings) -> RunComparison | None:
+    if len(frame.arms) < 2:
+        return None
+    from guardmark.analysis.comparison import compare_arms
+
+    return compare_arms(frame, settings)
+
+
 def _analyse_pipeline(
     reader: RecordReader, frame: Frame, settings: AnalysisSettings
 ) -> PipelineAnalysis | None:
     if all(stage is not Stage.MODEL for _, stage, _ in reader.lanes()):
         return None
-    # Loaded for pipelines only: a tenth of the start of a short run.
     from guardmark.analysis.pipeline import analyse_pipeline
 
     return analyse_pipeline(reader, frame, settings)
 
 
 def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[AdaptiveCard, ...]:
-    if ADAPTIVE not in reader.layers():
+    layers = reader.layers()
+    if len(layers) < 2:
         return ()
-    from guardmark.analysis.adaptive import analyse_adaptive  # most runs have no such tries
+    from guardmark.analysis.adaptive import analyse_adaptive
+    from guardmark.analysis.adaptive_rows import ADAPTIVE
 
+    if ADAPTIVE not in layers:
+        return ()
     return analyse_adaptive(reader, settings)
-
-
-# What scores are worth is loaded only where there are scores: the maths of curves and
-# calibration is a twentieth of the start of a short run.
 
 
 def _has_scores(arm: Arm) -> bool:

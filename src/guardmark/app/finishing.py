@@ -32,7 +32,7 @@ class Told:
 
     Attributes:
         terminal: Verdicts and the summary table, ready to print.
-        summary_json: The summary as JSON.
+        analysis: The figures behind it.
         files: Label and path of what a person opens next.
         complaints: Why the figures are not to be trusted; empty when they are.
         gate: How the limits of the configuration stand, ready to print; empty without limits.
@@ -40,11 +40,16 @@ class Told:
     """
 
     terminal: str
-    summary_json: str
+    analysis: RunAnalysis
     files: tuple[tuple[str, Path], ...]
     complaints: tuple[str, ...]
     gate: str = ""
     gate_exit: int = 0
+
+    @property
+    def summary_json(self) -> str:
+        """The summary as JSON, encoded when it is asked for."""
+        return summary_json(self.analysis)
 
 
 def finish(
@@ -80,7 +85,7 @@ def finish(
     paths = (("report", folder.report_html), ("summary", folder.summary_json))
     return Told(
         terminal=render_terminal(document),
-        summary_json=summary_json(analysis),
+        analysis=analysis,
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config, folder)),
         gate=gate,

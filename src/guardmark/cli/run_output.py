@@ -63,6 +63,9 @@ def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json:
         return EXIT_INTERRUPTED
     if result.summary.ending is Ending.EARLY:
         _say(f"Stopped early: {result.summary.reason}")
+    from guardmark.app.numerics import load_numpy_for_reports
+
+    load_numpy_for_reports()
     from guardmark.app.finishing import finish  # numpy and the report: needed only now
 
     told = finish(result.folder, loaded.config, formats=loaded.config.report, texts=texts)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.comparison import PairVerdict
 from guardmark.analysis.costs import CostUnit
+from guardmark.analysis.pair_verdict import PairVerdict
 from guardmark.reports.wording import count_text
 
 if TYPE_CHECKING:

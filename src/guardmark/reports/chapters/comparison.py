@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.compared import find_front
-from guardmark.analysis.comparison import PairVerdict
+from guardmark.analysis.pair_verdict import PairVerdict
 from guardmark.reports.blocks import (
     Bullets,
     Column,
@@ -57,6 +56,8 @@ def write(analysis: RunAnalysis) -> Section:
     if comparison is None:
         text = "The run holds one defense, so there is nothing to compare."
         return empty_section("comparison", "Comparison", text)
+    from guardmark.analysis.compared import find_front  # only where there is a comparison
+
     rated = ((each.name, each.card) for each in candidates(analysis))
     plane = draw_plane(rated, find_front(comparison))
     blocks = comparison_blocks(comparison)
