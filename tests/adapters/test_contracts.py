@@ -68,6 +68,9 @@ DEFENSES: dict[str, tuple[str, dict[str, Any]]] = {
             "blocked_when": {"one_of": ["content_filter"], "allowed": ["stop"]},
         },
     ),
+    "canonical": ("canonical", {"of": "pattern", "steps": ["encodings", "canon"]}),
+    "canonical-awaited": ("canonical", {"of": "python-async", "steps": ["tags"]}),
+    "canonical-documents": ("canonical", {"of": "pattern-documents"}),
     "chain": ("chain", {"of": ["pattern", "ngram"], "rule": "any", "short_circuit": False}),
     "chain-awaited": ("chain", {"of": ["ngram", "python-async"], "rule": "majority"}),
 }
@@ -100,7 +103,8 @@ async def build(chat_server: Any, tmp_path: Path) -> AsyncIterator[Callable[[str
             said = {**said, "base_url": chat_server.base_url}
         if part_type == "http":
             said = {**said, "url": f"{chat_server.base_url}/chat/completions"}
-        members = {member: make(member) for member in said.get("of", ())}
+        of = said.get("of", ())
+        members = {member: make(member) for member in ([of] if isinstance(of, str) else of)}
         settings = settings_model("defense", part_type).model_validate(said)
         context = BuildContext(folder=tmp_path, seed=7, services=services, defenses=members)
         built = build_part(settings, name, context)

@@ -9,12 +9,11 @@ import numpy as np
 
 from guardmark.analysis.adaptive_operators import (
     OperatorCard,
-    RepairCard,
     TransferCard,
     read_operators,
-    read_repairs,
     read_transfers,
 )
+from guardmark.analysis.adaptive_repairs import RepairCard, best_of, read_repairs
 from guardmark.analysis.adaptive_rows import ADAPTIVE, BLIND, FULL, NULL, STRICT, read_battles
 from guardmark.analysis.grouped_rates import grouped_difference, grouped_rate
 from guardmark.stats.extrapolation import extrapolate_success
@@ -141,9 +140,8 @@ class AdaptiveCard:
 
     @property
     def best_repair(self) -> RepairCard | None:
-        """The cleaning that closes most, net of what it blocks of benign texts."""
-        useful = [each for each in self.repairs if each.closed.successes]
-        return max(useful, key=lambda each: each.net, default=None)
+        """The cleaning that closes most, net of what it costs and lets in."""
+        return best_of(self.repairs)
 
 
 def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[AdaptiveCard, ...]:

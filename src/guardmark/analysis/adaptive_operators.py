@@ -1,4 +1,4 @@
-"""What single operators, repairs and borrowed winners do, on attacks and on benign texts."""
+"""What single operators and borrowed winners do, on attacks and on benign texts."""
 
 from __future__ import annotations
 
@@ -60,26 +60,6 @@ class OperatorCard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairCard:
-    """What cleaning texts before the defense would do.
-
-    Attributes:
-        name: The step, or `canon` for the whole canonicaliser.
-        closed: Share of the bypasses that are blocked once cleaned.
-        cost: Share of benign texts let through that are blocked once cleaned.
-    """
-
-    name: str
-    closed: Estimate
-    cost: Estimate
-
-    @property
-    def net(self) -> float:
-        """Share closed minus share of benign texts lost."""
-        return (self.closed.value or 0.0) - (self.cost.value or 0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCard:
     """What won elsewhere, tried here once each.
 
@@ -122,8 +102,8 @@ def read_operators(
     cards = []
     for chain in dict.fromkeys((*fixed, *benign)):
         rows = tried.get(chain, [])
-        bypassed = _rate(rows, groups, confidence)
-        blocked = _rate([(t, not t.passed) for t in benign[chain]], groups, confidence)
+        bypassed = rate_of_tries(rows, groups, confidence)
+        blocked = rate_of_tries([(t, not t.passed) for t in benign[chain]], groups, confidence)
         tiers = sorted(t.tier for t in (*(t for t, _ in rows), *benign[chain]))
         cards.append(
             OperatorCard(
@@ -149,33 +129,6 @@ def _standing(bypassed: Estimate, benign_blocked: Estimate) -> Standing:
     return Standing.INVERTED if benign > 0.5 else Standing.BLIND
 
 
-def read_repairs(
-    battle: Battle, attack: NDArray[np.bool_], *, groups: NDArray[np.int32], confidence: float
-) -> tuple[RepairCard, ...]:
-    """Count what each way of cleaning closes, and what it costs.
-
-    Args:
-        battle: What was tried.
-        attack: Label of each sample.
-        groups: Group of each sample.
-        confidence: Nominal coverage.
-
-    Returns:
-        One for each way of cleaning.
-    """
-    said: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
-    for each in battle.rest.get("repair", ()):
-        said[each.chain].append((each, not each.passed))
-    return tuple(
-        RepairCard(
-            name=name,
-            closed=_rate([r for r in rows if attack[r[0].sample]], groups, confidence),
-            cost=_rate([r for r in rows if not attack[r[0].sample]], groups, confidence),
-        )
-        for name, rows in said.items()
-    )
-
-
 def read_transfers(
     battle: Battle, groups: NDArray[np.int32], *, confidence: float
 ) -> tuple[TransferCard, ...]:
@@ -193,14 +146,24 @@ def read_transfers(
     for each in battle.rest.get("transfer", ()):
         by_source[each.round.removeprefix("from ")].append((each, bool(each.passed)))
     return tuple(
-        TransferCard(source=source, passed=_rate(rows, groups, confidence))
+        TransferCard(source=source, passed=rate_of_tries(rows, groups, confidence))
         for source, rows in by_source.items()
     )
 
 
-def _rate(
+def rate_of_tries(
     rows: Iterable[tuple[Try, bool]], groups: NDArray[np.int32], confidence: float
 ) -> Estimate:
+    """Estimate a rate over tries, by the groups of their samples.
+
+    Args:
+        rows: Tries, and whether each has the property.
+        groups: Group of each sample.
+        confidence: Nominal coverage.
+
+    Returns:
+        The rate; undefined without tries.
+    """
     listed = list(rows)
     places = [each.sample for each, _ in listed]
     return grouped_rate(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _OURS = {
-    *("allow-all", "block-all", "chain", "coin", "ngram", "pattern"),
+    *("allow-all", "block-all", "canonical", "chain", "coin", "ngram", "pattern"),
     *("panel", "rules", "scripted"),
 }
 """Types that are guardmark's own code throughout; the version of all others is not ours to tell."""
@@ -157,16 +157,17 @@ def _build_defense(
     *,
     above: tuple[str, ...],
 ) -> None:
-    """Build one defense after those it is made of (the setting `of` of a chain)."""
+    """Build one defense after those it is made of (the setting `of`: a name or several)."""
     if name in built:
         return
     if name in above:
         raise ConfigError(
             f"{loaded.shown_as}: the chain {' -> '.join([*above, name])} runs in a circle.\n"
-            "A chain may not contain itself."
+            "A defense may not contain itself."
         )
     settings = loaded.parts["defenses", name]
-    members: Sequence[str] = getattr(settings, "of", ())
+    of: str | Sequence[str] = getattr(settings, "of", ())
+    members = (of,) if isinstance(of, str) else of
     for member in members:
         if member not in loaded.config.defenses:
             raise UnknownName("defense", member, loaded.config.defenses)

@@ -26,6 +26,7 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
     "defense": {
         "allow-all": f"{_DEFENSES}:AllowAllSettings",
         "block-all": f"{_DEFENSES}:BlockAllSettings",
+        "canonical": "guardmark.app.canonical_settings:CanonicalSettings",
         "chain": f"{_DEFENSES}:ChainSettings",
         "classifier": f"{_DEFENSES}:ClassifierSettings",
         "coin": f"{_DEFENSES}:CoinSettings",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.app.adapting import Adapted, adapt, parse_budget
 from guardmark.app.config import LoadedConfig, load_config
+from guardmark.app.repairing import write_repair
 from guardmark.app.reporting import report
 from guardmark.app.running import RunOptions, Session
 from guardmark.cli.run_output import interruptible
@@ -58,8 +59,12 @@ def carry_out(
 
     with RecordReader(done.folder.records) as reader:
         cards = analyse_adaptive(reader, AnalysisSettings.of(reader.manifest()))
-    files = (("report", done.folder.report_html), ("trace", done.trace))
-    return cards, tuple((label, path) for label, path in files if path.exists())
+    files = (
+        ("report", done.folder.report_html),
+        ("repair", write_repair(done.folder, cards)),
+        ("trace", done.trace),
+    )
+    return cards, tuple((label, path) for label, path in files if path and path.exists())
 
 
 def _again(done: Adapted, budget: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -98,6 +98,23 @@ class Prompt:
     def text(self) -> str:
         """The text under test."""
         return self.messages[self.under_test].content
+
+    def with_text(self, text: str) -> Prompt:
+        """Put another text in the place of the text under test.
+
+        Args:
+            text: The other text.
+
+        Returns:
+            The same conversation around it.
+        """
+        if len(self.messages) == 1 and self.messages[0].role is Role.USER:
+            return Prompt.of_text(text)
+        place = self.under_test % len(self.messages)
+        changed = Message(role=self.messages[place].role, content=text)
+        return replace(
+            self, messages=(*self.messages[:place], changed, *self.messages[place + 1 :])
+        )
 
     def shown(self, view: View) -> str | None:
         """Return what a defense with this view is shown.

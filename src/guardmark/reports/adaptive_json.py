@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.analysis.adaptive import AdaptiveCard
-    from guardmark.analysis.adaptive_operators import OperatorCard, RepairCard
+    from guardmark.analysis.adaptive_operators import OperatorCard
+    from guardmark.analysis.adaptive_repairs import RepairCard
     from guardmark.core.estimate import Difference
 
 
@@ -93,8 +94,10 @@ def _operator(card: OperatorCard) -> Json:
 def _repair(card: RepairCard) -> Json:
     return {
         "name": card.name,
+        "steps": list(card.steps),
         "closed": estimate_json(card.closed),
         "cost": estimate_json(card.cost),
+        "opened": estimate_json(card.opened),
     }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.reports.adaptive_repair import repair_sentence
 from guardmark.reports.adaptive_words import (
     effort_sentence,
     flag_lines,
     gain_sentence,
     holding_sentence,
-    repair_sentence,
     threat_card,
 )
 from guardmark.reports.cells import of_estimate

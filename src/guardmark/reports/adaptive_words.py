@@ -84,18 +84,6 @@ def gain_sentence(card: AdaptiveCard) -> str:
     return f"{card.name}: adaptive minus blind at equal tries: {gains}"
 
 
-def repair_sentence(card: AdaptiveCard) -> str:
-    """Say which cleaning would have closed most, and at what cost."""
-    best = card.best_repair
-    if best is None:
-        return f"{card.name}: no cleaning of texts would have closed a bypass"
-    return (
-        f"{card.name}: cleaning texts by {best.name} before the defense would close "
-        f"{measure_text(of_estimate(best.closed))} of the bypasses and block "
-        f"{measure_text(of_estimate(best.cost))} of the benign texts let through so far"
-    )
-
-
 def effort_sentence(card: AdaptiveCard) -> str:
     """Say what a bypass costs in calls."""
     parts = []

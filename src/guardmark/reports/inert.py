@@ -6,7 +6,10 @@ Attack texts are hostile: they may carry escape sequences, markup or formulas.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _CONTROL: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI sequences: colours, cursor movement
@@ -18,6 +21,7 @@ _CONTROL: Final = re.compile(
     re.DOTALL,
 )
 _BREAKS: Final = re.compile(r"[\s\u2028\u2029]+")
+_BREAKS_WITHIN: Final = re.compile(r"[\t\n\r\u2028\u2029]+")
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]|~$])")
 _MARKDOWN_START: Final = re.compile(r"^([-+#=]|\d+(?=[.)](?:\s|$)))")
 _LINKS: Final = {"://": "&#58;//", "@": "&#64;", "www.": "www&#46;"}
@@ -70,6 +74,21 @@ def markdown_code(text: str, *, in_table: bool = False) -> str:
     fence = "`" * (longest + 1)
     pad = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def markdown_listing(lines: Iterable[str]) -> list[str]:
+    """Show lines as a block of code, whatever back-ticks they hold.
+
+    Args:
+        lines: May come from data; indentation stays.
+
+    Returns:
+        The lines between fences longer than any run of back-ticks.
+    """
+    shown = [_BREAKS_WITHIN.sub(" ", _CONTROL.sub("", line)).rstrip() for line in lines]
+    longest = max((len(run) for line in shown for run in _FENCE.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence, *shown, fence]
 
 
 def csv_cell(text: str) -> str:

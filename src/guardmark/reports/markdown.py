@@ -9,6 +9,7 @@ from guardmark.reports.blocks import (
     Cell,
     Facts,
     LineChart,
+    Listing,
     Paragraph,
     SampleBrowser,
     SampleEntry,
@@ -16,7 +17,7 @@ from guardmark.reports.blocks import (
     Tone,
     Words,
 )
-from guardmark.reports.inert import markdown_code, markdown_line
+from guardmark.reports.inert import markdown_code, markdown_line, markdown_listing
 from guardmark.reports.wording import cell_text, count_text
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def _block(block: Block, *, texts: bool) -> list[str]:
         lines = [f"- {_toned(markdown_line(line), block.tone)}" for line in block.lines]
     elif isinstance(block, Facts):
         lines = [f"- {markdown_line(label)}: {_cell(value)}" for label, value in block.pairs]
+    elif isinstance(block, Listing):
+        lines = [f"**{markdown_line(block.title)}**", "", *markdown_listing(block.lines)]
     elif isinstance(block, Table):
         lines = _table(block)
     elif isinstance(block, LineChart):

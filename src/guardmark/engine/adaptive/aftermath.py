@@ -1,4 +1,4 @@
-"""What the evaluator asks afterwards: the benign twin, repairs, transfer."""
+"""What the evaluator asks afterwards: the benign twin, and transfer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import parse_chain
-from guardmark.canon import REPAIR_STEPS, apply_steps, canonicalize
 from guardmark.engine.adaptive.trial import Account, Query
 
 if TYPE_CHECKING:
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     from guardmark.engine.adaptive.scene import Scene
     from guardmark.engine.adaptive.trial import Steps
 
-WHOLE: Final = "canon"
-"""Repair by the whole canonicaliser."""
-REPAIRS: Final = (*(step.value for step in REPAIR_STEPS), WHOLE)
 _MOST_BENIGN: Final = 200
 _MOST_WINNERS: Final = 12
 
@@ -43,28 +39,6 @@ def run_twin(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
             yield batch
 
 
-def run_repair(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
-    """Ask about every bypass again, the text cleaned in one way at a time.
-
-    A text that cleaning leaves alone keeps its answer and costs nothing.
-
-    Args:
-        scene: After round 0.
-        wins: What got through.
-    """
-    benign = [
-        (place, scene.samples[place].prompt.text) for place in _some(scene, scene.quiet, "repair")
-    ]
-    attacks = [(win.sample, win.text) for win in wins]
-    for name in REPAIRS:
-        batch = [
-            Query(place, _repaired(text, name), Account.REPAIR, "repair", name)
-            for place, text in (*attacks, *benign)
-        ]
-        if batch:
-            yield batch
-
-
 def run_transfer(scene: Scene, wins: Sequence[Query], *, source: str) -> Steps[None]:
     """Replay what won against another defense, one call each.
 
@@ -81,12 +55,6 @@ def run_transfer(scene: Scene, wins: Sequence[Query], *, source: str) -> Steps[N
     ]
     if batch:
         yield batch
-
-
-def _repaired(text: str, name: str) -> str:
-    if name == WHOLE:
-        return canonicalize(text)
-    return apply_steps(text, [step for step in REPAIR_STEPS if step.value == name])
 
 
 def _some(scene: Scene, places: tuple[int, ...], purpose: str) -> list[int]:

@@ -13,7 +13,6 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.protocols import BatchDefense, InlineDefense
 from guardmark.core.record import Stage
-from guardmark.core.sample import Message, Prompt, Role
 from guardmark.engine.adaptive.trial import Account, Answer
 from guardmark.engine.calls import as_decision, attempt, decide_all, skipping
 from guardmark.store.codec import evidence_to_json
@@ -22,7 +21,7 @@ from guardmark.store.codes import FLAG_CACHED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.core.sample import Sample
+    from guardmark.core.sample import Prompt, Sample
     from guardmark.engine.adaptive.trial import Query, Steps, T
     from guardmark.engine.plan import AnyDefense
     from guardmark.engine.stop import StopSignal
@@ -279,13 +278,7 @@ def prompt_of(sample: Sample, text: str) -> Prompt:
     Returns:
         The same conversation around another text.
     """
-    prompt = sample.prompt
-    messages = prompt.messages
-    if len(messages) == 1 and messages[0].role is Role.USER:
-        return Prompt.of_text(text)
-    place = prompt.under_test % len(messages)
-    changed = Message(role=messages[place].role, content=text)
-    return replace(prompt, messages=(*messages[:place], changed, *messages[place + 1 :]))
+    return sample.prompt.with_text(text)
 
 
 def _digest(text: str) -> str:

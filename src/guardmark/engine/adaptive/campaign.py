@@ -10,10 +10,11 @@ from guardmark.attacks.battery import BATTERY_VERSION, lock_digest
 from guardmark.canon import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.record import Stage
-from guardmark.engine.adaptive.aftermath import run_repair, run_transfer, run_twin
+from guardmark.engine.adaptive.aftermath import run_transfer, run_twin
 from guardmark.engine.adaptive.baseline import measure_baseline
 from guardmark.engine.adaptive.caller import Caller, Interrupted
 from guardmark.engine.adaptive.diagnosis import diagnose
+from guardmark.engine.adaptive.repair import run_repair
 from guardmark.engine.adaptive.rounds import run_battery, run_blind, run_null
 from guardmark.engine.adaptive.scene import Scene
 from guardmark.engine.adaptive.search import search

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.adaptive_repair import repair_blocks, repair_sentence
 from guardmark.reports.adaptive_words import (
     effort_sentence,
     flag_lines,
     gain_sentence,
     holding_sentence,
-    repair_sentence,
     threat_card,
 )
 from guardmark.reports.blocks import (
@@ -31,6 +31,8 @@ from guardmark.reports.chapters.candidates import empty_section
 from guardmark.reports.wording import count_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from guardmark.analysis.adaptive import AdaptiveCard
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.blocks import Block
@@ -56,14 +58,15 @@ def write(analysis: RunAnalysis) -> Section:
     if not analysis.adaptive:
         return empty_section("adaptive", "Adaptive rounds", _NONE)
     blocks: list[Block] = []
+    taken = [part.name for part in analysis.manifest.parts]
     for card in analysis.adaptive:
-        blocks += _card(card)
+        blocks += _card(card, taken)
     if transfers := _transfers(analysis.adaptive):
         blocks.append(transfers)
     return Section(id="adaptive", title="Adaptive rounds", blocks=tuple(blocks))
 
 
-def _card(card: AdaptiveCard) -> list[Block]:
+def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     lines = [gain_sentence(card), effort_sentence(card), repair_sentence(card)]
     if card.missing:
         lines.append(f"{card.name}: {count_text(card.missing)} attacks got no answer; left out")
@@ -79,7 +82,7 @@ def _card(card: AdaptiveCard) -> list[Block]:
     blocks += [_rounds(card), _arms(card), Bullets(lines=tuple(lines))]
     if len(card.arms[0].points) > 1:
         blocks.append(_curves(card))
-    blocks += [_operators(card), _repairs(card), _ledger(card)]
+    blocks += [_operators(card), *repair_blocks(card, taken), _ledger(card)]
     return blocks
 
 
@@ -192,21 +195,6 @@ def _operators(card: AdaptiveCard) -> Table:
             for each in card.operators
         ),
         note=_STANDINGS,
-        collapsed=True,
-    )
-
-
-def _repairs(card: AdaptiveCard) -> Table:
-    return Table(
-        id=f"adaptive-repairs-{slug(card.name)}",
-        title=f"{card.name}: what cleaning texts first would change",
-        columns=heads("Bypasses closed", "Benign texts lost", first="Cleaning"),
-        rows=tuple(
-            Row(cells=(name(each.name), of_estimate(each.closed), of_estimate(each.cost)))
-            for each in card.repairs
-        ),
-        note="Every bypass asked about again after cleaning; benign texts that were let through, "
-        "cleaned the same way. Found on the same attacks it would be used against.",
         collapsed=True,
     )
 

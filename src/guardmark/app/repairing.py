@@ -1,0 +1,40 @@
+"""The best repair of each attacked defense, written out as a fragment of a configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.reports.adaptive_repair import repair_fragment
+from guardmark.store.records import RecordReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.store.run_dir import RunDir
+
+REPAIR = "repair.yaml"
+"""Name of the file in the folder of the run."""
+
+
+def write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:
+    """Write the fragment into the folder of a run that was attacked.
+
+    Args:
+        folder: The run.
+        cards: What came of it, one for each defense.
+
+    Returns:
+        The file, or None where no cleaning of texts helps; a file of earlier is removed then.
+
+    Raises:
+        StorageError: If it cannot be written.
+    """
+    with RecordReader(folder.records) as reader:
+        taken = [part.name for part in reader.manifest().parts]
+    text = repair_fragment(cards, taken)
+    if text is None:
+        folder.file(REPAIR).unlink(missing_ok=True)
+        return None
+    return folder.write_text(REPAIR, text)
