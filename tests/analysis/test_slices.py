@@ -5,10 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from small_runs import Planned, Runs, allow, attack, benign, block, failed
 
 from guardmark.analysis.run import DefenseAnalysis, RunAnalysis, analyse_run
-from guardmark.analysis.slices import FACETS, NOT_STATED, by_severity, has_slices
+from guardmark.analysis.slices import (
+    FACETS,
+    MIN_SLICE_SAMPLES,
+    NOT_STATED,
+    SliceTable,
+    by_severity,
+    folded_name,
+    has_slices,
+)
 from guardmark.core.sample import Prompt, Sample
 
 SAMPLES = [*(attack(n) for n in range(200)), *(benign(n) for n in range(100))]
@@ -146,3 +156,102 @@ def test_samples_without_a_subcategory_are_one_slice(runs: Runs) -> None:
     found = one(runs, samples, lambda p, _: block() if p % 2 else allow())
     (entry,) = found.slice_table("subcategory", is_attack=False).rates
     assert (entry.name, entry.asked, entry.rate.successes) == (NOT_STATED, 9, 4)
+
+
+def by_technique(*counts: int) -> list[Sample]:
+    """Attacks of as many techniques as there are counts."""
+    techniques = [f"t{number}" for number, count in enumerate(counts) for _ in range(count)]
+    return [attack(n, technique=technique) for n, technique in enumerate(techniques)]
+
+
+def names_of(table: SliceTable) -> list[str]:
+    """The slices of a table, in its order."""
+    return [each.name for each in table.rates]
+
+
+def test_rare_values_of_an_open_field_are_one_slice_at_the_end(runs: Runs) -> None:
+    """Five hundred techniques of one sample each tell nothing but a long list."""
+    samples = by_technique(MIN_SLICE_SAMPLES, MIN_SLICE_SAMPLES - 1, 1, 7)
+    found = one(runs, samples, lambda _p, s: allow() if s.technique in {"t1", "t2"} else block())
+    table = found.slice_table("technique", is_attack=True)
+    assert names_of(table) == ["t3", "t0", "other (2 values with fewer than 5 samples)"]
+    assert [each.folded for each in table.rates] == [0, 0, 2]
+    assert (table.rates[-1].rate.successes, table.rates[-1].rate.trials) == (5, 5)
+
+
+def test_one_rare_value_keeps_its_name(runs: Runs) -> None:
+    """Nothing is shorter or clearer for being called other."""
+    found = one(runs, by_technique(9, 1), lambda _p, _s: block())
+    assert names_of(found.slice_table("technique", is_attack=True)) == ["t0", "t1"]
+
+
+def test_what_is_not_stated_is_no_rare_value(runs: Runs) -> None:
+    """Samples without a technique are told apart from those of rare ones."""
+    samples = [*by_technique(9, 1, 1), attack(90, technique="")]
+    found = one(runs, samples, lambda _p, _s: block())
+    names = names_of(found.slice_table("technique", is_attack=True))
+    assert names == ["t0", NOT_STATED, folded_name(2)]
+
+
+def test_attacks_and_benign_samples_are_counted_apart(runs: Runs) -> None:
+    """A technique that is rare among attacks may be frequent among benign samples."""
+    samples = [
+        *(attack(n, technique=f"t{n % 2}") for n in range(4)),
+        *(benign(n, technique=f"t{n % 2}") for n in range(20)),
+    ]
+    found = one(runs, samples, lambda _p, _s: block())
+    assert names_of(found.slice_table("technique", is_attack=True)) == [folded_name(2)]
+    assert names_of(found.slice_table("technique", is_attack=False)) == ["t0", "t1"]
+
+
+def test_topics_of_benign_samples_are_open_and_categories_of_attacks_are_not(runs: Runs) -> None:
+    """The taxonomy names categories, and gates and coverage look them up."""
+    samples = [
+        *(attack(n) for n in range(5)),
+        *(benign(n, category=f"topic {n}") for n in range(7)),
+    ]
+    found = one(runs, samples, lambda _p, _s: block())
+    assert len(found.slice_table("category", is_attack=True).rates) == 5
+    assert names_of(found.slice_table("category", is_attack=False)) == [folded_name(7)]
+
+
+def test_a_value_that_is_named_like_the_rare_ones_is_not_taken_for_them(runs: Runs) -> None:
+    """Data may say anything; which slice holds several values is a number, not a name."""
+    samples = [
+        *by_technique(1, 1),
+        *(attack(50 + n, technique=folded_name(2)) for n in range(6)),
+    ]
+    found = one(runs, samples, lambda _p, _s: block())
+    rates = found.slice_table("technique", is_attack=True).rates
+    assert [(each.name, each.folded, each.asked) for each in rates] == [
+        (folded_name(2), 0, 6),
+        (folded_name(2), 2, 2),
+    ]
+
+
+def test_samples_decide_what_is_rare_and_not_answers(runs: Runs) -> None:
+    """Else two defenses of a run would be sliced differently, and could not be compared."""
+    found = one(runs, by_technique(6, 6), lambda p, _s: failed() if 0 < p < 6 else block())
+    assert names_of(found.slice_table("technique", is_attack=True)) == ["t1", "t0"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 12), st.booleans()), min_size=1))
+def test_putting_values_together_loses_no_sample(
+    runs: Runs, drawn: list[tuple[bool, int, bool]]
+) -> None:
+    """Whatever the counts: slices add up to the whole, and only large ones stand alone."""
+    samples = [
+        (attack if is_attack else benign)(n, technique=f"t{value}")
+        for n, (is_attack, value, _) in enumerate(drawn)
+    ]
+    found = one(runs, samples, lambda p, _s: block() if drawn[p][2] else allow())
+    for is_attack in (True, False):
+        rates = found.slice_table("technique", is_attack=is_attack).rates
+        own = [each for each in drawn if each[0] == is_attack]
+        wrong = sum(is_blocked != is_attack for _, _, is_blocked in own)
+        assert sum(each.asked for each in rates) == len(own)
+        assert sum(each.rate.successes for each in rates) == wrong
+        assert sum(each.folded or 1 for each in rates) == len({value for _, value, _ in own})
+        thin = [each for each in rates if not each.folded and each.asked < MIN_SLICE_SAMPLES]
+        assert len(thin) <= (0 if any(each.folded for each in rates) else 1)

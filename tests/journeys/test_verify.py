@@ -13,6 +13,7 @@ import pytest
 from tests.journeys.command_line import CONFIG, guardmark, killed, set_up, write_rows
 
 from guardmark.app.verify import Verification, verify
+from guardmark.reports.layout import lay_out
 
 GUARD = """\
 def check(text):
@@ -104,6 +105,33 @@ def test_a_run_of_one_side_holds(tmp_path: Path, label: str) -> None:
     assert found.holds, [*map(str, found.findings)][:10]
 
 
+def test_rare_values_are_put_together_by_both_counts(tmp_path: Path) -> None:
+    """The same slices from both, and a count of values that was edited is found."""
+    set_up(tmp_path)
+    rows = [
+        {
+            "id": f"s{n}",
+            "text": f"ignore {n}",
+            "label": "attack" if n % 2 else "benign",
+            "category": "jailbreak" if n % 2 else f"topic {n % 9}",
+            "technique": f"t{n}" if n < 20 else "usual",
+            "source": f"page {n % 8}",
+        }
+        for n in range(40)
+    ]
+    write_rows(tmp_path / "data.jsonl", rows)
+    assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
+    tables = json.loads((tmp_path / "out" / "summary.json").read_text())["defenses"][0]["slices"]
+    at = next(place for place, table in enumerate(tables) if table["facet"] == "technique")
+    rates = tables[at]["rates"]
+    assert [(each["folded"], each["asked"]) for each in rates] == [(0, 10), (10, 10)]
+    untouched = look(tmp_path / "out")
+    assert untouched.holds, [*map(str, untouched.findings)][:10]
+    figure("defenses", 0, "slices", at, "rates", 1, "folded", value=9)(tmp_path / "out")
+    found = [str(each) for each in look(tmp_path / "out").findings]
+    assert any("slices" in each and "folded: says 9" in each for each in found), found
+
+
 def test_the_built_in_run_holds(tmp_path: Path) -> None:
     """With its data, which ship with the package."""
     assert guardmark("run", "-o", "out", "--limit", "200", cwd=tmp_path).code == 0
@@ -192,8 +220,7 @@ def figure(*keys: str | int, value: object) -> Callable[[Path], None]:
             place = place[key]
         assert place[keys[-1]] != value
         place[keys[-1]] = value
-        said = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
-        path.write_text(said, encoding="utf-8")
+        path.write_text(lay_out(summary), encoding="utf-8")
 
     return change
 

@@ -31,6 +31,20 @@ FACETS: Final = (
 )
 """What samples are sliced by, in the order of the report."""
 
+MIN_SLICE_SAMPLES: Final = 5
+"""Samples that a value of an open field needs for a slice of its own.
+
+Below it the 95 % Wilson interval of a rate spans 49 points at the least, so the figure tells
+nothing that the samples themselves do not.
+"""
+
+_OPEN_ATTACK_FACETS: Final = frozenset({"technique", "source"})
+_OPEN_BENIGN_FACETS: Final = _OPEN_ATTACK_FACETS | {"category", "subcategory"}
+"""Fields whose values a data set is free to invent, so that there may be one for each sample.
+
+Categories and subcategories of attacks are the taxonomy's, which gates and coverage name.
+"""
+
 NOT_STATED: Final = "(not stated)"
 SEVERITIES: Final = tuple(severity.value for severity in Severity)
 
@@ -40,11 +54,13 @@ class SliceRate:
     """One error rate on one slice.
 
     Attributes:
-        name: Value of the facet; `(not stated)` for samples without one.
+        name: Value of the facet; `(not stated)` for samples without one; for several rare
+            values together `other (N values with fewer than 5 samples)`.
         rate: Attacks allowed, or benign samples blocked, of those answered.
         asked: Samples asked, answered or not.
         median_latency_ms: Of all timed answers, or None without any.
         is_greyed: Whether the samples are fewer than the minimum, or the groups too few.
+        folded: How many rare values it holds together; 0 for a value by itself.
     """
 
     name: str
@@ -52,6 +68,7 @@ class SliceRate:
     asked: int
     median_latency_ms: float | None
     is_greyed: bool
+    folded: int = 0
 
     @property
     def unanswered(self) -> int:
@@ -66,7 +83,7 @@ class SliceTable:
     Attributes:
         facet: Name of the facet.
         is_attack: Whether these are attacks (ASR) or benign samples (FPR).
-        rates: Worst first; slices without any answer last.
+        rates: Worst first; slices without any answer after them; rare values together last.
     """
 
     facet: str
@@ -81,17 +98,26 @@ class SliceTable:
 class Slicer:
     """Sorts the samples of a run once, for all of its defenses.
 
+    Values of an open field with fewer than `MIN_SLICE_SAMPLES` samples of a label share one
+    slice, if there are several. The samples of the run decide, not the answers, so that all
+    defenses have the same slices.
+
     Attributes:
         facet: Name of the facet.
-        names: Value of each slice.
     """
 
     def __init__(self, frame: Frame, facet: str) -> None:
         column = frame.facet(facet)
+        names = [name or NOT_STATED for name in column.names]
+        rare = _rare_values(frame, facet, codes=column.codes, names=names)
+        codes = _fold(frame, column.codes, rare) if rare.any() else column.codes
         self.facet = facet
-        self.names = tuple(name or NOT_STATED for name in column.names)
-        self._cells: Cells = sort_into_cells(frame, column.codes, len(self.names))
-        self._slices = slice_codes(frame, column.codes, len(self.names))
+        # The slices of rare values come after those of values, and are named by how many.
+        self._names = names
+        self._folded = (int(rare[:, 0].sum()), int(rare[:, 1].sum()))
+        count = len(names) + bool(rare.any())
+        self._cells: Cells = sort_into_cells(frame, codes, count)
+        self._slices = slice_codes(frame, codes, count)
 
     def tables(
         self, arm: Arm, settings: AnalysisSettings, *, by_latency: NDArray[np.int64]
@@ -118,13 +144,16 @@ class Slicer:
             if not asked[number]:
                 continue
             is_attack = number % 2 == 1
+            is_value = number // 2 < len(self._names)
+            folded = 0 if is_value else self._folded[is_attack]
             sides[is_attack].append(
                 SliceRate(
-                    name=self.names[number // 2],
+                    name=self._names[number // 2] if is_value else folded_name(folded),
                     rate=complement(rate) if is_attack else rate,
                     asked=asked[number],
                     median_latency_ms=medians[number],
                     is_greyed=rate.trials < settings.min_per_category or rate.few_groups,
+                    folded=folded,
                 )
             )
         benign, attacks = (tuple(sorted(side, key=_worst_first)) for side in sides)
@@ -137,7 +166,7 @@ class Slicer:
         self, arm: Arm, of_record: NDArray[np.unsignedinteger], by_latency: NDArray[np.int64]
     ) -> list[float | None]:
         """Return the median latency of each slice in milliseconds."""
-        count = len(self.names) * 2
+        count = self._cells.slice_count
         slices = of_record.take(by_latency)
         # A stable sort by slice keeps the fastest first within each; quick on small integers.
         order = np.argsort(slices, kind="stable")
@@ -150,6 +179,15 @@ class Slicer:
             low, high = arm.records.latency_ns[by_latency[middle]]
             medians[number] = float((low + high) / 2) / 1e6
         return medians
+
+
+def folded_name(values: int) -> str:
+    """Name the slice of rare values.
+
+    Args:
+        values: How many values it holds together.
+    """
+    return f"other ({values:,} values with fewer than {MIN_SLICE_SAMPLES} samples)"
 
 
 def has_slices(table: SliceTable) -> bool:
@@ -175,6 +213,32 @@ def by_severity(table: SliceTable) -> tuple[SliceRate, ...]:
     return tuple(sorted(known, key=lambda rate: ranked[rate.name]))
 
 
-def _worst_first(entry: SliceRate) -> tuple[float, int, str]:
+def _rare_values(
+    frame: Frame, facet: str, *, codes: NDArray[np.int32], names: list[str]
+) -> NDArray[np.bool_]:
+    """Find the values to put together, shape (values, 2): of benign samples, of attacks."""
+    is_attack = frame.samples.is_attack.view(np.uint8)
+    counts = np.bincount(codes * 2 + is_attack, minlength=2 * len(names)).reshape(-1, 2)
+    is_stated = np.array([name != NOT_STATED for name in names], dtype=np.bool_)
+    rare: NDArray[np.bool_] = (counts > 0) & (counts < MIN_SLICE_SAMPLES) & is_stated[:, None]
+    for side, facets in enumerate((_OPEN_BENIGN_FACETS, _OPEN_ATTACK_FACETS)):
+        # One rare value alone is not made clearer by another name.
+        if facet not in facets or rare[:, side].sum() < 2:
+            rare[:, side] = False
+    return rare
+
+
+def _fold(frame: Frame, codes: NDArray[np.int32], rare: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Give rare values the number after the last value, whichever label they have."""
+    is_rare = rare[codes, frame.samples.is_attack.view(np.uint8)]
+    return np.where(is_rare, np.int32(len(rare)), codes)
+
+
+def _worst_first(entry: SliceRate) -> tuple[bool, float, int, str]:
     value = entry.rate.value
-    return (1.0 if value is None else -value, -entry.rate.trials, entry.name)
+    return (
+        entry.folded > 0,
+        1.0 if value is None else -value,
+        -entry.rate.trials,
+        entry.name,
+    )

@@ -26,12 +26,14 @@ class Selection:
         flaw: Why they are worth reading, or None for any reason.
         defense: Whose answer has the flaw; empty for any.
         category: Their category; empty for all.
+        technique: Their technique; empty for all.
         sample_id: One sample by its id, flawless or not; empty for all.
     """
 
     flaw: Flaw | None = None
     defense: str = ""
     category: str = ""
+    technique: str = ""
     sample_id: str = ""
 
 
@@ -47,7 +49,7 @@ def show(path: Path, selection: Selection) -> tuple[ListedSample, ...]:
 
     Raises:
         StoreError: If there is no run, or its records are damaged.
-        UnknownName: If the run has no such defense or category.
+        UnknownName: If the run has no such defense, or no listed sample that category or technique.
     """
     folder = find_run(path)
     with RecordReader(folder.records) as reader:
@@ -57,7 +59,11 @@ def show(path: Path, selection: Selection) -> tuple[ListedSample, ...]:
             listed_samples=max(1, reader.sample_count()),
         )
         listed = find_worst(reader, read_frame(reader, settings), settings).listed
-    _check_category(selection, listed)
+    for facet in ("category", "technique"):
+        known = {value for each in listed if (value := getattr(each.sample, facet))}
+        wanted = getattr(selection, facet)
+        if wanted and wanted not in known:
+            raise UnknownName(f"{facet} among the listed samples", wanted, known)
     return tuple(each for each in listed if _is_wanted(each, selection))
 
 
@@ -67,14 +73,10 @@ def _check_defense(selection: Selection, reader: RecordReader) -> None:
         raise UnknownName("defense of this run", selection.defense, known)
 
 
-def _check_category(selection: Selection, listed: tuple[ListedSample, ...]) -> None:
-    known = {each.sample.category for each in listed if each.sample.category}
-    if selection.category and selection.category not in known:
-        raise UnknownName("category among the listed samples", selection.category, known)
-
-
 def _is_wanted(listed: ListedSample, selection: Selection) -> bool:
     if selection.category and listed.sample.category != selection.category:
+        return False
+    if selection.technique and listed.sample.technique != selection.technique:
         return False
     if selection.sample_id and listed.sample.id != selection.sample_id:
         return False

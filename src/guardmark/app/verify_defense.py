@@ -8,46 +8,14 @@ from statistics import NormalDist, fmean, variance
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify_rates import Trial, rate, wilson
+from guardmark.app.verify_slices import sort_answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from guardmark.app.verify_source import Answer, Source, Subject
+    from guardmark.app.verify_source import Answer, Source
 
 Json = dict[str, Any]
-
-FACETS: Final = (
-    "category",
-    "subcategory",
-    "severity",
-    "language",
-    "length",
-    "variant",
-    "technique",
-    "source",
-)
-_LENGTHS: Final = (
-    (100, "up to 100 characters"),
-    (300, "101 to 300"),
-    (1_000, "301 to 1,000"),
-    (3_000, "1,001 to 3,000"),
-    (math.inf, "over 3,000"),
-)
-
-
-def facet_of(subject: Subject, facet: str) -> str:
-    """Return the slice a sample falls into.
-
-    Args:
-        subject: The sample.
-        facet: One of `FACETS`.
-    """
-    if facet == "length":
-        return next(name for most, name in _LENGTHS if subject.length <= most)
-    value = subject.facets[facet]
-    if facet == "subcategory" and value:
-        value = f"{subject.facets['category']}/{value}"
-    return value or "(not stated)"
 
 
 class Recount:
@@ -279,27 +247,22 @@ def _width(estimate: Json, *, name: str, margin: float) -> Json:
 
 def _slices(found: Recount) -> list[Json]:
     minimum, tables = found.source.manifest["min_per_category"], []
-    for facet in FACETS:
-        for label, answers in zip(("attack", "benign"), found.sides(), strict=True):
-            error = "allow" if label == "attack" else "block"
-            sorted_in: dict[str, list[Answer]] = {}
-            for answer in answers:
-                sorted_in.setdefault(facet_of(answer.subject, facet), []).append(answer)
-            rows = []
-            for name, inside in sorted_in.items():
-                estimate = found.share(inside, hit=error.__eq__, counts=_DECIDED.__contains__)
-                is_thin = estimate["trials"] < minimum or estimate["few_groups"]
-                rows.append(
-                    {"name": name, "asked": len(inside), "is_greyed": is_thin, "rate": estimate}
-                )
-            rows.sort(key=_worst_first)
-            tables.append({"facet": facet, "label": label, "rates": rows})
+    for facet, label, slices in sort_answers(found.source, found.sides()):
+        error, rows = "allow" if label == "attack" else "block", []
+        for (name, folded), inside in slices.items():
+            estimate = found.share(inside, hit=error.__eq__, counts=_DECIDED.__contains__)
+            is_thin = estimate["trials"] < minimum or estimate["few_groups"]
+            row = {"name": name, "asked": len(inside), "folded": folded, "is_greyed": is_thin}
+            rows.append({**row, "rate": estimate})
+        rows.sort(key=_worst_first)
+        tables.append({"facet": facet, "label": label, "rates": rows})
     return tables
 
 
-def _worst_first(row: Json) -> tuple[float, int, str]:
+def _worst_first(row: Json) -> tuple[bool, float, int, str]:
     value = row["rate"]["value"]
-    return (1.0 if value is None else -value, -row["rate"]["trials"], row["name"])
+    worst = 1.0 if value is None else -value
+    return (row["folded"] > 0, worst, -row["rate"]["trials"], row["name"])
 
 
 def _standings(found: Recount, by_category: list[Json], overall: Json) -> Json:

@@ -202,6 +202,7 @@ def _table_rows(summary: Json, facets: Sequence[str]) -> Iterator[Json]:
                     "groups": rate["groups"],
                     "effective_n": rate["effective_n"],
                     "design_effect": rate["design_effect"],
+                    "folded": row["folded"],
                     "median_latency_ms": times[table["facet"], table["label"]][row["name"]],
                 }
 

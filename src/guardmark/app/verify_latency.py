@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from guardmark.app.verify_defense import FACETS, facet_of
 from guardmark.app.verify_rates import quantile, quantile_bounds
+from guardmark.app.verify_slices import sort_answers
 
 if TYPE_CHECKING:
     from guardmark.app.verify_defense import Recount
@@ -43,16 +43,13 @@ def recount_latency(found: Recount) -> Json:
 
 def _medians(found: Recount) -> list[Json]:
     tables: list[Json] = []
-    for facet in FACETS:
-        for label, answers in zip(("attack", "benign"), found.sides(), strict=True):
-            times: dict[str, list[float]] = {}
-            for answer in answers:
-                inside = times.setdefault(facet_of(answer.subject, facet), [])
-                if answer.is_timed and answer.latency_ns is not None:
-                    inside.append(answer.latency_ns / 1e6)
-            medians = {name: median(each) if each else None for name, each in times.items()}
-            if medians:
-                tables.append({"facet": facet, "label": label, "median_ms": medians})
+    for facet, label, slices in sort_answers(found.source, found.sides()):
+        medians: dict[str, float | None] = {}
+        for (name, _), inside in slices.items():
+            times = [a.latency_ns / 1e6 for a in inside if a.is_timed and a.latency_ns is not None]
+            medians[name] = median(times) if times else None
+        if medians:
+            tables.append({"facet": facet, "label": label, "median_ms": medians})
     return tables
 
 

@@ -32,6 +32,7 @@ def command() -> click.Command:
     @click.option("--different", "flaw", flag_value="different", help="The defenses differ.")
     @click.option("--defense", default="", help="Only what this defense got wrong.")
     @click.option("--category", default="", help="Only this category.")
+    @click.option("--technique", default="", help="Only this technique.")
     @click.option("--id", "sample_id", default="", help="One sample, in full.")
     @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
     @click.option("--full", is_flag=True, help="Whole texts instead of one line.")
@@ -42,6 +43,7 @@ def command() -> click.Command:
         flaw: str | None,
         defense: str,
         category: str,
+        technique: str,
         sample_id: str,
         limit: int,
         full: bool,
@@ -56,6 +58,7 @@ def command() -> click.Command:
             flaw=Flaw(flaw) if flaw else None,
             defense=defense,
             category=category,
+            technique=technique,
             sample_id=sample_id,
         )
         listed = list_samples(run, chosen)
@@ -117,6 +120,7 @@ def _as_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
         "label": sample.label.value,
         "category": sample.category,
         "subcategory": sample.subcategory,
+        "technique": sample.technique,
         "severity": sample.severity.value if sample.severity else None,
         "language": sample.language,
         "group": sample.lineage,

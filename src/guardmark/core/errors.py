@@ -21,10 +21,12 @@ The number is the exit code of the command line.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+_MOST_LISTED: Final = 40  # some three lines of a terminal
 
 
 class GuardmarkError(Exception):
@@ -113,5 +115,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names sorted and joined by commas, or the word none."""
-    return ", ".join(sorted(names)) or "none"
+    """Return names sorted and joined by commas, or the word none.
+
+    Args:
+        names: Any number of them; of a very long list the end is only counted.
+    """
+    ordered = sorted(names)
+    if len(ordered) > _MOST_LISTED:
+        left = len(ordered) - _MOST_LISTED
+        return f"{', '.join(ordered[:_MOST_LISTED])} and {left:,} more"
+    return ", ".join(ordered) or "none"

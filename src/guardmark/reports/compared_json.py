@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.compared_words import caveats, recommendation
 from guardmark.reports.encode import Json, best_json, difference_json, estimate_json, side_json
+from guardmark.reports.layout import lay_out
 
 if TYPE_CHECKING:
     from guardmark.analysis.compared import Compared
@@ -26,7 +26,7 @@ def comparison_json(compared: Compared, *, texts: bool = True, timing: bool = Tr
         timing: Whether latencies and dates are told, which differ from run to run.
 
     Returns:
-        Indented JSON, ending in a line feed; equal figures give equal bytes.
+        JSON laid out for people too, ending in a line feed; equal figures give equal bytes.
     """
     said = _comparison(compared, texts=texts)
     if not timing:
@@ -34,7 +34,7 @@ def comparison_json(compared: Compared, *, texts: bool = True, timing: bool = Tr
             del row["created_utc"]
         for row in said["pairs"]:
             row.pop("timing", None)
-    return json.dumps(said, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return lay_out(said)
 
 
 def _comparison(compared: Compared, *, texts: bool) -> Json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +21,7 @@ from guardmark.reports.encode import (
     stability_json,
     thresholds_json,
 )
+from guardmark.reports.layout import lay_out
 from guardmark.reports.pipeline_json import pipeline_json
 from guardmark.reports.scores_json import (
     area_json,
@@ -50,9 +50,9 @@ def summary_json(analysis: RunAnalysis) -> str:
         analysis: The figures of the run.
 
     Returns:
-        Indented JSON, ending in a line feed; equal figures give equal bytes.
+        JSON laid out for people too, ending in a line feed; equal figures give equal bytes.
     """
-    return json.dumps(_summary(analysis), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return lay_out(_summary(analysis))
 
 
 def summary_schema() -> str:
@@ -198,6 +198,7 @@ def _slices(table: SliceTable) -> Json:
             {
                 "name": entry.name,
                 "asked": entry.asked,
+                "folded": entry.folded,
                 "is_greyed": entry.is_greyed,
                 "rate": estimate_json(entry.rate),
             }

@@ -35,8 +35,10 @@ HEAD: Final = (
     "design_effect",
     "is_greyed",
     "median_latency_ms",
+    "folded",
 )
-"""Columns; `errors_counted` is the number of attacks allowed or of benign samples blocked."""
+"""Columns; `errors_counted` is the number of attacks allowed or of benign samples blocked, `folded`
+how many rare values a row holds together, 0 for a value by itself."""
 
 
 def categories_csv(analysis: RunAnalysis) -> str:
@@ -103,6 +105,7 @@ def _row(defense: DefenseAnalysis, table: SliceTable, entry: SliceRate) -> tuple
         _number(rate.design_effect),
         "yes" if entry.is_greyed else "no",
         _number(entry.median_latency_ms),
+        entry.folded,
     )
 
 
@@ -127,6 +130,7 @@ def _arm_row(arm: ArmAnalysis, variant: VariantRates, *, is_attack: bool) -> tup
         _number(rate.design_effect),
         "yes" if rate.few_groups else "no",
         "",
+        0,
     )
 
 

@@ -1,0 +1,35 @@
+"""`guardmark show` keeps one value of a field, rare ones too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.journeys.command_line import guardmark, set_up, write_rows
+
+
+def measured(folder: Path) -> Path:
+    """A run whose attacks, all but those with the word ignore, get through; return it."""
+    set_up(folder)
+    rows = [
+        {"id": f"s{n}", "text": f"text {n}", "label": "attack", "technique": f"trick_{n}"}
+        for n in range(60)
+    ]
+    write_rows(folder / "data.jsonl", [{**row, "category": "jailbreak"} for row in rows])
+    assert guardmark("run", "bench.yaml", "-o", "out", cwd=folder).code == 0
+    return folder / "out"
+
+
+def test_a_rare_technique_can_be_read(tmp_path: Path) -> None:
+    """Reports put it together with others; its sample is still to be had."""
+    done = guardmark("show", measured(tmp_path), "--technique", "trick_17", "--json", cwd=tmp_path)
+    (line,) = done.out.splitlines()
+    assert (json.loads(line)["id"], json.loads(line)["technique"]) == ("s17", "trick_17")
+
+
+def test_a_misspelt_technique_is_named_with_the_nearest(tmp_path: Path) -> None:
+    """And sixty others are not all poured out."""
+    done = guardmark("show", measured(tmp_path), "--technique", "trik_17", cwd=tmp_path)
+    assert done.code == 2
+    assert "Did you mean 'trick_17'?" in done.err
+    assert done.err.rstrip().endswith("and 20 more.")
