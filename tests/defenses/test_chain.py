@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from guardmark.core.outcome import ALLOWED, Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import Constant
-from guardmark.defenses.chain import Chain, InlineChain, Rule, combine
+from guardmark.defenses.chain import Chain, InlineChain
+from guardmark.defenses.chain_rule import Rule, combine
 
 PROMPT = Prompt.of_text("hello")
 _FAIL = Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.TIMEOUT)

@@ -169,7 +169,8 @@ class ChainSettings(Settings):
         """Build the defense."""
         from guardmark.core.errors import UnknownName
         from guardmark.core.protocols import InlineDefense
-        from guardmark.defenses.chain import Chain, InlineChain, Rule
+        from guardmark.defenses.chain import Chain, InlineChain
+        from guardmark.defenses.chain_rule import Rule
 
         members: list[AnyDefense] = []
         for member in self.of:

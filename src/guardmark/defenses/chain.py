@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from guardmark.core.outcome import CategoryFinding, Decision, Evidence, Outcome, ScoreKind
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound
 from guardmark.core.sample import View
+from guardmark.defenses.chain_rule import Rule, combine, settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from guardmark.core.outcome import Decision
     from guardmark.core.sample import Prompt, Sample
 
-    Member = Defense | InlineDefense | BatchDefense
+    Votes = list[tuple[str, Decision]]
+
+Member = Defense | InlineDefense | BatchDefense
+AnyMember = TypeVar("AnyMember", bound=Member)
 
 
-class Rule(StrEnum):
-    """How members' decisions become one."""
+class _Members(Generic[AnyMember]):
+    """Who is asked, and when enough of them have answered."""
 
-    ANY = "any"
-    ALL = "all"
-    MAJORITY = "majority"
-    FIRST = "first"
+    __slots__ = ("_rule", "_short", "every")
 
+    def __init__(self, members: Sequence[AnyMember], rule: Rule, *, short_circuit: bool) -> None:
+        if not members:
+            raise ValueError("a chain needs at least one member")
+        self.every = tuple(members)
+        self._rule = rule
+        self._short = short_circuit or rule is Rule.FIRST
 
-_ALLOWED = Decision(outcome=Outcome.ALLOW)
+    def is_enough(self, votes: Votes) -> bool:
+        return self._short and settled(votes, len(self.every), self._rule) is not None
+
+    def combined(self, votes: Votes, *, latency_ns: int | None = None) -> Decision:
+        return combine(votes, len(self.every), self._rule, latency_ns=latency_ns)
+
+    def bind(self, samples: Iterable[Sample]) -> None:
+        everyone: Sequence[object] = self.every
+        bound = [member for member in everyone if isinstance(member, SampleBound)]
+        if len(bound) == 1:
+            bound[0].bind(samples)
+        elif bound:
+            known = list(samples)  # an iterator could serve one member only
+            for member in bound:
+                member.bind(known)
 
 
 class InlineChain:
@@ -45,7 +65,7 @@ class InlineChain:
             there is no combined score, since some members were not asked.
     """
 
-    __slots__ = ("_members", "_rule", "_short", "name", "threshold")
+    __slots__ = ("_members", "name", "threshold")
 
     view = View.CONVERSATION
 
@@ -57,12 +77,9 @@ class InlineChain:
         rule: Rule = Rule.ANY,
         short_circuit: bool = True,
     ) -> None:
-        _check(members)
+        self._members = _Members(members, rule, short_circuit=short_circuit)
         self.name = name
         self.threshold = common_threshold(members)
-        self._members = tuple(members)
-        self._rule = rule
-        self._short = short_circuit or rule is Rule.FIRST
 
     def bind(self, samples: Iterable[Sample]) -> None:
         """Tell the members that want to know of the samples.
@@ -70,7 +87,7 @@ class InlineChain:
         Args:
             samples: Every sample of the run.
         """
-        _bind(self._members, samples)
+        self._members.bind(samples)
 
     def decide_now(self, prompt: Prompt) -> Decision:
         """Ask the members about one prompt.
@@ -81,12 +98,12 @@ class InlineChain:
         Returns:
             The combined decision.
         """
-        votes: list[tuple[str, Decision]] = []
-        for member in self._members:
+        votes: Votes = []
+        for member in self._members.every:
             votes.append((member.name, member.decide_now(prompt)))
-            if self._short and settled(votes, len(self._members), self._rule) is not None:
+            if self._members.is_enough(votes):
                 break
-        return combine(votes, len(self._members), self._rule)
+        return self._members.combined(votes)
 
 
 class Chain:
@@ -96,7 +113,7 @@ class Chain:
     it, else the time of the call. Arguments are those of `InlineChain`.
     """
 
-    __slots__ = ("_members", "_rule", "_short", "name", "threshold")
+    __slots__ = ("_members", "name", "threshold")
 
     view = View.CONVERSATION
 
@@ -108,12 +125,9 @@ class Chain:
         rule: Rule = Rule.ANY,
         short_circuit: bool = True,
     ) -> None:
-        _check(members)
+        self._members = _Members(members, rule, short_circuit=short_circuit)
         self.name = name
         self.threshold = common_threshold(members)
-        self._members = tuple(members)
-        self._rule = rule
-        self._short = short_circuit or rule is Rule.FIRST
 
     def bind(self, samples: Iterable[Sample]) -> None:
         """Tell the members that want to know of the samples.
@@ -121,7 +135,7 @@ class Chain:
         Args:
             samples: Every sample of the run.
         """
-        _bind(self._members, samples)
+        self._members.bind(samples)
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask the members about one prompt.
@@ -132,27 +146,17 @@ class Chain:
         Returns:
             The combined decision, with the summed latency.
         """
-        votes: list[tuple[str, Decision]] = []
+        votes: Votes = []
         total_ns = 0
-        for member in self._members:
+        for member in self._members.every:
             began = perf_counter_ns()
             decision = await _ask(member, prompt)
             took = perf_counter_ns() - began
             total_ns += took if decision.latency_ns is None else decision.latency_ns
             votes.append((member.name, decision))
-            if self._short and settled(votes, len(self._members), self._rule) is not None:
+            if self._members.is_enough(votes):
                 break
-        return combine(votes, len(self._members), self._rule, latency_ns=total_ns)
-
-
-def _bind(members: Sequence[object], samples: Iterable[Sample]) -> None:
-    bound = [member for member in members if isinstance(member, SampleBound)]
-    if len(bound) == 1:
-        bound[0].bind(samples)
-    elif bound:
-        known = list(samples)  # an iterator could serve one member only
-        for member in bound:
-            member.bind(known)
+        return self._members.combined(votes, latency_ns=total_ns)
 
 
 async def _ask(member: Member, prompt: Prompt) -> Decision:
@@ -163,115 +167,7 @@ async def _ask(member: Member, prompt: Prompt) -> Decision:
     return (await member.decide_batch([prompt]))[0]
 
 
-def _check(members: Sequence[object]) -> None:
-    if not members:
-        raise ValueError("a chain needs at least one member")
-
-
 def common_threshold(members: Sequence[object]) -> float | None:
     """Return the threshold all members share, or None."""
     thresholds = {getattr(member, "threshold", None) for member in members}
     return thresholds.pop() if len(thresholds) == 1 else None
-
-
-def settled(votes: Sequence[tuple[str, Decision]], size: int, rule: Rule) -> Outcome | None:
-    """Return what the votes so far already decide.
-
-    Args:
-        votes: Member and decision, in the order asked.
-        size: How many members there are.
-        rule: How votes become one decision.
-
-    Returns:
-        Allow or block when no further vote, and no vote in place of a failed one, could
-        change it; otherwise None.
-    """
-    blocks = sum(decision.outcome is Outcome.BLOCK for _, decision in votes)
-    allows = sum(decision.outcome is Outcome.ALLOW for _, decision in votes)
-    if rule is Rule.FIRST:
-        answered = (d.outcome for _, d in votes if d.outcome in (Outcome.ALLOW, Outcome.BLOCK))
-        return next(answered, None)
-    needed = {Rule.ANY: 1, Rule.ALL: size, Rule.MAJORITY: size // 2 + 1}[rule]
-    if blocks >= needed:
-        return Outcome.BLOCK
-    return Outcome.ALLOW if allows > size - needed else None
-
-
-def combine(
-    votes: Sequence[tuple[str, Decision]], size: int, rule: Rule, *, latency_ns: int | None = None
-) -> Decision:
-    """Combine members' decisions.
-
-    Args:
-        votes: Member and decision, in the order asked.
-        size: How many members there are; more than votes when the rest was not asked.
-        rule: How votes become one decision.
-        latency_ns: What they took together, or None to let the engine time it.
-
-    Returns:
-        The settled outcome; when failures leave it open, the first failure. The score is
-        the highest of the members for `any`, the lowest for `all`, the middle one for
-        `majority` with an odd number, the deciding one for `first`; None unless every
-        member that it rests on gave one of the same kind.
-    """
-    outcome = settled(votes, size, rule)
-    if outcome is Outcome.ALLOW and latency_ns is None and _says_nothing(votes):
-        return _ALLOWED
-    speaker = _speaker(votes, outcome)
-    score, kind = _score(votes, size, rule)
-    behind = speaker[1].evidence or Evidence()
-    return Decision(
-        outcome=speaker[1].outcome if outcome is None else outcome,
-        score=score,
-        score_kind=kind,
-        error_kind=speaker[1].error_kind if outcome is None else None,
-        latency_ns=latency_ns,
-        amortised=any(decision.amortised for _, decision in votes),
-        evidence=Evidence(
-            reason=f"{speaker[0]}: {behind.reason}" if behind.reason else speaker[0],
-            native_action=behind.native_action,
-            raw=behind.raw,
-            message=f"{speaker[0]}: {behind.message}" if behind.message else "",
-            categories=tuple(_finding(name, decision) for name, decision in votes),
-            attempts=tuple(a for _, d in votes if d.evidence for a in d.evidence.attempts),
-            truncated=any(d.evidence.truncated for _, d in votes if d.evidence),
-        ),
-    )
-
-
-def _says_nothing(votes: Sequence[tuple[str, Decision]]) -> bool:
-    return all(
-        d.outcome is Outcome.ALLOW and d.score is None and d.evidence is None for _, d in votes
-    )
-
-
-def _speaker(
-    votes: Sequence[tuple[str, Decision]], outcome: Outcome | None
-) -> tuple[str, Decision]:
-    """The first member that decided so, or the first that failed."""
-    failed = (Outcome.MALFORMED, Outcome.ERROR)
-    wanted = failed if outcome is None else (outcome,)
-    return next(vote for vote in votes if vote[1].outcome in wanted)
-
-
-def _score(
-    votes: Sequence[tuple[str, Decision]], size: int, rule: Rule
-) -> tuple[float | None, ScoreKind]:
-    if rule is Rule.FIRST:
-        last = votes[-1][1]
-        return last.score, last.score_kind
-    scores = [d.score for _, d in votes if d.score is not None]
-    kinds = {d.score_kind for _, d in votes}
-    if len(scores) < size or len(kinds) > 1:
-        return None, ScoreKind.NONE
-    if rule is Rule.MAJORITY:
-        if size % 2 == 0:
-            return None, ScoreKind.NONE
-        return sorted(scores)[size // 2], kinds.pop()
-    return (max(scores) if rule is Rule.ANY else min(scores)), kinds.pop()
-
-
-def _finding(name: str, decision: Decision) -> CategoryFinding:
-    answered = decision.outcome in (Outcome.ALLOW, Outcome.BLOCK)
-    flagged = decision.outcome is Outcome.BLOCK if answered else None
-    return CategoryFinding(name=name, flagged=flagged, score=decision.score)

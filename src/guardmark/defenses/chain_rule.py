@@ -1,0 +1,126 @@
+"""How the decisions of several defenses become one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from guardmark.core.outcome import CategoryFinding, Decision, Evidence, Outcome, ScoreKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Rule(StrEnum):
+    """How members' decisions become one."""
+
+    ANY = "any"
+    ALL = "all"
+    MAJORITY = "majority"
+    FIRST = "first"
+
+
+_ALLOWED = Decision(outcome=Outcome.ALLOW)
+
+
+def settled(votes: Sequence[tuple[str, Decision]], size: int, rule: Rule) -> Outcome | None:
+    """Return what the votes so far already decide.
+
+    Args:
+        votes: Member and decision, in the order asked.
+        size: How many members there are.
+        rule: How votes become one decision.
+
+    Returns:
+        Allow or block when no further vote, and no vote in place of a failed one, could
+        change it; otherwise None.
+    """
+    blocks = sum(decision.outcome is Outcome.BLOCK for _, decision in votes)
+    allows = sum(decision.outcome is Outcome.ALLOW for _, decision in votes)
+    if rule is Rule.FIRST:
+        answered = (d.outcome for _, d in votes if d.outcome in (Outcome.ALLOW, Outcome.BLOCK))
+        return next(answered, None)
+    needed = {Rule.ANY: 1, Rule.ALL: size, Rule.MAJORITY: size // 2 + 1}[rule]
+    if blocks >= needed:
+        return Outcome.BLOCK
+    return Outcome.ALLOW if allows > size - needed else None
+
+
+def combine(
+    votes: Sequence[tuple[str, Decision]], size: int, rule: Rule, *, latency_ns: int | None = None
+) -> Decision:
+    """Combine members' decisions.
+
+    Args:
+        votes: Member and decision, in the order asked.
+        size: How many members there are; more than votes when the rest was not asked.
+        rule: How votes become one decision.
+        latency_ns: What they took together, or None to let the engine time it.
+
+    Returns:
+        The settled outcome; when failures leave it open, the first failure. The score is
+        the highest of the members for `any`, the lowest for `all`, the middle one for
+        `majority` with an odd number, the deciding one for `first`; None unless every
+        member that it rests on gave one of the same kind.
+    """
+    outcome = settled(votes, size, rule)
+    if outcome is Outcome.ALLOW and latency_ns is None and _says_nothing(votes):
+        return _ALLOWED
+    speaker = _speaker(votes, outcome)
+    score, kind = _score(votes, size, rule)
+    behind = speaker[1].evidence or Evidence()
+    return Decision(
+        outcome=speaker[1].outcome if outcome is None else outcome,
+        score=score,
+        score_kind=kind,
+        error_kind=speaker[1].error_kind if outcome is None else None,
+        latency_ns=latency_ns,
+        amortised=any(decision.amortised for _, decision in votes),
+        evidence=Evidence(
+            reason=f"{speaker[0]}: {behind.reason}" if behind.reason else speaker[0],
+            native_action=behind.native_action,
+            raw=behind.raw,
+            message=f"{speaker[0]}: {behind.message}" if behind.message else "",
+            categories=tuple(_finding(name, decision) for name, decision in votes),
+            attempts=tuple(a for _, d in votes if d.evidence for a in d.evidence.attempts),
+            truncated=any(d.evidence.truncated for _, d in votes if d.evidence),
+        ),
+    )
+
+
+def _says_nothing(votes: Sequence[tuple[str, Decision]]) -> bool:
+    return all(
+        d.outcome is Outcome.ALLOW and d.score is None and d.evidence is None for _, d in votes
+    )
+
+
+def _speaker(
+    votes: Sequence[tuple[str, Decision]], outcome: Outcome | None
+) -> tuple[str, Decision]:
+    """The first member that decided so, or the first that failed."""
+    failed = (Outcome.MALFORMED, Outcome.ERROR)
+    wanted = failed if outcome is None else (outcome,)
+    return next(vote for vote in votes if vote[1].outcome in wanted)
+
+
+def _score(
+    votes: Sequence[tuple[str, Decision]], size: int, rule: Rule
+) -> tuple[float | None, ScoreKind]:
+    if rule is Rule.FIRST:
+        last = votes[-1][1]
+        return last.score, last.score_kind
+    scores = [d.score for _, d in votes if d.score is not None]
+    kinds = {d.score_kind for _, d in votes}
+    if len(scores) < size or len(kinds) > 1:
+        return None, ScoreKind.NONE
+    if rule is Rule.MAJORITY:
+        if size % 2 == 0:
+            return None, ScoreKind.NONE
+        return sorted(scores)[size // 2], kinds.pop()
+    return (max(scores) if rule is Rule.ANY else min(scores)), kinds.pop()
+
+
+def _finding(name: str, decision: Decision) -> CategoryFinding:
+    answered = decision.outcome in (Outcome.ALLOW, Outcome.BLOCK)
+    flagged = decision.outcome is Outcome.BLOCK if answered else None
+    return CategoryFinding(name=name, flagged=flagged, score=decision.score)
