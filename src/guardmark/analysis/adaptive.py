@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,6 +15,8 @@ from guardmark.analysis.adaptive_operators import (
 )
 from guardmark.analysis.adaptive_repairs import RepairCard, best_of, read_repairs
 from guardmark.analysis.adaptive_rows import ADAPTIVE, BLIND, FULL, NULL, STRICT, read_battles
+from guardmark.analysis.adaptive_target import TargetCard, measure_target
+from guardmark.analysis.adaptive_target_rows import read_target
 from guardmark.analysis.grouped_rates import grouped_difference, grouped_rate
 from guardmark.stats.extrapolation import extrapolate_success
 from guardmark.stats.survival import (
@@ -100,6 +102,7 @@ class AdaptiveCard:
         extrapolated: Blind success at several times the budget, or None when refused.
         extrapolated_at: Tries it speaks of.
         unanswered: Tries without an answer.
+        target: What the target model did, or None when none was asked.
     """
 
     name: str
@@ -126,6 +129,7 @@ class AdaptiveCard:
     extrapolated: Ratio | None
     extrapolated_at: int
     unanswered: int
+    target: TargetCard | None = None
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -161,8 +165,15 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
 
     samples = sample_columns(reader)
     attack, groups = samples.is_attack, samples.group.codes
+    rows, sure = read_target(reader), settings.confidence
+    cards = (_card(battle, attack, groups=groups, confidence=sure) for battle in battles)
     return tuple(
-        _card(battle, attack, groups=groups, confidence=settings.confidence) for battle in battles
+        card
+        if rows is None
+        else replace(
+            card, target=measure_target(rows, battle, attack, groups=groups, confidence=sure)
+        )
+        for card, battle in zip(cards, battles, strict=True)
     )
 
 

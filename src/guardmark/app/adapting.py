@@ -12,6 +12,7 @@ from guardmark.app.configuration import builtin_config
 from guardmark.app.fingerprints import resolved
 from guardmark.app.network import open_services
 from guardmark.app.parts import build_parts
+from guardmark.app.protecting import CANARIES, protected_of
 from guardmark.app.reporting import find_run, run_config
 from guardmark.app.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock
@@ -25,6 +26,7 @@ from guardmark.engine.adaptive.campaign import (
     run_adaptive,
 )
 from guardmark.engine.adaptive.scene import BUDGETS
+from guardmark.engine.adaptive.target_trace import target_lines
 from guardmark.engine.adaptive.trace import read_trace, trace_lines
 from guardmark.engine.runner import Ending
 from guardmark.store.records import RecordReader, RecordWriter
@@ -32,7 +34,7 @@ from guardmark.store.records import RecordReader, RecordWriter
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.app.parts import BuiltPart
+    from guardmark.app.parts import BuiltPart, Parts
     from guardmark.app.running import Session
     from guardmark.core.sample import Sample
     from guardmark.engine.adaptive.caller import Place, Remembered
@@ -61,6 +63,22 @@ class Adapted:
     trace: Path | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptOptions:
+    """How an adaptive measurement goes about its work.
+
+    Attributes:
+        budget: Search calls for each attack.
+        trace: Take every answer from this trace and call nothing.
+        canaries: Harmless sentences a target model is asked to read through each operator; 0
+            for none.
+    """
+
+    budget: int
+    trace: Path | None = None
+    canaries: int = CANARIES
+
+
 def parse_budget(said: str) -> int:
     """Read a budget.
 
@@ -87,8 +105,7 @@ def adapt(
     subject: LoadedConfig | Path | None,
     session: Session,
     *,
-    budget: int,
-    trace: Path | None = None,
+    how: AdaptOptions,
     options: RunOptions | None = None,
 ) -> Adapted:
     """Attack the defenses of a run; of a new one when a configuration is named.
@@ -96,8 +113,7 @@ def adapt(
     Args:
         subject: A finished run, a configuration to run first, or None for the built-in run.
         session: Clock, counters and the way out.
-        budget: Search calls for each attack.
-        trace: Take every answer from this trace and call nothing.
+        how: Budget, and what is asked beside the defenses.
         options: For the run that is made first.
 
     Returns:
@@ -118,9 +134,8 @@ def adapt(
         folder = find_run(subject)
         with RecordReader(folder.records) as reader:
             loaded = _stored_config(reader, folder)
-    return asyncio.run(
-        _Work(folder=folder, loaded=loaded, session=session).carry_out(budget=budget, trace=trace)
-    )
+    work = _Work(folder=folder, loaded=loaded, session=session, how=how)
+    return asyncio.run(work.carry_out())
 
 
 def _stored_config(reader: RecordReader, folder: RunDir) -> LoadedConfig:
@@ -138,15 +153,16 @@ class _Work:
     folder: RunDir
     loaded: LoadedConfig
     session: Session
+    how: AdaptOptions
 
-    async def carry_out(self, *, budget: int, trace: Path | None) -> Adapted:
-        services = open_services(self.loaded, offline=trace is not None)
+    async def carry_out(self) -> Adapted:
+        services = open_services(self.loaded, offline=self.how.trace is not None)
         parts = build_parts(self.loaded, services)
         attacked = [built for built in parts.defenses if built.manifest.type not in _BASELINES]
         if not attacked:
             raise ConfigError("There is no defense to attack: only baselines are configured.")
         try:
-            return await self._attack(attacked, budget=budget, trace=trace)
+            return await self._attack(parts, attacked)
         finally:
             for part in parts.every:
                 if isinstance(part, Closable):
@@ -154,9 +170,8 @@ class _Work:
             if services is not None:
                 await services.close()
 
-    async def _attack(
-        self, attacked: Sequence[BuiltPart], *, budget: int, trace: Path | None
-    ) -> Adapted:
+    async def _attack(self, parts: Parts, attacked: Sequence[BuiltPart]) -> Adapted:
+        trace = self.how.trace
         with RecordReader(self.folder.records) as reader:
             samples = list(reader.samples())
             manifest = reader.manifest()
@@ -167,8 +182,11 @@ class _Work:
             plan = AdaptivePlan(
                 defenses=tuple(built.part for built in attacked),
                 seed=manifest.seed,
-                budget=budget,
+                budget=self.how.budget,
                 concurrency=self.loaded.config.run.concurrency,
+                target=protected_of(
+                    parts, reader, samples, canaries=self.how.canaries, trace=trace
+                ),
             )
             if self.folder.file(LOCK).exists():
                 require_lock(self.folder.file(LOCK).read_text(encoding="utf-8"))
@@ -192,6 +210,8 @@ class _Work:
         with RecordReader(self.folder.records) as reader:
             told = "".join(trace_lines(reader, defenses=names))
             self.folder.write_text(self.folder.trace.name, told)
+            if said := "".join(target_lines(reader)):
+                self.folder.write_text(self.folder.target.name, said)
         return Adapted(folder=self.folder, defenses=names, summary=summary, trace=self.folder.trace)
 
     @staticmethod

@@ -14,6 +14,7 @@ from guardmark.app.verify_files import check_lines, check_table, check_trace, ch
 from guardmark.app.verify_judges import check_panels
 from guardmark.app.verify_source import Source, read_source
 from guardmark.app.verify_summary import recount_summary, stopped_early
+from guardmark.app.verify_target import check_target
 from guardmark.core.version import VERSION
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.store import integrity
@@ -79,6 +80,8 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
         check_lines(folder.results, source, comparer)
     if folder.trace.exists():
         check_trace(folder.trace, source, comparer)
+    if folder.target.exists():
+        check_target(folder.target, source, comparer)
     check_panels(source, comparer)
     _check_description(folder, source, comparer)
     builtin = {

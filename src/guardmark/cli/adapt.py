@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,13 +35,18 @@ def command() -> click.Command:
     )
     @click.option("-o", "--out", type=_PATH, help="Folder of the run that is made first.")
     @click.option("--replay", type=_PATH, help="Answer from this trace.jsonl; nothing is called.")
+    @click.option(
+        "--canaries",
+        type=click.IntRange(0, 20),
+        default=20,
+        show_default=True,
+        help="Harmless sentences a target model reads through each operator; 0 for none.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def adapt(
-        subject: Path | None, budget: str, out: Path | None, replay: Path | None, as_json: bool
-    ) -> int:
-        from guardmark.cli.adapt_output import carry_out
+    def adapt(subject: Path | None, *, as_json: bool, **said: Any) -> int:
+        from guardmark.cli.adapt_output import AsTyped, carry_out
 
-        cards, files = carry_out(subject, budget=budget, out=out, replay=replay)
+        cards, files = carry_out(subject, AsTyped(**said))
         if cards is None:
             return _EXIT_INTERRUPTED
         if as_json:

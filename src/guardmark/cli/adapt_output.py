@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from guardmark.app.adapting import Adapted, adapt, parse_budget
+from guardmark.app.adapting import Adapted, AdaptOptions, adapt, parse_budget
 from guardmark.app.config import LoadedConfig, load_config
 from guardmark.app.repairing import write_repair
 from guardmark.app.reporting import report
@@ -25,16 +26,31 @@ if TYPE_CHECKING:
 Files = tuple[tuple[str, "Path"], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsTyped:
+    """Options of the command as they were typed.
+
+    Attributes:
+        budget: A name or a number.
+        out: Folder of the run that is made first, or None.
+        replay: A trace to answer from, or None.
+        canaries: Sentences a target model is asked to read through each operator.
+    """
+
+    budget: str
+    out: Path | None
+    replay: Path | None
+    canaries: int
+
+
 def carry_out(
-    subject: Path | None, *, budget: str, out: Path | None, replay: Path | None
+    subject: Path | None, typed: AsTyped
 ) -> tuple[tuple[AdaptiveCard, ...] | None, Files]:
     """Attack, write the reports again and read what came out.
 
     Args:
         subject: A run, a configuration, or None.
-        budget: As typed.
-        out: Folder of the run that is made first.
-        replay: A trace to answer from.
+        typed: The options.
 
     Returns:
         The figures, or None when it was interrupted; files a person opens next.
@@ -42,16 +58,18 @@ def carry_out(
     Raises:
         GuardmarkError: If it cannot start or has to stop; nothing stored is lost.
     """
-    calls = parse_budget(budget)
+    how = AdaptOptions(
+        budget=parse_budget(typed.budget), trace=typed.replay, canaries=typed.canaries
+    )
     what: LoadedConfig | Path | None = subject
     if subject is not None and subject.suffix in {".yaml", ".yml"}:
         what = load_config(subject)
     progress, stop = Progress(), StopSignal()
     with interruptible(stop):
         session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=_say)
-        done = adapt(what, session, budget=calls, trace=replay, options=RunOptions(out=out))
+        done = adapt(what, session, how=how, options=RunOptions(out=typed.out))
     if done.trace is None:
-        _say(f"Interrupted; what was answered is stored. To continue: {_again(done, budget)}")
+        _say(f"Interrupted; what was answered is stored. To continue: {_again(done, typed.budget)}")
         return None, ()
     report(done.folder.path)
     from guardmark.analysis.adaptive import analyse_adaptive

@@ -98,6 +98,11 @@ class RunDir:
         return self.path / "trace.jsonl"
 
     @property
+    def target(self) -> Path:
+        """One JSON line an answer of the target model to an adaptive attacker's texts."""
+        return self.path / "target.jsonl"
+
+    @property
     def resolved_config(self) -> Path:
         """The configuration with every default filled in."""
         return self.path / "config.resolved.yaml"

@@ -14,10 +14,13 @@ from guardmark.engine.adaptive.aftermath import run_transfer, run_twin
 from guardmark.engine.adaptive.baseline import measure_baseline
 from guardmark.engine.adaptive.caller import Caller, Interrupted
 from guardmark.engine.adaptive.diagnosis import diagnose
+from guardmark.engine.adaptive.effects import measure_effects
 from guardmark.engine.adaptive.repair import run_repair
 from guardmark.engine.adaptive.rounds import run_battery, run_blind, run_null
 from guardmark.engine.adaptive.scene import Scene
 from guardmark.engine.adaptive.search import search
+from guardmark.engine.adaptive.target import TARGET
+from guardmark.engine.adaptive.target_caller import TargetCaller
 from guardmark.engine.adaptive.trace import remembered
 from guardmark.engine.adaptive.trial import ADAPTIVE
 from guardmark.engine.stop import StopSignal
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Sample
     from guardmark.engine.adaptive.caller import Place, Remembered
     from guardmark.engine.adaptive.diagnosis import Diagnosis
+    from guardmark.engine.adaptive.target import Protected
     from guardmark.engine.adaptive.trial import Account, Query
     from guardmark.engine.plan import AnyDefense
     from guardmark.store.records import RecordReader, RecordWriter
@@ -46,6 +50,7 @@ class AdaptivePlan:
         budget: Search calls an attack is worth, at least 4.
         concurrency: Calls in flight; changes no record.
         trace: Answers to take instead of calls, by defense; None to call.
+        target: The target model behind the defenses, or None to measure filter evasion alone.
     """
 
     defenses: tuple[AnyDefense, ...]
@@ -53,6 +58,7 @@ class AdaptivePlan:
     budget: int
     concurrency: int = 16
     trace: Mapping[str, Mapping[Place, Remembered]] | None = None
+    target: Protected | None = None
 
     @property
     def settings(self) -> dict[str, object]:
@@ -89,6 +95,7 @@ class _Battle:
     caller: Caller
     scene: Scene
     wins: list[Query] = field(default_factory=list)
+    passed: dict[int, tuple[Query, ...]] = field(default_factory=dict)
 
 
 def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
@@ -158,6 +165,7 @@ async def run_adaptive(
         )
         for defense in plan.defenses
     ]
+    target = _target_caller(plan, writer, samples, stop or StopSignal())
     is_interrupted = False
     try:
         for battle in battles:
@@ -167,13 +175,34 @@ async def run_adaptive(
                 if other is not battle:
                     steps = run_transfer(battle.scene, other.wins, source=other.name)
                     await battle.caller.drive(steps)
+        if target is not None:
+            found = {battle.name: battle.passed for battle in battles}
+            await measure_effects(target, found, seed=plan.seed)
     except Interrupted:
         is_interrupted = True
     writer.note_head()
     calls: Counter[tuple[str, Account]] = Counter()
     for battle in battles:
         calls.update(battle.caller.calls)
+    if target is not None:
+        calls.update(target.calls)
     return AdaptiveSummary(calls=dict(sorted(calls.items())), is_interrupted=is_interrupted)
+
+
+def _target_caller(
+    plan: AdaptivePlan, writer: RecordWriter, samples: Sequence[Sample], stop: StopSignal
+) -> TargetCaller | None:
+    if plan.target is None:
+        return None
+    writer.add_layer(TARGET, plan.target.settings)
+    return TargetCaller(
+        protected=plan.target,
+        samples=samples,
+        writer=writer,
+        stop=stop,
+        concurrency=plan.concurrency,
+        is_replay=plan.trace is not None,
+    )
 
 
 async def _fight(battle: _Battle, writer: RecordWriter) -> None:
@@ -185,6 +214,8 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     targets = await drive(search(scene, diagnosis))
     found = {target.position: target.win for target in targets if target.win is not None}
     battle.wins = [win for _, win in sorted({**fallen, **found}.items())]
+    for win in (*found.values(), *fallen.values()):
+        battle.passed[win.sample] = (*battle.passed.get(win.sample, ()), win)
     await drive(run_null(scene))
     await drive(run_blind(scene))
     await drive(run_twin(scene, battle.wins))

@@ -34,6 +34,8 @@ def remembered(records: Iterable[Record]) -> dict[Place, Remembered]:
     """
     found: dict[Place, Remembered] = {}
     for record in records:
+        if record.key.layer not in LAYERS:
+            continue  # of the target model
         note = json.loads(record.text or "{}")
         found[record.key.layer, record.key.sample, record.key.repeat] = Remembered(
             decision=Decision(

@@ -36,6 +36,10 @@ class Account(StrEnum):
     TWIN = "twin"
     REPAIR = "repair"
     TRANSFER = "transfer"
+    UNDEFENDED = "undefended"
+    EFFECT = "effect"
+    VERDICT = "verdict"
+    COMPREHENSION = "comprehension"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,211 @@
+"""What a target model answered to an adaptive attacker's texts, as rows."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from guardmark.analysis.frame import MISSING
+from guardmark.analysis.pipeline_frame import NO_GUARD, combine
+from guardmark.core.record import Stage
+from guardmark.store.codes import OUTCOME_CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from guardmark.core.record import Record
+    from guardmark.store.reader import RecordReader
+
+TARGET: Final = "adaptive/target"
+VERDICT: Final = "adaptive/verdict"
+CANARIES: Final = "adaptive/canaries"
+PLAIN: Final = ""
+"""Chain of a text as it is: the control of the comprehension probe."""
+
+UNSAFE: Final = OUTCOME_CODE["unsafe"]
+SAFE: Final = OUTCOME_CODE["safe"]
+_ERROR: Final = OUTCOME_CODE["error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the target model made of one text in place of an attack's.
+
+    Attributes:
+        chain: Operators that made the text; empty as it is.
+        text: Hash of the text.
+        label: Code of the verdict of the majority; of `error` where the model gave no answer;
+            `MISSING` where nobody was asked.
+    """
+
+    chain: str
+    text: str
+    label: int
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryReply:
+    """What the target model made of one canary.
+
+    Attributes:
+        chain: Operators; empty for the plain sentence.
+        canary: Its id.
+        reading: `read`, `lost`, `refused` or `failed`.
+    """
+
+    chain: str
+    canary: str
+    reading: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Spend:
+    """What was asked of the target model and its judges on one account.
+
+    Attributes:
+        calls: Calls made; answers that were known are none.
+        tokens: Tokens read and written, as far as the services told.
+        cost: In the user's currency, or None where no call told.
+    """
+
+    calls: int = 0
+    tokens: int = 0
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRows:
+    """Everything a target model was asked for an adaptive measurement.
+
+    Attributes:
+        settings: Which model and judges, as stored.
+        replies: Defense (`none`: without any) to position to reply.
+        canaries: One for each canary and chain.
+        spent: Defense and account to what it took.
+    """
+
+    settings: Mapping[str, object]
+    replies: Mapping[str, Mapping[int, Reply]]
+    canaries: tuple[CanaryReply, ...]
+    spent: Mapping[tuple[str, str], Spend]
+
+    @property
+    def model(self) -> str:
+        """Name of the target model, as its server or folder calls it."""
+        return _named(self.settings.get("model"))
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Names of the judges; empty where nobody tells whether an answer does harm."""
+        said = self.settings.get("judges")
+        return tuple(map(_named, said)) if isinstance(said, list) else ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Gathered:
+    answers: defaultdict[str, dict[int, tuple[str, str, bool]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    verdicts: defaultdict[str, dict[str, dict[int, int]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(dict))
+    )
+    canaries: list[CanaryReply] = field(default_factory=list)
+    spent: defaultdict[tuple[str, str], Spend] = field(default_factory=lambda: defaultdict(Spend))
+
+    def take(self, record: Record) -> None:
+        key, note = record.key, json.loads(record.text or "{}")
+        if not note["free"]:
+            _add(self.spent[key.defense, note["account"]], record)
+        if key.layer == CANARIES:
+            self.canaries.append(CanaryReply(note["chain"], note["canary"], note["reading"]))
+        elif key.layer == TARGET:
+            is_answered = record.outcome == "answered"
+            self.answers[key.defense][key.sample] = (note["chain"], note["text"], is_answered)
+        else:
+            self.verdicts[key.defense][key.layer][key.sample] = OUTCOME_CODE[record.outcome]
+
+
+def read_target(reader: RecordReader) -> TargetRows | None:
+    """Read what was asked of a target model.
+
+    Args:
+        reader: An open reader.
+
+    Returns:
+        The rows, or None when no target model was asked.
+    """
+    settings = reader.layer_settings(TARGET)
+    if not settings:
+        return None
+    gathered = _Gathered()
+    for layer in reader.layers():
+        if layer in {TARGET, CANARIES, VERDICT} or layer.startswith(f"{VERDICT}/"):
+            for record in reader.records(stage=Stage.TRY, layer=layer):
+                gathered.take(record)
+    return TargetRows(
+        settings=settings,
+        replies={
+            name: _replies(answers, gathered.verdicts[name])
+            for name, answers in gathered.answers.items()
+        },
+        canaries=tuple(gathered.canaries),
+        spent=dict(gathered.spent),
+    )
+
+
+def spent_on(rows: TargetRows, defense: str) -> dict[str, Spend]:
+    """Return what the target model cost by account, for one defense.
+
+    Args:
+        rows: What was asked.
+        defense: Its name; what all defenses share (attacks as they are, canaries) is included.
+    """
+    found = {account: each for (name, account), each in rows.spent.items() if name == NO_GUARD}
+    for (name, account), each in rows.spent.items():
+        if name == defense:
+            shared = found.get(account, Spend())
+            costs = [cost for cost in (shared.cost, each.cost) if cost is not None]
+            found[account] = Spend(
+                calls=shared.calls + each.calls,
+                tokens=shared.tokens + each.tokens,
+                cost=sum(costs) if costs else None,
+            )
+    return found
+
+
+def _replies(
+    answers: Mapping[int, tuple[str, str, bool]], verdicts: Mapping[str, Mapping[int, int]]
+) -> dict[int, Reply]:
+    places = list(answers)
+    columns = [
+        np.array([said.get(place, MISSING) for place in places], dtype=np.int8)
+        for said in verdicts.values()
+    ]
+    labels = combine(columns)[0] if columns else np.full(len(places), MISSING, dtype=np.int8)
+    return {
+        place: Reply(chain, text, int(label) if is_answered else _ERROR)
+        for (place, (chain, text, is_answered)), label in zip(
+            answers.items(), labels.tolist(), strict=True
+        )
+    }
+
+
+def _add(spend: Spend, record: Record) -> None:
+    spend.calls += 1
+    usage = None if record.evidence is None else record.evidence.usage
+    if usage is not None:
+        spend.tokens += _total((usage.prompt_tokens, usage.completion_tokens))
+        if usage.cost is not None:
+            spend.cost = (spend.cost or 0.0) + usage.cost
+
+
+def _total(counts: Iterable[int | None]) -> int:
+    return sum(count for count in counts if count is not None)
+
+
+def _named(said: object) -> str:
+    return str(said.get("model") or said.get("name")) if isinstance(said, dict) else ""

@@ -1,0 +1,141 @@
+"""The target model behind the defenses: what it is asked, and where its answers are stored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from guardmark.core.outcome import Response, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from guardmark.core.protocols import ChatModel, Judge
+    from guardmark.core.record import Record, RecordKey
+    from guardmark.engine.adaptive.trial import Account
+
+A = TypeVar("A", Response, Verdict)
+
+TARGET: Final = "adaptive/target"
+"""Layer of what the target model answered to attacks and to what got through."""
+VERDICT: Final = "adaptive/verdict"
+"""Layer of what a judge said of these answers; `/<judge>` behind it where there are several."""
+CANARIES: Final = "adaptive/canaries"
+"""Layer of what the target model made of canaries. They are no samples of the run: their rows
+stand at its first sample, numbered, with the canary's id beside the answer."""
+
+
+def is_target_layer(layer: str) -> bool:
+    """Tell whether rows of a layer speak of the target model and not of a defense.
+
+    Args:
+        layer: Name of a layer.
+    """
+    return layer in {TARGET, VERDICT, CANARIES} or layer.startswith(f"{VERDICT}/")
+
+
+def text_digest(text: str) -> str:
+    """Return the hash that stands for a text in the records.
+
+    Args:
+        text: Any text.
+    """
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the target model answered to a text, and what was said of it.
+
+    Attributes:
+        response: The answer, or why there is none.
+        verdicts: Layer to verdict; empty without judges and without an answer.
+    """
+
+    response: Response
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protected:
+    """What the defenses protect, and how it is measured.
+
+    Attributes:
+        model: The target model.
+        judges: Who tells whether an answer does harm; may be empty.
+        settings: Which model and judges these are, as JSON values; stored with the answers.
+        as_run: Position of a sample to what the run itself got for its text as it is.
+        canaries: Canaries asked for each operator; 0 for no probe.
+        memory: Answers of an earlier invocation, or of a trace.
+    """
+
+    model: ChatModel
+    judges: tuple[Judge, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+    as_run: Mapping[int, Known] = field(default_factory=dict)
+    canaries: int = 20
+    memory: Mapping[RecordKey, Record] = field(default_factory=dict)
+
+    @property
+    def judged(self) -> tuple[tuple[str, Judge], ...]:
+        """Each judge with the layer its verdicts are stored in."""
+        if len(self.judges) == 1:
+            return ((VERDICT, self.judges[0]),)
+        return tuple((f"{VERDICT}/{judge.name}", judge) for judge in self.judges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One text for the target model in place of a sample's.
+
+    Attributes:
+        key: Where the answer is stored.
+        text: What is asked.
+        account: Who pays.
+        chain: Operators that made it; empty for the text as it is.
+        tier: Proved tier; empty for the text as it is.
+    """
+
+    key: RecordKey
+    text: str
+    account: Account
+    chain: str = ""
+    tier: str = ""
+
+    def note(self, *, account: Account, is_free: bool, **more: object) -> str:
+        """Return what is stored beside the answer.
+
+        Args:
+            account: Who pays.
+            is_free: Whether the answer was known already.
+            more: Further JSON values.
+
+        Returns:
+            JSON in the form of other tries; the text itself is not in it.
+        """
+        said = {
+            "account": account.value,
+            "round": "target",
+            "chain": self.chain,
+            "tier": self.tier,
+            "text": text_digest(self.text),
+            "free": is_free,
+        }
+        return json.dumps(said | more, ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[A]):
+    """An answer and how it was come by.
+
+    Attributes:
+        answer: What was said.
+        took_ns: How long it took; 0 where only the fact of a call is known, None for no call.
+        is_stored: Whether its row is there already.
+    """
+
+    answer: A
+    took_ns: int | None
+    is_stored: bool
