@@ -26,10 +26,11 @@ _ANSWER: Final = "Peas, spinach and radishes do well in early spring."
 
 
 async def probe_parts(parts: Parts) -> tuple[str, ...]:
-    """Ask each part behind a service something whose answer is known.
+    """Ask each part that may not fit something whose answer is known.
 
     A guard gets a known attack and a benign input, the target model a benign question, a judge
-    a harmless answer to it.
+    a harmless answer to it. Asked are the parts behind a service, and guard models in this
+    process: one whose profile does not fit is malformed throughout. These may take their time.
 
     Args:
         parts: The parts of the run.
@@ -77,10 +78,11 @@ async def probe_judge(built: BuiltPart) -> tuple[str, ...]:
 
 async def _warnings(parts: Parts) -> AsyncIterator[str]:
     for built in parts.defenses:
-        if has_address(built.manifest):
+        is_remote = has_address(built.manifest)
+        if is_remote or "profile" in built.manifest.settings:
             from guardmark.defenses.probe import probe_defense
 
-            report = await probe_defense(built.part)
+            report = await probe_defense(built.part, timeout_s=PATIENCE_S if is_remote else None)
             for warning in report.warnings:
                 yield f"{built.manifest.name}: {warning}"
     if parts.model is not None and has_address(parts.model.manifest):

@@ -54,13 +54,14 @@ class ProbeReport:
 
 
 async def probe_defense(
-    defense: Defense | InlineDefense | BatchDefense, *, timeout_s: float = PATIENCE_S
+    defense: Defense | InlineDefense | BatchDefense, *, timeout_s: float | None = PATIENCE_S
 ) -> ProbeReport:
     """Ask a defense two questions whose answers are known, before a run spends anything.
 
     Args:
         defense: What is to be measured. What it raises is not caught here.
-        timeout_s: How long both questions may take together, retries included.
+        timeout_s: How long both questions may take together, retries included; None for a
+            model in this process, which nothing keeps from answering.
 
     Returns:
         Both decisions and what is odd about them.
@@ -123,7 +124,7 @@ def _stop_if_hopeless(name: str, attack: Decision, benign: Decision) -> None:
             f"{name} answers, but its answers cannot be read: {_message(told)}.\n"
             f"{_said(told)}"
             "Every sample would count as malformed, and a policy of blocking those would look "
-            "like a perfect defense.\nSee that the profile, or the paths, fit this service."
+            "like a perfect defense.\nSee that the profile, or the paths, fit what is asked."
         )
     kinds = {attack.error_kind, benign.error_kind}
     message = f"{name} cannot be used: {_message(attack)}."
