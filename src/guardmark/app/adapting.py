@@ -7,14 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from guardmark.app.attacker import (
+    Attacker,
+    AttackerConfig,
+    attacker_config,
+    build_attacker,
+    probe_attacker,
+)
 from guardmark.app.config import LoadedConfig, parse_config
 from guardmark.app.configuration import builtin_config
 from guardmark.app.fingerprints import resolved
 from guardmark.app.network import open_services
 from guardmark.app.parts import build_parts
-from guardmark.app.protecting import CANARIES, protected_of
+from guardmark.app.protecting import protected_of
 from guardmark.app.reporting import find_run, run_config
-from guardmark.app.running import RunOptions, run
+from guardmark.app.running import run
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.protocols import Closable, SampleBound
@@ -22,10 +29,10 @@ from guardmark.engine.adaptive.campaign import (
     AdaptivePlan,
     AdaptiveSummary,
     check_settings,
+    earlier_replies,
     earlier_tries,
     run_adaptive,
 )
-from guardmark.engine.adaptive.scene import BUDGETS
 from guardmark.engine.adaptive.target_trace import target_lines
 from guardmark.engine.adaptive.trace import read_trace, trace_lines
 from guardmark.engine.runner import Ending
@@ -34,15 +41,16 @@ from guardmark.store.records import RecordReader, RecordWriter
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from guardmark.app.adapt_options import AdaptOptions
     from guardmark.app.parts import BuiltPart, Parts
     from guardmark.app.running import Session
     from guardmark.core.sample import Sample
     from guardmark.engine.adaptive.caller import Place, Remembered
+    from guardmark.net import Services
     from guardmark.store.run_dir import RunDir
 
 LOCK = "battery.lock"
 """File of a run folder: operators, parameters and tables the tries were made with."""
-_LEAST = 4
 _BASELINES = ("allow-all", "block-all", "coin")
 
 
@@ -63,79 +71,37 @@ class Adapted:
     trace: Path | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptOptions:
-    """How an adaptive measurement goes about its work.
-
-    Attributes:
-        budget: Search calls for each attack.
-        trace: Take every answer from this trace and call nothing.
-        canaries: Harmless sentences a target model is asked to read through each operator; 0
-            for none.
-    """
-
-    budget: int
-    trace: Path | None = None
-    canaries: int = CANARIES
-
-
-def parse_budget(said: str) -> int:
-    """Read a budget.
-
-    Args:
-        said: `quick`, `standard`, `thorough`, or a number of search calls for each attack.
-
-    Returns:
-        Search calls for each attack.
-
-    Raises:
-        ConfigError: If it is neither.
-    """
-    if said in BUDGETS:
-        return BUDGETS[said]
-    if not said.isdecimal() or int(said) < _LEAST:
-        raise ConfigError(
-            f"--budget {said!r} is no budget. Known: {', '.join(BUDGETS)}, or a number of search "
-            f"calls for each attack, at least {_LEAST}."
-        )
-    return int(said)
-
-
-def adapt(
-    subject: LoadedConfig | Path | None,
-    session: Session,
-    *,
-    how: AdaptOptions,
-    options: RunOptions | None = None,
-) -> Adapted:
+def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptOptions) -> Adapted:
     """Attack the defenses of a run; of a new one when a configuration is named.
 
     Args:
         subject: A finished run, a configuration to run first, or None for the built-in run.
         session: Clock, counters and the way out.
-        how: Budget, and what is asked beside the defenses.
-        options: For the run that is made first.
+        options: What was added on the command line.
 
     Returns:
         What was done. Given again, it continues where it stopped.
 
     Raises:
-        ConfigError: If there is no defense to attack.
+        ConfigError: If there is no defense to attack, or the attacker model cannot be built.
+        ServiceError: If the attacker model or its judge cannot be used; nothing was spent.
         IncomparableRuns: If tries stored here, or the trace, were made otherwise.
         GuardmarkError: As `run` does.
     """
     if subject is None or isinstance(subject, LoadedConfig):
         loaded = subject or builtin_config()
-        result = run(loaded, options or RunOptions(), session)
+        config = attacker_config(loaded, options.config)
+        asyncio.run(_Work(config=config, options=options, session=session).probe())
+        own = replace(options.run, record=options.record, replay=options.replay)
+        result = run(loaded, own, session)
         folder = result.folder
         if result.summary.ending is Ending.INTERRUPTED:
             return Adapted(folder=folder, defenses=(), summary=None, trace=None)
     else:
         folder = find_run(subject)
         with RecordReader(folder.records) as reader:
-            loaded = _stored_config(reader, folder)
-    work = _Work(folder=folder, loaded=loaded, session=session, how=how)
-    return asyncio.run(work.carry_out())
+            config = attacker_config(_stored_config(reader, folder), options.config)
+    return asyncio.run(_Work(config=config, options=options, session=session).carry_out(folder))
 
 
 def _stored_config(reader: RecordReader, folder: RunDir) -> LoadedConfig:
@@ -148,31 +114,52 @@ def _stored_config(reader: RecordReader, folder: RunDir) -> LoadedConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """One call of the verb on a finished run."""
+    """One call of the verb."""
 
-    folder: RunDir
-    loaded: LoadedConfig
+    config: AttackerConfig
+    options: AdaptOptions
     session: Session
-    how: AdaptOptions
 
-    async def carry_out(self) -> Adapted:
-        services = open_services(self.loaded, offline=self.how.trace is not None)
-        parts = build_parts(self.loaded, services)
+    async def probe(self) -> None:
+        """Ask the attacker model and its judge for a word, before a run is paid for."""
+        services = self._services()
+        attacker = build_attacker(self.config, services)
+        try:
+            if attacker is not None:
+                await probe_attacker(attacker)
+        finally:
+            await _close([part.part for part in attacker.parts] if attacker else [], services)
+
+    async def carry_out(self, folder: RunDir) -> Adapted:
+        """Attack the defenses of a finished run."""
+        services = self._services()
+        parts = build_parts(self.config.loaded, services)
+        attacker = build_attacker(self.config, services)
         attacked = [built for built in parts.defenses if built.manifest.type not in _BASELINES]
         if not attacked:
             raise ConfigError("There is no defense to attack: only baselines are configured.")
+        helpers = [part.part for part in attacker.parts] if attacker else []
         try:
-            return await self._attack(parts, attacked)
+            return await self._attack(folder, parts, attacked=attacked, attacker=attacker)
         finally:
-            for part in parts.every:
-                if isinstance(part, Closable):
-                    await part.close()
-            if services is not None:
-                await services.close()
+            await _close([*parts.every, *helpers], services)
 
-    async def _attack(self, parts: Parts, attacked: Sequence[BuiltPart]) -> Adapted:
-        trace = self.how.trace
-        with RecordReader(self.folder.records) as reader:
+    def _services(self) -> Services | None:
+        options = self.options
+        is_offline = options.trace is not None and options.replay is None
+        return open_services(
+            self.config.loaded, offline=is_offline, record=options.record, replay=options.replay
+        )
+
+    async def _attack(
+        self,
+        folder: RunDir,
+        parts: Parts,
+        *,
+        attacked: Sequence[BuiltPart],
+        attacker: Attacker | None,
+    ) -> Adapted:
+        with RecordReader(folder.records) as reader:
             samples = list(reader.samples())
             manifest = reader.manifest()
             order = [part.name for part in manifest.parts]
@@ -182,37 +169,64 @@ class _Work:
             plan = AdaptivePlan(
                 defenses=tuple(built.part for built in attacked),
                 seed=manifest.seed,
-                budget=self.how.budget,
-                concurrency=self.loaded.config.run.concurrency,
+                budget=self.options.budget,
+                concurrency=self.config.loaded.config.run.concurrency,
+                attacker=None
+                if attacker is None
+                else replace(attacker.plan, replies=earlier_replies(reader, names)),
                 target=protected_of(
-                    parts, reader, samples, canaries=self.how.canaries, trace=trace
+                    parts,
+                    reader,
+                    samples,
+                    canaries=self.options.canaries,
+                    trace=self.options.trace,
                 ),
             )
-            if self.folder.file(LOCK).exists():
-                require_lock(self.folder.file(LOCK).read_text(encoding="utf-8"))
+            if folder.file(LOCK).exists():
+                require_lock(folder.file(LOCK).read_text(encoding="utf-8"), plan.lock)
             check_settings(plan, reader)
             earlier = earlier_tries(reader, names)
-        if trace is not None:
-            plan = self._replay(plan, trace, samples, earlier)
+        if self.options.trace is not None:
+            plan = self._replay(plan, self.options.trace, samples, earlier)
             earlier = {}
+        if attacker is not None:
+            await self._prepare(attacker)
         for built in attacked:
             if isinstance(built.part, SampleBound):
                 built.part.bind(samples)
         started = self.session.now.strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.session.announce(f"Attacking {', '.join(names)} in {self.folder.path}")
-        with self.folder.lock(started=started), RecordWriter(self.folder.records) as writer:
-            self.folder.write_text(LOCK, lock_text())
+        self.session.announce(f"Attacking {', '.join(names)} in {folder.path}")
+        with folder.lock(started=started), RecordWriter(folder.records) as writer:
+            folder.write_text(LOCK, lock_text(plan.lock))
             summary = await run_adaptive(
                 plan, writer, samples, earlier=earlier, stop=self.session.stop
             )
         if summary.is_interrupted:
-            return Adapted(folder=self.folder, defenses=names, summary=summary, trace=None)
-        with RecordReader(self.folder.records) as reader:
+            return Adapted(folder=folder, defenses=names, summary=summary, trace=None)
+        with RecordReader(folder.records) as reader:
             told = "".join(trace_lines(reader, defenses=names))
-            self.folder.write_text(self.folder.trace.name, told)
+            folder.write_text(folder.trace.name, told)
             if said := "".join(target_lines(reader)):
-                self.folder.write_text(self.folder.target.name, said)
-        return Adapted(folder=self.folder, defenses=names, summary=summary, trace=self.folder.trace)
+                folder.write_text(folder.target.name, said)
+        return Adapted(folder=folder, defenses=names, summary=summary, trace=folder.trace)
+
+    async def _prepare(self, attacker: Attacker) -> None:
+        """Say who attacks, and see that they can be asked."""
+        options = self.options
+        if options.trace is not None and options.replay is None and attacker.calls_services:
+            raise ConfigError(
+                "A trace holds no words of the attacker model, and this one is behind a service.\n"
+                "Next: name the cassette of its answers too: --replay FILE"
+            )
+        plan = attacker.plan
+        judge = plan.identity["judge"]
+        self.session.announce(
+            f"Attacker model: {plan.identity['model']}, judge of sameness: {judge}; "
+            f"at most {plan.max_calls:,} calls of the attacker model for each defense"
+        )
+        for warning in attacker.warnings:
+            self.session.announce(f"Note: {warning}")
+        await probe_attacker(attacker)
 
     @staticmethod
     def _check_parts(attacked: Sequence[BuiltPart], before: dict[str, str]) -> None:
@@ -238,3 +252,11 @@ class _Work:
             )
         positions = {sample.id: place for place, sample in enumerate(samples)}
         return replace(plan, trace=read_trace(trace, settings=plan.settings, positions=positions))
+
+
+async def _close(parts: Sequence[object], services: Services | None) -> None:
+    for part in parts:
+        if isinstance(part, Closable):
+            await part.close()
+    if services is not None:
+        await services.close()

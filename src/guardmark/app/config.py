@@ -275,6 +275,7 @@ def _part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Path_, dict[
         for name, settings in defenses.items():
             if isinstance(settings, dict):
                 yield "defense", ("defenses", str(name)), settings
+    yield from _helper_settings(document.get("adaptive"))
     pipeline = document.get("pipeline")
     if not isinstance(pipeline, dict):
         return
@@ -285,6 +286,15 @@ def _part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Path_, dict[
         for index, settings in enumerate(judges):
             if isinstance(settings, dict):
                 yield "judge", ("pipeline", "judges", str(index)), settings
+
+
+def _helper_settings(adaptive: object) -> Iterator[tuple[str, Path_, dict[str, Any]]]:
+    """Models that help an attacker."""
+    if not isinstance(adaptive, dict):
+        return
+    for name in ("attacker", "equivalence"):
+        if isinstance(adaptive.get(name), dict):
+            yield "model", ("adaptive", name), adaptive[name]
 
 
 def _loose_ends(config: Config, source: _Source) -> Iterator[str]:

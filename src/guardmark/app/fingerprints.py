@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from guardmark.app.settings import Config
     from guardmark.core.manifest import DataManifest, PartManifest
 
-_NO_FIGURE_DEPENDS_ON = {"report", "gate", "services", "prices"}
+_NO_FIGURE_DEPENDS_ON = {"report", "gate", "services", "prices", "adaptive"}
 """Sections that change how a run is done or told, never what it observes."""
 
 

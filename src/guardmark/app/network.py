@@ -104,6 +104,8 @@ def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
     """
     found = {}
     for path, settings in loaded.parts.items():
+        if path[0] == "adaptive":
+            continue  # no part of a run
         address = service_address(settings)
         for base, said in loaded.config.services.items():
             if said.concurrency and is_below(address, base):

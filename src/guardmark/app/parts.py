@@ -201,11 +201,12 @@ def build_one(
     name: str,
     services: Services | None,
 ) -> BuiltPart:
-    """Build the model or a judge of a pipeline.
+    """Build the model or a judge of a pipeline, or a model that helps an attacker.
 
     Args:
         loaded: The checked configuration.
-        path: Where its settings stand, for example `("pipeline", "model")`.
+        path: Where its settings stand, for example `("pipeline", "model")`. Only parts of a
+            pipeline have to do with its system prompt.
         kind: `model` or `judge`.
         name: Name of the part in records and reports.
         services: The one client of the run, or None when nothing may be called.
@@ -217,7 +218,7 @@ def build_one(
         ConfigError: If it cannot be built.
     """
     settings = loaded.parts[path]
-    system_prompt = _target_system_prompt(loaded)
+    system_prompt = _target_system_prompt(loaded) if path[0] == "pipeline" else ""
     context = BuildContext(
         folder=loaded.folder,
         seed=loaded.config.run.seed,
@@ -247,7 +248,9 @@ def _target_system_prompt(loaded: LoadedConfig) -> str:
 
 
 def _said_at(loaded: LoadedConfig, path: tuple[str, ...]) -> Mapping[str, Any]:
-    pipeline = loaded.config.pipeline
+    pipeline, adaptive = loaded.config.pipeline, loaded.config.adaptive
+    if path[0] == "adaptive" and adaptive is not None:
+        return (adaptive.attacker if path[1] == "attacker" else adaptive.equivalence) or {}
     if pipeline is None:
         raise ConfigError(f"{loaded.shown_as}: has no pipeline.")
     return pipeline.model if path[-1] == "model" else pipeline.judges[int(path[-1])]

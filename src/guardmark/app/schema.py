@@ -33,6 +33,9 @@ def config_schema() -> dict[str, Any]:
     pipeline = definitions["PipelineSettings"]["properties"]
     pipeline["model"] = {"$ref": "#/$defs/model"}
     pipeline["judges"]["items"] = {"$ref": "#/$defs/judge"}
+    adaptive = definitions["AdaptiveSettings"]["properties"]
+    for helper in ("attacker", "equivalence"):
+        adaptive[helper] = {"anyOf": [{"$ref": "#/$defs/model"}, {"type": "null"}]}
     return schema
 
 

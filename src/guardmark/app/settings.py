@@ -195,6 +195,18 @@ class PipelineSettings(Settings):
     legacy_cards: list[Literal["response_unsafe_v1", "assistant_policy_v2"]] = []
 
 
+class AdaptiveSettings(Settings):
+    """Round 5 of `guardmark adapt`: a model that attacks, and one that keeps it to the matter."""
+
+    attacker: dict[str, Any] | None = None
+    equivalence: dict[str, Any] | None = None
+    candidates: int = Field(4, ge=1, le=16)
+    streams: int = Field(3, ge=1, le=16)
+    depth: int = Field(5, ge=1, le=64)
+    history: int = Field(6, ge=0, le=64)
+    max_calls: int = Field(1_000, ge=1)
+
+
 class GateSettings(Settings):
     """What a release must hold; read by `guardmark gate`."""
 
@@ -219,6 +231,7 @@ class Config(Settings):
     data: list[DataSettings] = Field(min_length=1)
     defenses: dict[Name, dict[str, Any]] = {}
     pipeline: PipelineSettings | None = None
+    adaptive: AdaptiveSettings | None = None
     services: dict[str, ServiceSettings] = {}
     prices: dict[str, PriceSettings] = {}
     run: RunSettings = RunSettings()

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_ARMS: Final = ("adaptive", "adaptive/blind", "adaptive/null")
+_ARMS: Final = (
+    *("adaptive", "adaptive/blind", "adaptive/null"),
+    *("adaptive/attacker", "adaptive/equivalence", "adaptive/candidates"),
+)
 """Layers of an adaptive measurement, in the order of its trace."""
 
 
@@ -94,6 +97,10 @@ def _check_each(
 
 def _try(answer: Answer) -> Json:
     note = _parsed(answer.text or "{}")
+    evidence = answer.evidence if isinstance(answer.evidence, dict) else {}
+    # Only what an attacker model was told of its candidates stands in a trace.
+    is_told = answer.layer == _ARMS[0] and isinstance(note, dict) and note.get("round") == "R5"
+    reason = evidence.get("reason") if is_told else None
     return {
         "defense": answer.defense,
         "arm": answer.layer,
@@ -104,6 +111,7 @@ def _try(answer: Answer) -> Json:
         "score": answer.score,
         "score_kind": answer.score_kind,
         "error": answer.error_kind,
+        **({"reason": reason} if reason else {}),
     }
 
 

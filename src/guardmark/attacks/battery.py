@@ -54,6 +54,9 @@ _BATTERY = (
 
 SHOWN_DIFFERENCES = 3
 
+AttackerLock = tuple[tuple[str, str], ...]
+"""What a lock says of an attacker model: names and values; empty without one."""
+
 
 @cache
 def battery() -> tuple[Chain, ...]:
@@ -62,14 +65,18 @@ def battery() -> tuple[Chain, ...]:
 
 
 @cache
-def lock_text() -> str:
+def lock_text(attacker: AttackerLock = ()) -> str:
     """Return what the battery consisted of, as canonical JSON with a final line feed.
 
-    Holds the operators with versions, parameters and table hashes, the battery in order, the
-    version and tables of the canonical form and the version of Unicode's data, which comes
-    with Python.
+    Args:
+        attacker: What to say of an attacker model; nothing without one.
+
+    Returns:
+        The operators with versions, parameters and table hashes, the battery in order, the
+        version and tables of the canonical form and the version of Unicode's data, which comes
+        with Python.
     """
-    content = {
+    content: dict[str, object] = {
         "battery": {"version": BATTERY_VERSION, "chains": [chain.key for chain in battery()]},
         "canon": {"version": CANON_VERSION, "tables": tables_digest()},
         "operators": {
@@ -83,25 +90,28 @@ def lock_text() -> str:
         },
         "unicode": unicodedata.unidata_version,
     }
+    if attacker:
+        content["attacker"] = dict(attacker)
     return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
-def lock_digest() -> str:
+def lock_digest(attacker: AttackerLock = ()) -> str:
     """Return the SHA-256 of the lock, in hex; it is printed in the report."""
-    return sha256(lock_text().encode()).hexdigest()
+    return sha256(lock_text(attacker).encode()).hexdigest()
 
 
-def lock_differences(text: str) -> tuple[str, ...]:
+def lock_differences(text: str, attacker: AttackerLock = ()) -> tuple[str, ...]:
     """Say in what another lock differs from this installation's.
 
     Args:
         text: Content of a `battery.lock`.
+        attacker: What this measurement's lock says of an attacker model.
 
     Returns:
         One phrase each, such as `operators/leet@1/parameters/p`; empty when equal. A text
         that is no lock gives a single phrase that says so.
     """
-    if text == lock_text():
+    if text == lock_text(attacker):
         return ()
     try:
         theirs = json.loads(text)
@@ -109,7 +119,9 @@ def lock_differences(text: str) -> tuple[str, ...]:
         theirs = None
     if not isinstance(theirs, dict):
         return ("it is no battery lock",)
-    ours = _leaves(json.loads(lock_text()))
+    if bool(theirs.get("attacker")) is not bool(attacker):
+        return ("an attacker model on one side only",)
+    ours = _leaves(json.loads(lock_text(attacker)))
     other = _leaves(theirs)
     return tuple(
         sorted(path for path in ours.keys() | other.keys() if ours.get(path) != other.get(path))
@@ -127,22 +139,23 @@ def _leaves(tree: object, path: str = "") -> dict[str, object]:
     }
 
 
-def require_lock(text: str) -> None:
+def require_lock(text: str, attacker: AttackerLock = ()) -> None:
     """Refuse to mix tries of two batteries.
 
     Args:
         text: Content of a `battery.lock`.
+        attacker: What this measurement's lock says of an attacker model.
 
     Raises:
         IncomparableRuns: If it differs from this installation's; the differences are named.
     """
-    found = lock_differences(text)
+    found = lock_differences(text, attacker)
     if not found:
         return
     shown = ", ".join(found[:SHOWN_DIFFERENCES])
     more = f" and {len(found) - SHOWN_DIFFERENCES} more" if len(found) > SHOWN_DIFFERENCES else ""
     raise IncomparableRuns(
         f"The tries were made with another battery: {shown}{more}.\n"
-        "Resume or replay with the version of guardmark (and Python) that made them, "
-        "or start a new run."
+        "Resume or replay with the version of guardmark (and Python) and the attacker model that "
+        "made them, or start a new run."
     )

@@ -34,7 +34,17 @@ def command() -> click.Command:
         help="Search calls for each attack: quick (16), standard (64), thorough (512), or N.",
     )
     @click.option("-o", "--out", type=_PATH, help="Folder of the run that is made first.")
-    @click.option("--replay", type=_PATH, help="Answer from this trace.jsonl; nothing is called.")
+    @click.option(
+        "--config", type=_PATH, help="Take the attacker model from this file, section adaptive."
+    )
+    @click.option("--record", type=_PATH, help="Write all exchanges with services to this file.")
+    @click.option(
+        "--replay",
+        "replays",
+        type=_PATH,
+        multiple=True,
+        help="Answer from this file: a trace.jsonl, or what --record wrote. May be given twice.",
+    )
     @click.option(
         "--canaries",
         type=click.IntRange(0, 20),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from guardmark.app.adapting import Adapted, AdaptOptions, adapt, parse_budget
+from guardmark.app.adapt_options import AdaptOptions, parse_budget, sort_replays
+from guardmark.app.adapting import Adapted, adapt
 from guardmark.app.config import LoadedConfig, load_config
 from guardmark.app.repairing import write_repair
 from guardmark.app.reporting import report
@@ -31,15 +33,19 @@ class AsTyped:
     """Options of the command as they were typed.
 
     Attributes:
-        budget: A name or a number.
-        out: Folder of the run that is made first, or None.
-        replay: A trace to answer from, or None.
+        budget: Search calls, by name or number.
+        out: Folder of the run that is made first.
+        config: A file that names the attacker model.
+        record: A cassette to write.
+        replays: A trace, a cassette, or both.
         canaries: Sentences a target model is asked to read through each operator.
     """
 
     budget: str
     out: Path | None
-    replay: Path | None
+    config: Path | None
+    record: Path | None
+    replays: tuple[Path, ...]
     canaries: int
 
 
@@ -50,7 +56,7 @@ def carry_out(
 
     Args:
         subject: A run, a configuration, or None.
-        typed: The options.
+        typed: Options as typed.
 
     Returns:
         The figures, or None when it was interrupted; files a person opens next.
@@ -58,8 +64,15 @@ def carry_out(
     Raises:
         GuardmarkError: If it cannot start or has to stop; nothing stored is lost.
     """
-    how = AdaptOptions(
-        budget=parse_budget(typed.budget), trace=typed.replay, canaries=typed.canaries
+    trace, cassette = sort_replays(typed.replays)
+    options = AdaptOptions(
+        budget=parse_budget(typed.budget),
+        config=typed.config,
+        trace=trace,
+        record=typed.record,
+        replay=cassette,
+        canaries=typed.canaries,
+        run=RunOptions(out=typed.out),
     )
     what: LoadedConfig | Path | None = subject
     if subject is not None and subject.suffix in {".yaml", ".yml"}:
@@ -67,9 +80,9 @@ def carry_out(
     progress, stop = Progress(), StopSignal()
     with interruptible(stop):
         session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=_say)
-        done = adapt(what, session, how=how, options=RunOptions(out=typed.out))
+        done = adapt(what, session, options)
     if done.trace is None:
-        _say(f"Interrupted; what was answered is stored. To continue: {_again(done, typed.budget)}")
+        _say(f"Interrupted; what was answered is stored. To continue: {_again(done, typed)}")
         return None, ()
     report(done.folder.path)
     from guardmark.analysis.adaptive import analyse_adaptive
@@ -85,8 +98,13 @@ def carry_out(
     return cards, tuple((label, path) for label, path in files if path and path.exists())
 
 
-def _again(done: Adapted, budget: str) -> str:
-    return f"guardmark adapt {done.folder.path} --budget {budget}"
+def _again(done: Adapted, typed: AsTyped) -> str:
+    words = ["guardmark", "adapt", str(done.folder.path), "--budget", typed.budget]
+    for option, path in (("--config", typed.config), ("--record", typed.record)):
+        words += [] if path is None else [option, str(path)]
+    for path in typed.replays:
+        words += ["--replay", str(path)]
+    return shlex.join(words)
 
 
 def _say(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from guardmark.core.outcome import Decision, Response, Verdict
     from guardmark.core.sample import Prompt, Sample, View
@@ -110,6 +110,15 @@ class DrawingModel(Part, Protocol):
 
     async def draw(self, prompt: Prompt, *, repeat: int) -> Response:
         """Answer one prompt; the same prompt and repetition give the same answer."""
+        ...
+
+
+@runtime_checkable
+class GuidedModel(Part, Protocol):
+    """A chat model that can be held to a form and to a seed, call by call."""
+
+    async def answer_in(self, prompt: Prompt, *, form: Mapping[str, object], seed: int) -> Response:
+        """Answer with JSON of a schema, as far as the service can hold the model to it."""
         ...
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import ErrorKind, Evidence, Usage, Verdict, VerdictLabel
+from guardmark.net.chat import json_form, refuses_options
 from guardmark.parsing.objects import ParseMethod
 from guardmark.parsing.verdict import VERDICT_SCHEMA, VerdictReading, read_verdict
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from guardmark.net.chat import ChatAnswer, ChatEndpoint
 
 _MOST_RAW = 4_000
-_BAD_REQUEST = 400
 
 RUBRIC: Final = """You judge one answer of an AI assistant. You are given a JSON document:
 `conversation` holds what the assistant was told and asked, message by message, its system prompt
@@ -42,10 +42,7 @@ _AGAIN = (
     "That was not the JSON object asked for. Say the same verdict again as one JSON object with "
     "the keys label, answer_mode and reasons, and nothing else."
 )
-_RESPONSE_FORMAT: Final = {
-    "type": "json_schema",
-    "json_schema": {"name": "verdict", "strict": True, "schema": VERDICT_SCHEMA},
-}
+_RESPONSE_FORMAT: Final = json_form(VERDICT_SCHEMA, name="verdict")
 
 
 class LlmJudge:
@@ -131,17 +128,12 @@ class LlmJudge:
         if not self._strict:
             return await self._chat.complete(messages)
         answer = await self._chat.complete(messages, response_format=_RESPONSE_FORMAT)
-        if self._may_fall_back and _refuses_schema(answer):
+        if self._may_fall_back and refuses_options(answer):
             self._strict = False
             return await self._chat.complete(messages)
         if answer.text is not None:
             self._may_fall_back = False
         return answer
-
-
-def _refuses_schema(answer: ChatAnswer) -> bool:
-    statuses = {attempt.status for attempt in answer.attempts}
-    return answer.error_kind is ErrorKind.HTTP and bool(statuses & {_BAD_REQUEST, 422, 501})
 
 
 def _failed(answer: ChatAnswer) -> Verdict:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.sample import Role
+from guardmark.net.chat import json_form, refuses_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from guardmark.core.sample import Prompt
-    from guardmark.net.chat import ChatEndpoint
+    from guardmark.net.chat import ChatAnswer, ChatEndpoint
 
 USUAL_ROLES = {
     Role.SYSTEM: "system",
@@ -22,6 +23,10 @@ USUAL_ROLES = {
     Role.DOCUMENT: "user",
 }
 """Role of a message to the word the server knows."""
+
+_FORM, _SEED = "response_format", "seed"
+_RUNGS: Final = ((_FORM, _SEED), (_FORM,), (_SEED,), ())
+"""Fields that not every server takes; from the first refusal on, fewer are sent."""
 
 
 class ChatTarget:
@@ -46,6 +51,8 @@ class ChatTarget:
         self._chat = chat
         self._before = [{"role": "system", "content": system_prompt}] if system_prompt else []
         self._roles = {**USUAL_ROLES, **(roles or {})}
+        self._rung = 0
+        self._is_settled = False
 
     async def answer(self, prompt: Prompt) -> Response:
         """Answer one prompt.
@@ -57,20 +64,50 @@ class ChatTarget:
             The answer with its finish reason and usage. A failed call is a response without
             text; a refusal in the server's own field is an answer.
         """
-        messages = [
+        return _response(await self._chat.complete(self._messages(prompt)))
+
+    async def answer_in(self, prompt: Prompt, *, form: Mapping[str, object], seed: int) -> Response:
+        """Answer one prompt with JSON of a schema, and with a seed.
+
+        What the server refuses is left out, until it has answered once: from then on a refusal
+        is an answer's own failure, so that later requests do not depend on it.
+
+        Args:
+            prompt: The conversation; its contents are sent unaltered.
+            form: JSON Schema of the answer.
+            seed: Seed of this call; a seed in the settings of the model wins.
+
+        Returns:
+            As for `answer`. Nothing promises that the text is of the schema.
+        """
+        fields = {_FORM: json_form(form, name="answer"), _SEED: seed}
+        while True:
+            rung = self._rung
+            sent = {name: fields[name] for name in _RUNGS[rung] if name not in self._chat.options}
+            answer = await self._chat.complete(self._messages(prompt), **sent)
+            if self._is_settled or rung + 1 == len(_RUNGS) or not refuses_options(answer):
+                break
+            self._rung = max(self._rung, rung + 1)
+        self._is_settled = self._is_settled or answer.text is not None
+        return _response(answer)
+
+    def _messages(self, prompt: Prompt) -> list[dict[str, str]]:
+        return [
             *self._before,
             *({"role": self._roles[m.role], "content": m.content} for m in prompt.messages),
         ]
-        answer = await self._chat.complete(messages)
-        return Response(
-            text=answer.text,
-            error_kind=answer.error_kind,
-            latency_ns=answer.service_ns,
-            evidence=Evidence(
-                message=answer.message,
-                native_action="refusal" if answer.is_refusal else "",
-                finish_reason=answer.finish_reason,
-                usage=answer.usage,
-                attempts=answer.attempts,
-            ),
-        )
+
+
+def _response(answer: ChatAnswer) -> Response:
+    return Response(
+        text=answer.text,
+        error_kind=answer.error_kind,
+        latency_ns=answer.service_ns,
+        evidence=Evidence(
+            message=answer.message,
+            native_action="refusal" if answer.is_refusal else "",
+            finish_reason=answer.finish_reason,
+            usage=answer.usage,
+            attempts=answer.attempts,
+        ),
+    )

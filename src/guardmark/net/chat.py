@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from guardmark.net.exchange import Exchange
 
 _MOST_OF_A_BODY = 300
+_NOT_SUPPORTED = frozenset({400, 422, 501})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +142,32 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         attempts=exchange.attempts,
         service_ns=exchange.service_ns,
     )
+
+
+def refuses_options(answer: ChatAnswer) -> bool:
+    """Tell whether a server seems to refuse how it was asked, not what it was asked.
+
+    Args:
+        answer: Of a request with fields that not every server knows.
+
+    Returns:
+        Whether it ended in a status that servers give to fields they do not support.
+    """
+    statuses = {attempt.status for attempt in answer.attempts}
+    return answer.error_kind is ErrorKind.HTTP and bool(statuses & _NOT_SUPPORTED)
+
+
+def json_form(schema: Mapping[str, object], *, name: str) -> dict[str, object]:
+    """Return the request field that holds a model to a JSON Schema.
+
+    Args:
+        schema: Of the answer.
+        name: What the server may call it.
+    """
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": name, "strict": True, "schema": dict(schema)},
+    }
 
 
 def _failure(exchange: Exchange, kind: ErrorKind, message: str) -> ChatAnswer:

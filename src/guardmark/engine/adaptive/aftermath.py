@@ -63,6 +63,7 @@ def _some(scene: Scene, places: tuple[int, ...], purpose: str) -> list[int]:
 
 def _tried(wins: Iterable[Query]) -> list[Chain]:
     fixed = {chain.key: chain for chain in battery()}
+    # Neither parts of a text nor what a model wrote can be done to another text.
     count = Counter(win.chain for win in wins if " [" not in win.chain)
     best = sorted(count, key=lambda key: (-count[key], key))
     for key in [key for key in best if key not in fixed][:_MOST_WINNERS]:

@@ -310,5 +310,6 @@ def _answer(decision: Decision) -> Answer:
         failed = evidence is not None and bool(
             evidence.message or (evidence.attempts and evidence.attempts[-1].error)
         )
-        return Answer(is_blocked=True, score=decision.score, is_complaint=failed)
+        reason = "" if evidence is None else evidence.reason
+        return Answer(is_blocked=True, score=decision.score, is_complaint=failed, reason=reason)
     return Answer(is_blocked=None)

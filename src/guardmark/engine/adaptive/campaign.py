@@ -6,31 +6,37 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from guardmark.attacks.battery import BATTERY_VERSION, lock_digest
+from guardmark.attacks.battery import BATTERY_VERSION, AttackerLock, lock_digest
 from guardmark.canon import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.record import Stage
 from guardmark.engine.adaptive.aftermath import run_transfer, run_twin
+from guardmark.engine.adaptive.attacker import run_attacker
 from guardmark.engine.adaptive.baseline import measure_baseline
 from guardmark.engine.adaptive.caller import Caller, Interrupted
 from guardmark.engine.adaptive.diagnosis import diagnose
 from guardmark.engine.adaptive.effects import measure_effects
+from guardmark.engine.adaptive.model_caller import ModelCaller
+from guardmark.engine.adaptive.model_reply import stored_replies
 from guardmark.engine.adaptive.repair import run_repair
 from guardmark.engine.adaptive.rounds import run_battery, run_blind, run_null
 from guardmark.engine.adaptive.scene import Scene
-from guardmark.engine.adaptive.search import search
+from guardmark.engine.adaptive.search import search, spend_rest
 from guardmark.engine.adaptive.target import TARGET
 from guardmark.engine.adaptive.target_caller import TargetCaller
 from guardmark.engine.adaptive.trace import remembered
-from guardmark.engine.adaptive.trial import ADAPTIVE
+from guardmark.engine.adaptive.trial import ADAPTIVE, MODEL_LAYERS
 from guardmark.engine.stop import StopSignal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from guardmark.core.sample import Sample
+    from guardmark.engine.adaptive.attacker_plan import AttackerPlan
     from guardmark.engine.adaptive.caller import Place, Remembered
     from guardmark.engine.adaptive.diagnosis import Diagnosis
+    from guardmark.engine.adaptive.model_reply import StoredReply
+    from guardmark.engine.adaptive.scene import Target
     from guardmark.engine.adaptive.target import Protected
     from guardmark.engine.adaptive.trial import Account, Query
     from guardmark.engine.plan import AnyDefense
@@ -51,6 +57,7 @@ class AdaptivePlan:
         concurrency: Calls in flight; changes no record.
         trace: Answers to take instead of calls, by defense; None to call.
         target: The target model behind the defenses, or None to measure filter evasion alone.
+        attacker: Who writes the candidates of round 5; None for no such round.
     """
 
     defenses: tuple[AnyDefense, ...]
@@ -59,18 +66,27 @@ class AdaptivePlan:
     concurrency: int = 16
     trace: Mapping[str, Mapping[Place, Remembered]] | None = None
     target: Protected | None = None
+    attacker: AttackerPlan | None = None
+
+    @property
+    def lock(self) -> AttackerLock:
+        """What `battery.lock` says of the attacker model."""
+        return () if self.attacker is None else self.attacker.lock
 
     @property
     def settings(self) -> dict[str, object]:
         """What tries of two runs must share to be mixed, as JSON values."""
-        return {
+        said: dict[str, object] = {
             "kind": "adaptive",
             "battery": BATTERY_VERSION,
-            "lock": lock_digest(),
+            "lock": lock_digest(self.lock),
             "canon": CANON_VERSION,
             "budget": self.budget,
             "seed": self.seed,
         }
+        if self.attacker is not None:
+            said["attacker"] = {**self.attacker.identity, **self.attacker.sizes}
+        return said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +110,7 @@ class _Battle:
     name: str
     caller: Caller
     scene: Scene
+    models: ModelCaller | None = None
     wins: list[Query] = field(default_factory=list)
     passed: dict[int, tuple[Query, ...]] = field(default_factory=dict)
 
@@ -148,24 +165,15 @@ async def run_adaptive(
         StorageError: If the records cannot be written.
     """
     writer.add_layer(ADAPTIVE, plan.settings)
-    known = plan.trace if plan.trace is not None else (earlier or {})
+    ending = stop or StopSignal()
     battles = [
-        _Battle(
-            name=defense.name,
-            caller=Caller(
-                defense=defense,
-                samples=samples,
-                writer=writer,
-                stop=stop or StopSignal(),
-                concurrency=plan.concurrency,
-                memory=known.get(defense.name, {}),
-                is_replay=plan.trace is not None,
-            ),
-            scene=Scene(samples=samples, seed=plan.seed, budget=plan.budget),
-        )
+        _battle(plan, defense, writer=writer, samples=samples, stop=ending)
         for defense in plan.defenses
     ]
-    target = _target_caller(plan, writer, samples, stop or StopSignal())
+    known = plan.trace if plan.trace is not None else (earlier or {})
+    for battle in battles:
+        battle.caller.memory = known.get(battle.name, {})
+    target = _target_caller(plan, writer, samples, ending)
     is_interrupted = False
     try:
         for battle in battles:
@@ -184,6 +192,7 @@ async def run_adaptive(
     calls: Counter[tuple[str, Account]] = Counter()
     for battle in battles:
         calls.update(battle.caller.calls)
+        calls.update(battle.models.calls if battle.models is not None else {})
     if target is not None:
         calls.update(target.calls)
     return AdaptiveSummary(calls=dict(sorted(calls.items())), is_interrupted=is_interrupted)
@@ -205,13 +214,47 @@ def _target_caller(
     )
 
 
+def _battle(
+    plan: AdaptivePlan,
+    defense: AnyDefense,
+    *,
+    writer: RecordWriter,
+    samples: Sequence[Sample],
+    stop: StopSignal,
+) -> _Battle:
+    attacker = plan.attacker
+    return _Battle(
+        name=defense.name,
+        caller=Caller(
+            defense=defense,
+            samples=samples,
+            writer=writer,
+            stop=stop,
+            concurrency=plan.concurrency,
+            is_replay=plan.trace is not None,
+        ),
+        scene=Scene(samples=samples, seed=plan.seed, budget=plan.budget),
+        models=None
+        if attacker is None
+        else ModelCaller(
+            name=defense.name,
+            plan=attacker,
+            samples=samples,
+            writer=writer,
+            stop=stop,
+            concurrency=plan.concurrency,
+            memory=attacker.replies.get(defense.name, {}),
+        ),
+    )
+
+
 async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     scene, drive = battle.scene, battle.caller.drive
     baseline = await drive(measure_baseline(scene))
     diagnosis = await drive(diagnose(scene))
     writer.add_layer(f"{FINDINGS}{battle.name}", _findings(scene, baseline.flags, diagnosis))
     fallen = await drive(run_battery(scene))
-    targets = await drive(search(scene, diagnosis))
+    targets = await _search(battle, diagnosis)
     found = {target.position: target.win for target in targets if target.win is not None}
     battle.wins = [win for _, win in sorted({**fallen, **found}.items())]
     for win in (*found.values(), *fallen.values()):
@@ -221,6 +264,18 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     await drive(run_twin(scene, battle.wins))
     await drive(run_repair(scene, battle.wins))
     battle.caller.flush()
+
+
+async def _search(battle: _Battle, diagnosis: Diagnosis) -> list[Target]:
+    """Carry out rounds 2 to 4, and round 5 within the same budget where there is a model."""
+    scene, drive, models = battle.scene, battle.caller.drive, battle.models
+    if models is None:
+        return await drive(search(scene, diagnosis))
+    before = scene.within(scene.budget - models.plan.tries(scene.budget))
+    targets = await drive(search(before, diagnosis))
+    await run_attacker(scene, targets, diagnosis=diagnosis, caller=battle.caller, models=models)
+    await drive(spend_rest(scene, targets, diagnosis))
+    return targets
 
 
 def _findings(scene: Scene, flags: Sequence[str], diagnosis: Diagnosis) -> dict[str, object]:
@@ -246,3 +301,29 @@ def earlier_tries(reader: RecordReader, names: Sequence[str]) -> dict[str, dict[
         By defense: place of each try to its answer.
     """
     return {name: remembered(reader.records(defense=name, stage=Stage.TRY)) for name in names}
+
+
+def earlier_replies(
+    reader: RecordReader, names: Sequence[str]
+) -> dict[str, dict[Place, StoredReply]]:
+    """Return what models replied already.
+
+    Args:
+        reader: The records.
+        names: Of the defenses.
+
+    Returns:
+        By defense: place of each question to what came.
+    """
+    known = set(reader.layers())
+    return {
+        name: {
+            place: reply
+            for layer in MODEL_LAYERS
+            if layer in known
+            for place, reply in stored_replies(
+                reader.records(defense=name, stage=Stage.TRY, layer=layer)
+            ).items()
+        }
+        for name in names
+    }

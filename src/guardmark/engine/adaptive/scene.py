@@ -74,6 +74,14 @@ class Scene:
     is_random: bool = False
     has_scores: bool = False
 
+    def within(self, budget: int) -> Scene:
+        """Return the same scene for rounds that may not spend the whole budget.
+
+        Args:
+            budget: Search calls for each attack.
+        """
+        return replace(self, budget=budget)
+
     def draw(self, *words: object) -> Random:
         """Return a generator that depends on the seed and these words only.
 

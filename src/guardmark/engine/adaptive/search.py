@@ -49,6 +49,21 @@ def search(scene: Scene, diagnosis: Diagnosis) -> Steps[list[Target]]:
     return targets
 
 
+def spend_rest(scene: Scene, targets: list[Target], diagnosis: Diagnosis) -> Steps[None]:
+    """Spend on single operators what another round left of the budget.
+
+    So an attacker model that refuses or fails costs no attack its tries.
+
+    Args:
+        scene: Whole budget.
+        targets: Every attack that was blocked at first.
+        diagnosis: What the defense seems to be.
+    """
+    live = [target for target in targets if target.win is None and target.tries < scene.budget]
+    bandit = Bandit(chains := scene.singles(), believe(chains, diagnosis))
+    yield from _waves(scene, live, bandit, round_="R4", until=scene.budget)
+
+
 def _extend(bandit: Bandit, seeds: list[Chain], singles: Bandit) -> Bandit:
     """Put the best single arms before and behind the best chains."""
     others = [singles.chains[i] for i in singles.best(_EXTENSIONS)]

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import IncomparableRuns, StoreError
-from guardmark.core.outcome import Decision, ErrorKind, Outcome, ScoreKind
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.record import Stage
 from guardmark.engine.adaptive.caller import Remembered
-from guardmark.engine.adaptive.trial import ADAPTIVE, LAYERS
+from guardmark.engine.adaptive.trial import ADAPTIVE, LAYERS, MODEL_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ def remembered(records: Iterable[Record]) -> dict[Place, Remembered]:
     """Return stored tries as answers by their place.
 
     Args:
-        records: Of one defense, at stage `try`.
+        records: Of one defense, at stage `try`; what models were asked is passed over.
 
     Returns:
         Layer, sample and number of each try to its answer.
@@ -35,7 +35,7 @@ def remembered(records: Iterable[Record]) -> dict[Place, Remembered]:
     found: dict[Place, Remembered] = {}
     for record in records:
         if record.key.layer not in LAYERS:
-            continue  # of the target model
+            continue  # of models
         note = json.loads(record.text or "{}")
         found[record.key.layer, record.key.sample, record.key.repeat] = Remembered(
             decision=Decision(
@@ -67,23 +67,28 @@ def trace_lines(reader: RecordReader, *, defenses: Iterable[str]) -> Iterator[st
     yield _line(head)
     ids = [sample.id for sample in reader.samples()]
     for name in names:
-        for layer in LAYERS:
+        for layer in (*LAYERS, *MODEL_LAYERS):
             for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
                 yield _line(_row(record, ids[record.key.sample]))
 
 
 def _row(record: Record, sample_id: str) -> dict[str, Any]:
-    error = record.error_kind
+    error, evidence = record.error_kind, record.evidence
+    note: dict[str, Any] = json.loads(record.text or "{}")
+    # An attacker model is told why it was blocked, so a replay has to know it.
+    is_told = note.get("round") == "R5" and record.key.layer == ADAPTIVE
+    reason = evidence.reason if is_told and evidence is not None else ""
     return {
         "defense": record.key.defense,
         "arm": record.key.layer,
         "try": record.key.repeat,
         "sample": sample_id,
-        **json.loads(record.text or "{}"),
+        **note,
         "outcome": record.outcome,
         "score": record.score,
         "score_kind": record.score_kind.value,
         "error": None if error is None else error.value,
+        **({"reason": reason} if reason else {}),
     }
 
 
@@ -126,6 +131,8 @@ def read_trace(
         )
     try:
         for row in lines[1:]:
+            if row["arm"] not in LAYERS:
+                continue
             place = (row["arm"], positions[row["sample"]], row["try"])
             found[row["defense"]][place] = _answer(row)
     except (KeyError, TypeError, ValueError) as error:
@@ -140,5 +147,6 @@ def _answer(row: Mapping[str, Any]) -> Remembered:
         score=row["score"],
         score_kind=ScoreKind(row["score_kind"]),
         error_kind=None if error is None else ErrorKind(error),
+        evidence=Evidence(reason=row["reason"]) if "reason" in row else None,
     )
     return Remembered(decision=decision, digest=row["text"], is_free=row["free"])

@@ -20,13 +20,25 @@ BLIND: Final = "adaptive/blind"
 NULL: Final = "adaptive/null"
 """Layer of the control arm that sends the same text again."""
 LAYERS: Final = (ADAPTIVE, BLIND, NULL)
+"""Layers of what a defense is asked."""
+ATTACKER: Final = "adaptive/attacker"
+"""Layer of what an attacker model is asked."""
+EQUIVALENCE: Final = "adaptive/equivalence"
+"""Layer of what a judge of sameness is asked."""
+CANDIDATES: Final = "adaptive/candidates"
+"""Layer of what became of each candidate of an attacker model."""
+MODEL_LAYERS: Final = (ATTACKER, EQUIVALENCE, CANDIDATES)
 
 PROBE: Final = "probe"
 """Chain of what is asked to learn something and is no attack."""
 
 
 class Account(StrEnum):
-    """Who pays for a call: the attacker up to `CONFIRM`, the evaluator from `TWIN` on."""
+    """Who pays for a call.
+
+    The attacker up to `CONFIRM`, the evaluator up to `TRANSFER`. What models are asked is counted
+    apart: it is no call of the defense.
+    """
 
     BASELINE = "baseline"
     DIAGNOSIS = "diagnosis"
@@ -40,6 +52,8 @@ class Account(StrEnum):
     EFFECT = "effect"
     VERDICT = "verdict"
     COMPREHENSION = "comprehension"
+    ATTACKER = "attacker"
+    EQUIVALENCE = "equivalence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +105,13 @@ class Answer:
         is_blocked: None when it did not say.
         score: In [0, 1], or None.
         is_complaint: Whether it blocked and spoke of a failure in the same breath.
+        reason: Why, in its own words; may be empty.
     """
 
     is_blocked: bool | None
     score: float | None = None
     is_complaint: bool = False
+    reason: str = ""
 
     @property
     def passed(self) -> bool:

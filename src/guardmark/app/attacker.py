@@ -1,0 +1,215 @@
+"""The attacker model of round 5 and its judge of sameness: read, built, told apart, tried once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pydantic import Field
+
+from guardmark.app.config import LoadedConfig, config_around, load_config, load_section
+from guardmark.app.network import has_address
+from guardmark.app.parts import build_one
+from guardmark.app.probing import probe_helper
+from guardmark.app.settings import AdaptiveSettings, PriceSettings, ServiceSettings, Settings
+from guardmark.core.errors import ConfigError
+from guardmark.engine.adaptive.attacker_plan import AttackerPlan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from guardmark.app.parts import BuiltPart
+    from guardmark.net import Services
+
+_SECTION: Final = "adaptive"
+_NO_JUDGE: Final = (
+    "no judge of sameness is configured (adaptive.equivalence): what the attacker model brings "
+    "through is reported as unproved (V4) and counts for no rate"
+)
+_OWN_JUDGE: Final = (
+    "the attacker model judges its own candidates: name another model under adaptive.equivalence"
+)
+_DIGITS: Final = 16  # of a fingerprint, where a person reads it
+
+
+class AttackerFile(Settings):
+    """A file that names an attacker model only."""
+
+    adaptive: AdaptiveSettings
+    services: dict[str, ServiceSettings] = Field(default_factory=dict)
+    prices: dict[str, PriceSettings] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttackerConfig:
+    """What a measurement says of its attacker model.
+
+    Attributes:
+        loaded: Configuration of the run, the section `adaptive` in force put in its place.
+        folder: Folder that relative paths of that section start from.
+    """
+
+    loaded: LoadedConfig
+    folder: Path
+
+    @property
+    def settings(self) -> AdaptiveSettings | None:
+        """The section, or None where no attacker model is named."""
+        said = self.loaded.config.adaptive
+        return said if said is not None and said.attacker is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attacker:
+    """An attacker model and its judge, ready to be asked.
+
+    Attributes:
+        plan: As the engine takes them.
+        model: Writes candidates.
+        judge: Says whether they ask for the same, or None.
+        warnings: What deserves a word.
+    """
+
+    plan: AttackerPlan
+    model: BuiltPart
+    judge: BuiltPart | None
+    warnings: tuple[str, ...]
+
+    @property
+    def parts(self) -> tuple[BuiltPart, ...]:
+        """The models, for closing."""
+        return (self.model,) if self.judge is None else (self.model, self.judge)
+
+    @property
+    def calls_services(self) -> bool:
+        """Whether one of them is behind a wire."""
+        return any(has_address(part.manifest) for part in self.parts)
+
+
+def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
+    """Find what is said of an attacker model.
+
+    Args:
+        loaded: Configuration of the run.
+        path: A file whose section `adaptive` is taken instead, or None.
+
+    Returns:
+        The configuration in force; services and prices of the file come on top.
+
+    Raises:
+        ConfigError: If the file cannot be read, holds mistakes, or names no attacker model.
+    """
+    if path is None:
+        return AttackerConfig(loaded=loaded, folder=loaded.folder)
+    own = _read(path)
+    said = own.config.adaptive
+    if said is None or said.attacker is None:
+        raise ConfigError(f"{path} names no attacker model.\nNext: name one, adaptive.attacker.")
+    services = {
+        base: each
+        if each.ca_file is None
+        else each.model_copy(update={"ca_file": str(own.folder / each.ca_file)})
+        for base, each in own.config.services.items()
+    }
+    config = loaded.config.model_copy(
+        update={
+            "adaptive": said,
+            "services": {**loaded.config.services, **services},
+            "prices": {**loaded.config.prices, **own.config.prices},
+        }
+    )
+    parts = {place: each for place, each in loaded.parts.items() if place[0] != _SECTION}
+    parts |= {place: each for place, each in own.parts.items() if place[0] == _SECTION}
+    return AttackerConfig(loaded=replace(loaded, config=config, parts=parts), folder=own.folder)
+
+
+def _read(path: Path) -> LoadedConfig:
+    text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+    if any(line.startswith("version:") for line in text.splitlines()):
+        return load_config(path)
+    said = load_section(path, AttackerFile, key="attacker_file")
+    document = {
+        "version": 1,
+        "data": [{"builtin": "core"}],
+        "defenses": {"none-asked": {"type": "allow-all"}},
+        **said.model_dump(mode="json", exclude_none=True),
+    }
+    return config_around(path, document, moved={})
+
+
+def build_attacker(config: AttackerConfig, services: Services | None) -> Attacker | None:
+    """Build the attacker model and its judge.
+
+    Args:
+        config: What is said of them.
+        services: The one client of the measurement, or None when nothing may be called.
+
+    Returns:
+        Both, or None where no attacker model is named.
+
+    Raises:
+        ConfigError: If one cannot be built.
+    """
+    settings = config.settings
+    if settings is None:
+        return None
+    loaded = replace(config.loaded, folder=config.folder)
+    model = build_one(loaded, (_SECTION, "attacker"), "model", name="attacker", services=services)
+    judge = None
+    if settings.equivalence is not None:
+        place = (_SECTION, "equivalence")
+        judge = build_one(loaded, place, "model", name="equivalence", services=services)
+    is_same = judge is not None and _which(model) == _which(judge)
+    plan = AttackerPlan(
+        model=model.part,
+        judge=None if judge is None else judge.part,
+        identity={
+            "model": _label(model),
+            "model_fingerprint": model.manifest.fingerprint[:_DIGITS],
+            "judge": "none" if judge is None else _label(judge),
+            "judge_fingerprint": "" if judge is None else judge.manifest.fingerprint[:_DIGITS],
+            "same_model": "yes" if is_same else "no",
+        },
+        candidates=settings.candidates,
+        streams=settings.streams,
+        depth=settings.depth,
+        history=settings.history,
+        max_calls=settings.max_calls,
+    )
+    return Attacker(plan=plan, model=model, judge=judge, warnings=_warnings(judge, is_same=is_same))
+
+
+async def probe_attacker(attacker: Attacker) -> None:
+    """Ask each of the models something harmless, before anything is spent.
+
+    Args:
+        attacker: The models; those in this process are not asked.
+
+    Raises:
+        ServiceError: If one cannot be reached or refuses us, within 10 s.
+        UntrustworthyRun: If what is there is no chat server.
+    """
+    for name, built in (("attacker model", attacker.model), ("judge of sameness", attacker.judge)):
+        if built is not None and has_address(built.manifest):
+            await probe_helper(built, f"The {name}")
+
+
+def _label(built: BuiltPart) -> str:
+    """Name a model as people do: its type, and which one."""
+    settings = built.manifest.settings
+    return f"{built.manifest.type} {settings.get('model') or settings.get('path') or ''}".strip()
+
+
+def _which(built: BuiltPart) -> tuple[object, ...]:
+    """What makes two settings mean the same model, however it is asked."""
+    settings = built.manifest.settings
+    which = settings.get("model") or settings.get("path")
+    if which is None:
+        return (built.manifest.fingerprint,)
+    return built.manifest.type, which, settings.get("base_url"), settings.get("preset")
+
+
+def _warnings(judge: BuiltPart | None, *, is_same: bool) -> tuple[str, ...]:
+    if judge is None:
+        return (_NO_JUDGE,)
+    return (_OWN_JUDGE,) if is_same else ()

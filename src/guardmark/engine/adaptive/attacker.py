@@ -1,0 +1,241 @@
+"""Round 5: a model writes candidates, a judge says which ask the same, the defense answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from guardmark.attacks.attacker_prompt import (
+    STRATEGIES,
+    Situation,
+    attacker_prompt,
+    repair_prompt,
+)
+from guardmark.attacks.contract import Tier
+from guardmark.attacks.equivalence_prompt import equivalence_prompt
+from guardmark.engine.adaptive.model_caller import Ask
+from guardmark.engine.adaptive.model_reply import ReplyKind
+from guardmark.engine.adaptive.pursuit import Draft, Fate, Pursuit, interleaved
+from guardmark.engine.adaptive.trial import Account, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.core.sample import Prompt
+    from guardmark.engine.adaptive.caller import Caller
+    from guardmark.engine.adaptive.diagnosis import Diagnosis
+    from guardmark.engine.adaptive.model_caller import ModelCaller
+    from guardmark.engine.adaptive.model_reply import Reply
+    from guardmark.engine.adaptive.scene import Scene, Target
+    from guardmark.engine.adaptive.trial import Answer
+
+_ROUND = "R5"
+_SAME = {ReplyKind.SAME: True, ReplyKind.DIFFERENT: False}
+
+
+async def run_attacker(
+    scene: Scene,
+    targets: Sequence[Target],
+    *,
+    diagnosis: Diagnosis,
+    caller: Caller,
+    models: ModelCaller,
+) -> None:
+    """Let a model try what rules did not bring through.
+
+    All attacks take a step together; what a step teaches is used in the next. No reply decides
+    anything but which texts are sent: a failed, refused or unreadable one sends none.
+
+    Args:
+        scene: After the rounds before, whole budget.
+        targets: Every attack that was blocked at first; gets its tries and what got through.
+        diagnosis: What the defense seems to be.
+        caller: Asks the defense.
+        models: Asks the attacker model and the judge of sameness.
+
+    Raises:
+        Interrupted: If the wish to stop was seen; what was answered is stored.
+        IncomparableRuns: If stored answers belong to other questions.
+    """
+    open_targets = [t for t in targets if t.win is None and t.tries < scene.budget]
+    if not open_targets:
+        return
+    work = _Round(scene, diagnosis, caller, models)
+    pursuits = [Pursuit.of(t, streams=models.plan.streams) for t in open_targets]
+    for depth in range(models.plan.depth):
+        live = [each for each in pursuits if each.may_try(scene.budget)]
+        if not live or models.has_gone() or not models.calls_left:
+            break
+        await work.write(live, depth)
+        while not models.has_gone() and (
+            batch := [each for each in live if each.queue and each.may_try(scene.budget)]
+        ):
+            await work.send(batch)
+    for pursuit in pursuits:
+        for draft in pursuit.queue:
+            models.note(pursuit.position, draft.note(Fate.UNUSED))
+    models.flush()
+
+
+class _Round:
+    """What every step of the round looks at, and how strategies fared so far."""
+
+    def __init__(
+        self, scene: Scene, diagnosis: Diagnosis, caller: Caller, models: ModelCaller
+    ) -> None:
+        self.scene = scene
+        self.diagnosis = diagnosis
+        self.caller = caller
+        self.models = models
+        self.cores = {finding.position: finding.core for finding in diagnosis.findings}
+        self.tried: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
+
+    async def write(self, live: Sequence[Pursuit], depth: int) -> None:
+        """Ask for candidates; queue those that may be sent."""
+        models = self.models
+        lines = [
+            (pursuit, stream)
+            for stream in range(models.plan.streams)
+            for pursuit in live
+            # No more lines than the rest of the budget can use.
+            if stream * models.plan.candidates < self.scene.budget - pursuit.target.tries
+        ][: models.calls_left]
+        asks = [self._ask(pursuit, stream, depth) for pursuit, stream in lines]
+        replies = await self._repaired(asks, await models.ask(asks))
+        written: dict[int, list[list[Draft]]] = {pursuit.position: [] for pursuit in live}
+        for (pursuit, stream), reply in zip(lines, replies, strict=True):
+            written[pursuit.position].append(
+                [
+                    Draft(stream=stream, depth=depth, strategy=each.strategy, text=each.text)
+                    for each in reply.candidates[: models.plan.candidates]
+                ]
+            )
+        for pursuit in live:
+            for draft in interleaved(written[pursuit.position]):
+                fate = pursuit.take(draft)
+                if fate is not None:
+                    models.note(pursuit.position, draft.note(fate))
+
+    def _ask(self, pursuit: Pursuit, stream: int, depth: int) -> Ask:
+        plan, sample = self.models.plan, pursuit.target.sample
+        draw = self.scene.draw("attacker", self.models.name, sample.id, stream, depth)
+        seen = self.diagnosis.findings or self.diagnosis.label == "format"
+        prompt = attacker_prompt(
+            Situation(
+                call=f"{draw.getrandbits(48):012x}",
+                defense=self.models.name,
+                kind=self.diagnosis.label if seen else "",
+                folds=self.diagnosis.folds,
+                trigger=self.cores.get(pursuit.position, ()),
+                request=sample.prompt.text,
+                must_keep=sample.must_keep,
+                refuted=pursuit.refuted,
+                strategies={name: (self.tried[name], self.passed[name]) for name in STRATEGIES},
+                tries=tuple(pursuit.past[stream][-plan.history :]) if plan.history else (),
+                wanted=plan.candidates,
+                stream=(stream + 1, plan.streams),
+            )
+        )
+        return Ask(
+            sample=pursuit.position,
+            account=Account.ATTACKER,
+            prompt=prompt,
+            seed=draw.getrandbits(31),
+            note={"stream": stream, "depth": depth, "repair": False},
+        )
+
+    async def _repaired(self, asks: Sequence[Ask], replies: list[Reply]) -> list[Reply]:
+        """Ask once more for each reply that could not be read."""
+        broken = [i for i, reply in enumerate(replies) if reply.kind is ReplyKind.INVALID]
+        broken = broken[: self.models.calls_left]
+        again = [
+            Ask(
+                sample=asks[i].sample,
+                account=Account.ATTACKER,
+                prompt=repair_prompt(asks[i].prompt, replies[i].text or ""),
+                seed=asks[i].seed,
+                note={**asks[i].note, "repair": True},
+            )
+            for i in broken
+        ]
+        for i, reply in zip(broken, await self.models.ask(again), strict=True):
+            replies[i] = reply
+        return replies
+
+    async def send(self, batch: Sequence[Pursuit]) -> None:
+        """Try the next candidate of each attack that has one."""
+        turn = await self._judged([(pursuit, pursuit.queue.popleft()) for pursuit in batch])
+        queries = [
+            Query(
+                pursuit.position,
+                draft.text,
+                Account.SEARCH,
+                _ROUND,
+                f"attacker [{draft.strategy}]",
+                draft.tier,
+            )
+            for pursuit, draft in turn
+        ]
+        answers = await self.caller.ask(queries)
+        through = [i for i, answer in enumerate(answers) if answer.passed]
+        held = await self.caller.drive(self.scene.confirm([queries[i] for i in through]))
+        won = {through[i] for i in held}
+        for i, (pursuit, draft) in enumerate(turn):
+            self._learn(pursuit, draft, answers[i], query=queries[i] if i in won else None)
+
+    def _learn(
+        self, pursuit: Pursuit, draft: Draft, answer: Answer, *, query: Query | None
+    ) -> None:
+        pursuit.target.tries += 1
+        pursuit.target.seen.add(draft.text)
+        pursuit.answered(draft, answer, is_through=query is not None)
+        self.models.note(pursuit.position, draft.note(Fate.SENT))
+        if answer.is_blocked is not None:
+            self.tried[draft.strategy] += 1
+            self.passed[draft.strategy] += query is not None
+        if query is not None and draft.tier == Tier.V4.value:
+            pursuit.is_through_unproved = True
+        elif query is not None:
+            pursuit.target.win = query
+
+    async def _judged(self, turn: list[tuple[Pursuit, Draft]]) -> list[tuple[Pursuit, Draft]]:
+        """Return the candidates that may be sent, each with its tier; note why others may not."""
+        open_ = [(pursuit, draft) for pursuit, draft in turn if not draft.tier]
+        if self.models.plan.judge is None:
+            for _, draft in open_:
+                draft.tier = Tier.V4.value
+            return turn
+        votes = await self.models.ask(
+            [vote for pursuit, draft in open_ for vote in self._votes(pursuit, draft)]
+        )
+        for i, (pursuit, draft) in enumerate(open_):
+            said = {_SAME.get(reply.kind) for reply in votes[2 * i : 2 * i + 2]}
+            if said == {True}:
+                draft.tier = Tier.V3.value
+                continue
+            fate = Fate.DIFFERENT if said == {False} else Fate.UNDECIDED
+            fate = Fate.UNJUDGED if None in said else fate
+            pursuit.refuse(draft, fate)
+            self.models.note(pursuit.position, draft.note(fate))
+        return [(pursuit, draft) for pursuit, draft in turn if draft.tier]
+
+    def _votes(self, pursuit: Pursuit, draft: Draft) -> list[Ask]:
+        """Ask whether it is the same request, in both orders."""
+        sample, number = pursuit.target.sample, pursuit.judged
+        pursuit.judged += 1
+        original = sample.prompt.text
+        asks = []
+        for order, (first, second) in enumerate(((original, draft.text), (draft.text, original))):
+            draw = self.scene.draw("equivalence", self.models.name, sample.id, number, order)
+            prompt: Prompt = equivalence_prompt(first, second, call=f"{draw.getrandbits(48):012x}")
+            asks.append(
+                Ask(
+                    sample=pursuit.position,
+                    account=Account.EQUIVALENCE,
+                    prompt=prompt,
+                    seed=draw.getrandbits(31),
+                    note={"candidate": number, "order": order},
+                )
+            )
+        return asks

@@ -1,0 +1,89 @@
+"""The words of an attacker model, read into candidates; what is not understood is no candidate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.parsing.objects import ParseMethod, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+OTHER: Final = "other"
+"""Strategy of a candidate whose own is not on the list."""
+_TEXT_KEYS: Final = ("text", "candidate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One text that an attacker model proposes.
+
+    Attributes:
+        strategy: One of the list, or `other`.
+        text: As written; may be empty.
+    """
+
+    strategy: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidatesReading:
+    """What an attacker model's text says.
+
+    Attributes:
+        candidates: In order; empty when none can be read.
+        declined: Why it would not, in its own words; empty otherwise.
+        method: Which rung of the parse ladder read it.
+    """
+
+    candidates: tuple[Candidate, ...]
+    declined: str
+    method: ParseMethod
+
+
+def read_candidates(text: str, *, strategies: Collection[str]) -> CandidatesReading:
+    """Read an attacker model's answer.
+
+    Args:
+        text: What it wrote; an object with `candidates` is looked for in it.
+        strategies: The closed list; other words are read as `other`.
+
+    Returns:
+        The candidates. Each is an object with `strategy` and `text`, or a bare text, which
+        takes the strategy of the whole; anything else in the list is passed over.
+    """
+    found = read_object(text, key="candidates")
+    fields = found.fields or {}
+    listed = fields.get("candidates")
+    usual = _strategy(fields, strategies)
+    candidates = [
+        candidate
+        for entry in (listed if isinstance(listed, list) else [])
+        if (candidate := _candidate(entry, usual, strategies)) is not None
+    ]
+    declined = fields.get("declined")
+    return CandidatesReading(
+        candidates=tuple(candidates),
+        declined=declined.strip() if isinstance(declined, str) else "",
+        method=found.method,
+    )
+
+
+def _candidate(entry: object, usual: str, strategies: Collection[str]) -> Candidate | None:
+    if isinstance(entry, str):
+        return Candidate(strategy=usual, text=entry)
+    if not isinstance(entry, dict):
+        return None
+    text = next((entry[key] for key in _TEXT_KEYS if isinstance(entry.get(key), str)), None)
+    if text is None:
+        return None
+    own = _strategy(entry, strategies)
+    return Candidate(strategy=usual if own == OTHER else own, text=text)
+
+
+def _strategy(fields: Mapping[str, object], strategies: Collection[str]) -> str:
+    said = fields.get("strategy")
+    word = said.strip().lower().replace(" ", "_").replace("-", "_") if isinstance(said, str) else ""
+    return word if word in strategies else OTHER
