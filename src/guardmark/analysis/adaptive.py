@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guardmark.analysis.adaptive_area import AreaCard, measure_area, read_fates
 from guardmark.analysis.adaptive_operators import (
     OperatorCard,
     TransferCard,
@@ -93,6 +94,7 @@ class AdaptiveCard:
         battery_full: The same, all proved tiers.
         survival: Search tries to the first bypass, of attacks blocked at first; None without.
         mean_tries: Mean tries up to the budget, of the same attacks.
+        area: Area under success by search tries, and what each attack came to.
         reliability: Share of passes that passed again, or None for a steady defense.
         operators: One for each chain of the battery and each frequent winner.
         repairs: One for each way of cleaning a text.
@@ -120,6 +122,7 @@ class AdaptiveCard:
     battery_full: Estimate
     survival: SurvivalCurve | None
     mean_tries: RestrictedMean | None
+    area: AreaCard
     reliability: Estimate | None
     operators: tuple[OperatorCard, ...]
     repairs: tuple[RepairCard, ...]
@@ -270,6 +273,7 @@ def _card(
         battery_full=view.rate(view.fallen("R1", FULL)),
         survival=survival,
         mean_tries=mean,
+        area=_area(view, budget, last=last),
         reliability=_reliability(battle, view),
         operators=read_operators(battle, groups, confidence=confidence),
         repairs=read_repairs(battle, attack, groups=groups, confidence=confidence),
@@ -336,6 +340,19 @@ def _blind(
         tries, wins, k=ahead, groups=view.groups, confidence=view.confidence
     )
     return rates, guess, ahead
+
+
+def _area(view: _View, budget: int, *, last: NDArray[np.bool_]) -> AreaCard:
+    fates = read_fates(
+        view.places,
+        view.groups.tolist(),
+        static=view.static.tolist(),
+        fell=last.tolist(),
+        stories=view.battle.stories,
+    )
+    told = view.battle.stories[ADAPTIVE].values()
+    given_up = sum(story.first() is None and len(story.tries) < budget for story in told)
+    return measure_area(fates, budget=budget, given_up=given_up, confidence=view.confidence)
 
 
 def _reliability(battle: Battle, view: _View) -> Estimate | None:

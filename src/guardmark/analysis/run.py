@@ -25,6 +25,7 @@ from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.analysis.adaptive_area import AdaptivePair
     from guardmark.analysis.comparison import RunComparison
     from guardmark.analysis.early_stop import StopVerdict
     from guardmark.analysis.frame import Arm, Frame
@@ -130,6 +131,7 @@ class RunAnalysis:
         areas: Areas under the ROC curve of scoring defenses against each other.
         pipeline: Guard, model and judge together, or None when no model was asked.
         adaptive: One for each defense that was attacked adaptively.
+        adaptive_pairs: Every two of these against each other, attack by attack.
     """
 
     manifest: RunManifest
@@ -144,6 +146,7 @@ class RunAnalysis:
     areas: tuple[AreaPair, ...] = ()
     pipeline: PipelineAnalysis | None = None
     adaptive: tuple[AdaptiveCard, ...] = ()
+    adaptive_pairs: tuple[AdaptivePair, ...] = ()
 
 
 def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) -> RunAnalysis:
@@ -179,6 +182,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         )
         for each in defenses
     )
+    adaptive, adaptive_pairs = _adaptive(reader, chosen)
     return RunAnalysis(
         manifest=frame.manifest,
         status=reader.status(),
@@ -191,7 +195,8 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         advice=recommend(evidence, comparison),
         areas=_areas(frame, chosen),
         pipeline=_analyse_pipeline(reader, frame, chosen),
-        adaptive=_adaptive(reader, chosen),
+        adaptive=adaptive,
+        adaptive_pairs=adaptive_pairs,
     )
 
 
@@ -216,16 +221,20 @@ def _analyse_pipeline(
     return analyse_pipeline(reader, frame, settings)
 
 
-def _adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[AdaptiveCard, ...]:
+def _adaptive(
+    reader: RecordReader, settings: AnalysisSettings
+) -> tuple[tuple[AdaptiveCard, ...], tuple[AdaptivePair, ...]]:
     layers = reader.layers()
     if len(layers) < 2:
-        return ()
+        return (), ()
     from guardmark.analysis.adaptive import analyse_adaptive
+    from guardmark.analysis.adaptive_area import compare_adaptive
     from guardmark.analysis.adaptive_rows import ADAPTIVE
 
     if ADAPTIVE not in layers:
-        return ()
-    return analyse_adaptive(reader, settings)
+        return (), ()
+    cards = analyse_adaptive(reader, settings)
+    return cards, compare_adaptive(cards, confidence=settings.confidence)
 
 
 def _has_scores(arm: Arm) -> bool:

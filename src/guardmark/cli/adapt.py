@@ -71,12 +71,19 @@ def command() -> click.Command:
 
 
 def _lines(cards: Sequence[AdaptiveCard], files: Sequence[tuple[str, Path]]) -> Iterator[str]:
+    from guardmark.analysis.adaptive_area import compare_adaptive
     from guardmark.cli.terminal import clean
+    from guardmark.reports.adaptive_pairs import pair_lines
     from guardmark.reports.adaptive_text import adaptive_lines
 
     for card in cards:
         for line in adaptive_lines(card):
             yield clean(line)
+        yield ""
+    pairs = compare_adaptive(cards, confidence=cards[0].area.adaptive.confidence) if cards else ()
+    for line in pair_lines(pairs):
+        yield clean(line)
+    if pairs:
         yield ""
     for label, path in files:
         yield clean(f"{label:<10}{path}")

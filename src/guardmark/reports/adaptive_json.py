@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.reports.adaptive_pairs import area_json
 from guardmark.reports.adaptive_words import holding_sentence, threat_card
 from guardmark.reports.encode import Json, estimate_json, ratio_json
 
@@ -63,6 +64,7 @@ def _card(card: AdaptiveCard) -> Json:
             "strict": estimate_json(card.battery_strict),
             "full": estimate_json(card.battery_full),
         },
+        "area": area_json(card.area),
         "median_tries": None if card.survival is None else card.survival.median,
         "mean_tries": None if card.mean_tries is None else card.mean_tries.value,
         "calls_per_bypass": card.calls_per_bypass,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.reports.adaptive_pairs import area_sentence
 from guardmark.reports.adaptive_repair import repair_sentence
 from guardmark.reports.adaptive_words import (
     effort_sentence,
@@ -42,7 +43,12 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
     for arm in card.arms:
         yield f"  {arm.arm:<14}{_rate(arm.at_budget)}"
     yield f"  Benign        {_benign(card)}"
-    for sentence in (gain_sentence(card), effort_sentence(card), repair_sentence(card)):
+    for sentence in (
+        gain_sentence(card),
+        area_sentence(card),
+        effort_sentence(card),
+        repair_sentence(card),
+    ):
         yield f"  {sentence.removeprefix(f'{card.name}: ')}"
     yield from flag_lines(card)
     yield holding_sentence(card)

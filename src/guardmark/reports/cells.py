@@ -49,13 +49,18 @@ def of_ratio(ratio: Ratio, unit: Unit = Unit.SHARE) -> Measure:
     )
 
 
-def of_difference(difference: Difference) -> Measure:
-    """Turn a difference of two rates into a cell."""
+def of_difference(difference: Difference, unit: Unit = Unit.POINTS) -> Measure:
+    """Turn a difference of two figures into a cell.
+
+    Args:
+        difference: The difference.
+        unit: What it counts in; rates differ by points.
+    """
     return Measure(
         value=difference.value,
         low=difference.low,
         high=difference.high,
-        unit=Unit.POINTS,
+        unit=unit,
         trials=difference.pairs,
         reason=difference.reason,
     )

@@ -6,6 +6,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.adaptive_json import adaptive_json
+from guardmark.reports.adaptive_pairs import pairs_json
 from guardmark.reports.chapters.advice import advice_sentence
 from guardmark.reports.chapters.comparison import pair_sentence
 from guardmark.reports.encode import (
@@ -88,6 +89,7 @@ def _summary(analysis: RunAnalysis) -> Json:
         "areas": [area_json(pair) for pair in analysis.areas],
         "pipeline": pipeline_json(analysis.pipeline),
         "adaptive": adaptive_json(analysis.adaptive),
+        "adaptive_pairs": pairs_json(analysis.adaptive_pairs),
         "worst": _worst(analysis),
         "recommendations": [
             advice_json(advice, advice_sentence(advice)) for advice in analysis.advice

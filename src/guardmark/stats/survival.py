@@ -10,10 +10,10 @@ import numpy as np
 
 from guardmark.core.estimate import Estimate, Ratio
 from guardmark.stats.arguments import require_counts, require_equal_lengths, require_fraction
+from guardmark.stats.clustered_mean import MeanLimits, share_limits
 from guardmark.stats.columns import group_column, label_column, number_column
-from guardmark.stats.distributions import two_sided_t
 from guardmark.stats.normal import two_sided_z
-from guardmark.stats.proportion import clopper_pearson, wilson_limits
+from guardmark.stats.proportion import clopper_pearson
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -239,20 +239,20 @@ def attack_success_at(
     reason = "" if len(n) else "no samples"
     if not reason and int(n.min()) < k:
         reason = f"ASR@{k} needs {k} tries of every sample, got {int(n.min())}"
-    value, limits, method = None, None, "chen, t"
+    value, limits = None, MeanLimits(None, None, "t", reason)
     if not reason:
         per_sample = np.array([_any_of(int(a), int(b), k) for a, b in zip(n, c, strict=True)])
         value = float(per_sample.mean())
-        limits, method, reason = _mean_limits(per_sample, codes, confidence)
+        limits = share_limits(per_sample, codes, confidence=confidence)
     return Ratio(
         value=value,
-        low=limits[0] if limits else None,
-        high=limits[1] if limits else None,
+        low=limits.low,
+        high=limits.high,
         confidence=confidence,
-        method=method,
+        method=f"chen, {limits.method}",
         trials=len(n),
         groups=members if groups is not None else None,
-        reason=reason,
+        reason=limits.reason,
     )
 
 
@@ -327,23 +327,3 @@ def _any_of(tries: int, successes: int, k: int) -> float:
         return 0.0
     spared = np.arange(failures + 1, tries + 1, dtype=np.float64)
     return float(-np.expm1(np.sum(np.log1p(-k / spared))))
-
-
-def _mean_limits(
-    values: NDArray[np.float64], codes: NDArray[np.int64], confidence: float
-) -> tuple[tuple[float, float] | None, str, str]:
-    members, of_row = np.unique(codes, return_inverse=True)
-    groups, mean = len(members), float(values.mean())
-    if groups < 2:
-        return None, "chen, t", "an interval needs two groups"
-    alone = groups == len(values) and bool(np.all((values == 0) | (values == 1)))
-    if alone or mean in {0.0, 1.0}:
-        limits = wilson_limits(round(mean * groups) / groups, groups, z=two_sided_z(confidence))
-        return (limits.low, limits.high), "chen, wilson over groups", ""
-    # CR1: residuals summed by group, as for a rate (Miller 2024).
-    residuals = np.bincount(of_row, weights=values - mean)
-    variance = float(residuals @ residuals) / len(values) ** 2 * groups / (groups - 1)
-    if variance < 1e-24:
-        return None, "chen, t", "no variance between groups to build an interval on"
-    half = two_sided_t(confidence, groups - 1) * math.sqrt(variance)
-    return (max(0.0, mean - half), min(1.0, mean + half)), "chen, t", ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.adaptive_pairs import area_sentence, pairs_table
 from guardmark.reports.adaptive_repair import repair_blocks, repair_sentence
 from guardmark.reports.adaptive_words import (
     effort_sentence,
@@ -61,13 +62,18 @@ def write(analysis: RunAnalysis) -> Section:
     taken = [part.name for part in analysis.manifest.parts]
     for card in analysis.adaptive:
         blocks += _card(card, taken)
-    if transfers := _transfers(analysis.adaptive):
-        blocks.append(transfers)
+    across = (pairs_table(analysis.adaptive_pairs), _transfers(analysis.adaptive))
+    blocks += [table for table in across if table is not None]
     return Section(id="adaptive", title="Adaptive rounds", blocks=tuple(blocks))
 
 
 def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
-    lines = [gain_sentence(card), effort_sentence(card), repair_sentence(card)]
+    lines = [
+        gain_sentence(card),
+        area_sentence(card),
+        effort_sentence(card),
+        repair_sentence(card),
+    ]
     if card.missing:
         lines.append(f"{card.name}: {count_text(card.missing)} attacks got no answer; left out")
     blocks: list[Block] = [
