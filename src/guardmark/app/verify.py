@@ -12,6 +12,7 @@ from guardmark.app.verify_data import check_data
 from guardmark.app.verify_difference import Comparer, Finding
 from guardmark.app.verify_files import check_lines, check_table, check_trace, check_verdicts
 from guardmark.app.verify_judges import check_panels
+from guardmark.app.verify_small_slices import check_slices
 from guardmark.app.verify_source import Source, read_source
 from guardmark.app.verify_summary import recount_summary, stopped_early
 from guardmark.app.verify_target import check_target
@@ -83,6 +84,8 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
     if folder.target.exists():
         check_target(folder.target, source, comparer)
     check_panels(source, comparer)
+    if folder.slice_stability.exists():
+        check_slices(folder.slice_stability, source, comparer)
     _check_description(folder, source, comparer)
     builtin = {
         spec.shown_as: spec.path for each in BUILTIN_SETS for spec in builtin_specs(each.name)
@@ -181,7 +184,7 @@ def _missing(folder: RunDir, source: Source) -> list[str]:
 
 
 def _compare_again(folder: RunDir, stated: dict[str, Any], comparer: Comparer) -> None:
-    from guardmark.app.verify_again import compare_again
+    from guardmark.app.verify_again import compare_again, compare_slices_again
 
     with RecordReader(folder.records) as reader:
         config = run_config(reader.manifest())
@@ -194,3 +197,5 @@ def _compare_again(folder: RunDir, stated: dict[str, Any], comparer: Comparer) -
         and isinstance(each.get("threshold"), int | float)
     )
     compare_again(folder, config, comparer, thresholds=anew)
+    if folder.slice_stability.exists():
+        compare_slices_again(folder, comparer)

@@ -13,8 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.analysis.small_slices import SliceRequest
 from guardmark.app.artefacts import write_reports
+from guardmark.app.slicing import read_slices
 from guardmark.app.verify_difference import Comparer, Finding
+from guardmark.reports.small_slices import stability_json, stability_markdown
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
@@ -64,6 +67,33 @@ def compare_again(
                 return
         for name in names:
             _compare(folder.path / name, [place / name for place in fresh], comparer)
+
+
+def compare_slices_again(folder: RunDir, comparer: Comparer) -> None:
+    """Write the figures of small slices again, those that the folder's own file asks for.
+
+    Args:
+        folder: The run; nothing in it is touched.
+        comparer: Takes what differs.
+    """
+    said = _parsed(folder.slice_stability.read_bytes())
+    try:
+        request = SliceRequest(
+            attacks=int(said["attacks"]),
+            benign=int(said["benign"]),
+            seeds=tuple(int(seed) for seed in said["seeds"]),
+        )
+    except (TypeError, ValueError, KeyError):
+        return  # the second count has said so
+    found = read_slices(folder.records, request)
+    with TemporaryDirectory(prefix="guardmark-verify-") as scratch:
+        place = RunDir(path=Path(scratch))
+        place.write_text(folder.slice_stability.name, stability_json(found))
+        place.write_text(folder.slice_stability_md.name, stability_markdown(found))
+        for path in (folder.slice_stability, folder.slice_stability_md):
+            comparer.compared += 1
+            if path.exists() and not _is_equal(path, place.path / path.name):
+                _compare(path, [place.path / path.name], comparer)
 
 
 def _is_equal(path: Path, other: Path) -> bool:

@@ -35,14 +35,10 @@ def recount_pipeline(source: Source) -> Json | None:
     Returns:
         The cards of each arm, the judgings and the labels of people; None without a pipeline.
     """
-    models = _answers(source)
-    if not any(a.stage == "model" and a.defense == NO_GUARD for a in source.answers):
+    counted = count_arms(source)
+    if not counted:
         return None
-    benches = read_benches(source)
-    first = benches[0] if benches else Bench(name="run")
-    arms = (source.manifest.get("settings", {}).get("pipeline") or {}).get("guards")
-    names = arms if isinstance(arms, list) else [NO_GUARD, *source.guards()]
-    counted = {name: _count(source, name, models=models, bench=first) for name in names}
+    models, benches = _answers(source), read_benches(source)
     said = []
     for name, arm in counted.items():
         again = {
@@ -55,8 +51,23 @@ def recount_pipeline(source: Source) -> Json | None:
         "model_errors": sum(answer.outcome == "error" for answer in models.values()),
         "arms": said,
         "judgings": [recount_bench(source, bench) for bench in benches],
-        "human": _human(source, first) if benches else None,
+        "human": _human(source, benches[0]) if benches else None,
     }
+
+
+def count_arms(source: Source) -> dict[str, ArmCount]:
+    """Return the cases of every arm under the first judging; none without a pipeline.
+
+    Args:
+        source: All that the run stored.
+    """
+    if not any(a.stage == "model" and a.defense == NO_GUARD for a in source.answers):
+        return {}
+    models, benches = _answers(source), read_benches(source)
+    first = benches[0] if benches else Bench(name="run")
+    arms = (source.manifest.get("settings", {}).get("pipeline") or {}).get("guards")
+    names = arms if isinstance(arms, list) else [NO_GUARD, *source.guards()]
+    return {name: _count(source, name, models=models, bench=first) for name in names}
 
 
 def _answers(source: Source) -> Places:

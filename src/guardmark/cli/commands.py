@@ -24,6 +24,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("guardmark.cli.compare", "Compare defenses on the same samples."),
     "gate": ("guardmark.cli.gate", "Check a run against limits; for a release or CI."),
     "report": ("guardmark.cli.report", "Write the reports of a finished run again."),
+    "stability": ("guardmark.cli.stability", "How far a small slice of a run would have misled."),
     "import": ("guardmark.cli.import_", "Read a finished run of another tool."),
     "export": ("guardmark.cli.export", "Write the records of a run for other tools."),
     "verify": ("guardmark.cli.verify", "Compute every figure of a run again; find tampering."),

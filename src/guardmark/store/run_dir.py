@@ -148,6 +148,16 @@ class RunDir:
         return self.path / "comparison.json"
 
     @property
+    def slice_stability(self) -> Path:
+        """Figures of small slices beside those of the whole run."""
+        return self.path / "slice_stability.json"
+
+    @property
+    def slice_stability_md(self) -> Path:
+        """The same as Markdown."""
+        return self.path / "slice_stability.md"
+
+    @property
     def junit(self) -> Path:
         """Gates as JUnit XML."""
         return self.path / "junit.xml"
