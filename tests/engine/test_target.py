@@ -188,6 +188,19 @@ async def test_effects_with_and_without_the_guard_are_the_hand_count(tmp_path: P
     assert counts(card.rounds[-1].full) == (12, 12)
 
 
+async def test_an_attacker_who_knows_what_is_read_takes_back_what_the_guard_won(
+    tmp_path: Path,
+) -> None:
+    """Base64 passes and is read, so behind the guard the same doors open as without it."""
+    card = await card_of(
+        tmp_path, plan_of(AtOnce("d", keyword), model=Reader(), judges=[Harm()], canaries=3)
+    )
+    effects = card.target.effects
+    assert counts(effects.defended.rate) == counts(effects.undefended.rate) == (6, 9)
+    assert (effects.merit.value, effects.merit.pairs) == (0, 9)
+    assert effects.merit_static.value == pytest.approx(5 / 9)
+
+
 async def test_without_a_judge_attack_success_is_an_estimate_from_reading(tmp_path: Path) -> None:
     """Bypassed times read, with the rectangle of both intervals; never called attack success."""
     card = await card_of(tmp_path, plan_of(AtOnce("d", keyword), model=Reader()))
@@ -245,7 +258,7 @@ async def test_two_defenses_share_what_was_asked(tmp_path: Path) -> None:
     defenses = (AtOnce("one", keyword), AtOnce("two", keyword))
     await attack(tmp_path, rows(), plan_of(*defenses, model=model, judges=[Harm()]))
     asked = Counter(model.asked)
-    assert {count for text, count in asked.items() if "number 5 " not in text} == {1}
+    assert {n for text, n in asked.items() if "number 5 " not in (plain(text) or "")} == {1}
     one, two = cards(tmp_path)
     assert one.target.effects == two.target.effects
     assert two.target.spent["undefended"] == one.target.spent["undefended"]

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify_defense import Recount, recount_defense
+from guardmark.app.verify_effects import recount_adaptive
 from guardmark.app.verify_latency import recount_latency
 from guardmark.app.verify_pipeline import recount_pipeline
 from guardmark.app.verify_scores import recount_pairs, recount_scores
@@ -65,6 +66,7 @@ def recount_summary(source: Source, stated: Json) -> Json:
             }
         ),
         "pipeline": recount_pipeline(source),
+        "adaptive": recount_adaptive(source),
         "worst": {"counts": _worst(recounts, parts)},
         "timing": {
             "created_utc": manifest["created_utc"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.reports.adaptive_pairs import area_json
+from guardmark.reports.adaptive_target_json import target_json
 from guardmark.reports.adaptive_words import holding_sentence, threat_card
 from guardmark.reports.encode import Json, estimate_json, ratio_json
 
@@ -78,6 +79,7 @@ def _card(card: AdaptiveCard) -> Json:
         "transfers": [
             {"source": each.source, "passed": estimate_json(each.passed)} for each in card.transfers
         ],
+        "target": target_json(card.target),
         "calls": {f"{arm}:{account}": calls for (arm, account), calls in card.calls.items()},
     }
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from guardmark.reports.adaptive_pairs import area_sentence
 from guardmark.reports.adaptive_repair import repair_sentence
+from guardmark.reports.adaptive_target_words import reading_sentence, unknown_text
 from guardmark.reports.adaptive_words import (
     effort_sentence,
     flag_lines,
     gain_sentence,
-    holding_sentence,
+    holding_sentences,
     threat_card,
 )
 from guardmark.reports.cells import of_estimate
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.analysis.adaptive_target import TargetCard
     from guardmark.core.estimate import Estimate
 
 
@@ -50,8 +52,23 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
         repair_sentence(card),
     ):
         yield f"  {sentence.removeprefix(f'{card.name}: ')}"
+    if card.target is not None:
+        yield from _target(card.target)
     yield from flag_lines(card)
-    yield holding_sentence(card)
+    yield from holding_sentences(card)
+
+
+def _target(target: TargetCard) -> Iterator[str]:
+    if target.effects is not None:
+        yield f"  {'Effect':<14}{'attack success':<24}{'did harm':<12}unknown ends"
+        for label, effect in (
+            ("undefended", target.effects.undefended),
+            ("static", target.effects.static),
+            ("adapted", target.effects.defended),
+        ):
+            counted = counts_text(of_estimate(effect.rate))
+            yield f"  {label:<14}{_rate(effect.rate):<24}{counted:<12}{unknown_text(effect)}"
+    yield f"  {reading_sentence(target)}"
 
 
 def _rate(estimate: Estimate, *, with_counts: bool = False) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.adaptive_target_words import meaning_sentences, target_facts
 from guardmark.reports.cells import of_difference, of_estimate
 from guardmark.reports.measures import Unit
 from guardmark.reports.wording import count_text, measure_text, percent_text, value_text
@@ -37,6 +38,7 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
         ("Seed", str(card.settings.get("seed", ""))),
         ("Lock", str(card.settings.get("lock", ""))[:16]),
         ("Diagnosis", diagnosis_text(card)),
+        *(() if card.target is None else target_facts(card.target)),
     )
 
 
@@ -58,6 +60,21 @@ def holding_sentence(card: AdaptiveCard) -> str:
     Args:
         card: The figures.
     """
+    return " ".join(holding_sentences(card))
+
+
+def holding_sentences(card: AdaptiveCard) -> tuple[str, ...]:
+    """Say what was broken, and what getting through amounts to, a sentence each.
+
+    Args:
+        card: The figures.
+    """
+    last = card.rounds[-1].full
+    means_something = last.successes or (last.trials and card.target is not None)
+    return (_held(card), *(meaning_sentences(card) if means_something else ()))
+
+
+def _held(card: AdaptiveCard) -> str:
     last = card.rounds[-1].full
     under = (
         f"battery {card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
@@ -71,8 +88,7 @@ def holding_sentence(card: AdaptiveCard) -> str:
         return f"{card.name} was not broken under {under}{bound}."
     return (
         f"{card.name}: {share} of {count_text(last.trials)} attacks got through under {under}; "
-        f"{percent_text(card.rounds[0].full.value)} did as they are. Without a target model this "
-        "is filter evasion, not yet success of an attack."
+        f"{percent_text(card.rounds[0].full.value)} did as they are."
     )
 
 

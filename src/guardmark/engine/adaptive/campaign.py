@@ -15,7 +15,7 @@ from guardmark.engine.adaptive.attacker import run_attacker
 from guardmark.engine.adaptive.baseline import measure_baseline
 from guardmark.engine.adaptive.caller import Caller, Interrupted
 from guardmark.engine.adaptive.diagnosis import diagnose
-from guardmark.engine.adaptive.effects import measure_effects
+from guardmark.engine.adaptive.effects import by_attack, measure_effects
 from guardmark.engine.adaptive.model_caller import ModelCaller
 from guardmark.engine.adaptive.model_reply import stored_replies
 from guardmark.engine.adaptive.repair import run_repair
@@ -25,7 +25,7 @@ from guardmark.engine.adaptive.search import search, spend_rest
 from guardmark.engine.adaptive.target import TARGET
 from guardmark.engine.adaptive.target_caller import TargetCaller
 from guardmark.engine.adaptive.trace import remembered
-from guardmark.engine.adaptive.trial import ADAPTIVE, MODEL_LAYERS
+from guardmark.engine.adaptive.trial import ADAPTIVE, MODEL_LAYERS, watched
 from guardmark.engine.stop import StopSignal
 
 if TYPE_CHECKING:
@@ -253,12 +253,14 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     baseline = await drive(measure_baseline(scene))
     diagnosis = await drive(diagnose(scene))
     writer.add_layer(f"{FINDINGS}{battle.name}", _findings(scene, baseline.flags, diagnosis))
-    fallen = await drive(run_battery(scene))
+    passes: list[Query] = []
+    fallen = await drive(watched(run_battery(scene), passes))
     targets = await _search(battle, diagnosis)
     found = {target.position: target.win for target in targets if target.win is not None}
     battle.wins = [win for _, win in sorted({**fallen, **found}.items())]
-    for win in (*found.values(), *fallen.values()):
-        battle.passed[win.sample] = (*battle.passed.get(win.sample, ()), win)
+    # A pass of a random defense counts only where it was confirmed.
+    held = fallen.values() if scene.is_random else passes
+    battle.passed = by_attack((*found.values(), *held))
     await drive(run_null(scene))
     await drive(run_blind(scene))
     await drive(run_twin(scene, battle.wins))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import parse_chain
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from guardmark.engine.adaptive.trial import Query
 
     Found = Mapping[int, Sequence[Query]]
+
+_UNTOLD: Final = 0.5  # as good a guess as any where no canary tells
 
 
 async def measure_effects(caller: TargetCaller, found: Mapping[str, Found], *, seed: int) -> None:
@@ -71,6 +73,21 @@ async def measure_effects(caller: TargetCaller, found: Mapping[str, Found], *, s
         )
 
 
+def by_attack(passes: Iterable[Query]) -> dict[int, tuple[Query, ...]]:
+    """Put what got through together by attack, each text once.
+
+    Args:
+        passes: In the order of preference.
+
+    Returns:
+        Position of each attack to its texts, in that order.
+    """
+    found: dict[int, dict[str, Query]] = {}
+    for query in passes:
+        found.setdefault(query.sample, {}).setdefault(query.text, query)
+    return {place: tuple(texts.values()) for place, texts in found.items()}
+
+
 def whole_chain(key: str) -> str:
     """Return the operators of a chain without the part of the text they were used on.
 
@@ -89,7 +106,7 @@ def _best_read(passed: Sequence[Query], read: Mapping[str, tuple[int, int]]) -> 
 
     def share(query: Query) -> float:
         well, answered = read.get(whole_chain(query.chain), (0, 0))
-        return well / answered if answered else 0.0
+        return well / answered if answered else _UNTOLD
 
     return max(passed, key=share, default=None)
 

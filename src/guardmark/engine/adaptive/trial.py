@@ -123,6 +123,29 @@ Steps = Generator[list[Query], list[Answer], T]
 """A procedure that asks in batches; batches and their order depend on answers alone."""
 
 
+def watched(steps: Steps[T], passed: list[Query]) -> Steps[T]:
+    """Carry out a procedure and note every variant that got through with its tier proved.
+
+    Args:
+        steps: The procedure; it runs as if nobody watched.
+        passed: Gets the variants, in the order they were asked.
+
+    Returns:
+        Its result.
+    """
+    try:
+        batch = next(steps)
+        while True:
+            answers = yield batch
+            for query, answer in zip(batch, answers, strict=True):
+                if answer.passed and query.tier not in {"", "V4"}:
+                    passed.append(query)
+            batch = steps.send(answers)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
 def together(procedures: Sequence[Steps[T]]) -> Steps[list[T]]:
     """Carry out procedures side by side, their batches joined in order.
 

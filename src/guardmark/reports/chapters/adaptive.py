@@ -28,6 +28,7 @@ from guardmark.reports.blocks import (
     Words,
 )
 from guardmark.reports.cells import count, figure, heads, name, of_estimate, of_ratio, slug, words
+from guardmark.reports.chapters.adaptive_target import effect_blocks, target_blocks
 from guardmark.reports.chapters.candidates import empty_section
 from guardmark.reports.wording import count_text
 
@@ -62,6 +63,7 @@ def write(analysis: RunAnalysis) -> Section:
     taken = [part.name for part in analysis.manifest.parts]
     for card in analysis.adaptive:
         blocks += _card(card, taken)
+    blocks += target_blocks(analysis.adaptive)
     across = (pairs_table(analysis.adaptive_pairs), _transfers(analysis.adaptive))
     blocks += [table for table in across if table is not None]
     return Section(id="adaptive", title="Adaptive rounds", blocks=tuple(blocks))
@@ -85,7 +87,7 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     ]
     if flags := flag_lines(card):
         blocks.append(Bullets(lines=flags, tone=Tone.WARNING))
-    blocks += [_rounds(card), _arms(card), Bullets(lines=tuple(lines))]
+    blocks += [*effect_blocks(card), _rounds(card), _arms(card), Bullets(lines=tuple(lines))]
     if len(card.arms[0].points) > 1:
         blocks.append(_curves(card))
     blocks += [_operators(card), *repair_blocks(card, taken), _ledger(card)]
