@@ -12,6 +12,7 @@ from guardmark.core import errors
     [
         (errors.GuardmarkError, 70),
         (errors.ConfigError, 2),
+        (errors.BadSettings, 2),
         (errors.UnknownName, 2),
         (errors.DatasetError, 3),
         (errors.StoreError, 3),
@@ -42,7 +43,7 @@ def test_no_error_of_the_tree_is_missing_above() -> None:
         return {error}.union(*(below(sub) for sub in error.__subclasses__()))
 
     own = {e.__name__ for e in below(errors.GuardmarkError) if e.__module__ == errors.__name__}
-    assert len(own) == 12
+    assert len(own) == 13
 
 
 def test_an_unknown_name_says_what_would_have_been_right() -> None:
@@ -64,3 +65,19 @@ def test_names_are_listed_in_order() -> None:
     """Sorted, or the word none."""
     assert errors.listed(["b", "a"]) == "a, b"
     assert errors.listed([]) == "none"
+
+
+def test_bad_settings_are_at_most_five_lines() -> None:
+    """Four with their setting, the others counted."""
+    mistakes = [(("patterns", str(n)), "is wrong.") for n in range(9)]
+    lines = str(errors.BadSettings(mistakes)).splitlines()
+    assert lines[0] == "patterns.0: is wrong."
+    assert len(lines) == 5
+    assert lines[-1] == "... and 5 more."
+
+
+def test_a_very_long_list_of_known_names_is_cut() -> None:
+    """Its end is counted."""
+    said = errors.listed(f"name{n:03}" for n in range(100))
+    assert said.startswith("name000, name001")
+    assert said.endswith("name039 and 60 more")

@@ -23,7 +23,7 @@ def fault_of(read: Read, row: dict[str, Any], **settings: Any) -> tuple[str, str
     with pytest.raises(BadRows) as caught:
         read("data.jsonl", [row], **settings)
     (fault,) = caught.value.faults
-    return fault.field, fault.message
+    return fault.field, str(fault)
 
 
 @pytest.mark.parametrize("name", USUAL_NAMES["text"])
@@ -120,7 +120,7 @@ def test_rows_without_an_id_go_by_file_and_number(read: Read) -> None:
         ({"text": 5, "label": 1}, "text", "is of type int, expected text"),
         ({"text": " \n", "label": 1}, "text", "is empty"),
         ({"text": "t"}, "label", "is missing; state it for the whole file"),
-        ({"text": "t", "label": "bad"}, "label", "translate it under labels: {bad: attack}"),
+        ({"text": "t", "label": "bad"}, "label", "translate it under labels: {WORD: attack}"),
         ({"text": "t", "label": 1, "severity": "grave"}, "severity", "expected one of low"),
         ({"text": "t", "label": 1, "must_keep": ["x"]}, "must_keep", "names 1 span that the"),
         ({"text": "t", "label": 1, "must_keep": [1]}, "must_keep", "is not a list of texts"),
@@ -236,3 +236,14 @@ def test_severity_is_read_whatever_its_case(read: Read) -> None:
     """`High` is high."""
     (only,) = read("data.jsonl", [{"text": "t", "label": 1, "severity": " High "}]).samples()
     assert only.severity is Severity.HIGH
+
+
+def test_rows_that_differ_in_what_they_say_share_a_line(read: Read) -> None:
+    """Every row is named, and forty undeclared categories are no forty lines."""
+    content = [{"id": f"{n}", "text": "a", "label": 1, "category": f"zz{n}"} for n in range(1, 41)]
+    with pytest.raises(BadRows) as caught:
+        read("data.jsonl", content)
+    _, line, _ = str(caught.value).splitlines()
+    assert "rows 1-40, field category: says 'zz1', 'zz2'" in line
+    assert "'zz8' and 32 more, which is not declared" in line
+    assert len(caught.value.faults) == 40

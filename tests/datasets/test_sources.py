@@ -216,10 +216,78 @@ def test_variants_are_taken_or_left_out(read: Read, wanted: dict[str, Any], ids:
     assert [s.id for s in data.samples()] == ids
 
 
-def test_a_filter_that_leaves_nothing_says_so(read: Read) -> None:
+KINDS = [
+    {"id": "1", "text": "a", "label": 1, "kind": "probe", "language": "en"},
+    {"id": "2", "text": "b", "label": 1, "kind": "plain", "language": "de"},
+    {"id": "3", "text": "c", "label": 0, "kind": "plain", "metadata": {"split": "test"}},
+]
+
+
+def test_a_filter_on_a_field_that_no_row_has_names_those_there_are(read: Read) -> None:
     """A typo in a filter is not an empty data set."""
-    with pytest.raises(DatasetError, match="no row passes the filter"):
-        read("data.jsonl", rows(2), filter={"kindd": ("x",)})
+    with pytest.raises(DatasetError) as caught:
+        read("data.jsonl", KINDS, filter={"metadata.splt": ("test",)})
+    assert str(caught.value).splitlines() == [
+        (
+            "data.jsonl: no row has the field 'metadata.splt', which the filter names. "
+            "Did you mean 'metadata.split'?"
+        ),
+        "Fields of the rows: id, kind, label, language, metadata.split, text.",
+    ]
+
+
+def test_a_filter_on_a_value_that_no_row_has_names_those_there_are(read: Read) -> None:
+    """With how many rows have each, most frequent first."""
+    with pytest.raises(DatasetError) as caught:
+        read("data.jsonl", KINDS, filter={"kind": ("prob",)})
+    assert str(caught.value).splitlines() == [
+        (
+            "data.jsonl: no row has 'prob' in the field kind, as the filter asks. "
+            "Did you mean 'probe'?"
+        ),
+        "Values of kind: 'plain' (2), 'probe' (1).",
+    ]
+
+
+def test_one_value_in_vain_among_others_is_a_warning(read: Read) -> None:
+    """Something is measured, but perhaps not all that was meant."""
+    data = read("data.jsonl", KINDS, filter={"kind": ("probe", "plian")})
+    assert data.count == 1
+    (warning,) = data.warnings
+    assert "no row has 'plian' in the field kind" in warning
+    assert "Did you mean 'plain'?" in warning
+
+
+def test_a_value_that_another_file_has_is_not_missing(put: Put, spec: Spec) -> None:
+    """Files of one entry share its filter, and each has its own part of the data."""
+    paths = [put("one.jsonl", KINDS[:1]), put("two.jsonl", KINDS[1:])]
+    wanted = {"kind": ("probe", "plain")}
+    data = load([spec(path, filter=wanted) for path in paths], DEFAULT_TAXONOMY)
+    assert (data.count, data.warnings) == (3, ())
+
+
+def test_a_value_that_another_filter_turns_away_is_not_missing(read: Read) -> None:
+    """Two filters that no row passes together are told from a typo."""
+    with pytest.raises(DatasetError, match="all of them in none"):
+        read("data.jsonl", KINDS, filter={"kind": ("probe",), "language": ("de",)})
+
+
+def test_rows_without_a_value_can_be_asked_for(read: Read) -> None:
+    """Null asks for what is not there, so a field that no row has is no mistake."""
+    assert read("data.jsonl", KINDS, filter={"language": (None,)}).count == 1
+    assert read("data.jsonl", KINDS, filter={"colour": (None,)}).count == 3
+
+
+def test_variants_that_no_row_has_are_named(read: Read) -> None:
+    """A misspelt operator would silently leave its variants out."""
+    with pytest.raises(DatasetError, match="Values of variant: 'original'"):
+        read("data.jsonl", KINDS, include_variants=frozenset({"base46"}))
+
+
+def test_a_filter_over_an_empty_file_says_that_it_is_empty(read: Read) -> None:
+    """Nobody is told of fields that cannot be there."""
+    with pytest.raises(DatasetError, match="holds no rows"):
+        read("data.jsonl", [], filter={"kind": ("probe",)})
 
 
 def test_the_hash_of_a_file_is_that_of_its_bytes(put: Put, spec: Spec) -> None:

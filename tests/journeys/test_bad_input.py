@@ -36,11 +36,27 @@ def told(done: Done, code: int) -> str:
         (("data:", "dta:"), 2, "bench.yaml:3:1: no setting is called 'dta'. Did you mean 'data'?"),
         (("patterns:", "paterns:"), 2, "Did you mean 'patterns'?"),
         (("pattern,", "patern,"), 2, "No defense type is called 'patern'. Did you mean 'pattern'?"),
-        (("['ignore']", "['(ignore']"), 2, "not a regular expression"),
-        (("['ignore']", "none.txt"), 2, "none.txt"),
+        (
+            ("['ignore']", "['fine', '(ignore']"),
+            2,
+            "bench.yaml:5:45: defenses.words.patterns.1: '(ignore' is not a regular expression",
+        ),
+        (
+            ("['ignore']", "words.txt"),
+            2,
+            "bench.yaml:5:26: defenses.words.patterns: words.txt:3:4: 'a(b' is not a regular",
+        ),
+        (("['ignore']", "none.txt"), 2, "bench.yaml:5:26: defenses.words.patterns: The list none"),
         (("version: 1", "version: [1"), 2, "is not YAML"),
         (("version: 1", "version: 2"), 2, "version"),
-        (("data.jsonl}", "data.jsonl, filter: {category: nothing}}"), 3, "No sample is left"),
+        (("data.jsonl}", "data.jsonl, filter: {category: nothing}}"), 3, "Values of category: "),
+        (("data.jsonl}", "data.jsonl, filter: {catgory: x}}"), 3, "Did you mean 'category'?"),
+        (("{path: data.jsonl}", "{builtin: cor}"), 2, "bench.yaml:3:8: data.0: No built-in data"),
+        (
+            ("type: pattern, patterns: ['ignore'], flags: [I]", "type: ngram, weights: data.jsonl"),
+            2,
+            "it is no file of weights",
+        ),
         (("data.jsonl}", "data.jsonl, label: attak}"), 2, "bench.yaml:3"),
     ],
 )
@@ -49,6 +65,7 @@ def test_a_mistake_in_the_configuration(
 ) -> None:
     """It is named with its place, and no folder is made."""
     set_up(tmp_path, CONFIG.replace(*change))
+    (tmp_path / "words.txt").write_text("# rules\nignore\n  a(b\n", encoding="utf-8")
     assert said in told(guardmark("run", "bench.yaml", cwd=tmp_path), code)
     assert not (tmp_path / "runs").exists()
 
@@ -77,7 +94,11 @@ def test_a_mistake_on_the_command_line(
 @pytest.mark.parametrize(
     ("target", "source", "said"),
     [
-        ("no_such_module_x:check", "", "No module is called 'no_such_module_x'"),
+        (
+            "no_such_module_x:check",
+            "",
+            "bench.yaml:4:24: defenses.mine.target: No module is called 'no_such_module_x'",
+        ),
         ("guard.py:chek", "def check(text): return True", "Did you mean 'check'?"),
         ("guard.py:check", "import nothing_x", "ModuleNotFoundError"),
         ("guard.py:check", "def check(:", "SyntaxError"),

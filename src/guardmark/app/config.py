@@ -30,12 +30,27 @@ class LoadedConfig:
         parts: Checked settings of every part, by path (`("defenses", "granite")`).
         folder: Folder that relative paths start from.
         shown_as: The file as the user wrote it, or `built-in`.
+        places: Line and column of each setting, from 1; empty without a file.
     """
 
     config: Config
     parts: Mapping[Path_, BaseModel] = field(default_factory=dict)
     folder: Path
     shown_as: str
+    places: Mapping[Path_, tuple[int, int]] = field(default_factory=dict)
+
+    def where(self, path: Path_) -> str:
+        """Name the file, and line and column of a setting.
+
+        Args:
+            path: Keys and indices; the nearest that stands in the file is named.
+        """
+        while path and path not in self.places:
+            path = path[:-1]
+        if path not in self.places:
+            return self.shown_as
+        line, column = self.places[path]
+        return f"{self.shown_as}:{line}:{column}"
 
 
 class _Loader(yaml.SafeLoader):
@@ -144,7 +159,13 @@ def _checked(document: dict[str, Any], source: _Source, folder: Path) -> LoadedC
         mistakes.extend(_loose_ends(config, source))
     if mistakes or config is None:
         raise ConfigError("\n".join(mistakes))
-    return LoadedConfig(config=config, parts=parts, folder=folder, shown_as=source.shown_as)
+    return LoadedConfig(
+        config=config,
+        parts=parts,
+        folder=folder,
+        shown_as=source.shown_as,
+        places=source.places,
+    )
 
 
 def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:

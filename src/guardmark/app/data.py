@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark.app.fingerprints import data_sha256
-from guardmark.core.errors import DatasetError
+from guardmark.app.placing import placed
+from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import builtin_specs
 from guardmark.datasets.sources import LoadedData, file_sha256, load
@@ -36,7 +37,12 @@ def load_data(loaded: LoadedConfig, *, limit: int | None = None) -> LoadedData:
     Raises:
         DatasetError: If a file is missing or a row cannot be used; all of them are named.
     """
-    specs = [spec for entry in loaded.config.data for spec in dataset_specs(entry, loaded.folder)]
+    specs: list[DatasetSpec] = []
+    for index, entry in enumerate(loaded.config.data):
+        try:
+            specs.extend(dataset_specs(entry, loaded.folder))
+        except ConfigError as error:
+            raise placed(error, loaded, ("data", str(index))) from error
     return load(specs, taxonomy_of(loaded.config), limit=limit, seed=loaded.config.run.seed)
 
 

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Literal, cast
 from pydantic import Field, field_validator, model_validator
 
 from guardmark.app.settings import Rate, Settings
+from guardmark.core.errors import BadSettings, ConfigError
 from guardmark.core.outcome import Outcome
 from guardmark.core.sample import View
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from guardmark.app.registry import BuildContext
     from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
+    from guardmark.defenses.pattern import CompiledRule
 
     AnyDefense = Defense | InlineDefense | BatchDefense
 
@@ -79,43 +84,80 @@ class PatternSettings(Settings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
-        from guardmark.defenses.pattern import (
-            PatternDefense,
-            builtin_rules,
-            compile_rules,
-            read_lines,
-        )
-        from guardmark.defenses.rules import RULES_FILE, Rule
+        from guardmark.defenses.pattern import PatternDefense, builtin_rules
+        from guardmark.defenses.rules import RULES_FILE
 
-        where = f"defenses.{name}.patterns"
-        if isinstance(self.patterns, str):
-            lines = read_lines(context.folder / self.patterns, shown_as=self.patterns)
-            where = self.patterns
-            rules = [Rule(name=f"line {n}: {p:.60}", pattern=p) for n, p in lines]
-        elif isinstance(self.patterns, dict):
-            rules = [Rule(name=rule, pattern=p) for rule, p in self.patterns.items()]
-        else:
-            listed = enumerate(self.patterns or (), start=1)
-            rules = [Rule(name=f"pattern {n}: {p:.60}", pattern=p) for n, p in listed]
-        compiled = compile_rules(rules, flags=self.flags, where=where)
-        keywords = self.keywords or ()
-        if isinstance(keywords, str):
-            read = read_lines(context.folder / keywords, shown_as=keywords)
-            keywords = [word for _, word in read]
+        named = [entry for entry in (self.patterns, self.keywords) if isinstance(entry, str)]
         return PatternDefense(
             name,
-            (*compiled, *(builtin_rules() if self.builtin else ())),
-            keywords=keywords,
+            (*self._rules(context.folder), *(builtin_rules() if self.builtin else ())),
+            keywords=self._words(context.folder),
             view=self.view,
             files=(
-                *(
-                    context.folder / named
-                    for named in (self.patterns, self.keywords)
-                    if isinstance(named, str)
-                ),
+                *(context.folder / each for each in named),
                 *((RULES_FILE,) if self.builtin else ()),
             ),
         )
+
+    def _rules(self, folder: Path) -> tuple[CompiledRule, ...]:
+        """Compile the patterns; each that does not compile is named with its own place."""
+        from guardmark.defenses.pattern import BadPatterns, compile_rules
+        from guardmark.defenses.rules import Rule
+
+        if isinstance(self.patterns, str):
+            return _rules_of_file(folder / self.patterns, self.patterns, self.flags)
+        if isinstance(self.patterns, dict):
+            keys = list(self.patterns)
+            rules = [Rule(name=rule, pattern=p) for rule, p in self.patterns.items()]
+        else:
+            keys = [str(index) for index in range(len(self.patterns or ()))]
+            listed = enumerate(self.patterns or (), start=1)
+            rules = [Rule(name=f"pattern {n}: {p:.60}", pattern=p) for n, p in listed]
+        try:
+            return compile_rules(rules, flags=self.flags)
+        except BadPatterns as error:
+            raise BadSettings(
+                (("patterns", keys[index]), f"{_quoted(rules[index].pattern)} {message}")
+                for index, message, _ in error.faults
+            ) from error
+
+    def _words(self, folder: Path) -> Sequence[str]:
+        if not isinstance(self.keywords, str):
+            return self.keywords or ()
+        return [word for _, word in _lines(folder / self.keywords, self.keywords, "keywords")]
+
+
+def _rules_of_file(path: Path, shown_as: str, flags: Sequence[str]) -> tuple[CompiledRule, ...]:
+    from guardmark.defenses.pattern import BadPatterns, compile_rules
+    from guardmark.defenses.rules import Rule
+
+    lines = _lines(path, shown_as, "patterns")
+    try:
+        return compile_rules(
+            [Rule(name=f"line {n}: {p:.60}", pattern=p) for n, p in lines], flags=flags
+        )
+    except BadPatterns as error:
+        raw = path.read_text(encoding="utf-8-sig").split("\n")
+        mistakes = []
+        for index, message, (_, column) in error.faults:
+            number, pattern = lines[index]
+            indent = len(raw[number - 1]) - len(raw[number - 1].lstrip())
+            place = f"{shown_as}:{number}:{indent + column}"
+            mistakes.append((("patterns",), f"{place}: {_quoted(pattern)} {message}"))
+        raise BadSettings(mistakes) from error
+
+
+def _quoted(pattern: str) -> str:
+    return repr(pattern if len(pattern) <= 60 else f"{pattern[:59]}…")
+
+
+def _lines(path: Path, shown_as: str, setting: str) -> tuple[tuple[int, str], ...]:
+    from guardmark.defenses.pattern import read_lines
+
+    try:
+        return read_lines(path, shown_as=shown_as)
+    except ConfigError as error:
+        raise BadSettings([((setting,), str(error))]) from error
 
 
 class NgramSettings(Settings):
@@ -144,18 +186,20 @@ class PythonSettings(Settings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
-        from guardmark.core.errors import ConfigError
         from guardmark.defenses.function import defense_from
         from guardmark.defenses.target import load_target, source_of
 
-        function = load_target(self.target, folder=context.folder)
+        try:
+            function = load_target(self.target, folder=context.folder)
+        except ConfigError as error:
+            raise BadSettings([(("target",), str(error))]) from error
         files = source_of(self.target, folder=context.folder)
         try:
             return defense_from(
                 function, name=name, threshold=self.threshold, view=self.view, files=files
             )
         except TypeError as error:
-            raise ConfigError(f"defenses.{name}: {self.target}: {error}.") from error
+            raise BadSettings([(("target",), f"{self.target}: {error}.")]) from error
 
 
 class ChainSettings(Settings):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from guardmark.app.network import judge_name
+from guardmark.app.placing import placed
 from guardmark.app.registry import BuildContext, build_part
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
@@ -161,16 +162,18 @@ def _build_defense(
     if name in built:
         return
     if name in above:
-        raise ConfigError(
-            f"{loaded.shown_as}: the chain {' -> '.join([*above, name])} runs in a circle.\n"
+        circle = ConfigError(
+            f"the chain {' -> '.join([*above, name])} runs in a circle.\n"
             "A defense may not contain itself."
         )
+        raise placed(circle, loaded, ("defenses", above[-1], "of"))
     settings = loaded.parts["defenses", name]
     of: str | Sequence[str] = getattr(settings, "of", ())
     members = (of,) if isinstance(of, str) else of
     for member in members:
         if member not in loaded.config.defenses:
-            raise UnknownName("defense", member, loaded.config.defenses)
+            unknown = UnknownName("defense", member, loaded.config.defenses)
+            raise placed(unknown, loaded, ("defenses", name, "of"))
         _build_defense(member, loaded, services, built, above=(*above, name))
     context = BuildContext(
         folder=loaded.folder,
@@ -179,7 +182,7 @@ def _build_defense(
         defenses={member: built[member].part for member in members},
         prices=loaded.config.prices,
     )
-    part = build_part(settings, name, context)
+    part = _built(loaded, ("defenses", name), name, context)
     built[name] = BuiltPart(
         part=part,
         manifest=_manifest(
@@ -227,7 +230,7 @@ def build_one(
         prices=loaded.config.prices,
         system_prompt=system_prompt if kind == "judge" else "",
     )
-    part = build_part(settings, name, context)
+    part = _built(loaded, path, name, context)
     manifest = _manifest(
         name=name,
         kind=kind,
@@ -238,6 +241,13 @@ def build_one(
         below=[sha256(system_prompt.encode()).hexdigest()] if system_prompt else (),
     )
     return BuiltPart(part=part, manifest=manifest)
+
+
+def _built(loaded: LoadedConfig, path: tuple[str, ...], name: str, context: BuildContext) -> object:
+    try:
+        return build_part(loaded.parts[path], name, context)
+    except ConfigError as error:
+        raise placed(error, loaded, path) from error
 
 
 def _target_system_prompt(loaded: LoadedConfig) -> str:

@@ -4,6 +4,7 @@
 
     GuardmarkError                 70
     ├── ConfigError                 2   a setting, an option or a name is wrong; nothing was called
+    │   ├── BadSettings             2   found when the part is built, each with its setting
     │   └── UnknownName             2
     ├── DatasetError                3   rows, fields, labels
     ├── StoreError                  3   a foreign, damaged or newer run folder
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_MOST_MISTAKES: Final = 4  # with the line that counts the others, five
 _MOST_LISTED: Final = 40  # some three lines of a terminal
 
 
@@ -39,6 +41,25 @@ class ConfigError(GuardmarkError):
     """A setting, an option or a name is wrong; nothing was called."""
 
     exit_code = 2
+
+
+class BadSettings(ConfigError):
+    """Settings of a part that proved wrong when it was built.
+
+    Who read the configuration knows the place of each.
+
+    Attributes:
+        mistakes: Keys and indices below the part, and what is wrong there; the first few.
+        more: A line that counts the others, if there are any.
+    """
+
+    def __init__(self, mistakes: Iterable[tuple[tuple[str, ...], str]]) -> None:
+        found = tuple(mistakes)
+        left = len(found) - _MOST_MISTAKES
+        self.mistakes = found[:_MOST_MISTAKES]
+        self.more = (f"... and {left:,} more.",) if left > 0 else ()
+        told = [f"{'.'.join(path)}: {message}" if path else message for path, message in found]
+        super().__init__("\n".join([*told[:_MOST_MISTAKES], *self.more]))
 
 
 class UnknownName(ConfigError):

@@ -20,15 +20,22 @@ class Fault:
         row: Line (JSONL), record (CSV, Parquet) or item (JSON, pack), counted from 1; 0 when
             the whole file is meant.
         field: Field of the row, or empty when the whole row is meant.
-        message: What is wrong, without a full stop.
+        message: What is wrong, without a full stop; `{said}` in it stands for `said`.
+        said: What the row says there, as shown: rows that differ in it alone share a line.
     """
 
     file: str
     row: int
     field: str
     message: str
+    said: str = ""
+
+    def __str__(self) -> str:
+        """Return the message in full."""
+        return self.message.replace("{said}", self.said)
 
 
+_MOST_SAID = 8
 _NEXT = "Mend these rows; or name the fields, under map: in the configuration, or with --map."
 
 
@@ -48,12 +55,17 @@ class BadRows(DatasetError):
 
 
 def _lines(faults: Sequence[Fault]) -> list[str]:
-    """Return one line for each (file, field, message), naming every row it holds for."""
-    grouped: dict[tuple[str, str, str], list[int]] = {}
+    """Return one line for each (file, field, kind of fault), naming every row it holds for."""
+    grouped: dict[tuple[str, str, str], list[Fault]] = {}
     for fault in faults:
-        grouped.setdefault((fault.file, fault.field, fault.message), []).append(fault.row)
+        grouped.setdefault((fault.file, fault.field, fault.message), []).append(fault)
     lines = []
-    for (file, field, message), rows in grouped.items():
+    for (file, field, template), alike in grouped.items():
+        rows = [fault.row for fault in alike]
+        said = list(dict.fromkeys(fault.said for fault in alike))
+        left = len(said) - _MOST_SAID
+        words = ", ".join(said[:_MOST_SAID]) + (f" and {left:,} more" if left > 0 else "")
+        message = template.replace("{said}", words)
         where = f"  {file}"
         if rows != [0]:
             where += f" row{'s' * (len(rows) > 1)} {_ranges(rows)}"

@@ -74,7 +74,11 @@ def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
             f"Paths are taken from the folder of the configuration."
         ) from error
     except (gzip.BadGzipFile, EOFError, OSError) as error:
-        raise DatasetError(f"The data file {spec.shown_as} cannot be read: {error}.") from error
+        reason = str(error).rstrip(".")
+        raise DatasetError(
+            f"The data file {spec.shown_as} cannot be read: {reason}.\n"
+            "Fetch or pack it again; it is cut off, or not what its name says."
+        ) from error
 
 
 def file_format(spec: DatasetSpec) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from guardmark.core.errors import did_you_mean, listed
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
 from guardmark.datasets.faults import Fault
 from guardmark.datasets.fields import FieldPlan, getter, plan_fields, read_label
+from guardmark.datasets.filters import Filter
 from guardmark.datasets.packs import INFERRED, LABEL_SOURCE, PACK_MARK, STATED, resolve_label
 from guardmark.datasets.quick import QuickRows
 
@@ -36,6 +37,12 @@ _NO_LABEL = (
 )
 
 
+class _Report(Protocol):
+    """Takes what is wrong with a row: field, message, and what the row says there."""
+
+    def __call__(self, field: str, message: str, said: str = "") -> None: ...
+
+
 class RowReader:
     """Turns the rows of one data set into samples.
 
@@ -45,6 +52,7 @@ class RowReader:
         undeclared: Subcategories that the taxonomy does not know, as `category/subcategory`.
         own_categories: Categories that the file brought itself (`open_categories`, and every
             prompt pack).
+        filters: What rows must have to be taken, but for variants to leave out.
         inferred: Items of a prompt pack whose label nothing but a name told.
     """
 
@@ -57,21 +65,26 @@ class RowReader:
         self._taxonomy = taxonomy
         self._known = {c.name: frozenset(c.subcategories) for c in taxonomy.categories}
         self._plans: dict[tuple[str, ...], tuple[FieldPlan, dict[str, Getter], QuickRows]] = {}
-        self._filters = [
-            (getter(path), frozenset(map(_comparable, values)))
-            for path, values in spec.filter.items()
+        self.filters = [
+            Filter(path, values, read=getter(path)) for path, values in spec.filter.items()
         ]
+        if spec.include_variants:
+            self.filters.append(
+                Filter(
+                    "variant",
+                    spec.include_variants,
+                    read=lambda row: self._variant(row, self._plan(row)[1]),
+                    setting="include_variants",
+                )
+            )
         self._stem = spec.path.name.split(".")[0]
 
     def wanted(self, row: Row) -> bool:
         """Tell whether the row passes the filter of the data set."""
-        if not all(_comparable(get(row)) in values for get, values in self._filters):
+        if not all(each.passes(row) for each in self.filters):
             return False
-        include, exclude = self.spec.include_variants, self.spec.exclude_variants
-        if not (include or exclude):
-            return True
-        variant = self._variant(row, self._plan(row)[1])
-        return variant not in exclude and (not include or variant in include)
+        exclude = self.spec.exclude_variants
+        return not exclude or self._variant(row, self._plan(row)[1]) not in exclude
 
     def read(self, number: int, row: Row) -> Sample | list[Fault]:
         """Read one row.
@@ -98,9 +111,9 @@ class RowReader:
         """Read a row with every check."""
         faults: list[Fault] = []
 
-        def fault(field: str, message: str) -> None:
-            place = plan.paths.get(field, field)
-            faults.append(Fault(file=self.spec.shown_as, row=number, field=place, message=message))
+        def fault(field: str, message: str, said: str = "") -> None:
+            place, file = plan.paths.get(field, field), self.spec.shown_as
+            faults.append(Fault(file=file, row=number, field=place, message=message, said=said))
 
         prompt = self._prompt(row, gets, fault)
         metadata = _leftover(row, plan.taken)
@@ -159,9 +172,7 @@ class RowReader:
     def _variant(self, row: Row, gets: Mapping[str, Getter]) -> str:
         return self._text(row, gets, "variant") or "original"
 
-    def _prompt(
-        self, row: Row, gets: Mapping[str, Getter], fault: Callable[[str, str], None]
-    ) -> Prompt | None:
+    def _prompt(self, row: Row, gets: Mapping[str, Getter], fault: _Report) -> Prompt | None:
         if gets.get("messages") and (messages := gets["messages"](row)) is not None:
             return _conversation(messages, fault)
         if "text" not in gets:
@@ -185,7 +196,7 @@ class RowReader:
         row: Row,
         gets: Mapping[str, Getter],
         metadata: dict[str, object],
-        fault: Callable[[str, str], None],
+        fault: _Report,
     ) -> Label | None:
         """Read the label; for items of a pack, note in the metadata where it came from."""
         in_pack = PACK_MARK in row
@@ -209,8 +220,8 @@ class RowReader:
         if label is None:
             fault(
                 field,
-                f"says {str(value)[:40]!r}, which is no known label; "
-                f"translate it under labels: {{{str(value)[:40]}: attack}}",
+                "says {said}, which is no known label; translate it under labels: {WORD: attack}",
+                repr(str(value)[:40]),
             )
         return label
 
@@ -219,7 +230,7 @@ class RowReader:
         row: Row,
         gets: Mapping[str, Getter],
         label: Label | None,
-        fault: Callable[[str, str], None],
+        fault: _Report,
     ) -> tuple[str, str]:
         category, subcategory = (
             self._text(row, gets, "category"),
@@ -234,22 +245,22 @@ class RowReader:
             hint = did_you_mean(category, self._known) or " Known: " + listed(self._known) + "."
             fault(
                 "category",
-                f"says {category[:60]!r}, which is not declared.{hint} "
+                f"says {{said}}, which is not declared.{hint} "
                 "Own categories go under taxonomy: {extend: ...}",
+                repr(category[:60]),
             )
         elif subcategory and subcategory not in known:
             self.undeclared.add(f"{category}/{subcategory}")
         return category, subcategory
 
-    def _severity(
-        self, row: Row, gets: Mapping[str, Getter], fault: Callable[[str, str], None]
-    ) -> Severity | None:
+    def _severity(self, row: Row, gets: Mapping[str, Getter], fault: _Report) -> Severity | None:
         word = self._text(row, gets, "severity").strip().lower()
         if not word:
             return None
         severity = _SEVERITIES.get(word)
         if severity is None:
-            fault("severity", f"says {word[:40]!r}, expected one of {', '.join(_SEVERITIES)}")
+            wanted = f"says {{said}}, expected one of {', '.join(_SEVERITIES)}"
+            fault("severity", wanted, repr(word[:40]))
         return severity
 
 
@@ -259,12 +270,7 @@ def _origin(sample_id: str, variant: str) -> str:
     return sample_id.removesuffix(suffix) if sample_id.endswith(suffix) else ""
 
 
-def _comparable(value: object) -> object:
-    """Make values of JSON, CSV and YAML comparable: all but booleans and null as text."""
-    return value if value is None or isinstance(value, bool) else str(value)
-
-
-def _conversation(messages: object, fault: Callable[[str, str], None]) -> Prompt | None:
+def _conversation(messages: object, fault: _Report) -> Prompt | None:
     if not isinstance(messages, list) or not messages:
         fault("messages", "is not a list of messages")
         return None
@@ -301,9 +307,7 @@ def _usual_target(messages: list[Message]) -> int:
     return users[-1] if users else last
 
 
-def _spans(
-    value: object, prompt: Prompt | None, fault: Callable[[str, str], None]
-) -> tuple[str, ...]:
+def _spans(value: object, prompt: Prompt | None, fault: _Report) -> tuple[str, ...]:
     if value is None or prompt is None:
         return ()
     spans = [value] if isinstance(value, str) else value

@@ -15,6 +15,7 @@ from guardmark.core.manifest import DataManifest
 from guardmark.core.sample import Label
 from guardmark.datasets.faults import BadRows, Fault
 from guardmark.datasets.files import read_rows
+from guardmark.datasets.filters import check_filters, files_text
 from guardmark.datasets.kept import KEPT_BYTES, Kept
 from guardmark.datasets.rows import RowReader
 
@@ -129,8 +130,9 @@ def load(
     for reader, scope in zip(readers, _group_scopes(readers), strict=True):
         manifests.append(check.read(reader, scope, kept))
     check.finish(readers)
+    unmet = check_filters([(reader.spec, reader.filters) for reader in readers])
     if not check.count:
-        raise DatasetError(_nothing_left(specs))
+        raise DatasetError(_nothing_left(specs, has_rows=check.has_rows))
     stream = SampleStream(readers, kept.samples if kept.is_whole else None)
     count = check.count
     if limit is not None and limit < count:
@@ -142,7 +144,7 @@ def load(
         manifests=tuple(manifests),
         count=count,
         taxonomy=_with_own_categories(taxonomy, readers),
-        warnings=tuple(_warnings(readers)),
+        warnings=(*_warnings(readers), *unmet),
         stream=stream,
     )
 
@@ -156,6 +158,7 @@ class _FirstPass:
 
     def __init__(self) -> None:
         self.count = 0
+        self.has_rows = False
         self._faults: list[Fault] = []
         self._ids = array("Q")
         self._texts = array("Q")
@@ -164,6 +167,7 @@ class _FirstPass:
         spec, digest = reader.spec, sha256()
         counts = {Label.ATTACK: 0, Label.BENIGN: 0}
         filtered = spec.is_filtered
+        number = 0
         for number, row in self._sound_rows(spec):
             if filtered and not reader.wanted(row):
                 continue
@@ -179,6 +183,7 @@ class _FirstPass:
             counts[sample.label] += 1
             if kept.is_whole:
                 kept.add(sample)
+        self.has_rows |= number > 0
         self.count += sum(counts.values())
         return DataManifest(
             name=spec.name,
@@ -366,12 +371,12 @@ def _warnings(readers: Sequence[RowReader]) -> Iterator[str]:
             )
 
 
-def _nothing_left(specs: Sequence[DatasetSpec]) -> str:
-    files = ", ".join(spec.shown_as for spec in specs)
-    if any(spec.is_filtered for spec in specs):
+def _nothing_left(specs: Sequence[DatasetSpec], *, has_rows: bool) -> str:
+    files = files_text(specs)
+    if has_rows:
         return (
             f"No sample is left in {files}: no row passes the filter.\n"
-            "Check its field names and values."
+            "Each thing it asks for is in some row, but all of them in none: ask for less."
         )
     return (
         f"The data set is empty: {files} holds no rows.\n"

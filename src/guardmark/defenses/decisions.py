@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guardmark.core.errors import ConfigError, DatasetError
+from guardmark.core.errors import ConfigError, DatasetError, listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import View
 
@@ -188,7 +188,12 @@ def _read_row(row: Mapping[str, object], row_format: RowFormat) -> tuple[str, De
 
     sample_id = said("id")
     if not isinstance(sample_id, str | int) or isinstance(sample_id, bool) or sample_id == "":
-        raise ValueError(f"id: expected text, found {sample_id!r:.60}")
+        came = f"expected text, found {sample_id!r:.60}"
+        if sample_id is None:
+            came = (
+                f"is missing (the row has: {listed(map(str, row))}); name it under map: {{id: ...}}"
+            )
+        raise ValueError(f"id: {came}")
     score = _number(said("score"), "score")
     if score is not None and not 0 <= score <= 1:
         raise ValueError(f"score: expected a number in [0, 1], found {score!r}")

@@ -182,8 +182,10 @@ def read_model(path: Path) -> NgramModel:
                 fitted_on=str(held["fitted_on"]),
             )
     except (OSError, ValueError, KeyError, EOFError, TypeError, BadZipFile) as error:
+        # numpy's own words for a foreign file advise to unpickle it, which nobody should.
+        reason = getattr(error, "strerror", None) or "it is no file of weights"
         raise ConfigError(
-            f"The weights {path} cannot be read: {error}.\n"
+            f"The weights {path} cannot be read: {reason}.\n"
             "They are written by scripts/fit_ngram.py."
         ) from error
     if model.weights.shape != (2**model.bits,) or not 1 <= model.shortest <= model.longest:

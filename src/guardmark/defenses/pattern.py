@@ -139,43 +139,54 @@ def _bordered(word: str) -> str:
     return before + r"\s+".join(re.escape(piece) for piece in word.split()) + after
 
 
-def compile_rules(
-    rules: Iterable[Rule], *, flags: Sequence[str] = (), where: str = "patterns"
-) -> tuple[CompiledRule, ...]:
+class BadPatterns(ConfigError):
+    """Expressions that do not compile.
+
+    Attributes:
+        faults: Index of each rule, what is wrong with it, and where in it (line and column,
+            from 1), as far as that is known.
+    """
+
+    def __init__(self, faults: Sequence[tuple[int, str, tuple[int, int]]], named: str) -> None:
+        self.faults = tuple(faults)
+        super().__init__(named)
+
+
+def compile_rules(rules: Iterable[Rule], *, flags: Sequence[str] = ()) -> tuple[CompiledRule, ...]:
     """Compile rules, naming every one that is not a regular expression.
 
     Args:
         rules: Names and expressions.
         flags: Letters of `FLAGS`.
-        where: What to call their origin in messages.
 
     Returns:
         The rules, in order.
 
     Raises:
-        ConfigError: If an expression does not compile; up to three are named.
+        BadPatterns: If an expression does not compile; all of them are named.
     """
     combined = re.RegexFlag(0)
     for letter in flags:
         combined |= FLAGS[letter]
-    compiled, mistakes = [], []
-    for rule in rules:
+    compiled, faults, named = [], [], []
+    for index, rule in enumerate(rules):
         try:
             search = re.compile(rule.pattern, combined).search
             compiled.append(
                 CompiledRule(name=rule.name, search=search, words=tuple(rule.words.split()))
             )
         except (re.error, OverflowError, RecursionError) as error:
-            mistakes.append(f"{rule.name}: {error}")
-    if mistakes:
-        more = f"\n... and {len(mistakes) - 3} more." if len(mistakes) > 3 else ""
-        raise ConfigError(f"{where}: not a regular expression: " + "\n".join(mistakes[:3]) + more)
+            place = (getattr(error, "lineno", None) or 1, getattr(error, "colno", None) or 1)
+            faults.append((index, f"is not a regular expression: {error}.", place))
+            named.append(f"{rule.name}: is not a regular expression: {error}")
+    if faults:
+        raise BadPatterns(faults, "\n".join(named))
     return tuple(compiled)
 
 
 def builtin_rules() -> tuple[CompiledRule, ...]:
     """Return the compiled built-in rules, ready for a `PatternDefense`."""
-    return compile_rules(BUILTIN_RULES, flags=("I", "M"), where="built-in rules")
+    return compile_rules(BUILTIN_RULES, flags=("I", "M"))
 
 
 def read_lines(path: Path, *, shown_as: str) -> tuple[tuple[int, str], ...]:

@@ -1,0 +1,167 @@
+"""What a filter asks of rows; values and fields that no row has are named, not passed over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import DatasetError, did_you_mean, listed
+from guardmark.datasets.faults import BadRows, Fault
+from guardmark.datasets.files import read_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from guardmark.datasets.spec import DatasetSpec
+
+    Row = Mapping[str, object]
+
+_SHOWN: Final = 12
+_LONGEST: Final = 40
+
+
+class Filter:
+    """One field of rows with the values that pass.
+
+    Attributes:
+        field: Dotted path, as the user wrote it.
+        setting: Where it was written: `the filter`, or `include_variants`.
+        values: What passes, comparable.
+    """
+
+    __slots__ = ("_met", "_read", "field", "setting", "values")
+
+    def __init__(
+        self,
+        field: str,
+        values: Iterable[object],
+        *,
+        read: Callable[[Row], object],
+        setting: str = "the filter",
+    ) -> None:
+        self.field = field
+        self.setting = setting
+        self.values = frozenset(map(_comparable, values))
+        self._read = read
+        self._met: set[object] = set()
+
+    def value(self, row: Row) -> object:
+        """Return what a row has in the field; None for nothing."""
+        return _comparable(self._read(row))
+
+    def passes(self, row: Row) -> bool:
+        """Tell whether a row passes, and remember by which value."""
+        value = self.value(row)
+        if value not in self.values:
+            return False
+        self._met.add(value)
+        return True
+
+    @property
+    def unmet(self) -> frozenset[object]:
+        """Values that passed no row so far."""
+        return self.values - self._met
+
+
+def check_filters(sources: Sequence[tuple[DatasetSpec, Sequence[Filter]]]) -> tuple[str, ...]:
+    """Look for what filters ask for in vain, after all rows went by.
+
+    Files of one data entry share a filter: what one of them has is not missing.
+
+    Args:
+        sources: Each file with its filters.
+
+    Returns:
+        A warning for each filter of which some values are in no row.
+
+    Raises:
+        DatasetError: If no row has a field that a filter names, or none of its values.
+    """
+    together: dict[tuple[tuple[str, frozenset[object]], ...], list[int]] = {}
+    for place, (_, filters) in enumerate(sources):
+        key = tuple((each.field, each.values) for each in filters)
+        together.setdefault(key, []).append(place)
+    warnings: list[str] = []
+    for places in together.values():
+        specs = [sources[place][0] for place in places]
+        for same in zip(*(sources[place][1] for place in places), strict=True):
+            if frozenset.intersection(*(each.unmet for each in same)):
+                # Another filter may have turned away the rows that have the value: look again.
+                warnings.extend(_missing(specs, same))
+    return tuple(warnings)
+
+
+def _missing(specs: Sequence[DatasetSpec], same: Sequence[Filter]) -> Iterator[str]:
+    """Name what no row has: yield it where other values remain, raise it where none does."""
+    wanted = same[0]
+    fields, values = _census(specs, same)
+    if not fields:
+        return  # files without rows, which is another complaint
+    here = files_text(specs)
+    if not any(value is not None for value in values) and None not in wanted.values:
+        hint = did_you_mean(wanted.field, fields)
+        raise DatasetError(
+            f"{here}: no row has the field {wanted.field!r}, which {wanted.setting} names.{hint}\n"
+            f"Fields of the rows: {listed(fields)}."
+        )
+    gone = sorted(str(value) for value in wanted.values if value not in values)
+    if not gone:
+        return
+    known = [str(value) for value in values if value is not None]
+    said = ", ".join(repr(value[:_LONGEST]) for value in gone)
+    told = (
+        f"{here}: no row has {said} in the field {wanted.field}, as {wanted.setting} asks."
+        f"{did_you_mean(gone[0], known) if len(gone) == 1 else ''}"
+    )
+    found = f"Values of {wanted.field}: {_counted(values)}."
+    if len(gone) == len(wanted.values):
+        raise DatasetError(f"{told}\n{found}")
+    yield f"{told} {found}"
+
+
+def _census(
+    specs: Sequence[DatasetSpec], same: Sequence[Filter]
+) -> tuple[set[str], Counter[object]]:
+    """Read the files again for the fields of their rows, and the values of one of them."""
+    fields: set[str] = set()
+    values: Counter[object] = Counter()
+    for spec, wanted in zip(specs, same, strict=True):
+        try:
+            for _, row in read_rows(spec):
+                if not isinstance(row, Fault):
+                    fields.update(_fields(row))
+                    values[wanted.value(row)] += 1
+        except BadRows:
+            continue  # the file breaks off, which is told by who reads its samples
+    return fields, values
+
+
+def _fields(row: Row) -> Iterator[str]:
+    for name, value in row.items():
+        if isinstance(value, dict):
+            yield from (f"{name}.{inner}" for inner in value)
+        else:
+            yield name
+
+
+def _counted(values: Counter[object]) -> str:
+    """Write the most frequent values with their counts."""
+    stated = [(value, count) for value, count in values.most_common() if value is not None]
+    words = [f"{str(value)[:_LONGEST]!r} ({count:,})" for value, count in stated[:_SHOWN]]
+    left = len(stated) - len(words)
+    return ", ".join(words) + (f" and {left:,} more" if left else "")
+
+
+def files_text(specs: Sequence[DatasetSpec]) -> str:
+    """Name files in a message: the first two, and how many others.
+
+    Args:
+        specs: The files.
+    """
+    names = [spec.shown_as for spec in specs]
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+
+
+def _comparable(value: object) -> object:
+    """Make values of JSON, CSV and YAML comparable: all but booleans and null as text."""
+    return value if value is None or isinstance(value, bool) else str(value)
