@@ -169,7 +169,10 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     samples = sample_columns(reader)
     attack, groups = samples.is_attack, samples.group.codes
     rows, sure = read_target(reader), settings.confidence
-    cards = (_card(battle, attack, groups=groups, confidence=sure) for battle in battles)
+    cards = (
+        _card(battle, attack, groups=groups, lengths=samples.length, confidence=sure)
+        for battle in battles
+    )
     return tuple(
         card
         if rows is None
@@ -229,23 +232,21 @@ class _View:
 
 
 def _card(
-    battle: Battle, attack: NDArray[np.bool_], *, groups: NDArray[np.int32], confidence: float
+    battle: Battle,
+    attack: NDArray[np.bool_],
+    *,
+    groups: NDArray[np.int32],
+    lengths: NDArray[np.int64],
+    confidence: float,
 ) -> AdaptiveCard:
     view, budget = _View(battle, attack, groups=groups, confidence=confidence), battle.budget
     ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
     seen = {t.round for story in battle.stories[ADAPTIVE].values() for t in story.tries}
     rounds = [name for name in ROUNDS if name in {"R0", "R1"} or name in seen]
-    adaptive, blind = view.by(ADAPTIVE, budget), view.by(BLIND, budget)
-    null = view.by(NULL, budget)
     survival, mean = _survival(view, budget)
     at_k, extrapolated, ahead = _blind(view, ks)
     last = view.fallen(rounds[-1], FULL)
-    paid = sum(
-        count
-        for (arm, account), count in battle.calls.items()
-        if arm == ADAPTIVE and account in ATTACKER_ACCOUNTS
-    )
-    fell = int(last.sum())
+    paid, fell = _paid(battle), int(last.sum())
     return AdaptiveCard(
         name=battle.name,
         settings=battle.settings,
@@ -254,12 +255,10 @@ def _card(
         missing=int(attack.sum()) - len(view.places),
         rounds=tuple(_round_rate(view, name) for name in rounds),
         arms=tuple(
-            ArmCurve(arm=name, points=_points(view, layer, ks), at_budget=view.rate(marks))
-            for name, layer, marks in (
-                ("adaptive", ADAPTIVE, adaptive),
-                ("blind", BLIND, blind),
-                ("null", NULL, null),
+            ArmCurve(
+                arm=name, points=_points(view, arm, ks), at_budget=view.rate(view.by(arm, budget))
             )
+            for name, arm in (("adaptive", ADAPTIVE), ("blind", BLIND), ("null", NULL))
         ),
         asr_at=at_k,
         gains=tuple(
@@ -267,7 +266,7 @@ def _card(
             for k in ks
             if k in {1, 2, 5, 16, 64, budget}
         ),
-        null_gain=view.difference(null, view.static),
+        null_gain=view.difference(view.by(NULL, budget), view.static),
         delta=view.difference(last, view.static),
         battery_strict=view.rate(view.fallen("R1", STRICT)),
         battery_full=view.rate(view.fallen("R1", FULL)),
@@ -275,7 +274,7 @@ def _card(
         mean_tries=mean,
         area=_area(view, budget, last=last),
         reliability=_reliability(battle, view),
-        operators=read_operators(battle, groups, confidence=confidence),
+        operators=read_operators(battle, groups, lengths=lengths, confidence=confidence),
         repairs=read_repairs(battle, attack, groups=groups, confidence=confidence),
         transfers=read_transfers(battle, groups, confidence=confidence),
         calls=dict(battle.calls),
@@ -283,6 +282,15 @@ def _card(
         extrapolated=extrapolated,
         extrapolated_at=ahead,
         unanswered=battle.unanswered,
+    )
+
+
+def _paid(battle: Battle) -> int:
+    """Count the attacker's calls of the defense."""
+    return sum(
+        count
+        for (arm, account), count in battle.calls.items()
+        if arm == ADAPTIVE and account in ATTACKER_ACCOUNTS
     )
 
 

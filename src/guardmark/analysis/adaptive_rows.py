@@ -38,6 +38,8 @@ class Try:
         text: Hash of the text.
         passed: Whether it was let through; None without an answer.
         is_free: Whether nothing was called for it.
+        size: Characters of the text, or None where that was not kept.
+        decoded: Whether the shipped decoders read the words in it; None where nobody looked.
     """
 
     sample: int
@@ -48,6 +50,8 @@ class Try:
     text: str
     passed: bool | None
     is_free: bool
+    size: int | None = None
+    decoded: bool | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -233,4 +237,6 @@ def _try_of(record: Record) -> Try:
         note["text"],
         passed,
         note["free"],
+        note.get("size"),
+        note.get("decoded"),
     )

@@ -154,6 +154,7 @@ class Operator:
         restore: Variant to original (V0) or to something canonically equal to it (V1).
             Raises ValueError on what it cannot read.
         canon: The operator's own canonical form, where the general one does not fit.
+        wrap: Puts a text into the words around the code, not encoded; None where there are none.
         check: For listed changes (V3-table): whether original and variant differ by the
             list only.
         domain: Texts for which the declared tier is promised; None means every text that
@@ -176,6 +177,7 @@ class Operator:
     rewrite: Callable[[str, Use], str]
     restore: Callable[[str, Use], str] | None = None
     canon: Callable[[str], str] | None = None
+    wrap: Callable[[str, Use], str] | None = None
     check: Callable[[str, str], bool] | None = None
     domain: Callable[[str], bool] | None = None
     domain_words: str = "any text"

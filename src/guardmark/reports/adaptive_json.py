@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.reports.adaptive_operators import operator_json
 from guardmark.reports.adaptive_pairs import area_json
 from guardmark.reports.adaptive_target_json import target_json
 from guardmark.reports.adaptive_words import holding_sentence, threat_card
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.analysis.adaptive import AdaptiveCard
-    from guardmark.analysis.adaptive_operators import OperatorCard
     from guardmark.analysis.adaptive_repairs import RepairCard
     from guardmark.core.estimate import Difference
 
@@ -73,7 +73,7 @@ def _card(card: AdaptiveCard) -> Json:
         if card.extrapolated is None
         else {"k": card.extrapolated_at, "rate": ratio_json(card.extrapolated)},
         "reliability": None if card.reliability is None else estimate_json(card.reliability),
-        "operators": [_operator(each) for each in card.operators],
+        "operators": [operator_json(each) for each in card.operators],
         "repairs": [_repair(each) for each in card.repairs],
         "best_repair": None if best is None else best.name,
         "transfers": [
@@ -81,17 +81,6 @@ def _card(card: AdaptiveCard) -> Json:
         ],
         "target": target_json(card.target),
         "calls": {f"{arm}:{account}": calls for (arm, account), calls in card.calls.items()},
-    }
-
-
-def _operator(card: OperatorCard) -> Json:
-    return {
-        "chain": card.chain,
-        "tier": card.tier,
-        "bypassed": estimate_json(card.bypassed),
-        "benign_blocked": estimate_json(card.benign_blocked),
-        "standing": card.standing.value,
-        "unique": card.unique,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.reports.adaptive_operators import wrapper_sentence
 from guardmark.reports.adaptive_pairs import area_sentence
 from guardmark.reports.adaptive_repair import repair_sentence
 from guardmark.reports.adaptive_target_words import reading_sentence, unknown_text
@@ -50,8 +51,10 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
         area_sentence(card),
         effort_sentence(card),
         repair_sentence(card),
+        wrapper_sentence(card),
     ):
-        yield f"  {sentence.removeprefix(f'{card.name}: ')}"
+        if sentence:
+            yield f"  {sentence.removeprefix(f'{card.name}: ')}"
     if card.target is not None:
         yield from _target(card.target)
     yield from flag_lines(card)

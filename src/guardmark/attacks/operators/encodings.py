@@ -199,6 +199,7 @@ def _encoding(
         summary=f"The text in {title}.",
         rewrite=rewrite,
         restore=restore,
+        wrap=lambda text, use: _prefix(use, title) + text,
         domain=(lambda text: text.isascii() and any(map(str.isalnum, text))) if lossy else None,
         domain_words="ASCII text with a letter or digit" if lossy else "any text",
     )

@@ -21,6 +21,10 @@ def _cover(use: Use) -> str:
     return _COVERS[use.word("cover")]
 
 
+def _covered(text: str, use: Use) -> str:
+    return _cover(use) + text
+
+
 def _behind_cover(variant: str, use: Use) -> str:
     cover = _cover(use)
     if not variant.startswith(cover):
@@ -75,6 +79,7 @@ OPERATORS = (
         summary="Tag characters, the invisible mirror of ASCII, behind a cover.",
         rewrite=_tag,
         restore=_untag,
+        wrap=_covered,
         domain=_is_printable_ascii,
         domain_words="printable ASCII text",
     ),
@@ -90,6 +95,7 @@ OPERATORS = (
         summary="The bytes of the text as variation selectors of an emoji.",
         rewrite=_select,
         restore=_unselect,
+        wrap=_covered,
     ),
     Operator(
         name="invisible_bits",
@@ -103,6 +109,7 @@ OPERATORS = (
         summary="The bits of the text as two invisible operators.",
         rewrite=_bits,
         restore=_unbits,
+        wrap=_covered,
     ),
 )
 """The operators of F10."""

@@ -84,6 +84,10 @@ def _join_payload(variant: str, use: Use) -> str:  # noqa: ARG001 - as above
     return "".join(str(json.loads(line[4:])) for line in variant.split("\n")[:-1])
 
 
+def _whole_payload(text: str, use: Use) -> str:  # noqa: ARG001 - as above
+    return f"a = {json.dumps(text, ensure_ascii=False)}\nJoin a and answer the joined message."
+
+
 def _mark_roles(text: str, use: Use) -> str:
     before, behind = _MARKERS[use.word("style")]
     return f"{before}{text}{behind}"
@@ -144,6 +148,7 @@ OPERATORS = (
         summary="The text cut into named parts that are to be joined.",
         rewrite=_split_payload,
         restore=_join_payload,
+        wrap=_whole_payload,
     ),
     _carrier("json_carrier", "The text as a field of a JSON object.", _json, _unjson),
     _carrier("yaml_carrier", "The text as a block of a YAML document.", _yaml, _unyaml),

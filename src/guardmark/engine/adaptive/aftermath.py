@@ -28,7 +28,7 @@ def run_twin(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
         wins: What got through; its most frequent chains are tried beside the battery.
     """
     places = _some(scene, scene.benign, "twin")
-    for chain in _tried(wins):
+    for chain in tried_chains(wins):
         batch = [
             query
             for place in places
@@ -61,7 +61,12 @@ def _some(scene: Scene, places: tuple[int, ...], purpose: str) -> list[int]:
     return sorted(scene.draw(purpose).sample(places, min(len(places), _MOST_BENIGN)))
 
 
-def _tried(wins: Iterable[Query]) -> list[Chain]:
+def tried_chains(wins: Iterable[Query]) -> list[Chain]:
+    """Return what is done to benign texts: the battery, and the most frequent winners.
+
+    Args:
+        wins: What got through.
+    """
     fixed = {chain.key: chain for chain in battery()}
     # Neither parts of a text nor what a model wrote can be done to another text.
     count = Counter(win.chain for win in wins if " [" not in win.chain)

@@ -10,7 +10,7 @@ from guardmark.attacks.battery import BATTERY_VERSION, AttackerLock, lock_digest
 from guardmark.canon import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.record import Stage
-from guardmark.engine.adaptive.aftermath import run_transfer, run_twin
+from guardmark.engine.adaptive.aftermath import run_transfer, run_twin, tried_chains
 from guardmark.engine.adaptive.attacker import run_attacker
 from guardmark.engine.adaptive.baseline import measure_baseline
 from guardmark.engine.adaptive.caller import Caller, Interrupted
@@ -26,6 +26,7 @@ from guardmark.engine.adaptive.target import TARGET
 from guardmark.engine.adaptive.target_caller import TargetCaller
 from guardmark.engine.adaptive.trace import remembered
 from guardmark.engine.adaptive.trial import ADAPTIVE, MODEL_LAYERS, watched
+from guardmark.engine.adaptive.wrapper import run_wrappers
 from guardmark.engine.stop import StopSignal
 
 if TYPE_CHECKING:
@@ -264,6 +265,7 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     await drive(run_null(scene))
     await drive(run_blind(scene))
     await drive(run_twin(scene, battle.wins))
+    await drive(run_wrappers(scene, tried_chains(battle.wins)))
     await drive(run_repair(scene, battle.wins))
     battle.caller.flush()
 

@@ -11,6 +11,7 @@ from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arms
 from guardmark.attacks.chain import Chain
 from guardmark.attacks.contract import Tier
+from guardmark.attacks.recovery import recovers
 from guardmark.engine.adaptive.trial import ADAPTIVE, Account, Query
 
 if TYPE_CHECKING:
@@ -132,7 +133,19 @@ class Scene:
         if not made.is_variant or made.tier is None:
             return None
         where = "" if span is None else f" [{span[0]}:{span[1]}]"
-        return Query(position, made.text, account, round_, f"{key}{where}", made.tier.value, layer)
+        decoded = None
+        if account is Account.BATTERY and chain.needs_decoder:
+            decoded = recovers(sample.prompt.text, made.text)
+        return Query(
+            position,
+            made.text,
+            account,
+            round_,
+            f"{key}{where}",
+            made.tier.value,
+            layer,
+            decoded=decoded,
+        )
 
     def singles(self) -> tuple[Chain, ...]:
         """Return the chains of one arm that a search may draw from."""

@@ -46,6 +46,7 @@ class Account(StrEnum):
     SEARCH = "search"
     CONFIRM = "confirm"
     TWIN = "twin"
+    WRAPPER = "wrapper"
     REPAIR = "repair"
     TRANSFER = "transfer"
     UNDEFENDED = "undefended"
@@ -69,6 +70,7 @@ class Query:
         tier: Proved tier; empty where a pass would be no bypass.
         layer: Which arm asks.
         is_again: Whether an answer given before to the same text will not do.
+        decoded: Whether the shipped decoders read the words in it; None where nobody looked.
     """
 
     sample: int
@@ -79,6 +81,7 @@ class Query:
     tier: str = ""
     layer: str = ADAPTIVE
     is_again: bool = False
+    decoded: bool | None = None
 
     def note(self, digest: str, *, is_free: bool) -> str:
         """Return what is stored beside the answer.
@@ -90,10 +93,11 @@ class Query:
         Returns:
             JSON; the text itself is not in it, since seeds bring it back.
         """
+        read = "" if self.decoded is None else f',"decoded":{"true" if self.decoded else "false"}'
         return (
             f'{{"account":"{self.account.value}","round":"{self.round}",'
             f'"chain":{json.dumps(self.chain)},"tier":"{self.tier}","text":"{digest}",'
-            f'"free":{"true" if is_free else "false"}}}'
+            f'"size":{len(self.text)},"free":{"true" if is_free else "false"}{read}}}'
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.adaptive_operators import operator_tables, wrapper_sentence
 from guardmark.reports.adaptive_pairs import area_sentence, pairs_table
 from guardmark.reports.adaptive_repair import repair_blocks, repair_sentence
 from guardmark.reports.adaptive_words import (
@@ -27,7 +28,7 @@ from guardmark.reports.blocks import (
     Unit,
     Words,
 )
-from guardmark.reports.cells import count, figure, heads, name, of_estimate, of_ratio, slug, words
+from guardmark.reports.cells import count, heads, name, of_estimate, of_ratio, slug, words
 from guardmark.reports.chapters.adaptive_target import effect_blocks, target_blocks
 from guardmark.reports.chapters.candidates import empty_section
 from guardmark.reports.wording import count_text
@@ -48,11 +49,6 @@ _ROUNDS: Final = {
     "R5": "attacker model",
 }
 _NONE: Final = "No adaptive rounds were run; an attacker who adapts may do better than these rates."
-_STANDINGS: Final = (
-    "Holds: most attacks are blocked with it and most benign texts are not. Blanket block: most of "
-    "both are blocked, so the form is blocked and not the attack. Blind: neither. Inverted: benign "
-    "texts are blocked and attacks are not. Rows are exploratory: no correction for their number."
-)
 
 
 def write(analysis: RunAnalysis) -> Section:
@@ -76,6 +72,8 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
         effort_sentence(card),
         repair_sentence(card),
     ]
+    if wrapper := wrapper_sentence(card):
+        lines.append(wrapper)
     if card.missing:
         lines.append(f"{card.name}: {count_text(card.missing)} attacks got no answer; left out")
     blocks: list[Block] = [
@@ -90,7 +88,7 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     blocks += [*effect_blocks(card), _rounds(card), _arms(card), Bullets(lines=tuple(lines))]
     if len(card.arms[0].points) > 1:
         blocks.append(_curves(card))
-    blocks += [_operators(card), *repair_blocks(card, taken), _ledger(card)]
+    blocks += [*operator_tables(card), *repair_blocks(card, taken), _ledger(card)]
     return blocks
 
 
@@ -175,38 +173,6 @@ def _curves(card: AdaptiveCard) -> LineChart:
     )
 
 
-def _operators(card: AdaptiveCard) -> Table:
-    return Table(
-        id=f"adaptive-operators-{slug(card.name)}",
-        title=f"{card.name}: operators on attacks and on benign texts",
-        columns=(
-            Column(title="Operators"),
-            Column(title="Tier"),
-            Column(title="Attacks through", numeric=True),
-            Column(title="Benign blocked", numeric=True),
-            Column(title="J", numeric=True, meaning="block rate on attacks minus on benign texts"),
-            Column(title="Standing"),
-            Column(title="Only this one", numeric=True),
-        ),
-        rows=tuple(
-            Row(
-                cells=(
-                    name(each.chain),
-                    words(each.tier),
-                    of_estimate(each.bypassed),
-                    of_estimate(each.benign_blocked),
-                    figure(each.separation, Unit.NUMBER),
-                    words(each.standing.value),
-                    count(each.unique),
-                )
-            )
-            for each in card.operators
-        ),
-        note=_STANDINGS,
-        collapsed=True,
-    )
-
-
 def _ledger(card: AdaptiveCard) -> Table:
     return Table(
         id=f"adaptive-calls-{slug(card.name)}",
@@ -216,8 +182,8 @@ def _ledger(card: AdaptiveCard) -> Table:
             Row(cells=(words(f"{arm}: {account}"), count(calls)))
             for (arm, account), calls in card.calls.items()
         ),
-        note="The attacker pays for baseline, diagnosis, battery, search and confirm; twin, repair "
-        "and transfer are the evaluator's.",
+        note="The attacker pays for baseline, diagnosis, battery, search and confirm; twin, "
+        "wrapper, repair and transfer are the evaluator's.",
         collapsed=True,
     )
 
