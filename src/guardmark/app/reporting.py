@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
 
 from guardmark.app.finishing import Told, finish
-from guardmark.app.settings import Config
+from guardmark.app.settings import FOR_BUILTIN, Config
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
@@ -53,14 +55,38 @@ def run_config(manifest: RunManifest) -> Config:
 
     Returns:
         Its settings, every default filled in.
+
+    Raises:
+        StoreError: If they are not what this guardmark knows as settings.
     """
-    settings = dict(manifest.settings)
-    pipeline = settings.get("pipeline")
+    try:
+        return Config.model_validate(_without_effect(manifest.settings))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise StoreError(
+            f"The settings kept in run {manifest.name!r} are not those of this guardmark: "
+            f"{where}: {first['msg']}.\n"
+            f"Next: read it with the guardmark that wrote it, {manifest.guardmark_version}."
+        ) from error
+
+
+def _without_effect(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out settings that once were accepted and never had an effect, refused by now."""
+    settings = dict(kept)
+    pipeline, data = settings.get("pipeline"), settings.get("data")
     if isinstance(pipeline, dict):
-        # Older runs name a setting that never had an effect; they stay readable.
-        kept = {key: value for key, value in pipeline.items() if key != "system_prompt_name"}
-        settings["pipeline"] = kept
-    return Config.model_validate(settings)
+        settings["pipeline"] = {
+            key: value for key, value in pipeline.items() if key != "system_prompt_name"
+        }
+    if isinstance(data, list):
+        settings["data"] = [
+            {key: value for key, value in entry.items() if key in FOR_BUILTIN}
+            if isinstance(entry, dict) and entry.get("builtin")
+            else entry
+            for entry in data
+        ]
+    return settings
 
 
 def parse_thresholds(

@@ -26,7 +26,8 @@ class Secret(Settings):
     env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
-_FOR_BUILTIN = frozenset({"builtin", "path", "filter", "include_variants", "exclude_variants"})
+FOR_BUILTIN = frozenset({"builtin", "path", "filter", "include_variants", "exclude_variants"})
+"""What may be said of a built-in set; all else about it is known."""
 
 
 class DataSettings(Settings):
@@ -60,7 +61,7 @@ class DataSettings(Settings):
     def _nothing_passed_over(self) -> DataSettings:
         # Against the defaults: a run keeps its settings with every default written out.
         said = (n for n, f in type(self).model_fields.items() if getattr(self, n) != f.default)
-        passed_over = sorted(set(said) - _FOR_BUILTIN)
+        passed_over = sorted(set(said) - FOR_BUILTIN)
         if self.builtin is not None and passed_over:
             raise ValueError(
                 f"a built-in set says itself how it is read: {', '.join(passed_over)} "

@@ -156,7 +156,7 @@ def _create_or_migrate(connection: sqlite3.Connection, path: Path) -> None:
     _check_application(connection, path)
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != schema.SCHEMA_VERSION:
-        schema.migrate(connection)
+        schema.migrate(connection, shown_as=str(path))
 
 
 def is_blank(path: Path) -> bool:

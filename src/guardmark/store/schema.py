@@ -140,6 +140,7 @@ def create(connection: sqlite3.Connection) -> None:
 def migrate(
     connection: sqlite3.Connection,
     *,
+    shown_as: str = "the file",
     steps: Mapping[int, Callable[[sqlite3.Connection], None]] = MIGRATIONS,
     target: int = SCHEMA_VERSION,
 ) -> int:
@@ -147,6 +148,7 @@ def migrate(
 
     Args:
         connection: An open, writable connection in autocommit mode.
+        shown_as: What to call the file in messages.
         steps: Version to the step that leads from it to the next.
         target: Version to reach.
 
@@ -159,16 +161,16 @@ def migrate(
     before = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if before > target:
         raise StoreError(
-            f"The records have schema version {before}; this guardmark reads up to {target}."
-            " Next: update guardmark."
+            f"{shown_as} has schema version {before}; this guardmark reads up to {target}.\n"
+            "Next: update guardmark."
         )
     connection.execute("BEGIN IMMEDIATE")
     try:
         for version in range(before, target):
             if version not in steps:
                 raise StoreError(
-                    f"The records have schema version {before}; no way leads to {target}."
-                    " Next: read them with the guardmark version that wrote them."
+                    f"{shown_as} has schema version {before}, which this guardmark cannot bring"
+                    f" up to {target}.\nNext: read it with the guardmark that wrote it."
                 )
             steps[version](connection)
         connection.execute(f"PRAGMA user_version = {target}")
