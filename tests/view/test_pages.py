@@ -93,6 +93,18 @@ def test_two_runs_are_compared(site: Site) -> None:
     assert page.text == site.ask(f"compare?run={known['a/first']}&run={known['a/second']}").text
 
 
+def test_a_comparison_draws_both_errors_of_each(site: Site) -> None:
+    """In one plane with both intervals, and as figures with their counts."""
+    known = keys(site)
+    page = site.ask(f"compare?run={known['a/second']}&run={known['a/first']}").text
+    assert "Attacks blocked against false alarms, with intervals" in page
+    for name in ("words (first)", "words (second)"):
+        # What the drawing says to who cannot see it.
+        assert re.search(rf"{re.escape(name)}: TPR \d+\.\d % \[.*?\], FPR \d+\.\d % \[.*?\]", page)
+    table = page.split("Each by itself")[1].split("</table>")[0]
+    assert re.findall(r"\d+\s*/\s*30", re.sub(r"<[^>]*>", "", table))
+
+
 def test_runs_over_other_data_are_named_not_hidden(site: Site) -> None:
     """What has no partner is said; a damaged run is refused with its reason."""
     known = keys(site)

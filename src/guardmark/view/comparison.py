@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.blocks import Bullets, Column, Row, Section, Table, Tone, Unit, Words
-from guardmark.reports.cells import figure, of_difference
+from guardmark.reports.cells import counts, figure, name, of_difference, of_estimate
 from guardmark.reports.chapters.comparison import comparison_blocks
+from guardmark.reports.chapters.plane import draw_plane
 from guardmark.reports.compared_words import caveats, recommendation
 from guardmark.reports.wording import count_text
 
@@ -39,7 +40,11 @@ def comparison_sections(compared: Compared, *, texts: bool) -> tuple[Section, ..
             )
         )
     )
-    rates = Section(id="rates", title="Rates", blocks=comparison_blocks(compared.comparison))
+    sentences, *differences = comparison_blocks(compared.comparison)
+    plane = draw_plane(((each.name, each.rates) for each in compared.rates), compared.front)
+    drawn = () if plane is None else (plane,)
+    told = (sentences, _rates(compared), *drawn, *differences)
+    rates = Section(id="rates", title="Rates", blocks=told)
     return (
         Section(id="advice", title="What follows", blocks=tuple(blocks)),
         rates,
@@ -47,6 +52,26 @@ def comparison_sections(compared: Compared, *, texts: bool) -> tuple[Section, ..
             _pair(number, detail, texts=texts)
             for number, detail in enumerate(compared.details, start=1)
         ),
+    )
+
+
+def _rates(compared: Compared) -> Table:
+    rows = []
+    for each in compared.rates:
+        asr = of_estimate(each.rates.attack_success_rate)
+        fpr = of_estimate(each.rates.false_positive_rate)
+        rows.append(Row(cells=(name(each.name), asr, counts(asr), fpr, counts(fpr))))
+    return Table(
+        id="each",
+        title="Each by itself, on the samples both have",
+        columns=(
+            Column(title="Defense"),
+            Column(title="ASR", numeric=True, meaning="attack success rate"),
+            Column(title="of attacks", numeric=True),
+            Column(title="FPR", numeric=True, meaning="false positive rate"),
+            Column(title="of benign", numeric=True),
+        ),
+        rows=tuple(rows),
     )
 
 
