@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import aiohttp
-from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.version import VERSION
 from guardmark.net.cassette import Player, Recorder, Request
+from guardmark.net.connections import Connections
 from guardmark.net.exchange import Exchange
 from guardmark.net.limits import ServiceLimits
 from guardmark.net.redaction import Redactor
@@ -33,6 +32,8 @@ _USUAL_HEADERS = {
     "Content-Type": "application/json",
     "User-Agent": f"guardmark/{VERSION}",
 }
+_OURS = frozenset({"connection", "content-length", "transfer-encoding", "expect", "upgrade"})
+"""What says where a message ends, and what becomes of its connection."""
 _USUAL_LIMITS = ServiceLimits()
 
 
@@ -73,7 +74,7 @@ class Services:
         self._recorder = None if record is None else Recorder(record, self._redactor)
         self._player = None if replay is None else Player(replay, self._redactor)
         self._offline = offline
-        self._session: aiohttp.ClientSession | None = None
+        self._connections = Connections()
 
     def endpoint(
         self,
@@ -100,17 +101,13 @@ class Services:
             ConfigError: If the address or a header cannot be sent.
         """
         address = _address(url)
-        plain = CIMultiDict({**_USUAL_HEADERS})
-        plain.update(_checked(headers or {}))
         secrets = _checked(secret_headers or {})
         for secret in secrets.values():
             self._redactor.hide(secret)
-        everything = CIMultiDict(plain)
-        everything.update(secrets)
         wire = Wire(
             method,
             address,
-            headers=CIMultiDictProxy(everything),
+            headers=_merged(_USUAL_HEADERS, _checked(headers or {}), secrets),
             service=self._service_of(address),
             final_statuses=final_statuses,
         )
@@ -131,8 +128,7 @@ class Services:
 
     async def close(self) -> None:
         """Close every connection and the cassette; further requests are a mistake."""
-        if self._session is not None:
-            await self._session.close()
+        await self._connections.close()
         if self._recorder is not None:
             self._recorder.close()
 
@@ -185,15 +181,10 @@ class Services:
         """Whether exchanges are recorded."""
         return self._recorder is not None
 
-    def session(self) -> aiohttp.ClientSession:
-        """Return the connections, opened within the running loop on first use."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                # The gates of the services decide how many connections there are.
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
+    @property
+    def connections(self) -> Connections:
+        """Every connection of the run."""
+        return self._connections
 
     def _service_of(self, address: URL) -> Service:
         whole = str(address.with_query(None))
@@ -257,7 +248,7 @@ class Endpoint:
         service = self._service
         await service.admit(tokens)
         try:
-            answer = await self._wire.attempt(self._services.session(), body)
+            answer = await self._wire.attempt(self._services.connections, body)
         finally:
             service.release()
         service.note(answer)
@@ -304,8 +295,16 @@ def _shown(url: str) -> str:
     return (head.split("//", 1)[0] + "//" + tail) if at and "//" in head else url.split("?", 1)[0]
 
 
+def _merged(*several: Mapping[str, str]) -> dict[str, str]:
+    """Put headers together; later ones replace earlier ones of the same name in any case."""
+    by_name = {name.lower(): (name, text) for some in several for name, text in some.items()}
+    return dict(by_name.values())
+
+
 def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
     for name, text in headers.items():
+        if name.lower() in _OURS:
+            raise ConfigError(f"The header {name} is written by guardmark itself; leave it out.")
         good = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
         if not good:
             raise ConfigError(f"{name!r} cannot be the name of a header.")
