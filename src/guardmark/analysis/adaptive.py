@@ -146,6 +146,11 @@ class AdaptiveCard:
         return int(str(self.settings.get("budget", 0)))
 
     @property
+    def shares_memory(self) -> bool:
+        """Whether attacks learned from each other."""
+        return self.settings.get("memory", "shared") == "shared"
+
+    @property
     def best_repair(self) -> RepairCard | None:
         """The cleaning that closes most, net of what it costs and lets in."""
         return best_of(self.repairs)

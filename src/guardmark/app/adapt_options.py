@@ -29,6 +29,8 @@ class AdaptOptions:
         replay: Answer exchanges from this cassette.
         canaries: Harmless sentences a target model is asked to read through each operator; 0
             for none.
+        shared_memory: False: each attack learns from its own answers only, whatever the
+            configuration says.
         run: For the run that is made first.
     """
 
@@ -38,6 +40,7 @@ class AdaptOptions:
     record: Path | None = None
     replay: Path | None = None
     canaries: int = CANARIES
+    shared_memory: bool = True
     run: RunOptions = field(default_factory=RunOptions)
 
 

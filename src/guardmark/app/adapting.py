@@ -171,6 +171,7 @@ class _Work:
                 seed=manifest.seed,
                 budget=self.options.budget,
                 concurrency=self.config.loaded.config.run.concurrency,
+                shares_memory=self.options.shared_memory and self.config.shares_memory,
                 attacker=None
                 if attacker is None
                 else replace(attacker.plan, replies=earlier_replies(reader, names)),

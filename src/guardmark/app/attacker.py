@@ -58,6 +58,12 @@ class AttackerConfig:
         said = self.loaded.config.adaptive
         return said if said is not None and said.attacker is not None else None
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether attacks may learn from each other."""
+        said = self.loaded.config.adaptive
+        return said is None or said.shared_memory
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attacker:

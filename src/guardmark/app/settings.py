@@ -197,8 +197,9 @@ class PipelineSettings(Settings):
 
 
 class AdaptiveSettings(Settings):
-    """Round 5 of `guardmark adapt`: a model that attacks, and one that keeps it to the matter."""
+    """How `guardmark adapt` attacks: what it remembers, and the models of round 5."""
 
+    shared_memory: bool = True
     attacker: dict[str, Any] | None = None
     equivalence: dict[str, Any] | None = None
     candidates: int = Field(4, ge=1, le=16)

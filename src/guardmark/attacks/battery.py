@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -58,6 +59,27 @@ AttackerLock = tuple[tuple[str, str], ...]
 """What a lock says of an attacker model: names and values; empty without one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """What a measurement's lock says beside the battery.
+
+    Attributes:
+        attacker: Of an attacker model; empty without one.
+        shares_memory: Whether attacks learn from each other.
+    """
+
+    attacker: AttackerLock = ()
+    shares_memory: bool = True
+
+    @property
+    def memory(self) -> str:
+        """What attacks share, in a word."""
+        return "shared" if self.shares_memory else "none"
+
+
+_USUAL = Lock()
+
+
 @cache
 def battery() -> tuple[Chain, ...]:
     """Return the battery: the chains that every blocked attack is tried with, in order."""
@@ -65,16 +87,16 @@ def battery() -> tuple[Chain, ...]:
 
 
 @cache
-def lock_text(attacker: AttackerLock = ()) -> str:
+def lock_text(lock: Lock = _USUAL) -> str:
     """Return what the battery consisted of, as canonical JSON with a final line feed.
 
     Args:
-        attacker: What to say of an attacker model; nothing without one.
+        lock: What to say beside the battery.
 
     Returns:
         The operators with versions, parameters and table hashes, the battery in order, the
-        version and tables of the canonical form and the version of Unicode's data, which comes
-        with Python.
+        version and tables of the canonical form, what the search remembers, and the version of
+        Unicode's data, which comes with Python.
     """
     content: dict[str, object] = {
         "battery": {"version": BATTERY_VERSION, "chains": [chain.key for chain in battery()]},
@@ -88,30 +110,31 @@ def lock_text(attacker: AttackerLock = ()) -> str:
             }
             for found in operators()
         },
+        "search": {"memory": lock.memory},
         "unicode": unicodedata.unidata_version,
     }
-    if attacker:
-        content["attacker"] = dict(attacker)
+    if lock.attacker:
+        content["attacker"] = dict(lock.attacker)
     return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
-def lock_digest(attacker: AttackerLock = ()) -> str:
+def lock_digest(lock: Lock = _USUAL) -> str:
     """Return the SHA-256 of the lock, in hex; it is printed in the report."""
-    return sha256(lock_text(attacker).encode()).hexdigest()
+    return sha256(lock_text(lock).encode()).hexdigest()
 
 
-def lock_differences(text: str, attacker: AttackerLock = ()) -> tuple[str, ...]:
+def lock_differences(text: str, lock: Lock = _USUAL) -> tuple[str, ...]:
     """Say in what another lock differs from this installation's.
 
     Args:
         text: Content of a `battery.lock`.
-        attacker: What this measurement's lock says of an attacker model.
+        lock: What this measurement's lock says beside the battery.
 
     Returns:
         One phrase each, such as `operators/leet@1/parameters/p`; empty when equal. A text
         that is no lock gives a single phrase that says so.
     """
-    if text == lock_text(attacker):
+    if text == lock_text(lock):
         return ()
     try:
         theirs = json.loads(text)
@@ -119,9 +142,9 @@ def lock_differences(text: str, attacker: AttackerLock = ()) -> tuple[str, ...]:
         theirs = None
     if not isinstance(theirs, dict):
         return ("it is no battery lock",)
-    if bool(theirs.get("attacker")) is not bool(attacker):
+    if bool(theirs.get("attacker")) is not bool(lock.attacker):
         return ("an attacker model on one side only",)
-    ours = _leaves(json.loads(lock_text(attacker)))
+    ours = _leaves(json.loads(lock_text(lock)))
     other = _leaves(theirs)
     return tuple(
         sorted(path for path in ours.keys() | other.keys() if ours.get(path) != other.get(path))
@@ -139,17 +162,17 @@ def _leaves(tree: object, path: str = "") -> dict[str, object]:
     }
 
 
-def require_lock(text: str, attacker: AttackerLock = ()) -> None:
+def require_lock(text: str, lock: Lock = _USUAL) -> None:
     """Refuse to mix tries of two batteries.
 
     Args:
         text: Content of a `battery.lock`.
-        attacker: What this measurement's lock says of an attacker model.
+        lock: What this measurement's lock says beside the battery.
 
     Raises:
         IncomparableRuns: If it differs from this installation's; the differences are named.
     """
-    found = lock_differences(text, attacker)
+    found = lock_differences(text, lock)
     if not found:
         return
     shown = ", ".join(found[:SHOWN_DIFFERENCES])

@@ -52,6 +52,12 @@ def command() -> click.Command:
         show_default=True,
         help="Harmless sentences a target model reads through each operator; 0 for none.",
     )
+    @click.option(
+        "--no-shared-memory",
+        "alone",
+        is_flag=True,
+        help="Let each attack learn from its own answers only: independent units.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def adapt(subject: Path | None, *, as_json: bool, **said: Any) -> int:
         from guardmark.cli.adapt_output import AsTyped, carry_out

@@ -39,6 +39,7 @@ class AsTyped:
         record: A cassette to write.
         replays: A trace, a cassette, or both.
         canaries: Sentences a target model is asked to read through each operator.
+        alone: Whether attacks may not learn from each other.
     """
 
     budget: str
@@ -47,6 +48,7 @@ class AsTyped:
     record: Path | None
     replays: tuple[Path, ...]
     canaries: int
+    alone: bool
 
 
 def carry_out(
@@ -72,6 +74,7 @@ def carry_out(
         record=typed.record,
         replay=cassette,
         canaries=typed.canaries,
+        shared_memory=not typed.alone,
         run=RunOptions(out=typed.out),
     )
     what: LoadedConfig | Path | None = subject
@@ -102,6 +105,7 @@ def _again(done: Adapted, typed: AsTyped) -> str:
     words = ["guardmark", "adapt", str(done.folder.path), "--budget", typed.budget]
     for option, path in (("--config", typed.config), ("--record", typed.record)):
         words += [] if path is None else [option, str(path)]
+    words += ["--no-shared-memory"] if typed.alone else []
     for path in typed.replays:
         words += ["--replay", str(path)]
     return shlex.join(words)

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive import AdaptiveCard
 
 ACCESS: Final = {False: "A1 (sees allow or block)", True: "A2 (sees the score too)"}
+_KNOWLEDGE: Final = {
+    True: "K1 (a kind of defense, diagnosed by probes)",
+    False: "K0 (nothing; each attack sees its own answers)",
+}
+_MEMORY: Final = {
+    True: "shared between attacks",
+    False: "none: each attack learns from itself",
+}
 _FLAGS: Final = {
     "RANDOMISED": "answers differ when the same text is sent again; a bypass counts only if two "
     "of three further sends pass as well",
@@ -31,8 +39,8 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     has_scores = bool(card.findings.get("has_scores"))
     return (
         ("Access", ACCESS[has_scores]),
-        ("Knowledge", "K1 (a kind of defense, diagnosed by probes)"),
-        ("Memory", "shared between attacks"),
+        ("Knowledge", _KNOWLEDGE[card.shares_memory]),
+        ("Memory", _MEMORY[card.shares_memory]),
         ("Fixed list", str(card.settings.get("battery", ""))),
         ("Search calls", f"{count_text(card.budget)} for each attack"),
         ("Seed", str(card.settings.get("seed", ""))),
@@ -44,6 +52,8 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
 
 def diagnosis_text(card: AdaptiveCard) -> str:
     """Say what kind of defense the probes saw."""
+    if not card.shares_memory:
+        return "not made: it would be learned from other attacks"
     examined, label = card.findings.get("examined", 0), card.findings.get("diagnosis", "none")
     folds = "; hidden characters change nothing" if card.findings.get("folds") else ""
     return f"{label} (from {examined} blocked attacks{folds})"
@@ -78,7 +88,8 @@ def _held(card: AdaptiveCard) -> str:
     last = card.rounds[-1].full
     under = (
         f"battery {card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
-        f"{ACCESS[bool(card.findings.get('has_scores'))][:2]}, knowledge K1"
+        f"{ACCESS[bool(card.findings.get('has_scores'))][:2]}, knowledge "
+        f"{_KNOWLEDGE[card.shares_memory][:2]}"
     )
     share = measure_text(of_estimate(last))
     if not last.trials:

@@ -88,8 +88,8 @@ class _Round:
         self.caller = caller
         self.models = models
         self.cores = {finding.position: finding.core for finding in diagnosis.findings}
-        self.tried: Counter[str] = Counter()
-        self.passed: Counter[str] = Counter()
+        self.tried: Counter[tuple[int | None, str]] = Counter()
+        self.passed: Counter[tuple[int | None, str]] = Counter()
 
     async def write(self, live: Sequence[Pursuit], depth: int) -> None:
         """Ask for candidates; queue those that may be sent."""
@@ -131,7 +131,11 @@ class _Round:
                 request=sample.prompt.text,
                 must_keep=sample.must_keep,
                 refuted=pursuit.refuted,
-                strategies={name: (self.tried[name], self.passed[name]) for name in STRATEGIES},
+                strategies={
+                    name: (self.tried[key], self.passed[key])
+                    for name in STRATEGIES
+                    for key in (self._heard_of(pursuit, name),)
+                },
                 tries=tuple(pursuit.past[stream][-plan.history :]) if plan.history else (),
                 wanted=plan.candidates,
                 stream=(stream + 1, plan.streams),
@@ -144,6 +148,10 @@ class _Round:
             seed=draw.getrandbits(31),
             note={"stream": stream, "depth": depth, "repair": False},
         )
+
+    def _heard_of(self, pursuit: Pursuit, strategy: str) -> tuple[int | None, str]:
+        """Under which name the outcomes of a strategy are kept: for all, or for one attack."""
+        return (None if self.scene.shares_memory else pursuit.position), strategy
 
     async def _repaired(self, asks: Sequence[Ask], replies: list[Reply]) -> list[Reply]:
         """Ask once more for each reply that could not be read."""
@@ -192,8 +200,9 @@ class _Round:
         pursuit.answered(draft, answer, is_through=query is not None)
         self.models.note(pursuit.position, draft.note(Fate.SENT))
         if answer.is_blocked is not None:
-            self.tried[draft.strategy] += 1
-            self.passed[draft.strategy] += query is not None
+            key = self._heard_of(pursuit, draft.strategy)
+            self.tried[key] += 1
+            self.passed[key] += query is not None
         if query is not None and draft.tier == Tier.V4.value:
             pursuit.is_through_unproved = True
         elif query is not None:

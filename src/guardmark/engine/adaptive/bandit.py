@@ -34,11 +34,12 @@ class Bandit:
         self._stops = [belief[1] for belief in beliefs]
         self.used = [0] * len(self.chains)
 
-    def rankings(self, draw: Random) -> list[list[int]]:
+    def rankings(self, draw: Random, most: int = _VIEWS) -> list[list[int]]:
         """Draw some views of which chain is best.
 
         Args:
             draw: Where chance comes from.
+            most: How many views are of use, at least 1; never more than 16 are drawn.
 
         Returns:
             Numbers of chains, the most promising first, once for each view.
@@ -46,7 +47,7 @@ class Bandit:
         if not self.chains:
             return [[]]
         views = []
-        for _ in range(_VIEWS):
+        for _ in range(min(most, _VIEWS)):
             drawn = [
                 draw.betavariate(passes, stops)
                 for passes, stops in zip(self._passes, self._stops, strict=True)

@@ -6,11 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from guardmark.attacks.battery import BATTERY_VERSION, AttackerLock, lock_digest
+from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.canon import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.record import Stage
 from guardmark.engine.adaptive.aftermath import run_transfer, run_twin, tried_chains
+from guardmark.engine.adaptive.alone import UNKNOWN, search_alone, spend_rest_alone
 from guardmark.engine.adaptive.attacker import run_attacker
 from guardmark.engine.adaptive.baseline import measure_baseline
 from guardmark.engine.adaptive.caller import Caller, Interrupted
@@ -59,6 +60,7 @@ class AdaptivePlan:
         trace: Answers to take instead of calls, by defense; None to call.
         target: The target model behind the defenses, or None to measure filter evasion alone.
         attacker: Who writes the candidates of round 5; None for no such round.
+        shares_memory: Whether attacks learn from each other.
     """
 
     defenses: tuple[AnyDefense, ...]
@@ -68,11 +70,13 @@ class AdaptivePlan:
     trace: Mapping[str, Mapping[Place, Remembered]] | None = None
     target: Protected | None = None
     attacker: AttackerPlan | None = None
+    shares_memory: bool = True
 
     @property
-    def lock(self) -> AttackerLock:
-        """What `battery.lock` says of the attacker model."""
-        return () if self.attacker is None else self.attacker.lock
+    def lock(self) -> Lock:
+        """What `battery.lock` says of the search and of the attacker model."""
+        attacker = () if self.attacker is None else self.attacker.lock
+        return Lock(attacker=attacker, shares_memory=self.shares_memory)
 
     @property
     def settings(self) -> dict[str, object]:
@@ -84,6 +88,7 @@ class AdaptivePlan:
             "canon": CANON_VERSION,
             "budget": self.budget,
             "seed": self.seed,
+            "memory": self.lock.memory,
         }
         if self.attacker is not None:
             said["attacker"] = {**self.attacker.identity, **self.attacker.sizes}
@@ -234,7 +239,12 @@ def _battle(
             concurrency=plan.concurrency,
             is_replay=plan.trace is not None,
         ),
-        scene=Scene(samples=samples, seed=plan.seed, budget=plan.budget),
+        scene=Scene(
+            samples=samples,
+            seed=plan.seed,
+            budget=plan.budget,
+            shares_memory=plan.shares_memory,
+        ),
         models=None
         if attacker is None
         else ModelCaller(
@@ -252,7 +262,7 @@ def _battle(
 async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     scene, drive = battle.scene, battle.caller.drive
     baseline = await drive(measure_baseline(scene))
-    diagnosis = await drive(diagnose(scene))
+    diagnosis = await drive(diagnose(scene)) if scene.shares_memory else UNKNOWN
     writer.add_layer(f"{FINDINGS}{battle.name}", _findings(scene, baseline.flags, diagnosis))
     passes: list[Query] = []
     fallen = await drive(watched(run_battery(scene), passes))
@@ -273,12 +283,19 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
 async def _search(battle: _Battle, diagnosis: Diagnosis) -> list[Target]:
     """Carry out rounds 2 to 4, and round 5 within the same budget where there is a model."""
     scene, drive, models = battle.scene, battle.caller.drive, battle.models
+    before = (
+        scene if models is None else scene.within(scene.budget - models.plan.tries(scene.budget))
+    )
+    rules = search(before, diagnosis) if scene.shares_memory else search_alone(before)
+    targets = await drive(rules)
     if models is None:
-        return await drive(search(scene, diagnosis))
-    before = scene.within(scene.budget - models.plan.tries(scene.budget))
-    targets = await drive(search(before, diagnosis))
+        return targets
     await run_attacker(scene, targets, diagnosis=diagnosis, caller=battle.caller, models=models)
-    await drive(spend_rest(scene, targets, diagnosis))
+    await drive(
+        spend_rest(scene, targets, diagnosis)
+        if scene.shares_memory
+        else spend_rest_alone(scene, targets)
+    )
     return targets
 
 

@@ -63,6 +63,8 @@ class Scene:
         quiet: Positions of benign samples that were let through at first.
         is_random: Whether the defense answers differently when asked again.
         has_scores: Whether its answers carry scores.
+        shares_memory: Whether attacks learn from each other.
+        unit: What chance depends on beside the seed; the sample's id for an attack by itself.
     """
 
     samples: Sequence[Sample]
@@ -74,6 +76,8 @@ class Scene:
     quiet: tuple[int, ...] = ()
     is_random: bool = False
     has_scores: bool = False
+    shares_memory: bool = True
+    unit: str = ""
 
     def within(self, budget: int) -> Scene:
         """Return the same scene for rounds that may not spend the whole budget.
@@ -83,13 +87,22 @@ class Scene:
         """
         return replace(self, budget=budget)
 
+    def alone(self, place: int) -> Scene:
+        """Return the same scene as one attack sees it, with chance of its own.
+
+        Args:
+            place: Position of its sample.
+        """
+        return replace(self, blocked=(place,), unit=self.samples[place].id)
+
     def draw(self, *words: object) -> Random:
         """Return a generator that depends on the seed and these words only.
 
         Args:
             words: What it is for.
         """
-        said = "\0".join(map(str, (self.seed, *words)))
+        own = (self.unit,) if self.unit else ()
+        said = "\0".join(map(str, (self.seed, *own, *words)))
         return Random(sha256(said.encode()).digest())
 
     def targets(self) -> list[Target]:

@@ -139,7 +139,7 @@ def run_waves(
     """
     wave, live = 0, [t for t in targets if t.win is None and t.tries < until]
     while live:
-        rankings = bandit.rankings(scene.draw(round_, until, wave))
+        rankings = bandit.rankings(scene.draw(round_, until, wave), len(live))
         tries = [
             (target, *found)
             for i, target in enumerate(live)

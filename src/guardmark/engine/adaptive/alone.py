@@ -1,0 +1,47 @@
+"""The search without shared memory: each attack learns from its own answers and no other's.
+
+Attacks are then independent but for their groups, which is what intervals over attacks assume. What
+is learned from other attacks is left out with it: the diagnosis, and what they were won with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.engine.adaptive.diagnosis import NONE, Diagnosis
+from guardmark.engine.adaptive.search import search, spend_rest
+from guardmark.engine.adaptive.trial import together
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.engine.adaptive.scene import Scene, Target
+    from guardmark.engine.adaptive.trial import Steps
+
+UNKNOWN: Final = Diagnosis(label=NONE, findings=(), folds=False)
+"""What an attacker without memory knows of a defense beforehand."""
+
+
+def search_alone(scene: Scene) -> Steps[list[Target]]:
+    """Look for a bypass of every attack blocked at first, each as if it were the only one.
+
+    Args:
+        scene: After round 0.
+
+    Returns:
+        Every attack with what got through, if anything did, in the order of the samples.
+    """
+    found = yield from together([search(scene.alone(place), UNKNOWN) for place in scene.blocked])
+    return [target for targets in found for target in targets]
+
+
+def spend_rest_alone(scene: Scene, targets: Sequence[Target]) -> Steps[None]:
+    """Spend on single operators what another round left, each attack by itself.
+
+    Args:
+        scene: Whole budget.
+        targets: Every attack that was blocked at first.
+    """
+    yield from together(
+        [spend_rest(scene.alone(each.position), [each], UNKNOWN) for each in targets]
+    )
