@@ -131,28 +131,6 @@ def test_a_header_cannot_smuggle_another(headers: dict[str, str]) -> None:
         Services().endpoint("http://localhost/", secret_headers=headers)
 
 
-@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Connection"])
-def test_a_header_that_says_where_a_message_ends_is_ours(name: str) -> None:
-    """Two opinions about that would make one request of two."""
-    with pytest.raises(ConfigError, match="leave it out"):
-        Services().endpoint("http://localhost/", headers={name: "1"})
-
-
-async def test_a_later_header_replaces_an_earlier_one_in_any_case(
-    services: Services, serve: Serve
-) -> None:
-    """One name, one value."""
-    seen: list[tuple[str, list[str]]] = []
-
-    async def look(request: web.Request) -> web.Response:
-        seen.extend((name, request.headers.getall(name)) for name in ("Accept", "Host"))
-        return web.json_response({})
-
-    base = (await serve(look)).url
-    await services.endpoint(base, headers={"accept": "text/x", "host": "guard"}).send(b"{}")
-    assert seen == [("Accept", ["text/x"]), ("Host", ["guard"])]
-
-
 async def test_connections_are_as_many_as_the_concurrency(
     make_services: Make, serve: Serve
 ) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import aiohttp
+from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.version import VERSION
 from guardmark.net.cassette import Player, Recorder, Request
-from guardmark.net.connections import Connections
 from guardmark.net.exchange import Exchange
 from guardmark.net.limits import ServiceLimits
 from guardmark.net.redaction import Redactor
@@ -32,8 +33,6 @@ _USUAL_HEADERS = {
     "Content-Type": "application/json",
     "User-Agent": f"guardmark/{VERSION}",
 }
-_OURS = frozenset({"connection", "content-length", "transfer-encoding", "expect", "upgrade"})
-"""What says where a message ends, and what becomes of its connection."""
 _USUAL_LIMITS = ServiceLimits()
 
 
@@ -74,7 +73,7 @@ class Services:
         self._recorder = None if record is None else Recorder(record, self._redactor)
         self._player = None if replay is None else Player(replay, self._redactor)
         self._offline = offline
-        self._connections = Connections()
+        self._session: aiohttp.ClientSession | None = None
 
     def endpoint(
         self,
@@ -101,13 +100,17 @@ class Services:
             ConfigError: If the address or a header cannot be sent.
         """
         address = _address(url)
+        plain = CIMultiDict({**_USUAL_HEADERS})
+        plain.update(_checked(headers or {}))
         secrets = _checked(secret_headers or {})
         for secret in secrets.values():
             self._redactor.hide(secret)
+        everything = CIMultiDict(plain)
+        everything.update(secrets)
         wire = Wire(
             method,
             address,
-            headers=_merged(_USUAL_HEADERS, _checked(headers or {}), secrets),
+            headers=CIMultiDictProxy(everything),
             service=self._service_of(address),
             final_statuses=final_statuses,
         )
@@ -128,7 +131,8 @@ class Services:
 
     async def close(self) -> None:
         """Close every connection and the cassette; further requests are a mistake."""
-        await self._connections.close()
+        if self._session is not None:
+            await self._session.close()
         if self._recorder is not None:
             self._recorder.close()
 
@@ -181,10 +185,15 @@ class Services:
         """Whether exchanges are recorded."""
         return self._recorder is not None
 
-    @property
-    def connections(self) -> Connections:
-        """Every connection of the run."""
-        return self._connections
+    def session(self) -> aiohttp.ClientSession:
+        """Return the connections, opened within the running loop on first use."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # The gates of the services decide how many connections there are.
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
 
     def _service_of(self, address: URL) -> Service:
         whole = str(address.with_query(None))
@@ -248,7 +257,7 @@ class Endpoint:
         service = self._service
         await service.admit(tokens)
         try:
-            answer = await self._wire.attempt(self._services.connections, body)
+            answer = await self._wire.attempt(self._services.session(), body)
         finally:
             service.release()
         service.note(answer)
@@ -295,16 +304,8 @@ def _shown(url: str) -> str:
     return (head.split("//", 1)[0] + "//" + tail) if at and "//" in head else url.split("?", 1)[0]
 
 
-def _merged(*several: Mapping[str, str]) -> dict[str, str]:
-    """Put headers together; later ones replace earlier ones of the same name in any case."""
-    by_name = {name.lower(): (name, text) for some in several for name, text in some.items()}
-    return dict(by_name.values())
-
-
 def _checked(headers: Mapping[str, str]) -> Mapping[str, str]:
     for name, text in headers.items():
-        if name.lower() in _OURS:
-            raise ConfigError(f"The header {name} is written by guardmark itself; leave it out.")
         good = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
         if not good:
             raise ConfigError(f"{name!r} cannot be the name of a header.")
