@@ -7,6 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from guardmark.core.plain import PlainSample, kind_of, rest_of
+from guardmark.core.sample import Sample
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.faults import Fault
 from guardmark.datasets.rows import RowReader
@@ -44,6 +46,43 @@ def test_what_was_seen_before_is_read_as_if_for_the_first_time(data: list[dict])
         assert again == fresh
         if isinstance(fresh, list):
             assert all(isinstance(fault, Fault) for fault in fresh)
+
+
+@given(rows)
+def test_a_plain_sample_says_what_the_sample_in_full_says(data: list[dict]) -> None:
+    """What is stored must not depend on the way a row was read."""
+    spec = DatasetSpec(name="d", path=Path("d.jsonl"), shown_as="d.jsonl")
+    practised = RowReader(spec, DEFAULT_TAXONOMY)
+    for number, row in enumerate([*data, *data], start=1):
+        read = practised.plain(number, row)
+        fresh = RowReader(spec, DEFAULT_TAXONOMY).read(number, row)
+        if not isinstance(read, PlainSample):
+            assert read == fresh
+            continue
+        assert isinstance(fresh, Sample)
+        assert read == PlainSample(
+            fresh.id,
+            kind_of(fresh),
+            fresh.group or None,
+            fresh.prompt.text,
+            fresh.prompt.digest(),
+            rest_of(expected=fresh.expected, metadata=fresh.metadata, must_keep=fresh.must_keep),
+        )
+
+
+def test_rows_seen_before_are_read_as_plain_samples() -> None:
+    """Attacks and benign samples of different shape in turn, and fields of their own."""
+    spec = DatasetSpec(name="d", path=Path("d.jsonl"), shown_as="d.jsonl")
+    reader = RowReader(spec, DEFAULT_TAXONOMY)
+    shapes = [
+        {"text": "a", "label": "attack", "category": "jailbreak", "severity": "high"},
+        {"text": "b", "label": "benign", "note": "kept"},
+    ]
+    read = [reader.plain(n, {"id": str(n), **shapes[n % 2]}) for n in range(6)]
+    assert [isinstance(sample, PlainSample) for sample in read] == [False] * 2 + [True] * 4
+    (last,) = read[-1:]
+    assert isinstance(last, PlainSample)
+    assert (last.id, last.rest) == ("5", '{"metadata":{"note":"kept"}}')
 
 
 def test_a_million_rows_of_one_kind_are_checked_once() -> None:

@@ -70,6 +70,19 @@ def test_a_mistake_in_the_configuration(
     assert not (tmp_path / "runs").exists()
 
 
+def test_bad_data_leave_the_earlier_run_where_it_was(tmp_path: Path) -> None:
+    """Even with --fresh: what cannot begin takes nothing away."""
+    set_up(tmp_path, CONFIG)
+    assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
+    before = (tmp_path / "out" / "records.sqlite").read_bytes()
+    with (tmp_path / "data.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"id": "last"}\n')
+    done = guardmark("run", "bench.yaml", "-o", "out", "--fresh", cwd=tmp_path)
+    assert "row 13, field text: is missing" in told(done, 3)
+    assert (tmp_path / "out" / "records.sqlite").read_bytes() == before
+    assert not list((tmp_path / "out").glob("records.before-*"))
+
+
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [

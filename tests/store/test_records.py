@@ -86,6 +86,22 @@ def test_a_load_that_was_cut_off_starts_again(path: Path, sample: MakeSample) ->
         assert writer.load_samples([sample(n) for n in range(3)]) == 3
 
 
+def test_samples_and_what_is_run_are_stored_together_or_not_at_all(
+    path: Path, sample: MakeSample, manifest: RunManifest
+) -> None:
+    """Samples without a manifest could not be told from those of other data."""
+
+    def unknown() -> RunManifest:
+        raise KeyError("not known after all")
+
+    with RecordWriter(path) as writer:
+        with pytest.raises(KeyError):
+            writer.load_samples([sample(0)], manifest=unknown)
+        assert (writer.has_samples, writer.manifest) == (False, None)
+        writer.load_samples([sample(0)], manifest=lambda: manifest)
+        assert (writer.has_samples, writer.manifest) == (True, manifest)
+
+
 def test_equal_ids_are_refused_by_name(path: Path, sample: MakeSample) -> None:
     """Two samples with one id could not be told apart in any report."""
     with (

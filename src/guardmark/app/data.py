@@ -11,7 +11,8 @@ from guardmark.app.placing import placed
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import builtin_specs
-from guardmark.datasets.sources import LoadedData, file_sha256, load
+from guardmark.datasets.reading import Reading, file_sha256
+from guardmark.datasets.sources import LoadedData, load
 from guardmark.datasets.spec import DatasetSpec
 
 if TYPE_CHECKING:
@@ -37,13 +38,37 @@ def load_data(loaded: LoadedConfig, *, limit: int | None = None) -> LoadedData:
     Raises:
         DatasetError: If a file is missing or a row cannot be used; all of them are named.
     """
+    seed = loaded.config.run.seed
+    return load(_specs(loaded), taxonomy_of(loaded.config), limit=limit, seed=seed)
+
+
+def read_data(loaded: LoadedConfig, *, limit: int | None = None) -> Reading | LoadedData:
+    """Open every data set of a configuration, to be read once and handed on.
+
+    Args:
+        loaded: The checked configuration.
+        limit: Take only so many samples; which ones is known only after a pass of its own.
+
+    Returns:
+        What yields the samples by `plain`, raises whatever is wrong with them at its end, and
+        knows its manifests only then.
+
+    Raises:
+        DatasetError: If a file is missing; with a limit, also if a row cannot be used.
+    """
+    if limit is not None:
+        return load_data(loaded, limit=limit)
+    return Reading(_specs(loaded), taxonomy_of(loaded.config))
+
+
+def _specs(loaded: LoadedConfig) -> list[DatasetSpec]:
     specs: list[DatasetSpec] = []
     for index, entry in enumerate(loaded.config.data):
         try:
             specs.extend(dataset_specs(entry, loaded.folder))
         except ConfigError as error:
             raise placed(error, loaded, ("data", str(index))) from error
-    return load(specs, taxonomy_of(loaded.config), limit=limit, seed=loaded.config.run.seed)
+    return specs
 
 
 def taxonomy_of(config: Config) -> Taxonomy:

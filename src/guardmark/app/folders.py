@@ -112,17 +112,33 @@ def foreign_run(folder: RunDir, strange: str) -> StoreError:
     )
 
 
-def set_aside(folder: RunDir, *, now: datetime) -> None:
+def set_aside(folder: RunDir, *, now: datetime) -> dict[Path, Path]:
     """Rename the records of an earlier run, so that a fresh one starts in the same folder.
 
     Args:
         folder: Folder of the run; untouched when it holds no records.
         now: The present time, UTC; becomes part of the new name.
+
+    Returns:
+        Old path to new path, for `restore`.
     """
+    moved = {}
     for suffix in ("", "-wal", "-shm"):
         path = folder.records.with_name(folder.records.name + suffix)
         if path.exists():
-            path.rename(path.with_name(f"records.before-{now.strftime(_STAMP)}.sqlite{suffix}"))
+            name = f"records.before-{now.strftime(_STAMP)}.sqlite{suffix}"
+            moved[path] = path.rename(path.with_name(name))
+    return moved
+
+
+def restore(moved: Mapping[Path, Path]) -> None:
+    """Give the records that were set aside their names again.
+
+    Args:
+        moved: What `set_aside` returned.
+    """
+    for path, aside in moved.items():
+        aside.rename(path)
 
 
 def _family(base: Path, name: str) -> Path:

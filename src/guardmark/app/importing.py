@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 from guardmark import __version__
 from guardmark.app.fingerprints import data_sha256, resolved
 from guardmark.app.folders import new_run
-from guardmark.app.running import RUNS
+from guardmark.app.intake import RUNS
 from guardmark.app.settings import Config
 from guardmark.core.errors import DatasetError, StorageError, UnknownName
 from guardmark.core.manifest import DataManifest, PartManifest, Policy, RunManifest

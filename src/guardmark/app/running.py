@@ -4,53 +4,44 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.app.data import dataset_specs, load_data, merge_files, taxonomy_of
+from guardmark.app.data import merge_files, read_data
 from guardmark.app.data_lines import describe_data
 from guardmark.app.description import write_description
 from guardmark.app.environment import describe_environment
 from guardmark.app.fingerprints import config_sha256, data_sha256, resolved
-from guardmark.app.folders import (
-    difference,
-    foreign_run,
-    new_run,
-    set_aside,
-    stored_manifest,
-    unfinished_runs,
-)
+from guardmark.app.intake import begun, find_place
 from guardmark.app.logbook import ending_line, logbook
 from guardmark.app.network import concurrency_of, open_services
 from guardmark.app.parts import build_parts
 from guardmark.app.probing import probe_parts
 from guardmark.app.remembering import kept_answers
 from guardmark.app.stopping import check_rules, early_stop, with_rules
+from guardmark.core.errors import StoreError
 from guardmark.core.manifest import RunManifest
 from guardmark.core.protocols import Closable, SampleBound
 from guardmark.core.version import VERSION
-from guardmark.datasets.sources import file_sha256
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.runner import run as run_engine
 from guardmark.store.records import RecordWriter
-from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
+    from pathlib import Path
 
     from guardmark.app.config import LoadedConfig
+    from guardmark.app.intake import Place
     from guardmark.app.parts import Parts
     from guardmark.core.manifest import DataManifest
-    from guardmark.core.sample import Sample
+    from guardmark.datasets.reading import Reading
     from guardmark.datasets.sources import LoadedData
     from guardmark.engine.progress import Progress
     from guardmark.engine.runner import RunSummary
     from guardmark.engine.stop import StopSignal
     from guardmark.net import Services
-
-RUNS = Path("runs")
-"""Folder of all runs when none is named."""
+    from guardmark.store.run_dir import RunDir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,18 +180,6 @@ def run_parts(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Input:
-    """The samples of a run: read just now, or stored by an earlier invocation."""
-
-    folder: RunDir
-    fresh: LoadedData | None
-
-    @property
-    def samples(self) -> Iterable[Sample]:
-        return self.fresh.samples() if self.fresh else ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Invocation:
     """One call of the verb, after its parts were built."""
 
@@ -212,43 +191,66 @@ class _Invocation:
     session: Session
 
     async def carry_out(self) -> RunResult:
+        now, options = self.session.now, self.options
         warnings: list[str] = []
         try:
-            source = self._stored_input() or self._read_input(warnings)
-            warnings.extend(await probe_parts(self.parts))
+            place = find_place(
+                self.loaded,
+                out=options.out,
+                fresh=options.fresh,
+                config_hash=self.config_hash,
+                now=now,
+            )
             with (
-                source.folder.lock(started=_stamp(self.session.now)),
-                RecordWriter(source.folder.records) as writer,
-                kept_answers(self.loaded, self.parts) as memory,
-                logbook(source.folder, self.session.now) as note,
+                begun(place, now=now, started=_stamp(now)) as keep,
+                RecordWriter(place.folder.records) as writer,
             ):
-                continued = source.fresh is None
-                doing = "Continuing" if continued else "Writing"
-                self.session.announce(f"{doing} {source.folder.path}")
-                note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
-                manifest = (writer.manifest if continued else None) or self._manifest(source)
-                # The manifest first: samples without one could not be told from other data.
-                writer.put_manifest(manifest)
-                writer.load_samples(source.samples)
-                if source.fresh:
-                    source.fresh.let_go()  # stored now; the engine reads the records
-                self._bind(writer)
-                self._describe(source.folder, manifest)
-                summary = await run_engine(
-                    replace(self._plan(), memory=memory),
-                    writer,
-                    progress=self.session.progress,
-                    stop=self.session.stop,
-                    stop_rule=early_stop(source.folder, self.loaded.config.run.stop_when),
-                )
-                note(ending_line(summary))
+                if not place.has_samples:
+                    warnings.extend(self._read_into(writer))
+                warnings.extend(await probe_parts(self.parts))
+                keep()
+                return await self._measure(place, writer, warnings)
         finally:
             await self._close()
+
+    def _read_into(self, writer: RecordWriter) -> Sequence[str]:
+        """Read the data into the records, all of it or nothing; return what deserves a word."""
+        data = read_data(self.loaded, limit=self.options.limit)
+        # The manifest with the samples: without it they could not be told from other data.
+        writer.load_samples(data.plain(), manifest=lambda: self._manifest(data))
+        builtin = {entry.builtin for entry in self.loaded.config.data if entry.builtin}
+        for line in describe_data(data.manifests, builtin):
+            self.session.announce(line)
+        return data.warnings
+
+    async def _measure(
+        self, place: Place, writer: RecordWriter, warnings: Sequence[str]
+    ) -> RunResult:
+        folder, manifest = place.folder, writer.manifest
+        if manifest is None:
+            raise StoreError(f"{writer.path} holds samples and no manifest.\nNext: use --fresh.")
+        with (
+            kept_answers(self.loaded, self.parts) as memory,
+            logbook(folder, self.session.now) as note,
+        ):
+            doing = "Continuing" if place.has_samples else "Writing"
+            self.session.announce(f"{doing} {folder.path}")
+            note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
+            self._bind(writer)
+            self._describe(folder, manifest)
+            summary = await run_engine(
+                replace(self._plan(), memory=memory),
+                writer,
+                progress=self.session.progress,
+                stop=self.session.stop,
+                stop_rule=early_stop(folder, self.loaded.config.run.stop_when),
+            )
+            note(ending_line(summary))
         return RunResult(
-            folder=source.folder,
+            folder=folder,
             summary=summary,
             data=manifest.data,
-            continued=continued,
+            continued=place.has_samples,
             warnings=tuple(warnings),
         )
 
@@ -258,59 +260,8 @@ class _Invocation:
             if isinstance(part, SampleBound):
                 part.bind(writer.sample(position) for position in range(writer.sample_count))
 
-    def _stored_input(self) -> _Input | None:
-        """Find the unfinished run that this call continues, if its data files are unchanged.
-
-        Comparing file hashes is enough: which rows are taken and how they are read is part
-        of the configuration's hash. So a run over a million rows goes on at once.
-        """
-        if self.options.fresh:
-            return None
-        out = self.options.out
-        folders = (
-            [RunDir(path=out)]
-            if out is not None
-            else unfinished_runs(RUNS, self.loaded.config.name, self.config_hash)
-        )
-        files = None
-        for folder in folders:
-            manifest = stored_manifest(folder)
-            if manifest is None:
-                continue
-            files = files or self._file_hashes()
-            strange = difference(manifest, config_hash=self.config_hash, files=files)
-            if not strange:
-                return _Input(folder=folder, fresh=None)
-            if out is not None:
-                raise foreign_run(folder, strange)
-        return None
-
-    def _file_hashes(self) -> dict[str, str]:
-        return {
-            spec.shown_as: file_sha256(spec.path)
-            for entry in self.loaded.config.data
-            for spec in dataset_specs(entry, self.loaded.folder)
-        }
-
-    def _read_input(self, warnings: list[str]) -> _Input:
-        data = load_data(self.loaded, limit=self.options.limit)
-        warnings.extend(data.warnings)
-        builtin = {entry.builtin for entry in self.loaded.config.data if entry.builtin}
-        for line in describe_data(data.manifests, builtin):
-            self.session.announce(line)
-        folder = (
-            RunDir(path=self.options.out)
-            if self.options.out is not None
-            else new_run(RUNS, self.loaded.config.name, self.config_hash, now=self.session.now)
-        )
-        if self.options.fresh:
-            set_aside(folder, now=self.session.now)
-        return _Input(folder=folder, fresh=data)
-
-    def _manifest(self, source: _Input) -> RunManifest:
-        config = self.loaded.config
-        files = source.fresh.manifests if source.fresh else ()
-        taxonomy = source.fresh.taxonomy if source.fresh else taxonomy_of(config)
+    def _manifest(self, data: Reading | LoadedData) -> RunManifest:
+        config, files = self.loaded.config, data.manifests
         on_malformed, on_error = config.policies
         return RunManifest(
             name=config.name,
@@ -330,7 +281,7 @@ class _Invocation:
             evaluator=config.run.evaluator,
             parts=self.parts.manifests,
             data=merge_files(files),
-            categories={c.name: c.subcategories for c in taxonomy.categories},
+            categories={c.name: c.subcategories for c in data.taxonomy.categories},
             settings=resolved(config),
         )
 

@@ -123,7 +123,7 @@ def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
         if not body.strip():
             continue
         try:
-            row = _DECODER.decode(body.decode())
+            row = _decoded_line(body.decode())
         except UnicodeDecodeError as error:
             yield number, _not_utf8(shown_as, number, error)
             continue
@@ -135,6 +135,15 @@ def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
             yield number, fault
             continue
         yield number, row if isinstance(row, dict) else _not_an_object(shown_as, number, row)
+
+
+def _decoded_line(line: str) -> Any:
+    # `decode` looks for white space at both ends by a regular expression: a tenth of its time.
+    try:
+        row, end = _DECODER.raw_decode(line)
+    except ValueError:
+        return _DECODER.decode(line)  # white space before the value, or no JSON: it says what
+    return row if end == len(line) or line[end:] == "\n" else _DECODER.decode(line)
 
 
 def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from guardmark.core.sample import Prompt
+from guardmark.core.plain import Kind, PlainSample, kind_of, rest_of
+from guardmark.core.sample import Prompt, Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from guardmark.core.sample import Sample
     from guardmark.datasets.fields import FieldPlan
     from guardmark.datasets.spec import DatasetSpec
 
@@ -27,10 +28,28 @@ _FACETS: Final = (
 )
 """Fields whose values recur from row to row; each combination is read the long way once."""
 
+_OWN: Final = 3  # id, text and group stand before the facets
 _NOTHING: Final[dict[str, object]] = {}
 _SIMPLE: Final = (str, bool)
 """Kinds of facet values that are learned. Words never equal a value of another kind; True equals
 1, but as a label, the one facet that may be a boolean, both mean the same."""
+
+
+class _Known(NamedTuple):
+    """What a combination of facets means.
+
+    Attributes:
+        like: A sample that has them.
+        kind: The same, as it is stored.
+        suffix: How an id ends that tells the group of its sample.
+    """
+
+    like: Sample
+    kind: Kind
+    suffix: str
+
+
+_Found = tuple[_Known, str, str, str]
 
 
 class QuickRows:
@@ -43,11 +62,12 @@ class QuickRows:
 
     Attributes:
         is_usable: Whether rows of this shape may go the short way at all.
+        width: Number of fields of such rows.
     """
 
-    __slots__ = ("_facets", "_group", "_id", "_known", "_rest", "_text", "is_usable")
+    __slots__ = ("_has_group", "_known", "_rest", "_said", "is_usable", "width")
 
-    def __init__(self, plan: FieldPlan, spec: DatasetSpec, names: frozenset[str]) -> None:
+    def __init__(self, plan: FieldPlan, spec: DatasetSpec, names: Sequence[str]) -> None:
         paths = plan.paths
         self.is_usable = (
             "text" in paths
@@ -57,13 +77,13 @@ class QuickRows:
             and "metadata" not in names
             and all(path in names for path in paths.values())
         )
-        self._text, self._id = paths.get("text", ""), paths.get("id", "")
-        self._group = paths.get("group", "")
-        present = [paths[field] for field in _FACETS if field in paths]
-        # itemgetter of one name gives the bare value; asking twice makes it a tuple, too.
-        self._facets = itemgetter(*present, present[0]) if present else _no_facets
+        self.width = len(names)
+        self._has_group = "group" in paths
+        own = (paths.get("id", ""), paths.get("text", ""), paths.get("group", ""))
+        facets = [paths[field] for field in _FACETS if field in paths]
+        self._said = itemgetter(*own[:2], own[2] or own[0], *facets)
         self._rest = tuple(name for name in names if name not in plan.taken)
-        self._known: dict[tuple[object, ...], Sample] = {}
+        self._known: dict[tuple[object, ...], _Known] = {}
 
     def learn(self, row: Mapping[str, object], sample: Sample) -> None:
         """Remember what the facets of a row mean.
@@ -72,9 +92,10 @@ class QuickRows:
             row: The row.
             sample: What the long way made of it.
         """
-        facets = self._facets(row)
+        facets = self._said(row)[_OWN:]
         if all(value is None or type(value) in _SIMPLE for value in facets):
-            self._known.setdefault(facets, sample)
+            known = _Known(like=sample, kind=kind_of(sample), suffix=f"-{sample.variant}")
+            self._known.setdefault(facets, known)
 
     def read(self, row: Mapping[str, object]) -> Sample | None:
         """Read a row the short way.
@@ -85,27 +106,57 @@ class QuickRows:
         Returns:
             The sample, or None when the row has to go the long way.
         """
-        text, sample_id = row[self._text], row[self._id]
+        found = self._find(row)
+        if found is None:
+            return None
+        known, sample_id, text, group = found
+        return known.like.alike(
+            sample_id=sample_id,
+            prompt=Prompt.of_text(text),
+            group=group,
+            metadata=self._metadata(row),
+        )
+
+    def plain(self, row: Mapping[str, object]) -> PlainSample | None:
+        """Read a row the short way, into no more than is stored of it.
+
+        Args:
+            row: A row of any shape with as many fields.
+
+        Returns:
+            The sample, or None when the row has to go the long way.
+        """
+        try:
+            found = self._find(row)
+            metadata = self._metadata(row)
+        except KeyError:
+            return None  # as many fields, but others
+        if found is None:
+            return None
+        known, sample_id, text, group = found
+        rest, expected = None, known.like.expected
+        if metadata or expected:
+            rest = rest_of(expected=expected, metadata=metadata)
+        digest = sha256(text.encode()).digest()
+        return PlainSample(sample_id, known.kind, group or None, text, digest, rest)
+
+    def _find(self, row: Mapping[str, object]) -> _Found | None:
+        said = self._said(row)
+        sample_id, text = said[0], said[1]
         if type(text) is not str or type(sample_id) is not str or not sample_id:
             return None
         if not text or text.isspace():
             return None
         try:
-            known = self._known.get(self._facets(row))
+            known = self._known.get(said[_OWN:])
         except TypeError:
             return None  # a list or an object where a word was expected
-        group = row[self._group] if self._group else ""
-        if known is None or (group and type(group) is not str):
+        if known is None:
             return None
-        if not group and sample_id.endswith(f"-{known.variant}"):
-            return None
-        return known.alike(
-            sample_id=sample_id,
-            prompt=Prompt.of_text(text),
-            group=group or "",  # type: ignore[arg-type]  # a text, or None: checked above
-            metadata={name: row[name] for name in self._rest} if self._rest else _NOTHING,
-        )
+        group = said[2] if self._has_group else ""
+        if not group:
+            return None if sample_id.endswith(known.suffix) else (known, sample_id, text, "")
+        return (known, sample_id, text, group) if type(group) is str else None
 
-
-def _no_facets(_row: Mapping[str, object]) -> tuple[object, ...]:
-    return ()
+    def _metadata(self, row: Mapping[str, object]) -> Mapping[str, object]:
+        return {name: row[name] for name in self._rest} if self._rest else _NOTHING

@@ -15,6 +15,7 @@ from guardmark.datasets.quick import QuickRows
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from guardmark.core.plain import PlainSample
     from guardmark.core.taxonomy import Taxonomy
     from guardmark.datasets.spec import DatasetSpec
 
@@ -77,6 +78,7 @@ class RowReader:
                     setting="include_variants",
                 )
             )
+        self._quick: dict[int, QuickRows] = {}
         self._stem = spec.path.name.split(".")[0]
 
     def wanted(self, row: Row) -> bool:
@@ -104,6 +106,20 @@ class RowReader:
         if quick.is_usable and not isinstance(read, list):
             quick.learn(row, read)
         return read
+
+    def plain(self, number: int, row: Row) -> PlainSample | Sample | list[Fault]:
+        """Read one row, into no more than is stored of it where it is plain.
+
+        Args:
+            number: Row number, from 1.
+            row: The row as the file has it.
+
+        Returns:
+            The sample, or everything that is wrong with the row.
+        """
+        quick = self._quick.get(len(row))
+        plain = None if quick is None else quick.plain(row)
+        return self.read(number, row) if plain is None else plain
 
     def _read_long(
         self, number: int, row: Row, plan: FieldPlan, gets: Mapping[str, Getter]
@@ -152,12 +168,14 @@ class RowReader:
         known = self._plans.get(shape)
         if known is None:
             plan = plan_fields(row, self.spec)
-            quick = QuickRows(plan, self.spec, frozenset(row))
+            quick = QuickRows(plan, self.spec, tuple(row))
             quick.is_usable &= PACK_MARK not in row
             known = plan, {field: getter(path) for field, path in plan.paths.items()}, quick
             self._plans[shape] = known
             for field, path in plan.paths.items():
                 self.mapping.setdefault(field, path)
+        if known[2].is_usable:
+            self._quick[known[2].width] = known[2]
         return known
 
     def _value(self, row: Row, gets: Mapping[str, Getter], field: str) -> object:

@@ -18,10 +18,11 @@ from guardmark.store.lookups import Stored
 from guardmark.store.reader import RecordReader, RunState, RunStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
+    from guardmark.core.plain import PlainSample
     from guardmark.core.record import Record
     from guardmark.core.sample import Sample
 
@@ -108,11 +109,19 @@ class RecordWriter:
             )
         self._put_meta("manifest", text)
 
-    def load_samples(self, source: Iterable[Sample]) -> int:
-        """Store all samples, unless they are stored already.
+    def load_samples(
+        self,
+        source: Iterable[Sample | PlainSample],
+        *,
+        manifest: Callable[[], RunManifest] | None = None,
+    ) -> int:
+        """Store all samples, unless they are stored already; all of them or none.
 
         Args:
-            source: In order. Not touched when the samples are stored.
+            source: In order. Not touched when the samples are stored; what it raises leaves
+                nothing stored.
+            manifest: Says what is run once every sample was read; it is stored with them, so
+                that there are no samples without it. None when it is stored otherwise.
 
         Returns:
             Number of samples stored.
@@ -120,10 +129,15 @@ class RecordWriter:
         Raises:
             DatasetError: If two have the same id, or a text is not valid Unicode.
         """
+
+        def sealed(seal: str) -> None:
+            if manifest is not None:
+                self.put_manifest(manifest())
+            self._put_meta("samples", seal)
+
         if not self.has_samples:
             with connect.errors_of(self.path):
-                seal = samples.load(self._connection, source)
-            self._put_meta("samples", seal)
+                samples.load(self._connection, source, sealed=sealed)
             self._count = samples.count(self._connection)
         return self._count
 

@@ -12,10 +12,11 @@ from sys import byteorder
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError
+from guardmark.core.plain import Kind, PlainSample, kind_of, rest_of
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
 _CHUNK: Final = 500
@@ -24,7 +25,6 @@ _INSERT: Final = f"INSERT INTO samples ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?,
 _INSERT_KIND: Final = "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 SampleRow = tuple[Any, ...]
-Kind = tuple[int, str, str, str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,17 +90,22 @@ def prompt_from_json(text: str) -> Prompt:
     )
 
 
-def load(connection: sqlite3.Connection, samples: Iterable[Sample]) -> str:
-    """Write all samples, replacing a half-written load.
+def load(
+    connection: sqlite3.Connection,
+    samples: Iterable[Sample | PlainSample],
+    *,
+    sealed: Callable[[str], None],
+) -> None:
+    """Write all samples, replacing a half-written load; all of them or none.
 
     Memory stays flat: at most five hundred samples are held.
 
     Args:
         connection: In autocommit mode.
-        samples: In order; ids must be unique.
-
-    Returns:
-        The seal: SHA-256 (hex) over ids, labels, facets and content hashes in order.
+        samples: In order; ids must be unique. What it raises leaves nothing stored.
+        sealed: Is told the seal once every sample is written: SHA-256 (hex) over ids, labels,
+            facets and content hashes in order. What it writes is committed together with the
+            samples.
 
     Raises:
         DatasetError: If two samples have the same id, or a text cannot be stored as UTF-8.
@@ -113,20 +118,23 @@ def load(connection: sqlite3.Connection, samples: Iterable[Sample]) -> str:
         seal, kinds = sha256(), dict[Kind, int]()
         source, position = iter(samples), 0
         while chunk := list(islice(source, _CHUNK)):
-            rows = [_row(p, s, kinds) for p, s in enumerate(chunk, position)]
+            rows = [
+                _plain_row(p, s, kinds) if isinstance(s, PlainSample) else _row(p, s, kinds)
+                for p, s in enumerate(chunk, position)
+            ]
             position += len(rows)
             seal.update(_sealed(rows))
             connection.executemany(_INSERT, rows)
         connection.executemany(_INSERT_KIND, ((number, *kind) for kind, number in kinds.items()))
         connection.execute("CREATE UNIQUE INDEX samples_by_id ON samples (id)")
         seal.update(_sealed_kinds(connection))
+        sealed(seal.hexdigest())
         connection.execute("COMMIT")
     except sqlite3.IntegrityError as error:
         raise DatasetError(f"Two samples have the same id: {_doubled(connection)}.") from error
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-    return seal.hexdigest()
 
 
 def seal_of(connection: sqlite3.Connection) -> str:
@@ -136,7 +144,7 @@ def seal_of(connection: sqlite3.Connection) -> str:
         connection: Any.
 
     Returns:
-        What `load` returned, if nothing was changed since.
+        What `load` told, if nothing was changed since.
     """
     seal = sha256()
     query = f"SELECT {_COLUMNS} FROM samples ORDER BY position"  # noqa: S608 - only our own column names
@@ -168,6 +176,12 @@ def _doubled(connection: sqlite3.Connection) -> str:
     return f"{row[0]!r} (samples {row[1] + 1} and {row[2] + 1})" if row else "unknown"
 
 
+def _plain_row(position: int, sample: PlainSample, kinds: dict[Kind, int]) -> SampleRow:
+    name, kind, group, text, digest, rest = sample
+    number = kinds.setdefault(kind, len(kinds))
+    return position, name, number, group, len(text), digest, text, None, rest
+
+
 def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
     prompt = sample.prompt
     messages = prompt.messages
@@ -180,38 +194,17 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
             f"Sample {sample.id!r} holds a lone surrogate at character {error.start};"
             " it cannot be sent or stored as UTF-8."
         ) from error
-    kind = (
-        1 if sample.label is Label.ATTACK else 0,
-        sample.category,
-        sample.subcategory,
-        sample.severity or "",
-        sample.language,
-        sample.variant,
-        sample.technique,
-        sample.source,
-    )
     return (
         position,
         sample.id,
-        kinds.setdefault(kind, len(kinds)),
+        kinds.setdefault(kind_of(sample), len(kinds)),
         sample.group or None,
         len(text),
         digest,
         text,
         None if is_plain else prompt_to_json(prompt),
-        _rest(sample) if sample.expected or sample.must_keep or sample.metadata else None,
+        rest_of(expected=sample.expected, must_keep=sample.must_keep, metadata=sample.metadata),
     )
-
-
-def _rest(sample: Sample) -> str:
-    said: dict[str, object] = {}
-    if sample.expected:
-        said["expected"] = sample.expected
-    if sample.must_keep:
-        said["must_keep"] = sample.must_keep
-    if sample.metadata:
-        said["metadata"] = dict(sample.metadata)
-    return json.dumps(said, separators=(",", ":"))
 
 
 def read(

@@ -1,0 +1,311 @@
+"""Data sets on their one way through: every row is looked at once, and handed on."""
+
+from __future__ import annotations
+
+from array import array
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import file_digest, sha256
+from typing import TYPE_CHECKING, cast
+
+from guardmark.core.errors import DatasetError
+from guardmark.core.manifest import DataManifest
+from guardmark.core.plain import Kind, PlainSample, kind_of
+from guardmark.core.sample import Label, Sample
+from guardmark.datasets.faults import BadRows, Fault
+from guardmark.datasets.files import read_rows
+from guardmark.datasets.filters import check_filters, files_text
+from guardmark.datasets.rows import RowReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from guardmark.core.taxonomy import Taxonomy
+    from guardmark.datasets.spec import DatasetSpec
+
+
+class Reading:
+    """One pass over data sets that checks all of it: faults, double ids, contradictions.
+
+    The samples are handed on as they come, so whoever takes them must be able to give them
+    back: what is wrong with the data is raised at the end, all of it at once. Ids and texts
+    are remembered as 8-byte keys, so that a million samples stay small; only when a key
+    repeats are the files read again to name the rows.
+
+    Attributes:
+        readers: One a file, in order.
+        count: Samples read so far.
+        manifests: One for each file that was read to its end.
+    """
+
+    def __init__(self, specs: Sequence[DatasetSpec], taxonomy: Taxonomy) -> None:
+        self.readers = tuple(RowReader(spec, taxonomy) for spec in specs)
+        self.count = 0
+        self.manifests: list[DataManifest] = []
+        self._taxonomy = taxonomy
+        self._faults: list[Fault] = []
+        self._unmet: Sequence[str] = ()
+        self._has_rows = False
+        self._ids = array("Q")
+        self._texts = array("Q")
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield every sample in full, once.
+
+        Yields:
+            Samples in order, up to the first fault.
+
+        Raises:
+            BadRows: At the end, if any row cannot be used; all of them are listed.
+            DatasetError: If a file cannot be read, or no sample is left.
+        """
+        return cast("Iterator[Sample]", self._pass(is_plain=False))
+
+    def plain(self) -> Iterator[PlainSample | Sample]:
+        """Yield every sample once, in the form in which it is stored where it is plain.
+
+        Yields:
+            As `samples`, with the same errors.
+        """
+        return self._pass(is_plain=True)
+
+    @property
+    def taxonomy(self) -> Taxonomy:
+        """The taxonomy, with categories that packs brought themselves."""
+        own = {
+            name: sorted(sub for sub in subs if sub)
+            for reader in self.readers
+            for name, subs in reader.own_categories.items()
+        }
+        return self._taxonomy.extended(own) if own else self._taxonomy
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was kept but deserves a word."""
+        return (*_warnings(self.readers), *self._unmet)
+
+    def _pass(self, *, is_plain: bool) -> Iterator[PlainSample | Sample]:
+        for reader, scope in zip(self.readers, group_scopes(self.readers), strict=True):
+            yield from self._file(reader, scope, is_plain=is_plain)
+        self._raise_faults()
+        self._unmet = check_filters([(reader.spec, reader.filters) for reader in self.readers])
+        if not self.count:
+            specs = [reader.spec for reader in self.readers]
+            raise DatasetError(_nothing_left(specs, has_rows=self._has_rows))
+
+    def _file(
+        self, reader: RowReader, scope: str, *, is_plain: bool
+    ) -> Iterator[PlainSample | Sample]:
+        spec, digest, counts = reader.spec, sha256(), [0, 0]
+        read, is_filtered = (reader.plain if is_plain else reader.read), spec.is_filtered
+        note_id, note_text = self._ids.append, self._texts.append
+        number = 0
+        for number, row in self._sound_rows(spec):
+            if is_filtered and not reader.wanted(row):
+                continue
+            sample = read(number, row)
+            if isinstance(sample, list):
+                self._faults.extend(sample)
+                continue
+            if isinstance(sample, PlainSample):
+                if scope and sample.group:
+                    sample = sample._replace(group=scope + sample.group)
+                sample_id, kind, group, _, content, _ = sample
+            else:
+                sample = in_scope(sample, scope)
+                content, sample_id = sample.prompt.digest(), sample.id
+                kind, group = kind_of(sample), sample.group
+            digest.update(_digest(sample_id, content, kind, group))
+            note_id(hash(sample_id) & _KEY_BITS)
+            note_text(_text_key(content, kind[0]))
+            counts[kind[0]] += 1
+            if not self._faults:
+                yield sample
+        self._has_rows |= number > 0
+        self.count += sum(counts)
+        self.manifests.append(
+            DataManifest(
+                name=spec.name,
+                version=spec.version,
+                sha256=digest.hexdigest(),
+                attacks=counts[1],
+                benign=counts[0],
+                files={spec.shown_as: file_sha256(spec.path)},
+                mapping=dict(sorted(reader.mapping.items())),
+            )
+        )
+
+    def _sound_rows(self, spec: DatasetSpec) -> Iterator[tuple[int, dict[str, object]]]:
+        """Yield what is a row; note what is none, and that a file breaks off."""
+        try:
+            for number, row in read_rows(spec):
+                if isinstance(row, Fault):
+                    self._faults.append(row)
+                else:
+                    yield number, row
+        except BadRows as broken:
+            self._faults.extend(broken.faults)
+
+    def _raise_faults(self) -> None:
+        """Raise every fault found, double ids and contradictions included."""
+        ids = _repeated(self._ids)
+        labels_of = set(self._texts)
+        contradicted = {key >> 1 for key in labels_of if not key & 1 and key | 1 in labels_of}
+        if ids or contradicted:
+            self._faults.extend(_name_repeats(self.readers, ids, contradicted))
+        if self._faults:
+            raise BadRows(self._faults)
+
+
+_KEY_BITS = 0xFFFF_FFFF_FFFF_FFFF
+
+
+def _id_key(sample_id: str) -> int:
+    """64 bits that stand for the id within this process; equal ids are compared in full later."""
+    return hash(sample_id) & _KEY_BITS
+
+
+def _text_key(content: bytes, is_attack: int) -> int:
+    """63 bits of the content hash, and the label in the lowest bit."""
+    return int.from_bytes(content[:8]) >> 1 << 1 | is_attack
+
+
+def _repeated(keys: array[int]) -> set[int]:
+    seen: set[int] = set()
+    if len(set(keys)) == len(keys):
+        return seen
+    return {key for key in keys if key in seen or seen.add(key)}  # type: ignore[func-returns-value]  # add returns None: the usual idiom for a repeat
+
+
+def _name_repeats(
+    readers: Sequence[RowReader], ids: set[int], contradicted: set[int]
+) -> Iterator[Fault]:
+    """Read again to say which rows repeat an id or contradict another's label."""
+    first_id: dict[str, str] = {}
+    first_text: dict[int, tuple[Label, str]] = {}
+    for reader in readers:
+        file = reader.spec.shown_as
+        for number, sample in _readable(reader):
+            here = f"{file} row {number}"
+            if _id_key(sample.id) in ids:
+                before = first_id.setdefault(sample.id, here)
+                if before != here:
+                    message = f"repeats the id {sample.id[:60]!r} of {before}"
+                    yield Fault(file=file, row=number, field="id", message=message)
+            key = _text_key(sample.prompt.digest(), 0) >> 1
+            if key in contradicted:
+                label, place = first_text.setdefault(key, (sample.label, here))
+                if label is not sample.label:
+                    message = (
+                        f"says {sample.label.value}, but the same text is labelled "
+                        f"{label.value} at {place}"
+                    )
+                    yield Fault(file=file, row=number, field="label", message=message)
+
+
+def _readable(reader: RowReader) -> Iterator[tuple[int, Sample]]:
+    """Yield what the first pass could read, and pass over what it could not."""
+    with suppress(BadRows):
+        for number, row in read_rows(reader.spec):
+            if isinstance(row, Fault) or not reader.wanted(row):
+                continue
+            sample = reader.read(number, row)
+            if not isinstance(sample, list):
+                yield number, sample
+
+
+def sample_digest(sample: Sample) -> bytes:
+    """Hash what a figure can depend on: id, content, label and facets.
+
+    Args:
+        sample: Any.
+
+    Returns:
+        32 bytes; the hash of a data set is that of the hashes of its samples in order.
+    """
+    return _digest(sample.id, sample.prompt.digest(), kind_of(sample), sample.group)
+
+
+def _digest(sample_id: str, content: bytes, kind: Kind, group: str | None) -> bytes:
+    before, technique = _said(kind)
+    said = f"{sample_id}\x1f{content.hex()}\x1f{before}\x1f{group or ''}\x1f{technique}"
+    return sha256(said.encode()).digest()
+
+
+@lru_cache(maxsize=4096)  # a million samples have a few hundred kinds
+def _said(kind: Kind) -> tuple[str, str]:
+    is_attack, category, subcategory, severity, language, variant, technique, _ = kind
+    label = Label.ATTACK if is_attack else Label.BENIGN
+    facets = (label, category, subcategory, severity, language, variant)
+    return "\x1f".join(facets), technique
+
+
+def group_scopes(readers: Sequence[RowReader]) -> list[str]:
+    """Tell what stands before the groups of each file.
+
+    Two data sets may both call a group 1 without meaning the same origin; data sets of
+    equal name mean the same.
+
+    Args:
+        readers: One a file.
+
+    Returns:
+        A prefix for each; empty words while all files are one data set.
+    """
+    names = [reader.spec.name for reader in readers]
+    return ["" if len(set(names)) == 1 else f"{name}:" for name in names]
+
+
+def in_scope(sample: Sample, scope: str) -> Sample:
+    """Put a sample's group into the scope of its data set.
+
+    Args:
+        sample: Any.
+        scope: What `group_scopes` tells of its file.
+
+    Returns:
+        The sample; itself where there is no scope or no group.
+    """
+    if not scope or not sample.group:
+        return sample
+    return replace(sample, group=scope + sample.group)
+
+
+def _warnings(readers: Sequence[RowReader]) -> Iterator[str]:
+    undeclared = sorted({name for reader in readers for name in reader.undeclared})
+    if undeclared:
+        which = (
+            "One subcategory is not declared in the taxonomy and is kept as it is"
+            if len(undeclared) == 1
+            else f"{len(undeclared)} subcategories are not declared in the taxonomy and are kept "
+            "as they are"
+        )
+        yield f"{which}: {', '.join(undeclared)}."
+    for reader in readers:
+        if reader.inferred:
+            yield (
+                f"{reader.spec.shown_as}: {len(reader.inferred)} items state no label: they are "
+                "taken as attacks because their category, source or pack is called hateful "
+                "(inferred_hateful). If benign ones are among them, state label or label_field."
+            )
+
+
+def _nothing_left(specs: Sequence[DatasetSpec], *, has_rows: bool) -> str:
+    files = files_text(specs)
+    if has_rows:
+        return (
+            f"No sample is left in {files}: no row passes the filter.\n"
+            "Each thing it asks for is in some row, but all of them in none: ask for less."
+        )
+    return (
+        f"The data set is empty: {files} holds no rows.\n"
+        "Name a file with samples, or take the built-in ones: data: [{builtin: core}]"
+    )
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 (hex) of the bytes of a file."""
+    with path.open("rb") as stream:
+        return file_digest(stream, "sha256").hexdigest()
