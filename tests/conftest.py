@@ -141,7 +141,8 @@ class ChatServer:
         base_url: What a configuration would name.
         requests: Every request body, in order.
         headers: Headers of every request, in order.
-        reply: From a request body to a text, a whole JSON document, or (status, text).
+        reply: From a request body to a text, a whole JSON document, or (status, text) with or
+            without headers.
     """
 
     def __init__(self, base_url: str) -> None:
@@ -167,7 +168,8 @@ class ChatServer:
         self.headers.append(dict(request.headers))
         said = self.reply(body)
         if isinstance(said, tuple):
-            return web.Response(status=said[0], text=said[1])
+            headers = said[2] if len(said) > 2 else None
+            return web.Response(status=said[0], text=said[1], headers=headers)
         return web.json_response(said if isinstance(said, dict) else self.document(said))
 
 

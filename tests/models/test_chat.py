@@ -52,6 +52,26 @@ async def test_an_answer_keeps_usage_cost_and_finish_reason(
     assert response.latency_ns > 0
 
 
+@pytest.mark.parametrize(
+    ("price", "usage", "cost"),
+    [
+        ({"input_per_1k": 1.0}, None, None),
+        ({"output_per_1k": 1.0}, {"prompt_tokens": 5}, None),
+        ({"input_per_1k": 1.0}, {"prompt_tokens": 5}, 0.005),
+        ({"per_call": 0.5}, None, 0.5),
+        (None, {"prompt_tokens": 5}, None),
+    ],
+)
+async def test_a_cost_nobody_can_know_is_not_zero(
+    chat_server: Any, services: Services, *, price: object, usage: object, cost: float | None
+) -> None:
+    """Tokens that cost something and were not counted leave the cost unknown."""
+    chat_server.reply = lambda _: {"choices": [{"message": {"content": "a"}}], "usage": usage}
+    response = await _model(chat_server, services, price=price).answer(HI)
+    used = response.evidence.usage
+    assert (used.cost if used else None) == cost
+
+
 async def test_every_message_reaches_the_model_in_order(
     chat_server: Any, services: Services
 ) -> None:

@@ -20,6 +20,7 @@ from guardmark.analysis.recommendations import Advice, Evidence, recommend
 from guardmark.analysis.scorecard import Scorecard, make_scorecard
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.analysis.slices import FACETS, Slicer, SliceTable
+from guardmark.analysis.spending import Spending, read_spending
 from guardmark.analysis.stability import Stability, measure_stability
 from guardmark.core.record import Stage
 
@@ -132,6 +133,7 @@ class RunAnalysis:
         pipeline: Guard, model and judge together, or None when no model was asked.
         adaptive: One for each defense that was attacked adaptively.
         adaptive_pairs: Every two of these against each other, attack by attack.
+        spending: What each part consumed, as far as it reported.
     """
 
     manifest: RunManifest
@@ -147,6 +149,7 @@ class RunAnalysis:
     pipeline: PipelineAnalysis | None = None
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
+    spending: tuple[Spending, ...] = ()
 
 
 def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) -> RunAnalysis:
@@ -197,6 +200,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         pipeline=_analyse_pipeline(reader, frame, chosen),
         adaptive=adaptive,
         adaptive_pairs=adaptive_pairs,
+        spending=read_spending(reader, frame.manifest),
     )
 
 

@@ -10,6 +10,7 @@ from guardmark.app.verify_effects import recount_adaptive
 from guardmark.app.verify_latency import recount_latency
 from guardmark.app.verify_pipeline import recount_pipeline
 from guardmark.app.verify_scores import recount_pairs, recount_scores
+from guardmark.app.verify_spending import recount_spending
 
 if TYPE_CHECKING:
     from guardmark.app.verify_source import Answer, Source
@@ -67,6 +68,7 @@ def recount_summary(source: Source, stated: Json) -> Json:
         ),
         "pipeline": recount_pipeline(source),
         "adaptive": recount_adaptive(source),
+        "spending": recount_spending(source),
         "worst": {"counts": _worst(recounts, parts)},
         "timing": {
             "created_utc": manifest["created_utc"],

@@ -193,17 +193,20 @@ def _server_message(body: bytes) -> str:
 
 
 def _usage(said: object, price: Price | None) -> Usage | None:
-    if not isinstance(said, dict):
-        return None if price is None else Usage(cost=price.per_call)
-    read, written = _count(said.get("prompt_tokens")), _count(said.get("completion_tokens"))
-    cost = None
-    if price is not None:
-        cost = (
-            price.per_call
-            + (read or 0) / 1000 * price.input_per_1k
-            + (written or 0) / 1000 * price.output_per_1k
-        )
+    told = said if isinstance(said, dict) else {}
+    read, written = _count(told.get("prompt_tokens")), _count(told.get("completion_tokens"))
+    cost = None if price is None else _cost(price, read, written)
+    if not isinstance(said, dict) and cost is None:
+        return None
     return Usage(prompt_tokens=read, completion_tokens=written, cost=cost)
+
+
+def _cost(price: Price, read: int | None, written: int | None) -> float | None:
+    """Price a call; not known where tokens cost something and nobody counted them."""
+    if (read is None and price.input_per_1k) or (written is None and price.output_per_1k):
+        return None
+    tokens = (read or 0) * price.input_per_1k + (written or 0) * price.output_per_1k
+    return price.per_call + tokens / 1000
 
 
 def _count(value: object) -> int | None:

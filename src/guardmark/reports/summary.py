@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
@@ -90,6 +91,7 @@ def _summary(analysis: RunAnalysis) -> Json:
         "pipeline": pipeline_json(analysis.pipeline),
         "adaptive": adaptive_json(analysis.adaptive),
         "adaptive_pairs": pairs_json(analysis.adaptive_pairs),
+        "spending": [asdict(each) for each in analysis.spending],
         "worst": _worst(analysis),
         "recommendations": [
             advice_json(advice, advice_sentence(advice)) for advice in analysis.advice

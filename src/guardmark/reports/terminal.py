@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.blocks import Bullets, Paragraph, Table, Tone
 from guardmark.reports.chapters.pipeline import CARD_TABLES
+from guardmark.reports.chapters.spending import SPENDING_TABLE
 from guardmark.reports.inert import plain_line
 from guardmark.reports.wording import cell_text
 
@@ -48,6 +49,9 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
         if card.rows:
             lines.extend(("", _painted(card.title, _BOLD, use=colour)))
             lines.extend(_table(card, space, titles))
+    for spent in _tables(document, SPENDING_TABLE):
+        lines.extend(("", _painted(spent.title, _BOLD, use=colour)))
+        lines.extend(_table(spent, space, tuple(column.title for column in spent.columns)))
     advice = list(_advice(document))
     if advice:
         lines.extend(("", _painted("What follows", _BOLD, use=colour)))

@@ -1,13 +1,15 @@
-"""What the calls of a defense consumed, as columns."""
+"""What calls consumed: of one defense as columns, and of every part together."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store import connect
-from guardmark.store.codes import STAGE_CODE
+from guardmark.store.codes import FLAG_CACHED, STAGE_CODE, STAGES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,3 +69,73 @@ def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
         written=table[:, 3],
         cost=table[:, 4],
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneUsage:
+    """What the calls of one part at one stage consumed together.
+
+    Attributes:
+        name: Name of the defense or arm the records stand under.
+        stage: Stage of the pipeline.
+        layer: Which judging.
+        calls: Records that report usage and were asked for in this run.
+        recalled: Records that report usage of an earlier run's call; in no sum.
+        tokens_read: Tokens read, or None where no call reported any.
+        tokens_written: Tokens written, or None where no call reported any.
+        cost: Money, or None where no call was priced.
+        priced: Calls behind `cost`.
+    """
+
+    name: str
+    stage: Stage
+    layer: str
+    calls: int
+    recalled: int
+    tokens_read: int | None
+    tokens_written: int | None
+    cost: float | None
+    priced: int
+
+
+_ALL_USAGE: Final = (
+    "SELECT d.name, x.stage, l.name, r.flags & ?, json_extract(x.evidence, '$.usage[0]'),"
+    " json_extract(x.evidence, '$.usage[1]'), json_extract(x.evidence, '$.usage[2]')"
+    " FROM details x JOIN records r USING (defense, stage, layer, repeat, sample)"
+    " JOIN defenses d ON d.id = x.defense JOIN layers l ON l.id = x.layer"
+    " WHERE instr(x.evidence, '\"usage\"') AND json_type(x.evidence, '$.usage') = 'array'"
+    " ORDER BY x.defense, x.stage, x.layer"
+)
+
+
+def usage_by_lane(reader: RecordReader) -> tuple[LaneUsage, ...]:
+    """Add up what all calls of a run consumed.
+
+    Args:
+        reader: An open reader.
+
+    Returns:
+        One for each defense, stage and layer with a call that reported usage, in this order. The
+        sums are exact to the last digit, whatever the order of the records.
+    """
+    with connect.errors_of(reader.path):
+        rows = reader.connection.execute(_ALL_USAGE, (FLAG_CACHED,)).fetchall()
+    found = []
+    for (name, stage, layer), lane in groupby(rows, key=lambda row: row[:3]):
+        everything = list(lane)
+        asked = [row[4:] for row in everything if not row[3]]
+        read, written, cost = ([row[at] for row in asked if row[at] is not None] for at in range(3))
+        found.append(
+            LaneUsage(
+                name=name,
+                stage=STAGES[stage],
+                layer=layer,
+                calls=len(asked),
+                recalled=len(everything) - len(asked),
+                tokens_read=sum(read) if read else None,
+                tokens_written=sum(written) if written else None,
+                cost=math.fsum(cost) if cost else None,
+                priced=len(cost),
+            )
+        )
+    return tuple(found)

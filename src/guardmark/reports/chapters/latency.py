@@ -1,4 +1,4 @@
-"""How long the defenses take, attacks and benign samples apart."""
+"""How long the defenses take, attacks and benign samples apart; and what calls consumed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from guardmark.reports.blocks import (
     Unit,
 )
 from guardmark.reports.cells import count, name, of_quantile, slug, words
+from guardmark.reports.chapters import spending
 from guardmark.reports.chapters.candidates import candidates, empty_section
 from guardmark.reports.wording import count_text, value_text
 
@@ -39,8 +40,12 @@ def write(analysis: RunAnalysis) -> Section:
     """Write the section on latency."""
     timed = [each for each in analysis.defenses if _timed(each)]
     remarks = tuple(line for each in analysis.defenses for line in _remarks(each))
+    spent = spending.write(analysis)
     if not timed:
-        return empty_section("latency", "Latency", " ".join(["No answer was timed.", *remarks]))
+        nothing = " ".join(["No answer was timed.", *remarks])
+        if not spent:
+            return empty_section("latency", "Latency", nothing)
+        return Section(id="latency", title="Latency", blocks=(Paragraph(text=nothing), *spent))
     latency = timed[0].latency
     blocks: list[Block] = [
         Paragraph(
@@ -55,7 +60,7 @@ def write(analysis: RunAnalysis) -> Section:
     spreads = [(each.name, each.latency.histogram) for each in candidates(analysis)]
     charted = [(name_, spread) for name_, spread in spreads if spread is not None]
     blocks.extend(_histogram(*each) for each in charted[:_MOST_CHARTS])
-    return Section(id="latency", title="Latency", blocks=tuple(blocks))
+    return Section(id="latency", title="Latency", blocks=(*blocks, *spent))
 
 
 def _timed(defense: DefenseAnalysis) -> int:
