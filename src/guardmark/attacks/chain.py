@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -27,12 +27,15 @@ class Chain:
 
     Attributes:
         arms: One to three arms in an allowed order.
+        key: Keys of the arms, joined; as stored in records.
     """
 
     arms: tuple[Arm, ...]
+    key: str = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse an order that is not allowed."""
+        object.__setattr__(self, "key", " + ".join(arm.key for arm in self.arms))
         if fault := fault_of(self.arms):
             raise ConfigError(f"The chain {self.key!r} is not allowed: {fault}.")
 
@@ -50,11 +53,6 @@ class Chain:
             ConfigError: If the order is not allowed.
         """
         return Chain(arms=arms)
-
-    @property
-    def key(self) -> str:
-        """Keys of the arms, joined; as stored in records."""
-        return " + ".join(arm.key for arm in self.arms)
 
     @property
     def tier(self) -> Tier:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from hashlib import shake_128
 from typing import TYPE_CHECKING
@@ -216,17 +216,19 @@ class Arm:
     Attributes:
         operator: Which operator.
         settings: Every parameter with its value, in the operator's order.
+        key: Stable name with version and settings, as stored in records.
     """
 
     operator: Operator
     settings: tuple[tuple[str, Value], ...] = ()
+    key: str = field(init=False, compare=False, repr=False)
 
-    @property
-    def key(self) -> str:
-        """Stable name with version and settings, as stored in records."""
-        if not self.settings:
-            return self.operator.key
-        return f"{self.operator.key}({','.join(f'{k}={v}' for k, v in self.settings)})"
+    def __post_init__(self) -> None:
+        """Put the key together once: a search asks for it at every try."""
+        key = self.operator.key
+        if self.settings:
+            key = f"{key}({','.join(f'{k}={v}' for k, v in self.settings)})"
+        object.__setattr__(self, "key", key)
 
     @property
     def tier(self) -> Tier:

@@ -1,13 +1,15 @@
 """The search without shared memory: each attack learns from its own answers and no other's.
 
 Attacks are then independent but for their groups, which is what intervals over attacks assume. What
-is learned from other attacks is left out with it: the diagnosis, and what they were won with.
+is learned from other attacks is left out with it: the diagnosis, what the battery did to them, and
+what they were won with.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guardmark.engine.adaptive.beliefs import BatteryRecord
 from guardmark.engine.adaptive.diagnosis import NONE, Diagnosis
 from guardmark.engine.adaptive.search import search, spend_rest
 from guardmark.engine.adaptive.trial import together
@@ -31,7 +33,9 @@ def search_alone(scene: Scene) -> Steps[list[Target]]:
     Returns:
         Every attack with what got through, if anything did, in the order of the samples.
     """
-    found = yield from together([search(scene.alone(place), UNKNOWN) for place in scene.blocked])
+    found = yield from together(
+        [search(scene.alone(place), UNKNOWN, record=BatteryRecord()) for place in scene.blocked]
+    )
     return [target for targets in found for target in targets]
 
 
@@ -43,5 +47,10 @@ def spend_rest_alone(scene: Scene, targets: Sequence[Target]) -> Steps[None]:
         targets: Every attack that was blocked at first.
     """
     yield from together(
-        [spend_rest(scene.alone(each.position), [each], UNKNOWN) for each in targets]
+        [
+            spend_rest(
+                scene.alone(each.position), [each], diagnosis=UNKNOWN, record=BatteryRecord()
+            )
+            for each in targets
+        ]
     )

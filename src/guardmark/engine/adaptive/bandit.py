@@ -2,58 +2,68 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import TYPE_CHECKING, Final
-
-from guardmark.attacks.priors import FAMILY_PRIOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
     from guardmark.attacks.chain import Chain
-    from guardmark.engine.adaptive.diagnosis import Diagnosis
+    from guardmark.engine.adaptive.beliefs import Belief
 
-_VIEWS: Final = 16  # posterior draws a wave; attacks share them in turn
-_TRUST: Final = 0.5  # tries that a diagnosis is worth
-_FOLDED: Final = ("F3", "F4", "F5", "F6")
+_VIEWS: Final = 16  # draws a wave; attacks share them in turn
+_LUCK: Final = 0.3  # of the posterior's spread; more explores at the cost of the first tries
+_CURIOSITY: Final = 0.1  # added variance, so that a short record of failures is not the last word
+_FADE: Final = 0.5  # what is left, after a wave, of what passes have taught
 
 
 class Bandit:
-    """Beliefs on how often each chain gets through.
+    """What tries have taught about chains, whatever the attack.
 
     Args:
         chains: What there is to choose from, in a fixed order.
-        beliefs: Passes and blocks believed beforehand, both above 0, one pair a chain.
     """
 
-    __slots__ = ("_passes", "_stops", "chains", "used")
+    __slots__ = ("chains", "passes", "stops")
 
-    def __init__(self, chains: Sequence[Chain], beliefs: Sequence[tuple[float, float]]) -> None:
+    def __init__(self, chains: Sequence[Chain]) -> None:
         self.chains = tuple(chains)
-        self._passes = [belief[0] for belief in beliefs]
-        self._stops = [belief[1] for belief in beliefs]
-        self.used = [0] * len(self.chains)
+        self.passes = [0.0] * len(self.chains)
+        self.stops = [0] * len(self.chains)
 
-    def rankings(self, draw: Random, most: int = _VIEWS) -> list[list[int]]:
-        """Draw some views of which chain is best.
+    def views(self, draw: Random, most: int = _VIEWS) -> list[list[float]]:
+        """Draw how far each chain may be better or worse than it seems.
 
         Args:
             draw: Where chance comes from.
             most: How many views are of use, at least 1; never more than 16 are drawn.
 
         Returns:
-            Numbers of chains, the most promising first, once for each view.
+            Several views, each with one standard normal deviate a chain.
         """
-        if not self.chains:
-            return [[]]
-        views = []
-        for _ in range(min(most, _VIEWS)):
-            drawn = [
-                draw.betavariate(passes, stops)
-                for passes, stops in zip(self._passes, self._stops, strict=True)
-            ]
-            views.append(sorted(range(len(drawn)), key=lambda i: -drawn[i]))
-        return views
+        return [[draw.gauss(0.0, 1.0) for _ in self.chains] for _ in range(min(most, _VIEWS))]
+
+    def ranking(self, beliefs: Sequence[Belief], view: Sequence[float]) -> list[int]:
+        """Rank the chains for one attack.
+
+        Args:
+            beliefs: What was believed of each chain beforehand, of this attack.
+            view: How far each may be better than it seems.
+
+        Returns:
+            Numbers of chains, the most promising first: by a draw from the normal
+            approximation of the Beta posterior, its spread narrowed.
+        """
+        drawn = []
+        for belief, passes, stops, deviate in zip(
+            beliefs, self.passes, self.stops, view, strict=True
+        ):
+            weight = belief.weight + passes + stops
+            mean = (belief.mean * belief.weight + passes) / weight
+            spread = sqrt((mean * (1 - mean) + _CURIOSITY) / (1 + weight))
+            drawn.append(mean + _LUCK * spread * deviate)
+        return sorted(range(len(drawn)), key=drawn.__getitem__, reverse=True)
 
     def learn(self, number: int, *, passed: bool) -> None:
         """Take note of an outcome.
@@ -62,42 +72,45 @@ class Bandit:
             number: Of the chain.
             passed: Whether it got through.
         """
-        self.used[number] += 1
         if passed:
-            self._passes[number] += 1
+            self.passes[number] += 1
         else:
-            self._stops[number] += 1
+            self.stops[number] += 1
 
-    def mean(self, number: int) -> float:
-        """Return how often a chain is believed to get through, in (0, 1)."""
-        return self._passes[number] / (self._passes[number] + self._stops[number])
+    def fade(self) -> None:
+        """Let passes count half as much: what they were about has fallen.
 
-    def best(self, count: int) -> list[int]:
-        """Return the chains believed to be best, best first."""
-        return sorted(range(len(self.chains)), key=lambda i: (-self.mean(i), i))[:count]
+        A pass takes its attack out of the search, so it tells of those left only as far as
+        these are like it; a stop tells of an attack that is still there.
+        """
+        self.passes = [_FADE * passes for passes in self.passes]
+
+    def means(self, beliefs: Sequence[Belief]) -> list[float]:
+        """Return how often each chain is believed to get through, in [0, 1].
+
+        Args:
+            beliefs: What was believed of each chain beforehand.
+        """
+        return [
+            (belief.mean * belief.weight + passes) / (belief.weight + passes + stops)
+            for belief, passes, stops in zip(beliefs, self.passes, self.stops, strict=True)
+        ]
+
+    def joined(self, chains: Sequence[Chain]) -> Bandit:
+        """Return a bandit that may choose from more chains, and forgets nothing.
+
+        Args:
+            chains: What is added.
+
+        Returns:
+            The larger bandit; this one learns nothing from it.
+        """
+        larger = Bandit((*self.chains, *chains))
+        larger.passes[: len(self.chains)] = self.passes
+        larger.stops[: len(self.chains)] = self.stops
+        return larger
 
 
-def believe(chains: Sequence[Chain], diagnosis: Diagnosis) -> list[tuple[float, float]]:
-    """Turn a diagnosis into beliefs on chains of one arm.
-
-    Args:
-        chains: One arm each.
-        diagnosis: What the defense seems to be.
-
-    Returns:
-        Passes and blocks believed beforehand, one pair a chain.
-    """
-    weights: dict[str, float] = {}
-    for label, share in diagnosis.shares.items() if diagnosis.findings else ():
-        for rank, family in enumerate(FAMILY_PRIOR.get(label, ())):
-            weights[family] = weights.get(family, 0.0) + share * (1 - 0.2 * rank)
-    beliefs = []
-    for chain in chains:
-        family = chain.arms[0].family
-        weight = min(1.0, weights.get(family, 0.0))
-        if diagnosis.folds and family in _FOLDED:
-            weight = 0.0
-            beliefs.append((0.5, 1.0 + _TRUST))
-            continue
-        beliefs.append((1.0 + _TRUST * weight, 1.0 + _TRUST * (1 - weight)))
-    return beliefs
+def best(means: Sequence[float], count: int) -> list[int]:
+    """Return the numbers of the highest means, highest first; the first of equals first."""
+    return sorted(range(len(means)), key=lambda i: (-means[i], i))[:count]

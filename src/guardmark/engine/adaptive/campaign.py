@@ -22,7 +22,7 @@ from guardmark.engine.adaptive.model_reply import stored_replies
 from guardmark.engine.adaptive.repair import run_repair
 from guardmark.engine.adaptive.rounds import run_battery, run_blind, run_null
 from guardmark.engine.adaptive.scene import Scene
-from guardmark.engine.adaptive.search import search, spend_rest
+from guardmark.engine.adaptive.search import SEARCH_VERSION, search, spend_rest
 from guardmark.engine.adaptive.target import TARGET
 from guardmark.engine.adaptive.target_caller import TargetCaller
 from guardmark.engine.adaptive.trace import remembered
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.sample import Sample
     from guardmark.engine.adaptive.attacker_plan import AttackerPlan
+    from guardmark.engine.adaptive.beliefs import BatteryRecord
     from guardmark.engine.adaptive.caller import Place, Remembered
     from guardmark.engine.adaptive.diagnosis import Diagnosis
     from guardmark.engine.adaptive.model_reply import StoredReply
@@ -85,6 +86,7 @@ class AdaptivePlan:
             "kind": "adaptive",
             "battery": BATTERY_VERSION,
             "lock": lock_digest(self.lock),
+            "search": SEARCH_VERSION,
             "canon": CANON_VERSION,
             "budget": self.budget,
             "seed": self.seed,
@@ -265,12 +267,12 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     diagnosis = await drive(diagnose(scene)) if scene.shares_memory else UNKNOWN
     writer.add_layer(f"{FINDINGS}{battle.name}", _findings(scene, baseline.flags, diagnosis))
     passes: list[Query] = []
-    fallen = await drive(watched(run_battery(scene), passes))
-    targets = await _search(battle, diagnosis)
+    record = await drive(watched(run_battery(scene), passes))
+    targets = await _search(battle, diagnosis, record)
     found = {target.position: target.win for target in targets if target.win is not None}
-    battle.wins = [win for _, win in sorted({**fallen, **found}.items())]
+    battle.wins = [win for _, win in sorted({**record.wins, **found}.items())]
     # A pass of a random defense counts only where it was confirmed.
-    held = fallen.values() if scene.is_random else passes
+    held = record.wins.values() if scene.is_random else passes
     battle.passed = by_attack((*found.values(), *held))
     await drive(run_null(scene))
     await drive(run_blind(scene))
@@ -280,20 +282,21 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     battle.caller.flush()
 
 
-async def _search(battle: _Battle, diagnosis: Diagnosis) -> list[Target]:
+async def _search(battle: _Battle, diagnosis: Diagnosis, record: BatteryRecord) -> list[Target]:
     """Carry out rounds 2 to 4, and round 5 within the same budget where there is a model."""
     scene, drive, models = battle.scene, battle.caller.drive, battle.models
     before = (
         scene if models is None else scene.within(scene.budget - models.plan.tries(scene.budget))
     )
-    rules = search(before, diagnosis) if scene.shares_memory else search_alone(before)
+    shares = scene.shares_memory
+    rules = search(before, diagnosis, record=record) if shares else search_alone(before)
     targets = await drive(rules)
     if models is None:
         return targets
     await run_attacker(scene, targets, diagnosis=diagnosis, caller=battle.caller, models=models)
     await drive(
-        spend_rest(scene, targets, diagnosis)
-        if scene.shares_memory
+        spend_rest(scene, targets, diagnosis=diagnosis, record=record)
+        if shares
         else spend_rest_alone(scene, targets)
     )
     return targets

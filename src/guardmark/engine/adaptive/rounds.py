@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.battery import battery
+from guardmark.engine.adaptive.beliefs import BatteryRecord
 from guardmark.engine.adaptive.trial import BLIND, NULL, Account, Query
 
 if TYPE_CHECKING:
@@ -14,16 +15,16 @@ if TYPE_CHECKING:
 _DRAWS = 20
 
 
-def run_battery(scene: Scene) -> Steps[dict[int, Query]]:
+def run_battery(scene: Scene) -> Steps[BatteryRecord]:
     """Try every chain of the fixed list on every attack that was blocked at first.
 
     Args:
         scene: After round 0.
 
     Returns:
-        Position of each attack that fell to what it fell to first.
+        What each chain came to on each attack.
     """
-    wins: dict[int, Query] = {}
+    record = BatteryRecord()
     for chain in battery():
         batch = [
             query
@@ -34,13 +35,16 @@ def run_battery(scene: Scene) -> Steps[dict[int, Query]]:
         if not batch:
             continue
         answers = yield batch
-        passed = [query for query, answer in zip(batch, answers, strict=True) if answer.passed]
-        held = yield from scene.confirm(passed)
-        for number in sorted(held):
-            query = passed[number]
-            if query.tier != "V4":
-                wins.setdefault(query.sample, query)
-    return wins
+        passes = [i for i, answer in enumerate(answers) if answer.passed]
+        held = yield from scene.confirm([batch[i] for i in passes])
+        won = {passes[i] for i in held}
+        for i, query in enumerate(batch):
+            if query.tier == "V4" or answers[i].is_blocked is None:
+                continue
+            record.outcomes.setdefault(chain.key, {})[query.sample] = i in won
+            if i in won:
+                record.wins.setdefault(query.sample, query)
+    return record
 
 
 def run_null(scene: Scene) -> Steps[None]:

@@ -12,6 +12,7 @@ from guardmark.attacks.catalogue import arms
 from guardmark.attacks.chain import Chain
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.recovery import recovers
+from guardmark.engine.adaptive.beliefs import fold_numbers
 from guardmark.engine.adaptive.trial import ADAPTIVE, Account, Query
 
 if TYPE_CHECKING:
@@ -35,18 +36,22 @@ class Target:
     Attributes:
         position: Of its sample.
         sample: The sample.
+        fold: Part of the attacks it belongs to; see `beliefs`.
         tries: Search calls spent.
         win: What got through, or None.
         tried: Chains used up.
         seen: Texts asked already.
+        failed: Bits of the operators that failed on it; see `Precedents.failed`.
     """
 
     position: int
     sample: Sample
+    fold: int = 0
     tries: int = 0
     win: Query | None = None
     tried: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
+    failed: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,7 +112,16 @@ class Scene:
 
     def targets(self) -> list[Target]:
         """Return the attacks that were blocked at first, none tried yet."""
-        return [Target(position=place, sample=self.samples[place]) for place in self.blocked]
+        folds = self.folds()
+        return [
+            Target(position=place, sample=self.samples[place], fold=folds[place])
+            for place in self.blocked
+        ]
+
+    def folds(self) -> dict[int, int]:
+        """Return the fold of each attack that was blocked at first, by its position."""
+        groups = [self.samples[place].group or self.samples[place].id for place in self.blocked]
+        return dict(zip(self.blocked, fold_numbers(groups), strict=True))
 
     def variant(
         self,
