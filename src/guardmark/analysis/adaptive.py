@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.adaptive_area import AreaCard, measure_area, read_fates
+from guardmark.analysis.adaptive_costs import CostCard, read_costs
 from guardmark.analysis.adaptive_operators import (
     OperatorCard,
     TransferCard,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 ROUNDS: Final = ("R0", "R1", "R2", "R3", "R4", "R5")
 _STEPS: Final = (1, 2, 5, 10, 16, 20, 50, 64, 100, 200, 512)
 _AHEAD: Final = 4  # times the budget, as far as blind tries are extrapolated
-ATTACKER_ACCOUNTS: Final = ("baseline", "diagnosis", "battery", "search", "confirm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +101,7 @@ class AdaptiveCard:
         transfers: What the winners against other defenses did here.
         calls: Arm and account to calls.
         calls_per_bypass: Attacker's calls for each attack that fell, or None without any.
+        costs: What the attacker paid, in calls, tokens, money and time.
         extrapolated: Blind success at several times the budget, or None when refused.
         extrapolated_at: Tries it speaks of.
         unanswered: Tries without an answer.
@@ -129,6 +130,7 @@ class AdaptiveCard:
     transfers: tuple[TransferCard, ...]
     calls: Mapping[tuple[str, str], int]
     calls_per_bypass: float | None
+    costs: CostCard
     extrapolated: Ratio | None
     extrapolated_at: int
     unanswered: int
@@ -251,7 +253,7 @@ def _card(
     survival, mean = _survival(view, budget)
     at_k, extrapolated, ahead = _blind(view, ks)
     last = view.fallen(rounds[-1], FULL)
-    paid, fell = _paid(battle), int(last.sum())
+    costs = read_costs(battle.bills, bypasses=int(last.sum()), attacks=len(view.places))
     return AdaptiveCard(
         name=battle.name,
         settings=battle.settings,
@@ -283,19 +285,11 @@ def _card(
         repairs=read_repairs(battle, attack, groups=groups, confidence=confidence),
         transfers=read_transfers(battle, groups, confidence=confidence),
         calls=dict(battle.calls),
-        calls_per_bypass=paid / fell if fell else None,
+        calls_per_bypass=costs.calls.per_bypass,
+        costs=costs,
         extrapolated=extrapolated,
         extrapolated_at=ahead,
         unanswered=battle.unanswered,
-    )
-
-
-def _paid(battle: Battle) -> int:
-    """Count the attacker's calls of the defense."""
-    return sum(
-        count
-        for (arm, account), count in battle.calls.items()
-        if arm == ADAPTIVE and account in ATTACKER_ACCOUNTS
     )
 
 

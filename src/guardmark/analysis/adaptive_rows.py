@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.adaptive_costs import MODEL_ACCOUNT, Bill
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 ADAPTIVE: Final = "adaptive"
 BLIND: Final = "adaptive/blind"
 NULL: Final = "adaptive/null"
+ATTACKER: Final = "adaptive/attacker"
 FINDINGS: Final = "adaptive/findings/"
 STRICT: Final = frozenset({"V0", "V1"})
 FULL: Final = frozenset({"V0", "V1", "V2", "V3-table", "V3"})
@@ -96,6 +98,7 @@ class Battle:
         calls: Arm and account to calls made.
         again: Position of each pass that was asked about again, and whether it passed again.
         unanswered: Tries without an answer.
+        bills: Account of the adaptive arm, or of an attacker model, to what its calls took.
     """
 
     name: str
@@ -108,6 +111,7 @@ class Battle:
     calls: Mapping[tuple[str, str], int]
     again: Sequence[tuple[int, bool]]
     unanswered: int
+    bills: Mapping[str, Bill]
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -147,6 +151,9 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ba
     for layer in (ADAPTIVE, BLIND, NULL):
         for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
             gathered.take(layer, record)
+    if ATTACKER in reader.layers():
+        for record in reader.records(defense=name, stage=Stage.TRY, layer=ATTACKER):
+            gathered.bills[MODEL_ACCOUNT].take(record)
     return gathered.battle(name, findings, settings=settings, is_random=is_random)
 
 
@@ -161,11 +168,14 @@ class _Gathered:
         self.rest: defaultdict[str, list[Try]] = defaultdict(list)
         self.calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.unanswered = 0
+        self.bills: defaultdict[str, Bill] = defaultdict(Bill)
 
     def take(self, layer: str, record: Record) -> None:
         each = _try_of(record)
         if not each.is_free:
             self.calls[layer, each.account] += 1
+            if layer == ADAPTIVE:
+                self.bills[each.account].take(record)
         if each.passed is None:
             self.unanswered += 1
         elif each.account == "baseline":
@@ -206,6 +216,7 @@ class _Gathered:
                 for hit in hits
             ],
             unanswered=self.unanswered,
+            bills=self.bills,
         )
 
     def _confirm(self) -> None:

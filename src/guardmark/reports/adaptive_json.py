@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.reports.adaptive_costs import costs_json
 from guardmark.reports.adaptive_operators import operator_json
 from guardmark.reports.adaptive_pairs import area_json
 from guardmark.reports.adaptive_target_json import target_json
@@ -69,6 +70,7 @@ def _card(card: AdaptiveCard) -> Json:
         "median_tries": None if card.survival is None else card.survival.median,
         "mean_tries": None if card.mean_tries is None else card.mean_tries.value,
         "calls_per_bypass": card.calls_per_bypass,
+        "costs": costs_json(card.costs),
         "extrapolated": None
         if card.extrapolated is None
         else {"k": card.extrapolated_at, "rate": ratio_json(card.extrapolated)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.adaptive_costs import cost_words
 from guardmark.reports.adaptive_target_words import meaning_sentences, target_facts
 from guardmark.reports.cells import of_difference, of_estimate
 from guardmark.reports.measures import Unit
@@ -119,6 +120,8 @@ def effort_sentence(card: AdaptiveCard) -> str:
         parts.append(
             f"{cost} calls of the attacker for each bypass, fixed list and probes included"
         )
+    if more := cost_words(card):
+        parts.append(more)
     if card.survival is not None:
         median = card.survival.median
         reached = (

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.adaptive_costs import seconds_json
 from guardmark.reports.adaptive_json import adaptive_json
 from guardmark.reports.adaptive_pairs import pairs_json
 from guardmark.reports.chapters.advice import advice_sentence
@@ -256,9 +257,11 @@ def _worst(analysis: RunAnalysis) -> Json:
 
 
 def _timing(analysis: RunAnalysis) -> Json:
+    attacked = {card.name: seconds_json(card.costs) for card in analysis.adaptive}
     return {
         "created_utc": analysis.manifest.created_utc,
         "defenses": {each.name: _latency(each) for each in analysis.defenses},
+        **({"adaptive": attacked} if attacked else {}),
     }
 
 

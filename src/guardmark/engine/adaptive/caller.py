@@ -252,15 +252,18 @@ class Caller:
         if not isinstance(self.defense, BatchDefense):
             raise TypeError(self.defense)
         decisions: list[Decision] = []
+        latencies: list[int] = []
         size = max(1, self.defense.batch_limits.max_count)
         for start in range(0, len(prompts), size):
             part = prompts[start : start + size]
+            began = perf_counter_ns()
             said = await attempt(self.defense.decide_batch, part)
+            latencies += [max(1, (perf_counter_ns() - began) // len(part))] * len(part)
             if isinstance(said, list) and len(said) == len(part):
                 decisions += [as_decision(each) for each in said]
             else:
                 decisions += [as_decision(said)] * len(part)
-        return decisions, [1] * len(prompts)
+        return decisions, latencies
 
     def _may_go_on(self) -> None:
         if self.stop.is_set:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.adaptive_costs import costs_table
 from guardmark.reports.adaptive_operators import operator_tables, wrapper_sentence
 from guardmark.reports.adaptive_pairs import area_sentence, pairs_table
 from guardmark.reports.adaptive_repair import repair_blocks, repair_sentence
@@ -88,7 +89,8 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     blocks += [*effect_blocks(card), _rounds(card), _arms(card), Bullets(lines=tuple(lines))]
     if len(card.arms[0].points) > 1:
         blocks.append(_curves(card))
-    blocks += [*operator_tables(card), *repair_blocks(card, taken), _ledger(card)]
+    blocks += [*operator_tables(card), *repair_blocks(card, taken)]
+    blocks += [costs_table(card), _ledger(card)]
     return blocks
 
 
