@@ -9,6 +9,7 @@ import numpy as np
 
 from guardmark.analysis.adaptive_area import AreaCard, measure_area, read_fates
 from guardmark.analysis.adaptive_costs import CostCard, read_costs
+from guardmark.analysis.adaptive_attacker import AttackerCard, read_attacker
 from guardmark.analysis.adaptive_operators import (
     OperatorCard,
     TransferCard,
@@ -106,6 +107,7 @@ class AdaptiveCard:
         extrapolated_at: Tries it speaks of.
         unanswered: Tries without an answer.
         target: What the target model did, or None when none was asked.
+        attacker: What an attacker model did, or None when none was configured.
     """
 
     name: str
@@ -135,6 +137,7 @@ class AdaptiveCard:
     extrapolated_at: int
     unanswered: int
     target: TargetCard | None = None
+    attacker: AttackerCard | None = None
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -177,7 +180,10 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     attack, groups = samples.is_attack, samples.group.codes
     rows, sure = read_target(reader), settings.confidence
     cards = (
-        _card(battle, attack, groups=groups, lengths=samples.length, confidence=sure)
+        replace(
+            _card(battle, attack, groups=groups, lengths=samples.length, confidence=sure),
+            attacker=read_attacker(reader, battle, groups, confidence=sure),
+        )
         for battle in battles
     )
     return tuple(
@@ -249,7 +255,8 @@ def _card(
     view, budget = _View(battle, attack, groups=groups, confidence=confidence), battle.budget
     ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
     seen = {t.round for story in battle.stories[ADAPTIVE].values() for t in story.tries}
-    rounds = [name for name in ROUNDS if name in {"R0", "R1"} or name in seen]
+    seen |= {"R0", "R1"} | ({"R5"} if "attacker" in battle.settings else set())
+    rounds = [name for name in ROUNDS if name in seen]
     survival, mean = _survival(view, budget)
     at_k, extrapolated, ahead = _blind(view, ks)
     last = view.fallen(rounds[-1], FULL)

@@ -1,0 +1,165 @@
+"""What an attacker model and its judge said, and what became of candidates, as rows."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.record import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.core.outcome import Usage
+    from guardmark.store.reader import RecordReader
+
+ATTACKER: Final = "adaptive/attacker"
+EQUIVALENCE: Final = "adaptive/equivalence"
+CANDIDATES: Final = "adaptive/candidates"
+
+
+@dataclass(slots=True, kw_only=True)
+class Spending:
+    """What one model was asked, and what it consumed.
+
+    Attributes:
+        calls: Questions, failed ones among them.
+        failed: Questions without an answer.
+        reported: Calls whose tokens the service told.
+        tokens_read: Over those.
+        tokens_written: Over those.
+        priced: Calls with a price.
+        cost: Over those, in the user's currency.
+    """
+
+    calls: int = 0
+    failed: int = 0
+    reported: int = 0
+    tokens_read: int = 0
+    tokens_written: int = 0
+    priced: int = 0
+    cost: float = 0.0
+
+    def take(self, usage: Usage | None, *, failed: bool) -> None:
+        """Count one question.
+
+        Args:
+            usage: What it consumed, as told; None when nobody told.
+            failed: Whether there was no answer.
+        """
+        self.calls += 1
+        self.failed += failed
+        if usage is None:
+            return
+        if usage.prompt_tokens is not None and usage.completion_tokens is not None:
+            self.reported += 1
+            self.tokens_read += usage.prompt_tokens
+            self.tokens_written += usage.completion_tokens
+        if usage.cost is not None:
+            self.priced += 1
+            self.cost += usage.cost
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """One question to the attacker model, with the repair that may follow.
+
+    Attributes:
+        sample: Position of the sample.
+        kind: `candidates`, `refused`, `invalid` or `error`, the repair counted in.
+        is_repaired: Whether it was asked a second time.
+    """
+
+    sample: int
+    kind: str
+    is_repaired: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateRow:
+    """What became of one candidate.
+
+    Attributes:
+        sample: Position of the sample.
+        strategy: As the attacker model named it.
+        fate: `sent`, or why not.
+        tier: Proved tier; empty unless sent.
+        text: Hash of the text.
+    """
+
+    sample: int
+    strategy: str
+    fate: str
+    tier: str
+    text: str
+
+
+@dataclass(slots=True, kw_only=True)
+class AttackerRows:
+    """Everything that models said in one battle.
+
+    Attributes:
+        exchanges: Questions to the attacker model, repairs joined to what they repair.
+        votes: The kinds of the two votes on each judged candidate, with its sample.
+        candidates: Every candidate whose fate is known.
+        attacker: What the attacker model consumed.
+        judge: What the judge of sameness consumed.
+    """
+
+    exchanges: list[Exchange] = field(default_factory=list)
+    votes: list[tuple[int, list[str]]] = field(default_factory=list)
+    candidates: list[CandidateRow] = field(default_factory=list)
+    attacker: Spending = field(default_factory=Spending)
+    judge: Spending = field(default_factory=Spending)
+
+
+def read_attacker_rows(reader: RecordReader, defense: str) -> AttackerRows:
+    """Read what models said while a defense was attacked.
+
+    Args:
+        reader: An open reader.
+        defense: Name of the defense.
+
+    Returns:
+        The rows; empty where no model was asked.
+    """
+    rows = AttackerRows()
+    asked: dict[tuple[int, int, int], Exchange] = {}
+    for sample, note, usage in _notes(reader, defense, ATTACKER):
+        rows.attacker.take(usage, failed=note["kind"] == "error")
+        place = sample, note["depth"], note["stream"]
+        if note["repair"]:
+            asked[place].is_repaired = True
+            # A failed repair leaves the answer what it was.
+            asked[place].kind = "invalid" if note["kind"] == "error" else note["kind"]
+        else:
+            asked[place] = Exchange(sample=sample, kind=note["kind"])
+    rows.exchanges = list(asked.values())
+    votes: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+    for sample, note, usage in _notes(reader, defense, EQUIVALENCE):
+        rows.judge.take(usage, failed=note["kind"] == "error")
+        votes[sample, note["candidate"]].append(note["kind"])
+    rows.votes = [(sample, kinds) for (sample, _), kinds in votes.items()]
+    rows.candidates = [
+        CandidateRow(
+            sample=sample,
+            strategy=note["strategy"],
+            fate=note["fate"],
+            tier=note["tier"],
+            text=note["text"],
+        )
+        for sample, note, _ in _notes(reader, defense, CANDIDATES)
+    ]
+    return rows
+
+
+def _notes(
+    reader: RecordReader, defense: str, layer: str
+) -> Iterator[tuple[int, dict[str, Any], Usage | None]]:
+    if layer not in reader.layers():
+        return
+    for record in reader.records(defense=defense, stage=Stage.TRY, layer=layer):
+        usage = None if record.evidence is None else record.evidence.usage
+        yield record.key.sample, json.loads(record.text or "{}"), usage
