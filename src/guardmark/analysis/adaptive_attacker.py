@@ -96,6 +96,34 @@ class AttackerCard:
     calls_left: int
 
     @property
+    def rates(self) -> Mapping[str, Estimate]:
+        """Every rate by name."""
+        return {
+            "attacks": self.attacks,
+            "unproved": self.unproved,
+            "refused": self.refused,
+            "invalid": self.invalid,
+            "repeated": self.repeated,
+            "lost": self.lost,
+            "equivalent": self.equivalent,
+            "undecided": self.undecided,
+            "passed": self.passed,
+        }
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Every plain count by name."""
+        return {
+            "only": self.only,
+            "repairs": self.repairs,
+            "candidates": self.candidates,
+            "unusable": self.unusable,
+            "unused": self.unused,
+            "unjudged": self.unjudged,
+            "same_letters": self.strict,
+        }
+
+    @property
     def has_judge(self) -> bool:
         """Whether anybody could prove that a candidate asks for the same."""
         return self.judge != "none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.app.verify_attacker import recount_attacker
 from guardmark.app.verify_defense import Recount, recount_defense
 from guardmark.app.verify_effects import recount_adaptive
 from guardmark.app.verify_latency import recount_latency
@@ -67,7 +68,10 @@ def recount_summary(source: Source, stated: Json) -> Json:
             }
         ),
         "pipeline": recount_pipeline(source),
-        "adaptive": recount_adaptive(source),
+        "adaptive": [
+            {**each, "attacker": recount_attacker(source, each["defense"])}
+            for each in recount_adaptive(source)
+        ],
         "spending": recount_spending(source),
         "worst": {"counts": _worst(recounts, parts)},
         "timing": {

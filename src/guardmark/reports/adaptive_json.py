@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.reports.adaptive_attacker import attacker_json
 from guardmark.reports.adaptive_costs import costs_json
 from guardmark.reports.adaptive_operators import operator_json
 from guardmark.reports.adaptive_pairs import area_json
@@ -83,6 +84,7 @@ def _card(card: AdaptiveCard) -> Json:
         ],
         "target": target_json(card.target),
         "calls": {f"{arm}:{account}": calls for (arm, account), calls in card.calls.items()},
+        "attacker": attacker_json(card.attacker),
     }
 
 

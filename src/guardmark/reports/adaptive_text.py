@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.reports.adaptive_attacker import attacker_cautions, attacker_sentences
 from guardmark.reports.adaptive_operators import wrapper_sentence
 from guardmark.reports.adaptive_pairs import area_sentence
 from guardmark.reports.adaptive_repair import repair_sentence
@@ -52,11 +53,13 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
         effort_sentence(card),
         repair_sentence(card),
         wrapper_sentence(card),
+        *attacker_sentences(card),
     ):
         if sentence:
             yield f"  {sentence.removeprefix(f'{card.name}: ')}"
     if card.target is not None:
         yield from _target(card.target)
+    yield from attacker_cautions(card)
     yield from flag_lines(card)
     yield from holding_sentences(card)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.adaptive_attacker import attacker_text
 from guardmark.reports.adaptive_costs import cost_words
 from guardmark.reports.adaptive_target_words import meaning_sentences, target_facts
 from guardmark.reports.cells import of_difference, of_estimate
@@ -38,6 +39,7 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
         card: The figures.
     """
     has_scores = bool(card.findings.get("has_scores"))
+    attacker = card.attacker
     return (
         ("Access", ACCESS[has_scores]),
         ("Knowledge", _KNOWLEDGE[card.shares_memory]),
@@ -48,6 +50,7 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
         ("Lock", str(card.settings.get("lock", ""))[:16]),
         ("Diagnosis", diagnosis_text(card)),
         *(() if card.target is None else target_facts(card.target)),
+        *(() if attacker is None else (("Attacker", attacker_text(attacker)),)),
     )
 
 

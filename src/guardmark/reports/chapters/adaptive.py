@@ -30,6 +30,7 @@ from guardmark.reports.blocks import (
     Words,
 )
 from guardmark.reports.cells import count, heads, name, of_estimate, of_ratio, slug, words
+from guardmark.reports.chapters.adaptive_attacker import attacker_blocks
 from guardmark.reports.chapters.adaptive_target import effect_blocks, target_blocks
 from guardmark.reports.chapters.candidates import empty_section
 from guardmark.reports.wording import count_text
@@ -50,6 +51,7 @@ _ROUNDS: Final = {
     "R5": "attacker model",
 }
 _NONE: Final = "No adaptive rounds were run; an attacker who adapts may do better than these rates."
+_JUDGED: Final = ", and what a judge called the same request in both orders (V3)"
 
 
 def write(analysis: RunAnalysis) -> Section:
@@ -89,6 +91,7 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     blocks += [*effect_blocks(card), _rounds(card), _arms(card), Bullets(lines=tuple(lines))]
     if len(card.arms[0].points) > 1:
         blocks.append(_curves(card))
+    blocks += attacker_blocks(card)
     blocks += [*operator_tables(card), *repair_blocks(card, taken)]
     blocks += [costs_table(card), _ledger(card)]
     return blocks
@@ -112,7 +115,8 @@ def _rounds(card: AdaptiveCard) -> Table:
         ),
         note="Of all attacks the defense answered, those that pass as they are included. Strict: "
         "the variant provably holds the same text. All proved tiers: bounded typing errors and "
-        "listed synonyms too. What only a judge could prove (V4) is never counted.",
+        f"listed synonyms too{_JUDGED if card.attacker else ''}. What only a judge could prove "
+        "(V4) is never counted.",
     )
 
 
@@ -146,9 +150,9 @@ def _arms(card: AdaptiveCard) -> Table:
         title=f"{card.name}: control arms",
         columns=heads("ASR", "Search tries", first="Arm"),
         rows=tuple(rows),
-        note="Adaptive: rounds 2 to 4, without the fixed list. Blind: operators drawn at random, "
-        "learning nothing. Null: the same text sent again, so what it gains is chance in the "
-        "defense. Extrapolated: Beta-binomial fit, blind arm only.",
+        note=f"Adaptive: rounds 2 to {5 if card.attacker else 4}, without the fixed list. "
+        "Blind: operators drawn at random, learning nothing. Null: the same text sent again, so "
+        "what it gains is chance in the defense. Extrapolated: Beta-binomial fit, blind arm only.",
     )
 
 

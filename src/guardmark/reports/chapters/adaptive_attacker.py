@@ -1,0 +1,129 @@
+"""The part of the chapter on adaptive rounds that tells of an attacker model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.adaptive_attacker import attacker_cautions, attacker_sentences
+from guardmark.reports.blocks import Bullets, Column, Row, Table, Tone, Unit, Words
+from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, slug, words
+
+if TYPE_CHECKING:
+    from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.analysis.adaptive_attacker import AttackerCard
+    from guardmark.analysis.adaptive_attacker_rows import Spending
+    from guardmark.reports.blocks import Block, Cell
+
+_LABELS: Final = {
+    "attacks": "Attacks that fell to a proved candidate, of those it was given",
+    "unproved": "Attacks that came through unproved only (V4)",
+    "refused": "Refusals, of its answers",
+    "invalid": "Answers that could not be read, asked again included",
+    "repeated": "Repeats, of its candidates",
+    "lost": "Candidates that lost a piece that must be kept",
+    "equivalent": "Same request by both votes, of the judged candidates",
+    "undecided": "Votes that changed with the order, of the judged candidates",
+    "passed": "Got through, of the candidates sent and answered",
+}
+_NOTE: Final = (
+    "A refusal lowers the rate of the round without any merit of the defense. A candidate is sent "
+    "only after a judge called it the same request twice, in both orders, or when it holds the "
+    "same letters; calls that failed and verdicts that cannot be read count in no rate."
+)
+
+
+def attacker_blocks(card: AdaptiveCard) -> list[Block]:
+    """Tell of the attacker model, where there was one.
+
+    Args:
+        card: The figures.
+
+    Returns:
+        Blocks; none without an attacker model.
+    """
+    attacker = card.attacker
+    if attacker is None:
+        return []
+    said, _, cost = attacker_sentences(card)  # the middle one tells what the table does
+    blocks: list[Block] = [_figures(card, attacker), Bullets(lines=(said, cost))]
+    if cautions := tuple(attacker_cautions(card)):
+        blocks.append(Bullets(lines=cautions, tone=Tone.WARNING))
+    if attacker.strategies:
+        blocks.append(_strategies(card, attacker))
+    blocks.append(_spending(card, attacker))
+    return blocks
+
+
+def _figures(card: AdaptiveCard, attacker: AttackerCard) -> Table:
+    measures = {label: of_estimate(attacker.rates[key]) for key, label in _LABELS.items()}
+    return Table(
+        id=f"adaptive-attacker-{slug(card.name)}",
+        title=f"{card.name}: the attacker model",
+        columns=(
+            Column(title="Figure"),
+            Column(title="Rate", numeric=True),
+            Column(title="Of", numeric=True),
+        ),
+        rows=tuple(
+            Row(cells=(words(label), measure, counts(measure)))
+            for label, measure in measures.items()
+        ),
+        note=_NOTE,
+    )
+
+
+def _strategies(card: AdaptiveCard, attacker: AttackerCard) -> Table:
+    return Table(
+        id=f"adaptive-strategies-{slug(card.name)}",
+        title=f"{card.name}: strategies of the attacker model",
+        columns=heads("Candidates", "Got through", "Of those sent", first="Strategy"),
+        rows=tuple(
+            Row(
+                cells=(
+                    name(each.name),
+                    count(each.candidates),
+                    measure := of_estimate(each.passed),
+                    counts(measure),
+                )
+            )
+            for each in attacker.strategies
+        ),
+        note="As the model named them itself; exploratory, no correction for their number.",
+        collapsed=True,
+    )
+
+
+def _spending(card: AdaptiveCard, attacker: AttackerCard) -> Table:
+    return Table(
+        id=f"adaptive-models-{slug(card.name)}",
+        title=f"{card.name}: what the attacker model and its judge consumed",
+        columns=heads(
+            "Calls",
+            "Failed",
+            "Tokens read",
+            "Tokens written",
+            "Cost",
+            "Calls for each attack that fell",
+            first="Account",
+        ),
+        rows=tuple(
+            Row(cells=_spent(account, attacker, spent))
+            for account, spent in attacker.spending.items()
+        ),
+        note="None of these is a call of the defense. Tokens and cost are those of calls whose "
+        "service told them, or whose price is known.",
+        collapsed=True,
+    )
+
+
+def _spent(account: str, attacker: AttackerCard, spent: Spending) -> tuple[Cell, ...]:
+    per = attacker.per_bypass(spent.calls)
+    told = (spent.tokens_read, spent.tokens_written) if spent.reported else (None, None)
+    return (
+        words(account),
+        count(spent.calls),
+        count(spent.failed),
+        *(Words(text="not told") if each is None else count(each) for each in told),
+        figure(spent.cost, Unit.NUMBER) if spent.priced else Words(text="no price"),
+        Words(text="none fell") if per is None else figure(per, Unit.COUNT),
+    )
