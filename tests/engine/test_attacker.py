@@ -316,9 +316,7 @@ async def test_model_calls_are_no_calls_of_the_defense(tmp_path: Path, seat: Sea
     assert (spent["attacker"].tokens_read, spent["attacker"].tokens_written) == (100, 20)
     assert spent["attacker"].cost == pytest.approx(0.1 * 0.01 + 0.02 * 0.1)
     assert spent["equivalence"].priced == 0
-    assert {account for _, account in card.calls} <= {
-        *("baseline", "diagnosis", "battery", "search", "confirm", "twin", "repair", "transfer")
-    }
+    assert not {"attacker", "equivalence"} & {account for _, account in card.calls}
     with RecordReader(tmp_path / "records.sqlite") as reader:
         asked = list(reader.records(defense="d", stage=Stage.TRY, layer="adaptive"))
     assert sum(json.loads(r.text or "{}")["round"] == "R5" for r in asked) == 2
