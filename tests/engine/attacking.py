@@ -76,12 +76,12 @@ class Table:
     async def respond(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of either model; the order of arrival decides nothing."""
         body: Document = await request.json()
-        self.bodies.append(body)
-        for _ in range(len(self.bodies) % 5):
-            await asyncio.sleep(0)
         messages = body["messages"]
         if messages[0]["role"] != "system":
             return _sent('{"ready": true}')
+        self.bodies.append(body)
+        for _ in range(len(self.bodies) % 5):
+            await asyncio.sleep(0)
         document = json.loads(messages[1]["content"])
         if body["model"] == "checker":
             pair = document["first"], document["second"]
@@ -122,17 +122,24 @@ class Models:
         self.services = Services()
         self.endpoint = self.services.endpoint(f"{url}/v1/chat/completions")
 
-    def model(self, name: str, price: Price | None = None) -> ChatTarget:
-        """Return one of the models behind the server."""
+        price = Price(input_per_1k=0.01, output_per_1k=0.1)
+        self.writer = self._model("writer", price)
+        self.checker = self._model("checker", None)
+
+    def _model(self, name: str, price: Price | None) -> ChatTarget:
         return ChatTarget(name, ChatEndpoint(endpoint=self.endpoint, model=name, price=price))
+
+    async def settle(self) -> None:
+        """Ask both once, as a start-up does, so that later calls have a fixed form."""
+        for model in (self.writer, self.checker):
+            await model.answer_in(Prompt.of_text("Ready?"), form={"type": "object"}, seed=0)
 
     def plan(self, *, has_judge: bool = True, **more: Any) -> AttackerPlan:
         """Plan one line of thought with two candidates a call, unless told otherwise."""
-        price = Price(input_per_1k=0.01, output_per_1k=0.1)
         sizes: dict[str, Any] = {"candidates": 2, "streams": 1, "depth": 4, **more}
         return AttackerPlan(
-            model=self.model("writer", price),
-            judge=self.model("checker") if has_judge else None,
+            model=self.writer,
+            judge=self.checker if has_judge else None,
             identity={"model": "chat writer", "judge": "chat checker" if has_judge else "none"},
             **sizes,
         )

@@ -42,6 +42,7 @@ async def seat(serve: Serve) -> AsyncIterator[Seat]:
 
     async def start(table: Table) -> Models:
         opened.append(Models((await serve(table.respond)).url))
+        await opened[-1].settle()
         return opened[-1]
 
     yield start
