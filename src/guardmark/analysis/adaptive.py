@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.adaptive_area import AreaCard, measure_area, read_fates
-from guardmark.analysis.adaptive_costs import CostCard, read_costs
 from guardmark.analysis.adaptive_attacker import AttackerCard, read_attacker
+from guardmark.analysis.adaptive_costs import CostCard, read_costs
 from guardmark.analysis.adaptive_operators import (
     OperatorCard,
     TransferCard,
