@@ -443,7 +443,8 @@ async def test_a_trace_is_replayed_with_the_words_of_the_models(tmp_path: Path, 
     await attack(second, data, plan_of(models, defense=silent, trace=answers))
     assert silent.calls == 0
     assert trace(second, "d") == trace(first, "d")
-    assert cards(second) == cards(first)
+    (one,), (two,) = cards(first), cards(second)
+    assert (two.rounds, two.arms, two.attacker) == (one.rounds, one.arms, one.attacker)
 
 
 async def test_another_model_is_not_mixed_in(tmp_path: Path, seat: Seat) -> None:
