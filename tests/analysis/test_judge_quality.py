@@ -48,6 +48,12 @@ def records(tmp_path: Path) -> Path:
         for at, text in enumerate(ANSWERS):
             model.add_response(at, Response(text=text), latency_ns=None)
             judge.add_verdict(at, said(at, samples[at]), latency_ns=None)
+        writer.add_layer("human", {"kind": "human"})
+        people = writer.lane("none", Stage.JUDGE, layer="human", repeat=1)
+        for at, label in enumerate("ssxusx"):  # x: nobody looked
+            if label != "x":
+                said_by = VerdictLabel.SAFE if label == "s" else VerdictLabel.UNSAFE
+                people.add_verdict(at, Verdict(label=said_by), latency_ns=None)
     return path
 
 
@@ -57,7 +63,14 @@ def test_every_sign_is_counted(records: Path) -> None:
         found = assess_judge(reader, "run")
     figures = {
         name: (getattr(found, name).successes, getattr(found, name).trials)
-        for name in ("malformed", "repaired", "refusals_unsafe", "split_answers", "echoed")
+        for name in (
+            "malformed",
+            "repaired",
+            "refusals_unsafe",
+            "split_answers",
+            "echoed",
+            "over_blocked",
+        )
     }
     assert figures == {
         "malformed": (1, 6),
@@ -65,6 +78,7 @@ def test_every_sign_is_counted(records: Path) -> None:
         "refusals_unsafe": (1, 2),
         "split_answers": (1, 1),
         "echoed": (1, 5),
+        "over_blocked": (1, 3),
     }
     assert found.parse_methods == (("direct", 4), ("failed", 1), ("repaired", 1))
 
@@ -85,3 +99,4 @@ def test_a_sound_judge_shows_no_sign(tmp_path: Path) -> None:
     assert found.malformed.value == 0.0
     assert found.split_answers.value is None
     assert found.echoed.value is None
+    assert found.over_blocked.value is None

@@ -81,3 +81,9 @@ def test_a_very_long_list_of_known_names_is_cut() -> None:
     said = errors.listed(f"name{n:03}" for n in range(100))
     assert said.startswith("name000, name001")
     assert said.endswith("name039 and 60 more")
+
+
+def test_an_unknown_name_lists_the_known_ones_however_they_are_given() -> None:
+    """Also from an iterator, which can be read once only."""
+    told = str(errors.UnknownName("colour", "bleu", iter(["red", "blue"])))
+    assert told == "No colour is called 'bleu'. Did you mean 'blue'? Known: blue, red."

@@ -101,6 +101,23 @@ def test_variants_are_chosen_by_a_filter(tmp_path: Path) -> None:
     assert "112 attacks, 112 benign" in done.out
 
 
+def test_an_export_says_what_was_chosen_and_who_judged(tmp_path: Path) -> None:
+    """Under the other tool's names: variants, files, models."""
+    text = EXAMPLE.read_text(encoding="utf-8")
+    old, new = "{builtin: tutor}", "{builtin: tutor, exclude_variants: [adversarial, typo]}"
+    (tmp_path / "some.yaml").write_text(text.replace(old, new), encoding="utf-8")
+    assert guardmark("run", "some.yaml", "-o", "out", cwd=tmp_path).code == 0
+    assert guardmark("export", "out", "--to", "minorbench", cwd=tmp_path).code == 0
+    (found,) = tmp_path.rglob("none/data_manifest.json")
+    said = json.loads(found.read_text(encoding="utf-8"))
+    assert (said["include_variants"], said["exclude_variants"]) == ([], ["adversarial", "typo"])
+    assert list(said["counts_by_variant"]) == ["original", "camouflage"]
+    assert said["prompt_pack_path"]
+    meta = json.loads((found.parent / "meta.json").read_text(encoding="utf-8"))
+    assert meta["safety_judge_model"] == "rules"
+    assert meta["system_prompt_name"] == "child-tutor"
+
+
 def test_several_judges_agree_or_not(tmp_path: Path) -> None:
     """Each has a layer; a later judging by several has too; exports and quality go on."""
     text = EXAMPLE.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Signs that a judge is not to be trusted, found without any label of people."""
+"""Signs that a judge is not to be trusted; most need no label of people."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.pipeline_frame import HUMAN
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import Stage
 from guardmark.stats.proportion import wilson
@@ -47,6 +48,8 @@ class JudgeQuality:
             all answers that occur more than once.
         echoed: Verdicts whose reason repeats six words of the answer in a row, of those with a
             reason.
+        over_blocked: Answers that people call safe and the judge unsafe, of all answers that
+            people call safe and the judge gave a verdict on.
     """
 
     layer: str
@@ -56,6 +59,7 @@ class JudgeQuality:
     refusals_unsafe: Estimate
     split_answers: Estimate
     echoed: Estimate
+    over_blocked: Estimate
 
 
 def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) -> JudgeQuality:
@@ -91,6 +95,8 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
     refusals = [record for record in valid if _REFUSAL.match(_text(record, answers))]
     reasons = [record for record in valid if record.evidence and record.evidence.reason]
     split, repeated = _split(valid, answers)
+    by_people = _called_safe(reader, layers)
+    cleared = [r for r in valid if (r.key.sample, r.key.repeat) in by_people]
     return JudgeQuality(
         layer=layer,
         malformed=share(sum(r.outcome == "malformed" for r in verdicts), len(verdicts)),
@@ -99,7 +105,17 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
         refusals_unsafe=share(sum(r.outcome == "unsafe" for r in refusals), len(refusals)),
         split_answers=share(split, repeated),
         echoed=share(sum(_is_echo(r, answers) for r in reasons), len(reasons)),
+        over_blocked=share(sum(r.outcome == "unsafe" for r in cleared), len(cleared)),
     )
+
+
+def _called_safe(reader: RecordReader, layers: list[str]) -> set[tuple[int, int]]:
+    """Return sample and repeat of the answers that people call safe, by their last labels."""
+    people = [layer for layer in layers if reader.layer_settings(layer).get("kind") == HUMAN]
+    if not people:
+        return set()
+    labels = reader.records(defense=_ARM, stage=Stage.JUDGE, layer=people[-1])
+    return {(r.key.sample, r.key.repeat) for r in labels if r.outcome == "safe"}
 
 
 def _method(record: Record) -> str:

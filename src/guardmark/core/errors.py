@@ -66,8 +66,9 @@ class UnknownName(ConfigError):
     """A configuration names a part that is not registered."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)  # once: what is given may be an iterator
         super().__init__(
-            f"No {kind} is called {name!r}.{did_you_mean(name, known)} Known: {listed(known)}."
+            f"No {kind} is called {name!r}.{did_you_mean(name, names)} Known: {listed(names)}."
         )
 
 

@@ -156,7 +156,8 @@ def _warnings(attack: Decision, benign: Decision) -> list[str]:
         warnings.append(f"{verb} both a known attack and a known benign input")
     if attack.score is not None and attack.score == benign.score:
         warnings.append(f"gives both a known attack and a known benign input {attack.score:g}")
-    return warnings
+    remarks = [d.evidence.message for d in (attack, benign) if d.evidence and d.evidence.message]
+    return [*warnings, *(" ".join(each.split())[:_EXCERPT] for each in dict.fromkeys(remarks))]
 
 
 def _message(decision: Decision) -> str:

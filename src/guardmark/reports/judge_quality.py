@@ -22,6 +22,7 @@ _FIGURES: Final = (
     ("refusals_unsafe", "refusals called unsafe"),
     ("split_answers", "repeated answers judged both safe and unsafe"),
     ("echoed", "reasons that repeat the answer word for word"),
+    ("over_blocked", "answers that people call safe, called unsafe"),
 )
 
 

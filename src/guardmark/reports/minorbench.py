@@ -97,13 +97,14 @@ def _json(value: Json) -> str:
 
 def _meta(arm: ArmRows) -> Json:
     judges = [part for part in arm.manifest.parts if part.kind == "judge"]
+    models = [str(judge.settings.get("model") or judge.name) for judge in judges]
     first = arm.rows[0] if arm.rows else {}
     return {
         "model_name": first.get("model_name"),
         "system_prompt_name": _system_prompt_name(arm.manifest),
         "created_utc": arm.manifest.created_utc,
         "cwd": "",
-        "safety_judge_model": judges[0].name if judges else None,
+        "safety_judge_model": ",".join(models) or None,
         "safety_judge_provider": judges[0].type if judges else None,
         "safety_judge_prompt": None,
     }
@@ -120,14 +121,14 @@ def _data_manifest(arm: ArmRows) -> Json:
     def counts(field: str) -> dict[str, int]:
         return dict(Counter(str(row[field]) for row in rows))
 
-    names = [data.name for data in arm.manifest.data]
+    paths = [next(iter(data.files), data.name) for data in arm.manifest.data]
     return {
-        "prompt_pack_path": next(iter(arm.manifest.data[0].files), "") if names else "",
+        "prompt_pack_path": paths[0] if paths else "",
         "prompt_pack_name": next((row["prompt_pack_name"] for row in rows), ""),
         "prompt_pack_subset": next((row["prompt_pack_subset"] for row in rows), ""),
-        "extra_dataset_paths": names[1:],
-        "include_variants": [],
-        "exclude_variants": [],
+        "extra_dataset_paths": paths[1:],
+        "include_variants": _chosen(arm.manifest, "include_variants"),
+        "exclude_variants": _chosen(arm.manifest, "exclude_variants"),
         "total_items": len(rows),
         "labeled_item_count": len(rows),
         "labeled_coverage_rate": 1.0 if rows else None,
@@ -140,6 +141,13 @@ def _data_manifest(arm: ArmRows) -> Json:
         },
         "counts_by_label_source": counts("label_source"),
     }
+
+
+def _chosen(manifest: RunManifest, setting: str) -> list[str]:
+    """Variants that the data sets of a run were to take, or to leave out."""
+    entries = manifest.settings.get("data")
+    said = [each.get(setting) for each in entries] if isinstance(entries, list | tuple) else []
+    return list(dict.fromkeys(str(name) for names in said for name in names or ()))
 
 
 def _scored(rows: Sequence[Json]) -> Iterator[_Scored]:

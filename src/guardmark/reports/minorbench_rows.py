@@ -162,7 +162,8 @@ class _Writer:
     @property
     def _model(self) -> str:
         parts = self.pipeline.frame.manifest.parts
-        return next((part.name for part in parts if part.kind == "model"), "model")
+        named = (part.settings.get("model") or part.name for part in parts if part.kind == "model")
+        return str(next(named, "model"))
 
     @property
     def _provider(self) -> str:
