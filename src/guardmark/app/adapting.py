@@ -17,6 +17,7 @@ from guardmark.app.attacker import (
 from guardmark.app.config import LoadedConfig, parse_config
 from guardmark.app.configuration import builtin_config
 from guardmark.app.fingerprints import resolved
+from guardmark.app.gradient_settings import build_gradient
 from guardmark.app.network import open_services
 from guardmark.app.parts import build_parts
 from guardmark.app.protecting import protected_of
@@ -166,23 +167,7 @@ class _Work:
             attacked = sorted(attacked, key=lambda built: order.index(built.manifest.name))
             names = tuple(built.manifest.name for built in attacked)
             self._check_parts(attacked, {p.name: p.fingerprint for p in manifest.parts})
-            plan = AdaptivePlan(
-                defenses=tuple(built.part for built in attacked),
-                seed=manifest.seed,
-                budget=self.options.budget,
-                concurrency=self.config.loaded.config.run.concurrency,
-                shares_memory=self.options.shared_memory and self.config.shares_memory,
-                attacker=None
-                if attacker is None
-                else replace(attacker.plan, replies=earlier_replies(reader, names)),
-                target=protected_of(
-                    parts,
-                    reader,
-                    samples,
-                    canaries=self.options.canaries,
-                    trace=self.options.trace,
-                ),
-            )
+            plan = self._plan(reader, parts, attacked=attacked, attacker=attacker)
             if folder.file(LOCK).exists():
                 require_lock(folder.file(LOCK).read_text(encoding="utf-8"), plan.lock)
             check_settings(plan, reader)
@@ -210,6 +195,34 @@ class _Work:
             if said := "".join(target_lines(reader)):
                 folder.write_text(folder.target.name, said)
         return Adapted(folder=folder, defenses=names, summary=summary, trace=folder.trace)
+
+    def _plan(
+        self,
+        reader: RecordReader,
+        parts: Parts,
+        *,
+        attacked: Sequence[BuiltPart],
+        attacker: Attacker | None,
+    ) -> AdaptivePlan:
+        names = [built.manifest.name for built in attacked]
+        return AdaptivePlan(
+            defenses=tuple(built.part for built in attacked),
+            seed=reader.manifest().seed,
+            budget=self.options.budget,
+            concurrency=self.config.loaded.config.run.concurrency,
+            shares_memory=self.options.shared_memory and self.config.shares_memory,
+            gradient=build_gradient(self.config.loaded, attacked),
+            attacker=None
+            if attacker is None
+            else replace(attacker.plan, replies=earlier_replies(reader, names)),
+            target=protected_of(
+                parts,
+                reader,
+                list(reader.samples()),
+                canaries=self.options.canaries,
+                trace=self.options.trace,
+            ),
+        )
 
     async def _prepare(self, attacker: Attacker) -> None:
         """Say who attacks, and see that they can be asked."""

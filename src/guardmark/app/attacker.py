@@ -109,8 +109,11 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
         return AttackerConfig(loaded=loaded, folder=loaded.folder)
     own = _read(path)
     said = own.config.adaptive
-    if said is None or said.attacker is None:
-        raise ConfigError(f"{path} names no attacker model.\nNext: name one, adaptive.attacker.")
+    if said is None or (said.attacker is None and said.gradient is None):
+        raise ConfigError(
+            f"{path} names no attacker model.\n"
+            "Next: name one, adaptive.attacker (or an attack by gradient, adaptive.gradient)."
+        )
     services = {
         base: each
         if each.ca_file is None

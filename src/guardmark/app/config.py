@@ -310,9 +310,11 @@ def _part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Path_, dict[
 
 
 def _helper_settings(adaptive: object) -> Iterator[tuple[str, Path_, dict[str, Any]]]:
-    """Models that help an attacker."""
+    """Models that help an attacker, and what follows gradients."""
     if not isinstance(adaptive, dict):
         return
+    if isinstance(adaptive.get("gradient"), dict):
+        yield "gradient", ("adaptive", "gradient"), adaptive["gradient"]
     for name in ("attacker", "equivalence"):
         if isinstance(adaptive.get(name), dict):
             yield "model", ("adaptive", name), adaptive[name]

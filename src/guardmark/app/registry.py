@@ -47,6 +47,9 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
         "panel": "guardmark.app.judge_settings:PanelSettings",
         "rules": "guardmark.app.judge_settings:RulesJudgeSettings",
     },
+    "gradient": {
+        "hotflip": "guardmark.app.gradient_settings:HotFlipSettings",
+    },
 }
 """Kind, then type as written in a configuration, to `module:name` of its settings."""
 
@@ -54,6 +57,7 @@ GROUPS = {
     "defense": "guardmark.defenses",
     "model": "guardmark.models",
     "judge": "guardmark.judges",
+    "gradient": "guardmark.gradient_attacks",
 }
 """Kind to the entry-point group under which other packages add theirs."""
 
@@ -92,7 +96,7 @@ def settings_model(kind: str, part_type: str) -> type[BaseModel]:
     """Return the settings of a registered type.
 
     Args:
-        kind: `defense`, `model` or `judge`.
+        kind: `defense`, `model`, `judge` or `gradient`.
         part_type: The type as written in a configuration.
 
     Returns:
@@ -119,7 +123,7 @@ def known_types(kind: str) -> Mapping[str, str]:
     """Return every type of a kind with the place it is loaded from.
 
     Args:
-        kind: `defense`, `model` or `judge`.
+        kind: `defense`, `model`, `judge` or `gradient`.
 
     Returns:
         Type to `module:name`, built-in ones and those of other packages.

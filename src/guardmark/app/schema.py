@@ -34,8 +34,8 @@ def config_schema() -> dict[str, Any]:
     pipeline["model"] = {"$ref": "#/$defs/model"}
     pipeline["judges"]["items"] = {"$ref": "#/$defs/judge"}
     adaptive = definitions["AdaptiveSettings"]["properties"]
-    for helper in ("attacker", "equivalence"):
-        adaptive[helper] = {"anyOf": [{"$ref": "#/$defs/model"}, {"type": "null"}]}
+    for helper, kind in (("attacker", "model"), ("equivalence", "model"), ("gradient", "gradient")):
+        adaptive[helper] = {"anyOf": [{"$ref": f"#/$defs/{kind}"}, {"type": "null"}]}
     return schema
 
 

@@ -197,9 +197,10 @@ class PipelineSettings(Settings):
 
 
 class AdaptiveSettings(Settings):
-    """How `guardmark adapt` attacks: what it remembers, and the models of round 5."""
+    """How `guardmark adapt` attacks: its memory, models (round 5), gradients (access A3)."""
 
     shared_memory: bool = True
+    gradient: dict[str, Any] | None = None
     attacker: dict[str, Any] | None = None
     equivalence: dict[str, Any] | None = None
     candidates: int = Field(4, ge=1, le=16)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _ARMS: Final = (
-    *("adaptive", "adaptive/blind", "adaptive/null"),
+    *("adaptive", "adaptive/blind", "adaptive/null", "adaptive/gradient"),
     *("adaptive/attacker", "adaptive/equivalence", "adaptive/candidates"),
 )
 """Layers of an adaptive measurement, in the order of its trace."""

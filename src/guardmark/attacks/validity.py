@@ -161,3 +161,23 @@ def keeps(original: str, variant: str, must_keep: tuple[str, ...]) -> bool:
         Whether each span is there at least as often as in the original.
     """
     return all(variant.count(span) >= original.count(span) for span in must_keep if span)
+
+
+def tier_of(original: str, variant: str, must_keep: tuple[str, ...]) -> Tier | None:
+    """Return the tier that rules alone can prove of a text that no operator made.
+
+    Args:
+        original: The attack.
+        variant: What was made of it.
+        must_keep: The protected spans.
+
+    Returns:
+        V1 for the same canonical form, V2 within its bounds, else V4; None where a protected
+        span was altered.
+    """
+    if not keeps(original, variant, must_keep):
+        return None
+    wanted = skeleton(original)
+    if wanted and skeleton(variant) == wanted:
+        return Tier.V1
+    return Tier.V2 if is_bounded(original, variant) else Tier.V4

@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import View
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from guardmark.core.gradient import GradientAccess
     from guardmark.core.sample import Prompt
 
 
@@ -44,6 +45,11 @@ class Classifier(Protocol):
     def scores(self, texts: Sequence[str]) -> Sequence[TextScore]:
         """Score texts, in their order."""
         ...
+
+
+@runtime_checkable
+class _HasGradients(Protocol):
+    def gradients(self) -> GradientAccess: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +115,11 @@ class ClassifierDefense:
         share = took_ns // max(1, len(texts))
         answers = iter([self._decision(s, share, amortised=len(texts) > 1) for s in scores])
         return [NOTHING_SHOWN[self.view] if text is None else next(answers) for text in shown]
+
+    def gradients(self) -> GradientAccess | None:
+        """Return access to the gradients of what scores the texts, or None where it has none."""
+        scorer = self._classifier
+        return scorer.gradients() if isinstance(scorer, _HasGradients) else None
 
     async def close(self) -> None:
         """End the thread."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.inference.batching import token_batches
+from guardmark.inference.gradients import EmbeddingGradients, Frame
 from guardmark.inference.libraries import device_of, library, load
 
 if TYPE_CHECKING:
@@ -105,6 +106,21 @@ class SequenceClassifier:
             )
             for index, ids in enumerate(encoded)
         ]
+
+    def gradients(self) -> EmbeddingGradients:
+        """Return access to the gradients of the log-odds of being positive.
+
+        Raises:
+            ConfigError: If the tokenizer cannot say where its tokens stand in a text.
+        """
+        frame = Frame(before=tuple(self._before), after=tuple(self._after), room=self._room)
+        return EmbeddingGradients(
+            self._torch,
+            self._model,
+            tokenizer=self._tokenizer,
+            positive=self._positive,
+            frame=frame,
+        )
 
     def _pieces(self, ids: list[int]) -> list[list[int]]:
         if len(ids) <= self._room:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.canon import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
+from guardmark.core.gradient import GradientDefense
 from guardmark.core.record import Stage
 from guardmark.engine.adaptive.aftermath import run_transfer, run_twin, tried_chains
 from guardmark.engine.adaptive.alone import UNKNOWN, search_alone, spend_rest_alone
@@ -17,6 +18,7 @@ from guardmark.engine.adaptive.baseline import measure_baseline
 from guardmark.engine.adaptive.caller import Caller, Interrupted
 from guardmark.engine.adaptive.diagnosis import diagnose
 from guardmark.engine.adaptive.effects import by_attack, measure_effects
+from guardmark.engine.adaptive.gradient import run_gradient
 from guardmark.engine.adaptive.model_caller import ModelCaller
 from guardmark.engine.adaptive.model_reply import stored_replies
 from guardmark.engine.adaptive.repair import run_repair
@@ -33,6 +35,7 @@ from guardmark.engine.stop import StopSignal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from guardmark.core.gradient import GradientAttack
     from guardmark.core.sample import Sample
     from guardmark.engine.adaptive.attacker_plan import AttackerPlan
     from guardmark.engine.adaptive.beliefs import BatteryRecord
@@ -62,6 +65,7 @@ class AdaptivePlan:
         target: The target model behind the defenses, or None to measure filter evasion alone.
         attacker: Who writes the candidates of round 5; None for no such round.
         shares_memory: Whether attacks learn from each other.
+        gradient: Who follows the gradient of defenses that have one; None for no such arm.
     """
 
     defenses: tuple[AnyDefense, ...]
@@ -72,6 +76,7 @@ class AdaptivePlan:
     target: Protected | None = None
     attacker: AttackerPlan | None = None
     shares_memory: bool = True
+    gradient: GradientAttack | None = None
 
     @property
     def lock(self) -> Lock:
@@ -94,6 +99,8 @@ class AdaptivePlan:
         }
         if self.attacker is not None:
             said["attacker"] = {**self.attacker.identity, **self.attacker.sizes}
+        if self.gradient is not None:
+            said["gradient"] = self.gradient.name
         return said
 
 
@@ -186,6 +193,7 @@ async def run_adaptive(
     try:
         for battle in battles:
             await _fight(battle, writer)
+            await _follow(battle, plan.gradient)
         for battle in battles:
             for other in battles:
                 if other is not battle:
@@ -280,6 +288,17 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     await drive(run_wrappers(scene, tried_chains(battle.wins)))
     await drive(run_repair(scene, battle.wins))
     battle.caller.flush()
+
+
+async def _follow(battle: _Battle, attack: GradientAttack | None) -> None:
+    """Carry out the arm with gradient access where the defense has gradients."""
+    defense = battle.caller.defense
+    if attack is None or not isinstance(defense, GradientDefense):
+        return
+    access = defense.gradients()
+    if access is not None:
+        await battle.caller.drive(run_gradient(battle.scene, attack, access))
+        battle.caller.flush()
 
 
 async def _search(battle: _Battle, diagnosis: Diagnosis, record: BatteryRecord) -> list[Target]:

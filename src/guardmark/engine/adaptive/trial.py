@@ -19,7 +19,9 @@ BLIND: Final = "adaptive/blind"
 """Layer of the control arm that draws at random and learns nothing."""
 NULL: Final = "adaptive/null"
 """Layer of the control arm that sends the same text again."""
-LAYERS: Final = (ADAPTIVE, BLIND, NULL)
+GRADIENT: Final = "adaptive/gradient"
+"""Layer of the arm that sees the gradient of the defense's loss (access A3)."""
+LAYERS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT)
 """Layers of what a defense is asked."""
 ATTACKER: Final = "adaptive/attacker"
 """Layer of what an attacker model is asked."""

@@ -1,0 +1,106 @@
+"""Greedy token substitution along the gradient: the idea of HotFlip, in code of our own.
+
+A swap of one token is valued by the first-order change of the log-odds of being blocked: the
+gradient by the token's embedding, times the difference of both embeddings. The best swap is made,
+the gradient taken again, and so on (Ebrahimi, Rao, Lowd & Dou 2018, arXiv:1712.06751, there over
+characters and with a beam; here over tokens of the vocabulary, greedily).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.attacks.validity import edit_within_one, is_bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from guardmark.core.gradient import GradientAccess, LossGradient, Swap
+    from guardmark.core.sample import Sample
+
+HOTFLIP: Final = "hotflip@1"
+_LEAST_LETTERS: Final = 4  # shorter words have neighbours that mean something else
+
+
+class HotFlip:
+    """Replaces one token after the other, the steepest first.
+
+    Args:
+        bounded: Whether to stay within tier V2 (one edit a word, in at most 30 % of the words).
+            Otherwise any word of the vocabulary may come, which nobody can prove to be the same
+            attack (V4).
+    """
+
+    def __init__(self, *, bounded: bool = True) -> None:
+        self.name = HOTFLIP if bounded else f"{HOTFLIP}(bounded=no)"
+        self._bounded = bounded
+
+    def propose(self, sample: Sample, access: GradientAccess, *, most: int) -> Iterator[str]:
+        """Yield the text after one swap, after two, and so on.
+
+        Args:
+            sample: The attack; its protected spans are left alone.
+            access: Gradients of the defense.
+            most: Most variants to yield.
+
+        Yields:
+            Variants, each one swap further; it ends where no swap promises anything.
+        """
+        original = text = sample.prompt.text
+        done: list[tuple[int, int]] = []
+        for _ in range(most):
+            swap = self._best(access.at(text), text, original, closed=done + _kept(sample, text))
+            if swap is None:
+                return
+            text = _swapped(text, swap)
+            done = [_moved(span, swap) for span in done]
+            done.append((swap.start, swap.start + len(swap.word)))
+            yield text
+
+    def _best(
+        self, gradient: LossGradient, text: str, original: str, *, closed: list[tuple[int, int]]
+    ) -> Swap | None:
+        found = [
+            swap
+            for number, (start, end) in enumerate(gradient.tokens)
+            if start < end and not any(start < last and end > first for first, last in closed)
+            for swap in gradient.swaps(
+                number, allowed=self._rule(text, original, start, end), most=1
+            )
+        ]
+        return max(found, key=lambda swap: (swap.drop, -swap.start), default=None)
+
+    def _rule(self, text: str, original: str, start: int, end: int) -> Callable[[str], bool]:
+        here = text[start:end].casefold()
+
+        def allowed(word: str) -> bool:
+            if word.casefold() == here:
+                return False
+            if not self._bounded:
+                return True
+            if len(here) < _LEAST_LETTERS or not edit_within_one(here, word.casefold()):
+                return False
+            return is_bounded(original, f"{text[:start]}{word}{text[end:]}")
+
+        return allowed
+
+
+def _swapped(text: str, swap: Swap) -> str:
+    return f"{text[: swap.start]}{swap.word}{text[swap.end :]}"
+
+
+def _moved(span: tuple[int, int], swap: Swap) -> tuple[int, int]:
+    """Return where a stretch stands once a swap was made."""
+    shift = len(swap.word) - (swap.end - swap.start)
+    return span if span[0] < swap.end else (span[0] + shift, span[1] + shift)
+
+
+def _kept(sample: Sample, text: str) -> list[tuple[int, int]]:
+    """Return every place where a protected span stands."""
+    found = []
+    for span in filter(None, sample.must_keep):
+        start = text.find(span)
+        while start >= 0:
+            found.append((start, start + len(span)))
+            start = text.find(span, start + 1)
+    return found

@@ -1,0 +1,185 @@
+"""Gradients of a sequence classifier with respect to the tokens it reads."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.errors import ConfigError
+from guardmark.core.gradient import Swap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_MARKS: Final = ("##", "\u0120", "\u2581")
+"""How tokenizers mark that a token goes on (`##`) or begins (`\u0120`, `\u2581`) a word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What the classifier puts around a text.
+
+    Attributes:
+        before: Tokens before it.
+        after: Tokens after it.
+        room: Most tokens of the text itself; what is longer is not looked at.
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    room: int
+
+
+class EmbeddingGradients:
+    """Gradients of the log-odds of being positive, by the embedding of each token.
+
+    Args:
+        torch: The library.
+        model: A sequence classifier in evaluation mode; its weights are not changed.
+        tokenizer: Its fast tokenizer.
+        positive: Indices of the labels that mean an attack.
+        frame: What stands around a text.
+
+    Raises:
+        ConfigError: If the tokenizer cannot say where its tokens stand in a text.
+    """
+
+    def __init__(
+        self, torch: Any, model: Any, *, tokenizer: Any, positive: Sequence[int], frame: Frame
+    ) -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise ConfigError(
+                "Gradients need a fast tokenizer (tokenizer.json), which says where tokens stand."
+            )
+        self._torch = torch
+        self._model = model
+        self._tokenizer = tokenizer
+        self._positive = list(positive)
+        self._frame = frame
+        self._by_mark = _plain_words(tokenizer)
+
+    def at(self, text: str) -> TextGradient:
+        """Compute the gradient at a text.
+
+        Args:
+            text: Any; of a long one, only what the classifier reads first is looked at.
+
+        Returns:
+            One gradient for each token.
+        """
+        torch = self._torch
+        encoded = self._tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, truncation=False
+        )
+        ids = list(encoded["input_ids"])[: self._frame.room]
+        places = [tuple(each) for each in encoded["offset_mapping"]][: self._frame.room]
+        table = self._model.get_input_embeddings().weight
+        whole = torch.tensor([[*self._frame.before, *ids, *self._frame.after]], device=table.device)
+        embedded = table.detach()[whole].clone().requires_grad_()
+        with torch.enable_grad():
+            logits = self._model(
+                inputs_embeds=embedded, attention_mask=torch.ones_like(whole)
+            ).logits.float()[0]
+            others = [i for i in range(len(logits)) if i not in self._positive]
+            odds = torch.logsumexp(logits[self._positive], 0) - torch.logsumexp(logits[others], 0)
+            (gradient,) = torch.autograd.grad(odds, embedded)
+        start = len(self._frame.before)
+        return TextGradient(
+            text,
+            tuple(_without_space(text, *place) for place in places),
+            ids=ids,
+            gradient=gradient[0, start : start + len(ids)].detach(),
+            words=self,
+        )
+
+    def steepest(self, token: int, gradient: Any) -> list[tuple[str, float]]:
+        """Return every word that may stand for a token, by what it promises.
+
+        Args:
+            token: Id of the token that stands there.
+            gradient: Of its embedding.
+
+        Returns:
+            Words that lower the log-odds to first order, the steepest first, each with how much:
+            the gradient times the difference of both embeddings.
+        """
+        torch = self._torch
+        raw = self._tokenizer.convert_ids_to_tokens(token)
+        ids, words = self._by_mark.get(_mark_of(raw), ([], []))
+        if not ids:
+            return []
+        table = self._model.get_input_embeddings().weight.detach()
+        drops = (table[token] - table[torch.tensor(ids, device=table.device)]) @ gradient
+        order = torch.argsort(drops, descending=True, stable=True)
+        ranked = zip(order.tolist(), drops[order].tolist(), strict=True)
+        return [(words[i], drop) for i, drop in ranked if drop > 0]
+
+
+class TextGradient:
+    """The gradient at one text.
+
+    Args:
+        text: The text.
+        tokens: Start and end of each token.
+        ids: Their ids.
+        gradient: Of each token's embedding, shape (tokens, width).
+        words: What ranks the words of the vocabulary.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        tokens: tuple[tuple[int, int], ...],
+        *,
+        ids: Sequence[int],
+        gradient: Any,
+        words: EmbeddingGradients,
+    ) -> None:
+        self.tokens = tokens
+        self._text = text
+        self._ids = ids
+        self._gradient = gradient
+        self._words = words
+
+    def swaps(self, token: int, *, allowed: Callable[[str], bool], most: int) -> list[Swap]:
+        """Return what lowers the log-odds of being blocked, the steepest first.
+
+        Args:
+            token: Number of a token.
+            allowed: Says whether a word may stand there.
+            most: Most swaps to return; fewer where no others promise anything.
+        """
+        start, end = self.tokens[token]
+        here = self._text[start:end]
+        found: list[Swap] = []
+        for word, drop in self._words.steepest(self._ids[token], self._gradient[token]):
+            if len(found) == most:
+                break
+            if word != here and allowed(word):
+                found.append(Swap(start, end, word, drop))
+        return found
+
+
+def _plain_words(tokenizer: Any) -> dict[str, tuple[list[int], list[str]]]:
+    """Return ids and words of ASCII letters and digits, by how the token is marked."""
+    found: defaultdict[str, tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
+    special = set(tokenizer.all_special_ids)
+    for token, number in sorted(tokenizer.get_vocab().items(), key=lambda each: int(each[1])):
+        mark = _mark_of(token)
+        word = token.removeprefix(mark)
+        if number not in special and word.isascii() and word.isalnum():
+            found[mark][0].append(number)
+            found[mark][1].append(word)
+    return dict(found)
+
+
+def _mark_of(token: str) -> str:
+    return next((mark for mark in _MARKS if token.startswith(mark)), "")
+
+
+def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
+    """Leave out the space that some tokenizers count as part of a word."""
+    while start < end and text[start].isspace():
+        start += 1
+    return start, end
