@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from guardmark.analysis import adaptive_target_rows
+from guardmark.analysis import adaptive_rows, adaptive_target_rows
 from guardmark.analysis.adaptive import AdaptiveCard
 from guardmark.analysis.adaptive_target_rows import read_target
 from guardmark.attacks.application import apply, seed_for
@@ -21,7 +21,7 @@ from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.engine.adaptive import probe, target
+from guardmark.engine.adaptive import probe, target, trial
 from guardmark.engine.adaptive.campaign import AdaptivePlan, earlier_tries
 from guardmark.engine.adaptive.effects import measure_effects
 from guardmark.engine.adaptive.target import Known, Protected
@@ -156,6 +156,7 @@ def test_both_halves_know_the_same_layers() -> None:
     assert adaptive_target_rows.TARGET == target.TARGET
     assert adaptive_target_rows.VERDICT == target.VERDICT
     assert adaptive_target_rows.CANARIES == target.CANARIES
+    assert adaptive_rows.ARMS == trial.LAYERS
     assert {each.value for each in probe.Reading} == {"read", "lost", "refused", "failed"}
 
 

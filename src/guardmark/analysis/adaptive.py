@@ -10,6 +10,7 @@ import numpy as np
 from guardmark.analysis.adaptive_area import AreaCard, measure_area, read_fates
 from guardmark.analysis.adaptive_attacker import AttackerCard, read_attacker
 from guardmark.analysis.adaptive_costs import CostCard, read_costs
+from guardmark.analysis.adaptive_gradient import GradientCard, measure_gradient
 from guardmark.analysis.adaptive_operators import (
     OperatorCard,
     TransferCard,
@@ -108,6 +109,7 @@ class AdaptiveCard:
         unanswered: Tries without an answer.
         target: What the target model did, or None when none was asked.
         attacker: What an attacker model did, or None when none was configured.
+        gradient: The arm with gradient access, or None without one.
     """
 
     name: str
@@ -138,6 +140,7 @@ class AdaptiveCard:
     unanswered: int
     target: TargetCard | None = None
     attacker: AttackerCard | None = None
+    gradient: GradientCard | None = None
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -179,21 +182,18 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     samples = sample_columns(reader)
     attack, groups = samples.is_attack, samples.group.codes
     rows, sure = read_target(reader), settings.confidence
-    cards = (
-        replace(
-            _card(battle, attack, groups=groups, lengths=samples.length, confidence=sure),
-            attacker=read_attacker(reader, battle, groups, confidence=sure),
+    cards = []
+    for battle in battles:
+        card = _card(battle, attack, groups=groups, lengths=samples.length, confidence=sure)
+        gradient = measure_gradient(battle, attack, groups=groups, confidence=sure)
+        target = (
+            None
+            if rows is None
+            else measure_target(rows, battle, attack, groups=groups, confidence=sure)
         )
-        for battle in battles
-    )
-    return tuple(
-        card
-        if rows is None
-        else replace(
-            card, target=measure_target(rows, battle, attack, groups=groups, confidence=sure)
-        )
-        for card, battle in zip(cards, battles, strict=True)
-    )
+        attacker = read_attacker(reader, battle, groups, confidence=sure)
+        cards.append(replace(card, gradient=gradient, target=target, attacker=attacker))
+    return tuple(cards)
 
 
 class _View:

@@ -20,6 +20,8 @@ ADAPTIVE: Final = "adaptive"
 BLIND: Final = "adaptive/blind"
 NULL: Final = "adaptive/null"
 ATTACKER: Final = "adaptive/attacker"
+GRADIENT: Final = "adaptive/gradient"
+ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT)
 FINDINGS: Final = "adaptive/findings/"
 STRICT: Final = frozenset({"V0", "V1"})
 FULL: Final = frozenset({"V0", "V1", "V2", "V3-table", "V3"})
@@ -148,7 +150,7 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ba
     flags = findings.get("flags", [])
     is_random = isinstance(flags, list) and bool({"RANDOMISED", "STATEFUL"} & set(flags))
     gathered = _Gathered()
-    for layer in (ADAPTIVE, BLIND, NULL):
+    for layer in ARMS:
         for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
             gathered.take(layer, record)
     if ATTACKER in reader.layers():
@@ -159,9 +161,7 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ba
 
 class _Gathered:
     def __init__(self) -> None:
-        self.by_arm: dict[str, defaultdict[int, Story]] = {
-            arm: defaultdict(Story) for arm in (ADAPTIVE, BLIND, NULL)
-        }
+        self.by_arm: dict[str, defaultdict[int, Story]] = {arm: defaultdict(Story) for arm in ARMS}
         self.battery: defaultdict[int, Story] = defaultdict(Story)
         self.baseline: dict[int, bool] = {}
         self.again: defaultdict[tuple[str, int, str], list[bool]] = defaultdict(list)

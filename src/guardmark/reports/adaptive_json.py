@@ -8,7 +8,7 @@ from guardmark.reports.adaptive_attacker import attacker_json
 from guardmark.reports.adaptive_costs import costs_json
 from guardmark.reports.adaptive_operators import operator_json
 from guardmark.reports.adaptive_pairs import area_json
-from guardmark.reports.adaptive_target_json import target_json
+from guardmark.reports.adaptive_target_json import gradient_json, target_json
 from guardmark.reports.adaptive_words import holding_sentence, threat_card
 from guardmark.reports.encode import Json, estimate_json, ratio_json
 
@@ -83,6 +83,7 @@ def _card(card: AdaptiveCard) -> Json:
             {"source": each.source, "passed": estimate_json(each.passed)} for each in card.transfers
         ],
         "target": target_json(card.target),
+        "gradient": gradient_json(card.gradient),
         "calls": {f"{arm}:{account}": calls for (arm, account), calls in card.calls.items()},
         "attacker": attacker_json(card.attacker),
     }

@@ -1,4 +1,4 @@
-"""Figures of a target model behind an adapted defense, for machines."""
+"""Figures of what stands beside an adapted defense, for machines: target model, gradients."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from guardmark.reports.encode import Json, difference_json, estimate_json, ratio_json
 
 if TYPE_CHECKING:
+    from guardmark.analysis.adaptive_gradient import GradientCard
     from guardmark.analysis.adaptive_target import EffectRate, Effects, EstimatedEffect, TargetCard
 
 
@@ -36,6 +37,24 @@ def target_json(target: TargetCard | None) -> Json | None:
             account: {"calls": each.calls, "tokens": each.tokens, "cost": each.cost}
             for account, each in target.spent.items()
         },
+    }
+
+
+def gradient_json(gradient: GradientCard | None) -> Json | None:
+    """Encode the arm with gradient access.
+
+    Args:
+        gradient: The figures, or None without such an arm.
+    """
+    if gradient is None:
+        return None
+    return {
+        "attack": gradient.attack,
+        "strict": estimate_json(gradient.strict),
+        "full": estimate_json(gradient.full),
+        "gain": difference_json(gradient.gain),
+        "unproved": gradient.unproved,
+        "tries": gradient.tries,
     }
 
 

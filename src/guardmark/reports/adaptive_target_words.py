@@ -9,6 +9,7 @@ from guardmark.reports.wording import count_text, counts_text, measure_text, per
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.analysis.adaptive_gradient import GradientCard
     from guardmark.analysis.adaptive_target import EffectRate, Effects, EstimatedEffect, TargetCard
 
 EVASION: Final = "Without a target model this is filter evasion, not yet success of an attack."
@@ -46,6 +47,25 @@ def target_facts(target: TargetCard) -> tuple[tuple[str, str], ...]:
     return (
         ("Target model", target.model),
         ("Effect judge", ", ".join(target.judges) or "none: attack success is estimated"),
+    )
+
+
+def gradient_sentence(name: str, gradient: GradientCard) -> str:
+    """Say what following the gradient brought through, beside the arms that see answers.
+
+    Args:
+        name: Name of the defense.
+        gradient: The figures.
+    """
+    unproved = (
+        f"; {count_text(gradient.unproved)} more by variants nobody proved (V4)"
+        if gradient.unproved
+        else ""
+    )
+    return (
+        f"{name}: with gradient access (A3, {gradient.attack}) "
+        f"{measure_text(of_estimate(gradient.full))} of attacks got through, "
+        f"{measure_text(of_difference(gradient.gain))} more than as they are{unproved}"
     )
 
 

@@ -46,6 +46,8 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
     yield f"  {'static':<14}{_rate(card.rounds[0].full)}"
     for arm in card.arms:
         yield f"  {arm.arm:<14}{_rate(arm.at_budget)}"
+    if card.gradient is not None:
+        yield f"  {'gradient (A3)':<14}{_rate(card.gradient.full)}"
     yield f"  Benign        {_benign(card)}"
     for sentence in (
         gain_sentence(card),

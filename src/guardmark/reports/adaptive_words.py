@@ -41,7 +41,7 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     has_scores = bool(card.findings.get("has_scores"))
     attacker = card.attacker
     return (
-        ("Access", ACCESS[has_scores]),
+        ("Access", ACCESS[has_scores] + _gradient_access(card)),
         ("Knowledge", _KNOWLEDGE[card.shares_memory]),
         ("Memory", _MEMORY[card.shares_memory]),
         ("Fixed list", str(card.settings.get("battery", ""))),
@@ -52,6 +52,12 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
         *(() if card.target is None else target_facts(card.target)),
         *(() if attacker is None else (("Attacker", attacker_text(attacker)),)),
     )
+
+
+def _gradient_access(card: AdaptiveCard) -> str:
+    if card.gradient is None:
+        return ""
+    return f"; arm gradient: A3 (sees the gradient of the loss, {card.gradient.attack})"
 
 
 def diagnosis_text(card: AdaptiveCard) -> str:

@@ -8,6 +8,7 @@ from guardmark.reports.adaptive_costs import costs_table
 from guardmark.reports.adaptive_operators import operator_tables, wrapper_sentence
 from guardmark.reports.adaptive_pairs import area_sentence, pairs_table
 from guardmark.reports.adaptive_repair import repair_blocks, repair_sentence
+from guardmark.reports.adaptive_target_words import gradient_sentence
 from guardmark.reports.adaptive_words import (
     effort_sentence,
     flag_lines,
@@ -77,6 +78,8 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     ]
     if wrapper := wrapper_sentence(card):
         lines.append(wrapper)
+    if card.gradient is not None:
+        lines.append(gradient_sentence(card.name, card.gradient))
     if card.missing:
         lines.append(f"{card.name}: {count_text(card.missing)} attacks got no answer; left out")
     blocks: list[Block] = [
@@ -134,6 +137,16 @@ def _arms(card: AdaptiveCard) -> Table:
             for each in card.arms
         ),
     ]
+    if card.gradient is not None:
+        rows.append(
+            Row(
+                cells=(
+                    words("gradient (A3)"),
+                    of_estimate(card.gradient.full),
+                    Words(text=count_text(card.budget)),
+                )
+            )
+        )
     if card.extrapolated is not None and card.extrapolated.value is not None:
         rows.append(
             Row(
@@ -152,7 +165,8 @@ def _arms(card: AdaptiveCard) -> Table:
         rows=tuple(rows),
         note=f"Adaptive: rounds 2 to {5 if card.attacker else 4}, without the fixed list. "
         "Blind: operators drawn at random, learning nothing. Null: the same text sent again, so "
-        "what it gains is chance in the defense. Extrapolated: Beta-binomial fit, blind arm only.",
+        "what it gains is chance in the defense. Gradient: swaps where the loss is steepest, for "
+        "a defense whose inside is known. Extrapolated: Beta-binomial fit, blind arm only.",
     )
 
 
