@@ -118,7 +118,9 @@ def gain_sentence(card: AdaptiveCard) -> str:
     gains = "; ".join(
         f"{measure_text(of_difference(gain))} at {count_text(k)}" for k, gain in card.gains
     )
-    return f"{card.name}: adaptive minus blind at equal tries: {gains}"
+    below = [count_text(k) for k, gain in card.gains if gain.value is not None and gain.value < 0]
+    behind = f". Drawing at random did better at {', '.join(below)}" if below else ""
+    return f"{card.name}: adaptive minus blind at equal tries: {gains}{behind}"
 
 
 def effort_sentence(card: AdaptiveCard) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _VIEWS: Final = 16  # draws a wave; attacks share them in turn
 _LUCK: Final = 0.3  # of the posterior's spread; more explores at the cost of the first tries
+_WARY: Final = 4  # tries until chance has its full part
 _CURIOSITY: Final = 0.1  # added variance, so that a short record of failures is not the last word
 _FADE: Final = 0.5  # what is left, after a wave, of what passes have taught
 
@@ -44,17 +45,19 @@ class Bandit:
         """
         return [[draw.gauss(0.0, 1.0) for _ in self.chains] for _ in range(min(most, _VIEWS))]
 
-    def ranking(self, beliefs: Sequence[Belief], view: Sequence[float]) -> list[int]:
+    def ranking(self, beliefs: Sequence[Belief], view: Sequence[float], *, tries: int) -> list[int]:
         """Rank the chains for one attack.
 
         Args:
             beliefs: What was believed of each chain beforehand, of this attack.
             view: How far each may be better than it seems.
+            tries: Tries that the attack has had; the first ones trust what is known.
 
         Returns:
             Numbers of chains, the most promising first: by a draw from the normal
             approximation of the Beta posterior, its spread narrowed.
         """
+        luck = _LUCK * min(1.0, (1 + tries) / _WARY)
         drawn = []
         for belief, passes, stops, deviate in zip(
             beliefs, self.passes, self.stops, view, strict=True
@@ -62,7 +65,7 @@ class Bandit:
             weight = belief.weight + passes + stops
             mean = (belief.mean * belief.weight + passes) / weight
             spread = sqrt((mean * (1 - mean) + _CURIOSITY) / (1 + weight))
-            drawn.append(mean + _LUCK * spread * deviate)
+            drawn.append(mean + luck * spread * deviate)
         return sorted(range(len(drawn)), key=drawn.__getitem__, reverse=True)
 
     def learn(self, number: int, *, passed: bool) -> None:

@@ -118,12 +118,15 @@ class Pool:
             numbers of chains, the most promising first. Attacks of a kind share the work.
         """
         views = self.bandit.views(draw, most)
-        known: dict[tuple[int, tuple[int, int]], list[int]] = {}
+        known: dict[tuple[int, int, tuple[int, int]], list[int]] = {}
 
         def ranking(number: int, target: Target) -> list[int]:
-            place = (number % len(views), self.kind(target))
+            kind, view = self.kind(target), number % len(views)
+            place = (view, target.tries, kind)
             if place not in known:
-                known[place] = self.bandit.ranking(self.beliefs(place[1]), views[place[0]])
+                known[place] = self.bandit.ranking(
+                    self.beliefs(kind), views[view], tries=target.tries
+                )
             return known[place]
 
         return ranking
