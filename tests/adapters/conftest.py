@@ -112,7 +112,7 @@ def write_gguf(path: Path, *, risky: str, harmless: str) -> None:
         "general.architecture": "llama",
         "general.name": "tiny",
         "llama.block_count": 1,
-        "llama.context_length": 4096,
+        "llama.context_length": 8192,
         "llama.embedding_length": _WIDTH,
         "llama.feed_forward_length": _WIDTH,
         "llama.attention.head_count": 1,
@@ -154,7 +154,7 @@ def start_llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
             write_gguf(path, risky=risky, harmless=harmless)
             params = xllamacpp.CommonParams()
             params.model.path = str(path)
-            params.n_ctx = 4096
+            params.n_ctx = 16384  # two slots; the tokens of this model are letters
             params.n_parallel = 2
             params.hostnames = ["127.0.0.1"]
             params.port = 0

@@ -187,3 +187,56 @@ def test_system_prompts_by_file_and_by_name(
         _model(chat_server, services, tmp_path, system_prompt_file="gone.txt")
     with pytest.raises(UnknownName, match="Did you mean 'child-tutor'"):
         _model(chat_server, services, tmp_path, system_prompt_name="child-tutr")
+
+
+FORM = {"type": "object", "properties": {"ready": {"type": "boolean"}}}
+
+
+async def test_a_form_and_a_seed_are_sent_where_the_server_takes_them(
+    chat_server: Any, services: Services
+) -> None:
+    """Each call has a seed of its own; a seed in the settings wins."""
+    model = _model(chat_server, services)
+    for seed in (3, 4):
+        await model.answer_in(HI, form=FORM, seed=seed)
+    assert [body["seed"] for body in chat_server.requests] == [3, 4]
+    assert chat_server.requests[0]["response_format"]["json_schema"]["schema"] == FORM
+    await _model(chat_server, services, seed=11).answer_in(HI, form=FORM, seed=3)
+    assert chat_server.requests[-1]["seed"] == 11
+
+
+@pytest.mark.parametrize(
+    ("unknown", "sent"),
+    [
+        ({"seed"}, {"response_format"}),
+        ({"response_format"}, {"seed"}),
+        ({"seed", "response_format"}, set()),
+    ],
+)
+async def test_what_a_server_refuses_is_not_sent_again(
+    chat_server: Any, services: Services, unknown: set[str], sent: set[str]
+) -> None:
+    """Fewer fields are tried until it answers, and every later call is made that way."""
+    chat_server.reply = lambda body: (400, "unknown field") if unknown & set(body) else "yes"
+    model = _model(chat_server, services)
+    assert (await model.answer_in(HI, form=FORM, seed=1)).text == "yes"
+    asked = len(chat_server.requests)
+    assert (await model.answer_in(HI, form=FORM, seed=2)).text == "yes"
+    assert len(chat_server.requests) == asked + 1
+    assert {"seed", "response_format"} & set(chat_server.requests[-1]) == sent
+
+
+async def test_a_refusal_after_the_first_answer_is_an_answers_own_failure(
+    chat_server: Any, services: Services
+) -> None:
+    """Later calls do not depend on one that went wrong."""
+    model = _model(chat_server, services)
+    await model.answer_in(HI, form=FORM, seed=1)
+    chat_server.reply = lambda _: (400, "too long")
+    failed = await model.answer_in(HI, form=FORM, seed=2)
+    assert failed.text is None
+    assert failed.error_kind is ErrorKind.HTTP
+    assert len(chat_server.requests) == 2
+    chat_server.reply = lambda _: "fine"
+    await model.answer_in(HI, form=FORM, seed=3)
+    assert {"seed", "response_format"} <= set(chat_server.requests[-1])
