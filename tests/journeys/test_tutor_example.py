@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import guardmark
 
+from guardmark import load_run
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tutor.yaml"
 
 
@@ -38,6 +40,13 @@ def test_it_ends_with_the_three_cards_and_a_report(run: tuple[Path, str]) -> Non
     ]
     assert arms["wall"]["system"]["over_refusal_rate"]["value"] == 1.0
     assert pipeline["label_sources"] == {"explicit_is_harmful": 448}
+
+
+def test_it_is_said_that_one_answer_serves_every_arm(run: tuple[Path, str]) -> None:
+    """In the manifest, for programs, and in the report."""
+    assert load_run(run[0]).analysis.manifest.shared_answers == ("none", "words", "wall")
+    told = "generated once and serves the arms none, words and wall"
+    assert told in (run[0] / "summary.md").read_text(encoding="utf-8")
 
 
 def test_the_same_again_gives_the_same_bytes(run: tuple[Path, str], tmp_path: Path) -> None:

@@ -283,7 +283,12 @@ class _Invocation:
             data=merge_files(files),
             categories={c.name: c.subcategories for c in data.taxonomy.categories},
             settings=resolved(config),
+            shared_answers=self._shared_answers(),
         )
+
+    def _shared_answers(self) -> tuple[str, ...]:
+        arms = self.parts.pipeline.arms if self.parts.pipeline is not None else ()
+        return arms if len(arms) > 1 else ()
 
     def _describe(self, folder: RunDir, manifest: RunManifest) -> None:
         write_description(

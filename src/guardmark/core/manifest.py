@@ -100,6 +100,8 @@ class RunManifest:
         data: Data sets.
         categories: Category names of the taxonomy with subcategories, extensions included.
         settings: Whatever else the configuration said, as JSON values.
+        shared_answers: Arms of a pipeline that one answer of the target model serves, generated
+            once for each sample and repeat; empty with a single arm.
     """
 
     name: str
@@ -121,3 +123,4 @@ class RunManifest:
     data: tuple[DataManifest, ...]
     categories: Mapping[str, tuple[str, ...]]
     settings: Mapping[str, object] = field(default_factory=dict)
+    shared_answers: tuple[str, ...] = ()

@@ -127,4 +127,5 @@ def manifest_from_json(text: str) -> RunManifest:
     values["latency_mode"] = LatencyMode(values["latency_mode"])
     categories: Mapping[str, list[str]] = values["categories"]
     values["categories"] = {name: tuple(subs) for name, subs in categories.items()}
+    values["shared_answers"] = tuple(values.get("shared_answers", ()))
     return RunManifest(**values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Bullets, Row, Section, Table, Tone
+from guardmark.reports.blocks import Bullets, Paragraph, Row, Section, Table, Tone
 from guardmark.reports.cells import (
     count,
     counts,
@@ -48,6 +48,7 @@ def write(analysis: RunAnalysis) -> Section | None:
         return None
     blocks: list[Block] = [
         Bullets(lines=tuple(f"{arm.name}: {arm_sentence(arm)}" for arm in pipeline.arms)),
+        *_shared(analysis.manifest.shared_answers),
         _scope_table(
             pipeline.arms,
             scope="system",
@@ -72,6 +73,18 @@ def write(analysis: RunAnalysis) -> Section | None:
     blocks.extend(_variant_table(arm) for arm in pipeline.arms if len(arm.variants) > 1)
     blocks.extend(trust_blocks(pipeline))
     return Section(id="pipeline", title=_title(pipeline), blocks=tuple(blocks))
+
+
+def _shared(arms: Sequence[str]) -> tuple[Block, ...]:
+    if not arms:
+        return ()
+    told = f"{', '.join(arms[:-1])} and {arms[-1]}"
+    return (
+        Paragraph(
+            text="Each answer of the target model was generated once and serves the arms "
+            f"{told}; what differs between them is the guard."
+        ),
+    )
 
 
 def arm_sentence(arm: ArmAnalysis) -> str:
