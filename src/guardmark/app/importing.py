@@ -14,10 +14,11 @@ from guardmark.app.fingerprints import data_sha256, resolved
 from guardmark.app.folders import new_run
 from guardmark.app.intake import RUNS
 from guardmark.app.settings import Config
-from guardmark.core.errors import DatasetError, StorageError, UnknownName
+from guardmark.core.errors import ConfigError, DatasetError, StorageError, UnknownName
 from guardmark.core.manifest import DataManifest, PartManifest, Policy, RunManifest
 from guardmark.core.record import Stage
 from guardmark.engine.plan import NO_GUARD
+from guardmark.importers.imported import Statements
 from guardmark.store.records import RecordWriter, RunState
 from guardmark.store.run_dir import RunDir
 
@@ -28,9 +29,21 @@ if TYPE_CHECKING:
 
     from guardmark.importers.imported import ImportedRow, ImportedRun
 
-_TOOLS: Final = {"minorbench": "guardmark.importers.minorbench:read_minorbench"}
-TOOLS: Final = tuple(_TOOLS)
-"""Tools whose runs can be read."""
+_TOOLS: Final = {
+    "garak": "guardmark.importers.garak:read_garak",
+    "inspect": "guardmark.importers.inspect_log:read_inspect",
+    "jailbreakbench": "guardmark.importers.jailbreakbench:read_jailbreakbench",
+    "minorbench": "guardmark.importers.minorbench:read_minorbench",
+    "promptfoo": "guardmark.importers.promptfoo:read_promptfoo",
+}
+_STATED: Final = {
+    "garak": (),
+    "inspect": ("label", "unsafe"),
+    "jailbreakbench": (),
+    "minorbench": (),
+    "promptfoo": ("label", "model"),
+}
+"""What a person may have to say of the files of a tool, since they do not say it themselves."""
 
 _TYPE: Final = "imported"
 
@@ -54,28 +67,35 @@ class Imported:
     warnings: tuple[str, ...]
 
 
-def import_run(tool: str, path: Path, *, now: datetime, out: Path | None = None) -> Imported:
+def import_run(
+    tool: str,
+    path: Path,
+    *,
+    now: datetime,
+    out: Path | None = None,
+    said: Statements | None = None,
+) -> Imported:
     """Read a finished run of another tool into records; nothing is called.
 
     Args:
-        tool: One of `TOOLS`.
+        tool: Name of the tool.
         path: Where that tool left its files.
         now: The present time, UTC.
         out: Folder of the new run; one under `runs/` if not given.
+        said: What a person says of the files that they do not say themselves.
 
     Returns:
         The new run; its reports are not yet written.
 
     Raises:
         UnknownName: If the tool is not known.
+        ConfigError: If something is said that the files of this tool say themselves.
         DatasetError: If its files cannot be read.
         StorageError: If the folder holds a run already, or cannot be written.
     """
-    if tool not in _TOOLS:
-        raise UnknownName("tool", tool, _TOOLS)
-    module, _, attribute = _TOOLS[tool].partition(":")
-    read = cast("Callable[[Path], ImportedRun]", getattr(import_module(module), attribute))
-    found = read(path)
+    found = _read(tool, path, said or Statements())
+    if not any(answer.decision or answer.response for row in found.rows for answer in row.answers):
+        raise DatasetError(f"{path} holds neither a decision nor an answer: nothing to score.")
     config = _config(found, path)
     settings = json.dumps(resolved(config), sort_keys=True)
     digest = sha256((settings + json.dumps(dict(found.files), sort_keys=True)).encode()).hexdigest()
@@ -101,6 +121,19 @@ def import_run(tool: str, path: Path, *, now: datetime, out: Path | None = None)
     )
 
 
+def _read(tool: str, path: Path, said: Statements) -> ImportedRun:
+    if tool not in _TOOLS:
+        raise UnknownName("tool", tool, _TOOLS)
+    for name in ("label", "model", "unsafe"):
+        if getattr(said, name) and name not in _STATED[tool]:
+            raise ConfigError(f"--{name} says nothing of files of {tool}. Leave it out.")
+    module, _, attribute = _TOOLS[tool].partition(":")
+    read = cast(
+        "Callable[[Path, Statements], ImportedRun]", getattr(import_module(module), attribute)
+    )
+    return read(path, said)
+
+
 def _store(writer: RecordWriter, found: ImportedRun, *, guard: str) -> int:
     planned = answers = 0
     for position, row in enumerate(found.rows):
@@ -118,31 +151,38 @@ def _store(writer: RecordWriter, found: ImportedRun, *, guard: str) -> int:
                 lane = writer.lane(NO_GUARD, Stage.JUDGE, repeat=answer.repeat)
                 lane.add_verdict(position, answer.verdict, latency_ns=None)
                 planned += 1
-    if not answers:
-        raise DatasetError("No row holds an answer of the model: there is nothing to score.")
     writer.plan(planned)
     return answers
 
 
 def _config(found: ImportedRun, path: Path) -> Config:
     guard = _guard_name(found)
-    policy = Policy.FALLBACK_TO_MAIN if found.passes_malformed else Policy.BLOCK
-    judges = [{"type": _TYPE, "name": found.judge}] if found.judge else []
-    return Config.model_validate(
-        {
-            "version": 1,
-            "name": _name(path.parent.name if path.is_file() else path.name),
-            "data": [{"path": str(path)}],
-            "defenses": {guard: {"type": _TYPE}} if guard else {},
-            "pipeline": {
-                "guards": [guard or NO_GUARD],
-                "model": {"type": _TYPE, "model": found.model},
-                "judges": judges,
-                "legacy_cards": ["response_unsafe_v1", "assistant_policy_v2"],
-            },
-            "run": {"repeats": _repeats(found.rows), "on_malformed": policy, "on_error": policy},
+    settings: dict[str, object] = {
+        "version": 1,
+        "name": _name(path.parent.name if _is_folder_run(path) else path.stem),
+        "data": [{"path": str(path)}],
+        "defenses": {guard: {"type": _TYPE}} if guard else {},
+        "run": {"repeats": _repeats(found.rows)},
+    }
+    if found.model:  # else a guard was measured alone, and there is nothing to enforce
+        policy = Policy.FALLBACK_TO_MAIN if found.passes_malformed else Policy.BLOCK
+        settings["run"] = {
+            "repeats": _repeats(found.rows),
+            "on_malformed": policy,
+            "on_error": policy,
         }
-    )
+        settings["pipeline"] = {
+            "guards": [guard or NO_GUARD],
+            "model": {"type": _TYPE, "model": found.model},
+            "judges": [{"type": _TYPE, "name": found.judge}] if found.judge else [],
+            "legacy_cards": list(found.legacy_cards),
+        }
+    return Config.model_validate(settings)
+
+
+def _is_folder_run(path: Path) -> bool:
+    """Whether the tool gives each run a folder, whose name then tells more than the file's."""
+    return path.is_file() and path.name == "results.jsonl"
 
 
 def _manifest(

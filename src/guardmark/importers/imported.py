@@ -9,7 +9,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from guardmark.core.outcome import Decision, Response, Verdict
-    from guardmark.core.sample import Sample
+    from guardmark.core.sample import Label, Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statements:
+    """What a person says of a file that the file itself does not say.
+
+    Attributes:
+        label: Label of samples that state none, or None to leave them out.
+        model: The target model to take where the file has several; empty for the only one.
+        unsafe: Which score means that harm came out, as `NAME=VALUE` or `NAME>=NUMBER`; empty
+            to take no verdicts.
+    """
+
+    label: Label | None = None
+    model: str = ""
+    unsafe: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +65,12 @@ class ImportedRun:
     Attributes:
         tool: Name of the tool.
         guard: Name of the guard, or empty without one.
-        model: Name of the target model.
+        model: Name of the target model, or empty when a guard alone was asked.
         judge: Name of the judge, or empty when nobody judged.
         created_utc: When the run was made, as the tool says, or empty.
         rows: In the order of the file.
         files: File name to SHA-256 (hex) of its bytes.
+        legacy_cards: Cards of that tool's own definitions to show beside ours.
         passes_malformed: Whether the model was asked although the guard could not be read.
         warnings: What deserves a word, one sentence each.
     """
@@ -65,5 +82,6 @@ class ImportedRun:
     created_utc: str
     rows: tuple[ImportedRow, ...]
     files: Mapping[str, str]
+    legacy_cards: tuple[str, ...] = ()
     passes_malformed: bool = False
     warnings: tuple[str, ...] = ()

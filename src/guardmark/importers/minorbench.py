@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -10,18 +9,20 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.errors import DatasetError
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample
 from guardmark.importers.imported import ImportedRow, ImportedRun
-from guardmark.importers.minorbench_row import Object, read_answers, text_of
+from guardmark.importers.minorbench_row import read_answers
+from guardmark.importers.reading import Object, bytes_of, object_of, objects_of
+from guardmark.importers.reading import word as text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-_MOST_FAULTS: Final = 20
+    from guardmark.importers.imported import Statements
+
 _TELLING_WORD: Final = "hateful"
 _INFERRED: Final = "inferred_hateful"
 
 
-def read_minorbench(path: Path) -> ImportedRun:
+def read_minorbench(path: Path, said: Statements | None = None) -> ImportedRun:
     """Read a run folder: `results.jsonl`, and `meta.json` where there is one.
 
     A last line that was cut off is left out with a warning, and so are rows whose label nobody
@@ -29,6 +30,7 @@ def read_minorbench(path: Path) -> ImportedRun:
 
     Args:
         path: The folder, or its `results.jsonl`.
+        said: Nothing of it is needed.
 
     Returns:
         Samples with decisions, answers and verdicts. Text that stands where a guard blocked is
@@ -37,17 +39,19 @@ def read_minorbench(path: Path) -> ImportedRun:
     Raises:
         DatasetError: If a file is missing or a row cannot be read; every one is named.
     """
+    del said  # the rows say all of it
     results = path if path.is_file() else path / "results.jsonl"
-    data = _bytes_of(results)
+    hint = "Name the folder of a run, the one that holds results.jsonl."
+    data = bytes_of(results, hint=hint)
     files = {results.name: sha256(data).hexdigest()}
     meta: Object = {}
     beside = results.parent / "meta.json"
     if beside.is_file():
-        found = _bytes_of(beside)
+        found = bytes_of(beside, hint=hint)
         files[beside.name] = sha256(found).hexdigest()
-        meta = _object(found.decode("utf-8", "replace"), str(beside))
+        meta = object_of(found, str(beside))
     warnings: list[str] = []
-    rows = list(_rows(data, results, warnings))
+    rows = [row for _, row in objects_of(data, results, warnings)]
     imported, unlabelled = _imported(rows, str(results))
     if unlabelled:
         warnings.append(f"{unlabelled:,} rows without a label were left out")
@@ -65,46 +69,10 @@ def read_minorbench(path: Path) -> ImportedRun:
         created_utc=text_of(meta, "created_utc"),
         rows=imported,
         files=files,
+        legacy_cards=("response_unsafe_v1", "assistant_policy_v2"),
         passes_malformed=_passes_malformed(imported),
         warnings=tuple(warnings),
     )
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DatasetError(
-            f"{path} cannot be read: {error.strerror}.\n"
-            "Name the folder of a run, the one that holds results.jsonl."
-        ) from error
-
-
-def _object(text: str, shown_as: str) -> Object:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise DatasetError(f"{shown_as} is not JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise DatasetError(f"{shown_as} holds no JSON object.")
-    return found
-
-
-def _rows(data: bytes, path: Path, warnings: list[str]) -> Iterator[Object]:
-    lines = data.decode("utf-8-sig", "replace").split("\n")
-    filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
-    faults: list[str] = []
-    for number in filled:
-        try:
-            yield _object(lines[number - 1], f"{path}:{number}")
-        except DatasetError as error:
-            if number == filled[-1] and not data.endswith(b"\n"):
-                warnings.append(f"the last line of {path.name} is cut off and was left out")
-            else:
-                faults.append(str(error))
-    if faults:
-        more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
-        raise DatasetError("\n".join([*faults[:_MOST_FAULTS], *more]))
 
 
 def _imported(rows: list[Object], shown_as: str) -> tuple[tuple[ImportedRow, ...], int]:

@@ -16,9 +16,8 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.importers.imported import ImportedAnswer
-
-Object = dict[str, Any]
-"""A JSON object of a foreign file."""
+from guardmark.importers.reading import Object
+from guardmark.importers.reading import word as text_of
 
 _STATUS: Final = {
     "allow": Outcome.ALLOW,
@@ -37,22 +36,6 @@ _LABEL_FIELDS: Final = (
 )
 _MODE_FIELDS: Final = ("answer_modes", "judge_answer_modes", "answer_mode")
 _MODES: Final = {mode.value: mode for mode in AnswerMode}
-
-
-def text_of(row: Object, field: str) -> str:
-    """Return a field as text.
-
-    Args:
-        row: A JSON object.
-        field: Its key.
-
-    Returns:
-        The text; numbers in words; empty when it is absent or something else.
-    """
-    found = row.get(field)
-    if isinstance(found, str):
-        return found.encode("utf-8", "replace").decode()
-    return str(found) if isinstance(found, int | float) and not isinstance(found, bool) else ""
 
 
 def read_answers(row: Object) -> tuple[ImportedAnswer, ...]:

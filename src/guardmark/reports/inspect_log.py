@@ -232,6 +232,10 @@ def _sample(sample: Sample, records: dict[tuple[Stage, int], Record], defense: s
             "group": sample.lineage,
             "source": sample.source,
             "sha256": sample.prompt.digest().hex(),
+            # What Inspect has no word for, so that the log can be imported again as it was.
+            "roles": [message.role.value for message in sample.prompt.messages],
+            "under_test": sample.prompt.under_test,
+            "has_response": answered is not None,
         },
         "store": {},
         "events": [],
@@ -267,7 +271,10 @@ def _verdict(judged: Record) -> _Json:
         "value": values.get(judged.outcome, _NO_ANSWER),
         "answer": judged.outcome,
         "explanation": (evidence.reason or evidence.message if evidence else "") or None,
-        "metadata": {"score": judged.score},
+        "metadata": {
+            "score": judged.score,
+            "answer_mode": judged.answer_mode.value if judged.answer_mode else None,
+        },
     }
 
 

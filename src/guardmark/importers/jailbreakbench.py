@@ -1,0 +1,111 @@
+"""Attack artifacts of JailbreakBench: prompts, responses and verdicts of one submission."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import DatasetError
+from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
+from guardmark.core.sample import Label, Sample
+from guardmark.importers.imported import ImportedAnswer, ImportedRow, ImportedRun
+from guardmark.importers.reading import (
+    Object,
+    bytes_of,
+    inner,
+    left_out,
+    object_of,
+    prompt_of,
+    word,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from guardmark.importers.imported import Statements
+
+_VERDICT: Final = "jailbroken"
+
+
+def read_jailbreakbench(path: Path, said: Statements) -> ImportedRun:
+    """Read an artifact: one attack a behaviour, its response and whether it was jailbroken.
+
+    Behaviours for which the attack submitted no prompt are left out and counted: nothing was
+    asked, so there is nothing to rate. The benchmark's own rate counts them as not jailbroken.
+
+    Args:
+        path: The file.
+        said: Nothing of it is needed.
+
+    Returns:
+        Attacks with responses and verdicts; the verdicts are those of the benchmark's judge.
+
+    Raises:
+        DatasetError: If it is no such file.
+    """
+    del said  # an artifact says all of it
+    hint = "Name an artifact, a JSON file with parameters and jailbreaks."
+    data = bytes_of(path, hint=hint)
+    whole = object_of(data, str(path))
+    parameters, listed = inner(whole, "parameters"), whole.get("jailbreaks")
+    if not parameters or not isinstance(listed, list):
+        raise DatasetError(f"{path} holds no parameters and jailbreaks.\n{hint}")
+    attacks = [each for each in listed if isinstance(each, dict)]
+    method = word(parameters, "method") or "attack"
+    rows = tuple(row for each in attacks if (row := _row(each, method)) is not None)
+    if not rows:
+        raise DatasetError(f"{path} holds no jailbreak with a prompt.\n{hint}")
+    warnings = []
+    silent = len(attacks) - len(rows)
+    for told in left_out("behavior", {"without a prompt": silent}):
+        broken = sum(each.get(_VERDICT) is True for each in attacks)
+        warnings.append(
+            f"{told}; the benchmark counts these as not jailbroken, which gives {broken:,} of "
+            f"{len(attacks):,}"
+        )
+    defense = word(parameters, "defense")
+    return ImportedRun(
+        tool="jailbreakbench",
+        guard="",
+        model=" with ".join(part for part in (word(parameters, "model"), defense) if part),
+        judge="jailbreakbench",
+        created_utc=word(parameters, "evaluation_date"),
+        rows=rows,
+        files={path.name: sha256(data).hexdigest()},
+        warnings=tuple(warnings),
+    )
+
+
+def _row(said: Object, method: str) -> ImportedRow | None:
+    prompt = prompt_of([("user", word(said, "prompt"))])
+    if prompt is None:
+        return None
+    index, behavior = word(said, "index"), word(said, "behavior")
+    return ImportedRow(
+        sample=Sample(
+            id=f"{method}-{index}",
+            prompt=prompt,
+            label=Label.ATTACK,
+            category=word(said, "category"),
+            subcategory=behavior,
+            technique=method,
+            group=f"behavior-{index}",
+            source="jailbreakbench",
+            metadata={"goal": word(said, "goal")},
+        ),
+        answers=(_answer(said),),
+    )
+
+
+def _answer(said: Object) -> ImportedAnswer:
+    text, verdict = said.get("response"), said.get(_VERDICT)
+    if not isinstance(text, str):
+        return ImportedAnswer(repeat=0, response=Response(text=None, error_kind=ErrorKind.CRASH))
+    label = VerdictLabel.MALFORMED
+    if isinstance(verdict, bool):
+        label = VerdictLabel.UNSAFE if verdict else VerdictLabel.SAFE
+    return ImportedAnswer(
+        repeat=0,
+        response=Response(text=word(said, "response")),
+        verdict=Verdict(label=label),
+    )

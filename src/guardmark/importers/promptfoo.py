@@ -1,0 +1,199 @@
+"""Results of promptfoo: the JSON that `promptfoo eval -o results.json` writes, version 3."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import DatasetError, UnknownName
+from guardmark.core.outcome import ErrorKind, Evidence, Response, Verdict, VerdictLabel
+from guardmark.core.sample import Label, Sample, Severity
+from guardmark.importers.imported import ImportedAnswer, ImportedRow, ImportedRun
+from guardmark.importers.reading import (
+    Object,
+    bytes_of,
+    inner,
+    left_out,
+    object_of,
+    prompt_of,
+    word,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from guardmark.core.sample import Prompt
+    from guardmark.importers.imported import Statements
+
+_VERSION: Final = 3
+_ASSERTED: Final = 1
+_FAILED: Final = 2
+_SEVERITIES: Final = {severity.value: severity for severity in Severity}
+
+
+def read_promptfoo(path: Path, said: Statements) -> ImportedRun:
+    """Read the results of a red team, or of an evaluation whose tests state a label.
+
+    A test of a red team (its metadata name a plug-in) is an attack; other tests are attacks or
+    benign as their metadata state under `label`, or as stated for all of them. An attack whose
+    test passed is safe, one that an assertion rejected is unsafe. Of benign samples a test may
+    fail for any reason, so they get no verdict; `guardmark judge` gives one.
+
+    Args:
+        path: The file.
+        said: The label of tests that state none; the target where there are several.
+
+    Returns:
+        Tests with outputs and verdicts; a test that was run again is a repeat. Strategies
+        applied to one text are one group.
+
+    Raises:
+        DatasetError: If it is no such file, of another version, or no test has a label.
+        UnknownName: If the target that was named is not in it.
+    """
+    data = bytes_of(path, hint="Name the file that `promptfoo eval -o` wrote.")
+    whole = object_of(data, str(path))
+    results = inner(whole, "results")
+    if results.get("version") != _VERSION or not isinstance(results.get("results"), list):
+        raise DatasetError(
+            f"{path} holds no results of version {_VERSION} (it says "
+            f"{results.get('version')!r}).\n"
+            "Next: export it with a newer promptfoo: promptfoo export eval ID -o results.json"
+        )
+    listed = [each for each in results["results"] if isinstance(each, dict)]
+    model = _model(listed, said.model, path)
+    warnings: list[str] = []
+    rows = _rows([each for each in listed if _target(each) == model], said, warnings)
+    if not rows:
+        raise DatasetError(
+            f"{path} holds no test of a red team, and none with a label in its metadata.\n"
+            "Next: state what the tests are: --label attack, or --label benign."
+        )
+    return ImportedRun(
+        tool="promptfoo",
+        guard="",
+        model=model,
+        judge="promptfoo-assertions" if any(_is_judged(row) for row in rows) else "",
+        created_utc=word(results, "timestamp"),
+        rows=tuple(rows),
+        files={path.name: sha256(data).hexdigest()},
+        warnings=tuple(warnings),
+    )
+
+
+def _target(result: Object) -> str:
+    provider = inner(result, "provider")
+    return word(provider, "label") or word(provider, "id") or "model"
+
+
+def _model(listed: list[Object], wanted: str, path: Path) -> str:
+    targets = list(dict.fromkeys(_target(each) for each in listed))
+    if wanted and wanted not in targets:
+        raise UnknownName("target of this file", wanted, targets)
+    if wanted or len(targets) == 1:
+        return wanted or targets[0]
+    if not targets:
+        raise DatasetError(f"{path} holds no result.")
+    raise DatasetError(
+        f"{path} holds {len(targets)} targets: {', '.join(targets[:8])}.\n"
+        "Next: name one with --model, and import the others into folders of their own."
+    )
+
+
+def _rows(listed: list[Object], said: Statements, warnings: list[str]) -> list[ImportedRow]:
+    samples: dict[tuple[str, str], Sample] = {}
+    answers: dict[tuple[str, str], list[ImportedAnswer]] = {}
+    missing: Counter[str] = Counter()
+    for result in listed:
+        label, prompt = _label(result, said.label), _prompt(result)
+        if label is None or prompt is None:
+            missing["without a label" if label is None else "without a prompt of text"] += 1
+            continue
+        key = (word(result, "testIdx"), word(result, "promptIdx"))
+        samples.setdefault(key, _sample(result, prompt, label=label, key=key))
+        known = answers.setdefault(key, [])
+        known.append(_answer(result, len(known), is_attack=label is Label.ATTACK))
+    warnings.extend(left_out("test", missing))
+    return [
+        ImportedRow(sample=sample, answers=tuple(answers[key])) for key, sample in samples.items()
+    ]
+
+
+def _metadata(result: Object) -> Object:
+    return {**inner(result, "testCase", "metadata"), **inner(result, "metadata")}
+
+
+def _label(result: Object, stated: Label | None) -> Label | None:
+    metadata = _metadata(result)
+    if word(metadata, "pluginId"):
+        return Label.ATTACK
+    own = {label.value: label for label in Label}.get(word(metadata, "label").lower())
+    return own or stated
+
+
+def _prompt(result: Object) -> Prompt | None:
+    """Return what the target was shown last; strategies may rewrite what the test says."""
+    shown = inner(result, "response").get("prompt") or word(_metadata(result), "redteamFinalPrompt")
+    if not isinstance(shown, str | list) or not shown:
+        shown = word(inner(result, "prompt"), "raw")
+    turns: object = shown
+    if isinstance(shown, str) and shown.lstrip().startswith("["):
+        try:
+            turns = json.loads(shown)
+        except ValueError:
+            turns = shown
+    if isinstance(turns, list) and all(
+        isinstance(turn, dict) and "role" in turn and isinstance(turn.get("content"), str)
+        for turn in turns
+    ):
+        return prompt_of([(word(turn, "role"), word(turn, "content")) for turn in turns])
+    return prompt_of([("user", shown)]) if isinstance(shown, str) else None
+
+
+def _sample(result: Object, prompt: Prompt, *, label: Label, key: tuple[str, str]) -> Sample:
+    metadata = _metadata(result)
+    plugin, strategy = word(metadata, "pluginId"), word(metadata, "strategyId")
+    origin = word(metadata, "originalText") or prompt.text
+    return Sample(
+        id=f"test-{key[0]}" if key[1] in {"", "0"} else f"test-{key[0]}-prompt-{key[1]}",
+        prompt=prompt,
+        label=label,
+        category=plugin.partition(":")[0] or word(metadata, "category"),
+        subcategory=plugin.partition(":")[2],
+        severity=_SEVERITIES.get(word(metadata, "severity").lower()),
+        technique=strategy,
+        variant=strategy or "original",
+        group=sha256(origin.encode()).hexdigest()[:16],
+        source="promptfoo",
+        metadata={"plugin": plugin, "strategy": strategy},
+    )
+
+
+def _answer(result: Object, repeat: int, *, is_attack: bool) -> ImportedAnswer:
+    output = inner(result, "response").get("output")
+    if output is None or result.get("failureReason") == _FAILED:
+        why = Evidence(message=word(result, "error")[:500])
+        response = Response(text=None, error_kind=ErrorKind.CRASH, evidence=why)
+        return ImportedAnswer(repeat=repeat, response=response)
+    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    return ImportedAnswer(
+        repeat=repeat,
+        response=Response(text=text.encode("utf-8", "replace").decode()),
+        verdict=_verdict(result) if is_attack else None,
+    )
+
+
+def _verdict(result: Object) -> Verdict:
+    reason = Evidence(reason=word(inner(result, "gradingResult"), "reason"))
+    if result.get("success") is True:
+        return Verdict(label=VerdictLabel.SAFE, evidence=reason)
+    if result.get("failureReason") == _ASSERTED:
+        return Verdict(label=VerdictLabel.UNSAFE, evidence=reason)
+    # Neither passed nor rejected by an assertion: nobody says whether harm came out.
+    return Verdict(label=VerdictLabel.MALFORMED, evidence=reason)
+
+
+def _is_judged(row: ImportedRow) -> bool:
+    return any(answer.verdict is not None for answer in row.answers)
