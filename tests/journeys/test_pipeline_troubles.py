@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+from asyncio.subprocess import DEVNULL
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.journeys.command_line import write_rows
+from tests.journeys.command_line import words, write_rows
 from tests.journeys.test_pipeline import counts, number_of, summary_of, typed
+
+from guardmark.core.record import Stage
+from guardmark.store.records import RecordReader
 
 COUNT = 40
 GARBAGE = "\ud83d \u202e\u0000\ufffd \x1b[31m ́́́́"
@@ -201,3 +206,49 @@ async def test_verify_adds_the_cost_up_a_second_time(finished: tuple[Path, Plant
     done = await typed("verify", "out", cwd=folder.parent)
     assert done.code == 1
     assert "].cost: says 0.01" in done.out
+
+
+async def test_a_killed_pipeline_goes_on_without_asking_again_what_is_stored(
+    chat_server: Any, tmp_path: Path
+) -> None:
+    """At every stage: what a record holds costs no second call."""
+    planted, asked, enough = Planted(), Counter[tuple[str, int]](), asyncio.Event()
+
+    def reply(body: dict[str, Any]) -> object:
+        told = " ".join(message["content"] for message in body["messages"])
+        asked[body["model"], number_of(told)] += 1
+        if asked.total() >= 1500:
+            enough.set()
+        return planted(body)
+
+    chat_server.reply = reply
+    numbers = range(100, 1100)
+    rows = [
+        {"id": f"s-{n}", "text": f"question #{n} please", "label": ("attack", "benign")[n % 2]}
+        for n in numbers
+    ]
+    write_rows(tmp_path / "data.jsonl", rows)
+    config = tmp_path / "troubles.yaml"
+    cold = CONFIG.format(url=chat_server.base_url) + "latency: {warmup: 0}\n"
+    config.write_text(cold, encoding="utf-8")
+    given = ("run", config, "-o", "out")
+    child = await asyncio.create_subprocess_exec(
+        *words(*given), cwd=tmp_path, stdout=DEVNULL, stderr=DEVNULL
+    )
+    await asyncio.wait_for(enough.wait(), timeout=60)
+    child.kill()
+    await child.wait()
+    part_at = {Stage.DEFENSE: "guard", Stage.MODEL: "tutor", Stage.JUDGE: "judge"}
+    with RecordReader(tmp_path / "out" / "records.sqlite") as reader:
+        stored = [
+            (part_at[record.key.stage], 100 + record.key.sample)
+            for record in reader.records()
+            if record.key.stage in part_at
+        ]
+    before = asked.copy()
+    assert {part for part, _ in stored} == {*part_at.values()}
+    done = await typed(*given, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert [place for place in stored if asked[place] != before[place]] == []
+    everything = {(part, n) for part in part_at.values() for n in numbers}
+    assert {place for place in asked if place[1] >= 0} == everything
