@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import figures
+import local
 from measure import command, floor, middle, ratio, rounds, spend, subject
 from services import isolated, pipeline, wire
 from table import Bench, Line, absolute, relative, show
@@ -151,14 +152,33 @@ def attacks(_: Bench) -> list[Line]:
     ]
 
 
+def t10(bench: Bench) -> list[Line]:
+    """T10: local models in batches by length; nothing where torch is not installed."""
+    if not local.is_possible():
+        print("T10 skipped: torch not installed")
+        return []
+    found = local.measure(bench.count)
+    lines = [
+        relative("T10", what, found, names=names, wanted=0.7)
+        for what, names in (
+            ("classifier, batches to pipeline", ("batches", "pipeline")),
+            ("classifier, batches to one by one", ("batches", "alone")),
+            ("guard model, batches to one by one", ("guard batches", "guard alone")),
+        )
+    ]
+    moved = max(found["difference"])
+    return [*lines, absolute("T10", "largest difference of a score", moved, "", 1e-5)]
+
+
 PARTS = {
     "T6": t6,
     "T7": t7,
     "T8": t8,
+    "T10": t10,
     "T11": t11,
     "WIRE": wire,
     "ISOLATED": isolated,
-    "PIPELINE": pipeline,
+    "W5": pipeline,
     "MILLION": million,
     "T12": attacks,
 }

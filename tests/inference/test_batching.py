@@ -1,13 +1,18 @@
-"""Batches by length: everything once, within the budget, little padding."""
+"""Batches by length: everything once, within the budget, at the least cost."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.inference.batching import token_batches
+from guardmark.inference.batching import CALL, token_batches
 
 LENGTHS = st.lists(st.integers(0, 600), max_size=80)
+FEW = st.lists(st.integers(0, 200), min_size=1, max_size=9)
+
+
+def _cost(batches: list[list[int]], lengths: list[int], *, call: int = CALL) -> int:
+    return sum(call + len(batch) * max(lengths[index] for index in batch) for batch in batches)
 
 
 @given(LENGTHS, st.integers(1, 2048), st.integers(1, 40))
@@ -31,12 +36,33 @@ def test_no_batch_holds_a_text_longer_than_the_batch_before(lengths: list[int]) 
     assert flat == sorted(lengths, reverse=True)
 
 
+@given(FEW, st.integers(1, 600), st.integers(1, 4), st.integers(0, 300))
+def test_no_other_cut_of_the_sorted_texts_is_cheaper(
+    lengths: list[int], budget: int, most: int, call: int
+) -> None:
+    """Against all two to the power of eight of them."""
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    costs = []
+    for cuts in range(2 ** (len(order) - 1)):
+        ways: list[list[int]] = [[order[0]]]
+        for place, index in enumerate(order[1:]):
+            if cuts >> place & 1:
+                ways.append([index])
+            else:
+                ways[-1].append(index)
+        if all(len(w) == 1 or len(w) * lengths[w[0]] <= budget for w in ways) and all(
+            len(w) <= most for w in ways
+        ):
+            costs.append(_cost(ways, lengths, call=call))
+    found = token_batches(lengths, budget=budget, most=most, call=call)
+    assert _cost(found, lengths, call=call) == min(costs)
+
+
 @given(LENGTHS, st.integers(1, 4096))
-def test_at_most_a_fifth_of_a_batch_is_padding(lengths: list[int], budget: int) -> None:
+def test_batches_never_cost_more_than_one_by_one(lengths: list[int], budget: int) -> None:
     """Whatever the lengths."""
-    for batch in token_batches(lengths, budget=budget):
-        longest = max(lengths[index] for index in batch)
-        assert all(lengths[index] >= 0.8 * longest for index in batch)
+    alone = [[index] for index in range(len(lengths))]
+    assert _cost(token_batches(lengths, budget=budget), lengths) <= _cost(alone, lengths)
 
 
 def test_mixed_lengths_waste_little() -> None:
@@ -44,3 +70,11 @@ def test_mixed_lengths_waste_little() -> None:
     lengths = [8, 400] * 32
     padded = sum(len(b) * max(lengths[i] for i in b) for b in token_batches(lengths, budget=2048))
     assert padded == sum(lengths)
+
+
+def test_dear_calls_make_large_batches_and_cheap_ones_small() -> None:
+    """A model that writes makes many passes a batch, so padding matters less to it."""
+    lengths = list(range(10, 42))
+    cheap, dear = (token_batches(lengths, budget=9_999, call=call) for call in (1, 5_000))
+    assert len(cheap) > 10
+    assert len(dear) == 1

@@ -1,39 +1,55 @@
-"""Which texts share a batch: neighbours in length, under a budget of padded tokens."""
+"""Which texts share a batch: neighbours in length, under a budget, at the least cost."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-_ALIKE = 0.8  # shortest to longest text of a batch: at most a fifth is padding
+CALL: Final = 64
+"""What one pass through a model costs beside its tokens, counted in tokens.
+
+Every pass reads all weights and takes the same steps in Python, however little it is given.
+Measured on encoders of 6 and 12 layers on a CPU: between 30 and 90 tokens; the best partition
+hardly moves within that range.
+"""
 
 
-def token_batches(lengths: Sequence[int], *, budget: int, most: int = 64) -> list[list[int]]:
-    """Group texts so that little is spent on padding.
+def token_batches(
+    lengths: Sequence[int], *, budget: int, most: int = 64, call: int = CALL
+) -> list[list[int]]:
+    """Group texts so that the whole costs least.
 
-    A batch costs its count times its longest text. In the order of their coming, short texts
-    are padded to the long ones beside them; sorted by length under a budget they are not.
+    A batch costs its count times its longest text, since the others are padded to it, and one
+    call. Many small batches pay for calls, few large ones for padding; of all ways to cut the
+    texts sorted by length, this is the cheapest.
 
     Args:
         lengths: Tokens of each text.
         budget: Most tokens of one padded batch; a text longer than that goes alone.
         most: Most texts of one batch.
+        call: What a batch costs beside its tokens, in tokens.
 
     Returns:
         Indices of each batch, longest texts first, so that memory peaks at the start.
     """
     order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
-    batches: list[list[int]] = []
-    for index in order:
-        batch = batches[-1] if batches else []
-        # Sorted: the first of a batch is its longest.
-        longest = lengths[batch[0]] if batch else 0
-        alike = lengths[index] >= _ALIKE * longest
-        if batch and alike and len(batch) < most and (len(batch) + 1) * longest <= budget:
-            batch.append(index)
-        else:
-            batches.append([index])
+    sizes = [lengths[index] for index in order]
+    cheapest, ends = [0] * (len(order) + 1), [0] * len(order)
+    # From the end: the cheapest way to cut what comes after is known when it is asked for.
+    for start in range(len(order) - 1, -1, -1):
+        longest = sizes[start]  # sorted: the first of a batch is its longest
+        room = min(most, budget // longest if longest else most)
+        last = min(len(order), start + max(1, room))
+        cheapest[start], ends[start] = min(
+            (call + (end - start) * longest + cheapest[end], -end)
+            for end in range(start + 1, last + 1)
+        )
+    batches, start = list[list[int]](), 0
+    while start < len(order):
+        end = -ends[start]
+        batches.append(order[start:end])
+        start = end
     return batches
