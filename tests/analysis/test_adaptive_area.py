@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from guardmark.analysis.adaptive import AdaptiveCard
-from guardmark.analysis.adaptive_area import compare_adaptive
+from guardmark.analysis.adaptive_pairs import compare_adaptive
 from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive_pairs import area_sentence, pair_lines, pairs_json, pairs_table
 from guardmark.reports.summary import summary_schema

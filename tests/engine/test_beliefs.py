@@ -12,8 +12,9 @@ from guardmark.attacks.battery import battery
 from guardmark.attacks.chain import Chain
 from guardmark.attacks.contract import Tier
 from guardmark.engine.adaptive.bandit import Bandit, best
-from guardmark.engine.adaptive.beliefs import FOLDS, BatteryRecord, Precedents, fold_numbers
+from guardmark.engine.adaptive.beliefs import BatteryRecord, Precedents
 from guardmark.engine.adaptive.diagnosis import KEYWORD, NONE, Diagnosis, Finding
+from guardmark.engine.adaptive.folds import FOLDS, fold_numbers
 from guardmark.engine.adaptive.scene import Scene
 
 CHAINS = Scene(samples=[], seed=1, budget=64).singles()

@@ -26,7 +26,7 @@ from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive import AdaptiveCard
-    from guardmark.analysis.adaptive_area import AdaptivePair
+    from guardmark.analysis.adaptive_pairs import AdaptivePair
     from guardmark.analysis.comparison import RunComparison
     from guardmark.analysis.early_stop import StopVerdict
     from guardmark.analysis.frame import Arm, Frame
@@ -232,7 +232,7 @@ def _adaptive(
     if len(layers) < 2:
         return (), ()
     from guardmark.analysis.adaptive import analyse_adaptive
-    from guardmark.analysis.adaptive_area import compare_adaptive
+    from guardmark.analysis.adaptive_pairs import compare_adaptive
     from guardmark.analysis.adaptive_rows import ADAPTIVE
 
     if ADAPTIVE not in layers:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.app.verify_adaptive import (
+    recount_attack_pairs,
+    recount_attack_seconds,
+    recount_attacks,
+)
 from guardmark.app.verify_attacker import recount_attacker
 from guardmark.app.verify_defense import Recount, recount_defense
 from guardmark.app.verify_effects import recount_adaptive
@@ -69,14 +74,22 @@ def recount_summary(source: Source, stated: Json) -> Json:
         ),
         "pipeline": recount_pipeline(source),
         "adaptive": [
-            {**each, "attacker": recount_attacker(source, each["defense"])}
-            for each in recount_adaptive(source)
+            {
+                **attacks,
+                **target,
+                "attacker": recount_attacker(source, attacks["defense"]),
+            }
+            for attacks, target in zip(
+                recount_attacks(source, stated), recount_adaptive(source), strict=True
+            )
         ],
+        "adaptive_pairs": recount_attack_pairs(source),
         "spending": recount_spending(source),
         "worst": {"counts": _worst(recounts, parts)},
         "timing": {
             "created_utc": manifest["created_utc"],
             "defenses": {name: recount_latency(found) for name, found in recounts.items()},
+            **({"adaptive": attacked} if (attacked := recount_attack_seconds(source)) else {}),
         },
     }
 

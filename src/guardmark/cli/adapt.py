@@ -77,7 +77,7 @@ def command() -> click.Command:
 
 
 def _lines(cards: Sequence[AdaptiveCard], files: Sequence[tuple[str, Path]]) -> Iterator[str]:
-    from guardmark.analysis.adaptive_area import compare_adaptive
+    from guardmark.analysis.adaptive_pairs import compare_adaptive
     from guardmark.cli.terminal import clean
     from guardmark.reports.adaptive_pairs import pair_lines
     from guardmark.reports.adaptive_text import adaptive_lines

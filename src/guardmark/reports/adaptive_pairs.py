@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.adaptive import AdaptiveCard
-    from guardmark.analysis.adaptive_area import AdaptivePair, AreaCard
+    from guardmark.analysis.adaptive_area import AreaCard
+    from guardmark.analysis.adaptive_pairs import AdaptivePair
     from guardmark.core.estimate import Difference, Ratio
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from guardmark.engine.adaptive.diagnosis import Diagnosis
     from guardmark.engine.adaptive.trial import Query
 
-FOLDS: Final = 5
-"""Parts into which attacks are split, so that none profits from what was seen of itself."""
 _UNLIKE: Final = 0.03  # weight of an attack for each chain that passed there and failed here
 _TRUST: Final = 0.5  # share of a doubt that a diagnosis removes
 _FOLDED: Final = ("F3", "F4", "F5", "F6")
@@ -49,20 +47,6 @@ class BatteryRecord:
 
     wins: dict[int, Query] = field(default_factory=dict)
     outcomes: dict[str, dict[int, bool]] = field(default_factory=dict)
-
-
-def fold_numbers(groups: Sequence[str]) -> list[int]:
-    """Split attacks by their groups.
-
-    Args:
-        groups: Group of each attack, in the order of the data.
-
-    Returns:
-        Fold of each attack, from 0; attacks of one group share it. One fold only where there
-        is a single group.
-    """
-    order = {group: number for number, group in enumerate(dict.fromkeys(groups))}
-    return [order[group] % FOLDS for group in groups]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from guardmark.attacks.catalogue import arms
 from guardmark.attacks.chain import Chain
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.recovery import recovers
-from guardmark.engine.adaptive.beliefs import fold_numbers
+from guardmark.engine.adaptive.folds import fold_numbers
 from guardmark.engine.adaptive.trial import ADAPTIVE, Account, Query
 
 if TYPE_CHECKING:
