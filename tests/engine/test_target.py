@@ -30,6 +30,8 @@ from guardmark.engine.adaptive.target_trace import read_target_trace, stored_ans
 from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.adaptive.trial import Account, Query
 from guardmark.engine.stop import StopSignal
+from guardmark.reports.adaptive_target_words import reading_sentence
+from guardmark.reports.adaptive_words import holding_sentence
 from guardmark.store.integrity import check
 from guardmark.store.records import RecordReader, RecordWriter
 
@@ -212,6 +214,21 @@ async def test_without_a_judge_attack_success_is_an_estimate_from_reading(tmp_pa
     assert guess.value.low < guess.value.value <= guess.value.high
     assert guess.value.low < guess.bypassed.low * guess.read.low
     assert guess.unread < 12, "the model refuses canaries in hex; what passed so is left out"
+
+
+async def test_a_model_that_does_not_repeat_plain_words_gives_no_estimate(tmp_path: Path) -> None:
+    """The control failed, so unread operators say nothing; undefined is not zero."""
+
+    class Aloof(Reader):
+        async def answer(self, prompt: Prompt) -> Response:
+            return Response(text=f"I only talk about doors, not {len(prompt.text)} letters.")
+
+    card = await card_of(tmp_path, plan_of(AtOnce("d", keyword), model=Aloof(), canaries=4))
+    value = card.target.estimated.value
+    assert (value.value, value.low, value.high) == (None, None, None)
+    assert value.reason
+    assert "estimated attack success is undefined" in holding_sentence(card)
+    assert "says nothing of operators" in reading_sentence(card.target)
 
 
 async def test_nothing_through_is_an_estimate_of_zero_with_a_bound(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ import pytest
 from tests.journeys.command_line import Done, guardmark, write_rows
 
 from guardmark.app.verify import verify
+from guardmark.core.record import Stage
 from guardmark.reports.summary import summary_schema
+from guardmark.store.records import RecordReader
 
 BROKEN = 5
 DATA = range(16)
@@ -203,3 +205,45 @@ async def test_without_a_judge_success_is_called_an_estimate(
     )
     assert done.code == 0, done.err
     assert "This is filter evasion" in done.out
+
+
+async def test_a_target_that_is_gone_is_told_before_anything_is_spent(
+    serve: Any, tmp_path: Path
+) -> None:
+    """Exit code 4 within the first call; no try is stored, and the run stays as it was."""
+    from aiohttp import web
+
+    async def answer(request: web.Request) -> web.Response:
+        said = doorman(await request.json())
+        text = said if isinstance(said, str) else "jammed"
+        message = {"role": "assistant", "content": text}
+        return web.json_response({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    server = await serve(answer)
+    config = set_up(tmp_path, f"{server.url}/v1")
+    done = await typed("run", config, "-o", "out", cwd=tmp_path)
+    assert done.code == 0, done.err
+    before = (tmp_path / "out" / "summary.json").read_bytes()
+    await server.stop()
+    done = await typed("adapt", "out", "--budget", "4", cwd=tmp_path)
+    assert done.code == 4, done.err
+    assert "Traceback" not in done.err
+    assert (tmp_path / "out" / "summary.json").read_bytes() == before
+    with RecordReader(tmp_path / "out" / "records.sqlite") as reader:
+        assert not list(reader.records(stage=Stage.TRY))
+
+
+async def test_a_trace_without_answers_of_the_target_says_so(
+    chat_server: Any, tmp_path: Path
+) -> None:
+    """The figures are then filter evasion, and a line says why."""
+    chat_server.reply = doorman
+    config = set_up(tmp_path, chat_server.base_url)
+    for name, verb in (("out", ("adapt", "--budget", "4", "--canaries", "0")), ("two", ("run",))):
+        done = await typed(*verb, config, "-o", name, cwd=tmp_path)
+        assert done.code == 0, done.err
+    (tmp_path / "out" / "target.jsonl").unlink()
+    done = await typed("adapt", "two", "--budget", "4", "--replay", "out/trace.jsonl", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "no target.jsonl" in done.err
+    assert "filter evasion" in done.out

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive_rows import Battle
     from guardmark.analysis.adaptive_target_rows import Reply, TargetRows
     from guardmark.core.estimate import Difference, Estimate
+
+
+_LEAST_PLAIN: Final = 0.5  # of plain sentences; below, the probe speaks of the model's manners
+_NO_CONTROL: Final = "the target model does not give back plain sentences either"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +126,12 @@ class TargetCard:
     estimated: EstimatedEffect | None
     spent: Mapping[str, Spend]
 
+    @property
+    def has_control(self) -> bool:
+        """Whether plain sentences come back, without which the probe says nothing."""
+        control = self.read_rate(PLAIN)
+        return control is not None and reads_plain(control)
+
     def read_rate(self, chain: str) -> Estimate | None:
         """Return how well the target model reads a chain, or None when it was not probed.
 
@@ -130,6 +140,19 @@ class TargetCard:
         """
         whole = _whole(chain)
         return next((each.read for each in self.readings if each.chain == whole), None)
+
+
+def reads_plain(control: Estimate) -> bool:
+    """Tell whether a probe says anything of operators.
+
+    Args:
+        control: How well plain sentences come back.
+
+    Returns:
+        False for a model that does not give back half of them: what it loses then is not lost
+        to operators.
+    """
+    return control.value is not None and control.value >= _LEAST_PLAIN
 
 
 def measure_target(
@@ -219,14 +242,14 @@ class _Ends:
                 chain = PLAIN if passed else "?" if known is None else _whole(known.chain)
                 told += by_chain.get(chain, [])
                 unread += not by_chain.get(chain)
+        narrow = math.sqrt(self.confidence)
+        value = _product(self._bypassed(narrow), _read_rate(told, narrow), self.confidence)
+        if not reads_plain(_read_rate(by_chain[PLAIN], self.confidence)):
+            value = replace(value, value=None, low=None, high=None, reason=_NO_CONTROL)
         return EstimatedEffect(
             bypassed=self._bypassed(self.confidence),
             read=_read_rate(told, self.confidence),
-            value=_product(
-                self._bypassed(math.sqrt(self.confidence)),
-                _read_rate(told, math.sqrt(self.confidence)),
-                self.confidence,
-            ),
+            value=value,
             unread=unread,
         )
 

@@ -20,6 +20,7 @@ from guardmark.app.fingerprints import resolved
 from guardmark.app.gradient_settings import build_gradient
 from guardmark.app.network import open_services
 from guardmark.app.parts import build_parts
+from guardmark.app.probing import probe_parts
 from guardmark.app.protecting import protected_of
 from guardmark.app.reporting import find_run, run_config
 from guardmark.app.running import run
@@ -175,6 +176,7 @@ class _Work:
         if self.options.trace is not None:
             plan = self._replay(plan, self.options.trace, samples, earlier)
             earlier = {}
+        await self._prepare_target(parts, plan)
         if attacker is not None:
             await self._prepare(attacker)
         for built in attacked:
@@ -223,6 +225,18 @@ class _Work:
                 trace=self.options.trace,
             ),
         )
+
+    async def _prepare_target(self, parts: Parts, plan: AdaptivePlan) -> None:
+        """See that the target model and its judges can be asked; say so where they are not."""
+        if parts.model is None:
+            return
+        if plan.target is None:
+            self.session.announce(
+                "Note: no target.jsonl lies beside the trace: nothing is told of the target model."
+            )
+        elif self.options.trace is None:
+            for warning in await probe_parts(replace(parts, defenses=())):
+                self.session.announce(f"Note: {warning}")
 
     async def _prepare(self, attacker: Attacker) -> None:
         """Say who attacks, and see that they can be asked."""

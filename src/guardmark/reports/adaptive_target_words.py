@@ -91,6 +91,12 @@ def estimate_sentence(name: str, estimated: EstimatedEffect) -> str:
         estimated: The figures.
     """
     said = measure_text(of_ratio(estimated.value))
+    if estimated.value.value is None:
+        return (
+            f"{name}: estimated attack success is undefined ({estimated.value.reason}); "
+            f"{measure_text(of_estimate(estimated.bypassed))} of attacks got through, which is "
+            "filter evasion."
+        )
     read = measure_text(of_estimate(estimated.read))
     words = (
         f"{name}: estimated attack success {said}: {measure_text(of_estimate(estimated.bypassed))} "
@@ -163,6 +169,11 @@ def reading_sentence(target: TargetCard) -> str:
     known = [rate.value for rate in rates.values() if rate.value is not None]
     said = "undefined" if plain is None else measure_text(of_estimate(plain))
     most = sum(value >= 0.5 for value in known)
+    if not target.has_control:
+        return (
+            f"{target.model} gives back {said} of plain canaries: the probe says nothing of "
+            "operators, since what it loses is not lost to them"
+        )
     return (
         f"{target.model} reads {said} of plain canaries, and at least half of those written by "
         f"{count_text(most)} of {count_text(len(known))} operators"
