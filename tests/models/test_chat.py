@@ -72,6 +72,17 @@ async def test_a_cost_nobody_can_know_is_not_zero(
     assert (used.cost if used else None) == cost
 
 
+async def test_each_repetition_has_a_seed_of_its_own(chat_server: Any, services: Services) -> None:
+    """Three answers under one seed would be one answer three times; without one none is sent."""
+    seeded, free = _model(chat_server, services, seed=7), _model(chat_server, services)
+    for model in (seeded, free):
+        for repeat in range(3):
+            await model.draw(HI, repeat=repeat)
+    await seeded.answer(HI)
+    sent = [body.get("seed") for body in chat_server.requests]
+    assert sent == [7, 8, 9, None, None, None, 7]
+
+
 async def test_every_message_reaches_the_model_in_order(
     chat_server: Any, services: Services
 ) -> None:

@@ -55,7 +55,7 @@ class ChatTarget:
         self._is_settled = False
 
     async def answer(self, prompt: Prompt) -> Response:
-        """Answer one prompt.
+        """Answer one prompt, as the first repetition does.
 
         Args:
             prompt: The conversation; its contents are sent unaltered.
@@ -64,7 +64,22 @@ class ChatTarget:
             The answer with its finish reason and usage. A failed call is a response without
             text; a refusal in the server's own field is an answer.
         """
-        return _response(await self._chat.complete(self._messages(prompt)))
+        return await self.draw(prompt, repeat=0)
+
+    async def draw(self, prompt: Prompt, *, repeat: int) -> Response:
+        """Answer one prompt.
+
+        Args:
+            prompt: The conversation; its contents are sent unaltered.
+            repeat: Which repetition; a seed in the settings grows with it, since a server that
+                heeds it would give the very same answer again.
+
+        Returns:
+            As for `answer`.
+        """
+        seed = self._chat.options.get(_SEED)
+        sent = {_SEED: seed + repeat} if isinstance(seed, int) else {}
+        return _response(await self._chat.complete(self._messages(prompt), **sent))
 
     async def answer_in(self, prompt: Prompt, *, form: Mapping[str, object], seed: int) -> Response:
         """Answer one prompt with JSON of a schema, and with a seed.
