@@ -48,6 +48,11 @@ def told(done: Done, code: int) -> str:
         ),
         (("['ignore']", "none.txt"), 2, "bench.yaml:5:26: defenses.words.patterns: The list none"),
         (("version: 1", "version: [1"), 2, "is not YAML"),
+        (
+            ("data.jsonl}", "data.jsonl, map: {txt: a}}"),
+            2,
+            "has no field 'txt'. Did you mean 'text'?",
+        ),
         (("version: 1", "version: 2"), 2, "version"),
         (("data.jsonl}", "data.jsonl, filter: {category: nothing}}"), 3, "Values of category: "),
         (("data.jsonl}", "data.jsonl, filter: {catgory: x}}"), 3, "Did you mean 'category'?"),
@@ -301,3 +306,18 @@ def test_a_folder_without_a_configuration_is_not_a_run(tmp_path: Path) -> None:
     (only,) = (tmp_path / "runs/journey").iterdir()
     shutil.copytree(only, only.with_name("second"))
     assert "holds 2 runs; name one" in told(guardmark("report", "runs", cwd=tmp_path), 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("sk-very-secret", "name the variable"), ("{env: sk-very-secret}", "never the secret")],
+)
+def test_a_secret_in_the_file_is_refused_and_not_printed(
+    tmp_path: Path, key: str, hint: str
+) -> None:
+    """Who wrote it there is told where it belongs; terminals are logged."""
+    http = "{type: http, url: 'http://127.0.0.1:9', body: {text: {$input: text}}, blocked: '$.x'"
+    set_up(tmp_path, CONFIG + f"  vendor: {http}, api_key: {key}}}\n")
+    said = told(guardmark("run", "bench.yaml", cwd=tmp_path), 2)
+    assert hint in said
+    assert "sk-very-secret" not in said

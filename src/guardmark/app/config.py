@@ -9,12 +9,14 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from guardmark.app.registry import settings_model
-from guardmark.app.settings import Config
+from guardmark.app.settings import Config, Secret
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from pydantic_core import ErrorDetails
 
 _Section = TypeVar("_Section", bound=BaseModel)
 Path_ = tuple[str, ...]
@@ -350,9 +352,20 @@ def _mistakes(
         elif item["type"] == "missing":
             yield f"{here}: {dotted!r} is missing."
         else:
-            message = item["msg"].removeprefix("Value error, ").removesuffix(".")
-            came = f", found {str(item['input'])[:60]!r}" if _is_plain(item["input"]) else ""
-            yield f"{here}: {dotted + ': ' if dotted else ''}{message}{came}."
+            yield f"{here}: {dotted + ': ' if dotted else ''}{_told(item)}"
+
+
+def _told(item: ErrorDetails) -> str:
+    """Say what is wrong with a value and what came; never what came where a secret belongs."""
+    if item.get("ctx", {}).get("class_name") == Secret.__name__:
+        return "a secret never stands in the file; name the variable that holds it: {env: NAME}."
+    if item["loc"][-1:] == ("env",):
+        return "is no name of an environment variable: letters, digits and _ (never the secret)."
+    message = item["msg"].removeprefix("Value error, ").removesuffix(".")
+    if message.endswith("?"):
+        return message
+    came = f", found {str(item['input'])[:60]!r}" if _is_plain(item["input"]) else ""
+    return f"{message}{came}."
 
 
 def _is_plain(value: object) -> bool:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from guardmark.importers.imported import ImportedAnswer, Statements
 
 _VERSION: Final = 2
+_HINT: Final = "Name a log, a file that ends in .eval or .json."
 _ZIP: Final = b"PK\x03\x04"
 _HEADERS: Final = ("header.json", "_journal/start.json", "start.json")
 
@@ -50,7 +51,7 @@ def read_inspect(path: Path, said: Statements) -> ImportedRun:
         ConfigError: If `unsafe` names a score that no sample has.
         DatasetError: If it is no such log, or no sample has a label.
     """
-    data = bytes_of(path, hint="Name a log, a file that ends in .eval or .json.")
+    data = bytes_of(path, hint=_HINT)
     header, listed = _log(data, path)
     if header.get("version") != _VERSION:
         raise DatasetError(
@@ -98,7 +99,7 @@ def read_inspect(path: Path, said: Statements) -> ImportedRun:
 def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
     """Read header and samples of either form of a log."""
     if not data.startswith(_ZIP):
-        whole = object_of(data, str(path))
+        whole = object_of(data, str(path), hint=_HINT)
         return whole, [each for each in whole.get("samples") or [] if isinstance(each, dict)]
     try:
         with zipfile.ZipFile(BytesIO(data)) as packed:

@@ -46,7 +46,7 @@ def read_jailbreakbench(path: Path, said: Statements) -> ImportedRun:
     del said  # an artifact says all of it
     hint = "Name an artifact, a JSON file with parameters and jailbreaks."
     data = bytes_of(path, hint=hint)
-    whole = object_of(data, str(path))
+    whole = object_of(data, str(path), hint=hint)
     parameters, listed = inner(whole, "parameters"), whole.get("jailbreaks")
     if not parameters or not isinstance(listed, list):
         raise DatasetError(f"{path} holds no parameters and jailbreaks.\n{hint}")

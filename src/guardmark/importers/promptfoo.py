@@ -53,8 +53,9 @@ def read_promptfoo(path: Path, said: Statements) -> ImportedRun:
         DatasetError: If it is no such file, of another version, or no test has a label.
         UnknownName: If the target that was named is not in it.
     """
-    data = bytes_of(path, hint="Name the file that `promptfoo eval -o` wrote.")
-    whole = object_of(data, str(path))
+    hint = "Name the JSON file that `promptfoo eval -o` wrote."
+    data = bytes_of(path, hint=hint)
+    whole = object_of(data, str(path), hint=hint)
     results = inner(whole, "results")
     if results.get("version") != _VERSION or not isinstance(results.get("results"), list):
         raise DatasetError(

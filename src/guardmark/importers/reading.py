@@ -41,23 +41,25 @@ def bytes_of(path: Path, *, hint: str) -> bytes:
         raise DatasetError(f"{path} cannot be read: {error.strerror}.\n{hint}") from error
 
 
-def object_of(text: str | bytes, shown_as: str) -> Object:
+def object_of(text: str | bytes, shown_as: str, *, hint: str = "") -> Object:
     """Read one JSON object.
 
     Args:
         text: JSON; bytes are UTF-8.
         shown_as: What to call it in messages.
+        hint: What to name instead, as a sentence.
 
     Raises:
         DatasetError: If it is something else.
     """
+    next_step = f"\n{hint}" if hint else ""
     said = text.decode("utf-8-sig", "replace") if isinstance(text, bytes) else text
     try:
         found = json.loads(said)
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{shown_as} is not JSON: {error}.") from error
+        raise DatasetError(f"{shown_as} is not JSON: {error}.{next_step}") from error
     if not isinstance(found, dict):
-        raise DatasetError(f"{shown_as} holds no JSON object.")
+        raise DatasetError(f"{shown_as} holds no JSON object.{next_step}")
     return found
 
 
