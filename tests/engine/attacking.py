@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from guardmark.analysis.adaptive import AdaptiveCard
+from guardmark.analysis.adaptive_attacker import AttackerCard
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.adaptive.attacker_plan import AttackerPlan
+from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.models.chat import ChatTarget
 from guardmark.net import Services
 from guardmark.net.chat import ChatEndpoint, Price
+
+sys.path.insert(0, str(Path(__file__).parent))
+from planted import AtOnce, attack, cards
 
 REFUSAL = "I'm sorry, I can't help with that."
 PROSE = "Filters are an interesting subject, and there is much to say about them."
@@ -143,3 +151,27 @@ class Models:
             identity={"model": "chat writer", "judge": "chat checker" if has_judge else "none"},
             **sizes,
         )
+
+
+Seat = Callable[[Table], Awaitable[Models]]
+
+
+def plan_of(models: Models, *, budget: int = 16, **more: Any) -> AdaptivePlan:
+    """Plan an attack on the closed defense."""
+    sizes = {name: more.pop(name) for name in list(more) if name in {"has_judge", "max_calls"}}
+    sizes |= {name: more.pop(name) for name in list(more) if name in {"depth", "streams"}}
+    defense = more.pop("defense", None) or AtOnce("d", closed)
+    attacker = models.plan(**sizes)
+    return AdaptivePlan(defenses=(defense,), seed=7, budget=budget, attacker=attacker, **more)
+
+
+async def card_of(
+    folder: Path, seat: Seat, table: Table, names: list[str], **more: Any
+) -> tuple[AdaptiveCard, AttackerCard]:
+    """Attack with a table, and read the figures."""
+    models = await seat(table)
+    data = attacks(*names, must_keep=more.pop("must_keep", ()))
+    await attack(folder, data, plan_of(models, **more))
+    (card,) = cards(folder)
+    assert card.attacker is not None
+    return card, card.attacker

@@ -4,71 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Serve
 
 from guardmark.analysis import adaptive_attacker_rows, adaptive_rows
-from guardmark.analysis.adaptive import AdaptiveCard
-from guardmark.analysis.adaptive_attacker import AttackerCard
-from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, Evidence, Outcome
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
 from guardmark.engine.adaptive import trial
-from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings, earlier_tries
-from guardmark.engine.adaptive.campaign import earlier_replies as stored
 from guardmark.engine.adaptive.pursuit import Draft, Pursuit
 from guardmark.engine.adaptive.scene import Target
-from guardmark.engine.adaptive.trace import read_trace
-from guardmark.engine.stop import StopSignal
 from guardmark.store.records import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))
-from attacking import OPEN, PROSE, REFUSAL, Models, Table, attacks, closed, said
-from planted import AtOnce, Later, attack, cards, leaker, trace
-
-Seat = Callable[[Table], Awaitable[Models]]
-
-
-@pytest.fixture
-async def seat(serve: Serve) -> AsyncIterator[Seat]:
-    """Start the models of a table behind a server; their connections close with the test."""
-    opened: list[Models] = []
-
-    async def start(table: Table) -> Models:
-        opened.append(Models((await serve(table.respond)).url))
-        await opened[-1].settle()
-        return opened[-1]
-
-    yield start
-    for models in opened:
-        await models.services.close()
-
-
-def plan_of(models: Models, *, budget: int = 16, **more: Any) -> AdaptivePlan:
-    """Plan an attack on the closed defense."""
-    sizes = {name: more.pop(name) for name in list(more) if name in {"has_judge", "max_calls"}}
-    sizes |= {name: more.pop(name) for name in list(more) if name in {"depth", "streams"}}
-    defense = more.pop("defense", None) or AtOnce("d", closed)
-    attacker = models.plan(**sizes)
-    return AdaptivePlan(defenses=(defense,), seed=7, budget=budget, attacker=attacker, **more)
-
-
-async def card_of(
-    folder: Path, seat: Seat, table: Table, names: list[str], **more: Any
-) -> tuple[AdaptiveCard, AttackerCard]:
-    """Attack with a table, and read the figures."""
-    models = await seat(table)
-    data = attacks(*names, must_keep=more.pop("must_keep", ()))
-    await attack(folder, data, plan_of(models, **more))
-    (card,) = cards(folder)
-    assert card.attacker is not None
-    return card, card.attacker
+from attacking import OPEN, PROSE, REFUSAL, Seat, Table, attacks, card_of, closed, said
+from planted import AtOnce, leaker
 
 
 def notes(folder: Path, layer: str) -> list[dict[str, Any]]:
@@ -344,6 +296,19 @@ async def test_the_model_is_told_what_became_of_its_candidates(tmp_path: Path, s
     assert first["refuted"]
 
 
+@pytest.mark.parametrize(("shares", "told"), [(True, "0 of 4"), (False, "0 of 2")])
+async def test_strategies_are_remembered_for_all_attacks_or_for_one(
+    tmp_path: Path,
+    seat: Seat,
+    shares: bool,
+    told: str,  # noqa: FBT001 - a case
+) -> None:
+    """Without shared memory, attacks are independent units for the model too."""
+    table = Table({name: [said(f"{name} 1", f"{name} 2"), PROSE] for name in ("one", "two")})
+    await card_of(tmp_path, seat, table, ["one", "two"], depth=2, shares_memory=shares)
+    assert [each["strategies"]["paraphrase"] for each in table.of("one")] == ["0 of 0", told]
+
+
 async def test_the_fixed_part_comes_first_and_every_call_differs(
     tmp_path: Path, seat: Seat
 ) -> None:
@@ -364,99 +329,3 @@ async def test_a_bypass_of_a_random_defense_has_to_hold_again(tmp_path: Path, se
     card, _ = await card_of(tmp_path, seat, table, names, defense=AtOnce("d", leaker()), budget=16)
     assert card.flags == ("RANDOMISED",)
     assert card.reliability is not None
-
-
-MIXED: dict[str, list[object]] = {
-    "p": [said("a", "b"), PROSE, said(f"{OPEN} c")],
-    "q": [REFUSAL, said("a", "a", strategy="scene"), said("d", "e")],
-    "r": [PROSE],
-    "s": [said("elsewhere", "b"), (400, "down"), said(f"{OPEN} f")],
-}
-
-
-def strict_judge(first: str, second: str) -> object:
-    """Say no to one text, and yes to all others."""
-    return {"reason": "", "same": "elsewhere" not in first + second}
-
-
-async def test_any_concurrency_gives_the_same_bytes(tmp_path: Path, seat: Seat) -> None:
-    """Concurrency 1, 8 and 64 write the same trace, models included."""
-    written = set()
-    for concurrency in (1, 8, 64):
-        folder = tmp_path / str(concurrency)
-        folder.mkdir()
-        models = await seat(Table(dict(MIXED), strict_judge))
-        plan = plan_of(
-            models, defense=Later("d", closed), streams=2, budget=32, concurrency=concurrency
-        )
-        await attack(folder, attacks("p", "q", "r", "s"), plan)
-        written.add(trace(folder, "d"))
-    assert len(written) == 1
-    assert '"arm":"adaptive/attacker"' in next(iter(written))
-
-
-async def test_an_interrupted_round_asks_nothing_twice(tmp_path: Path, seat: Seat) -> None:
-    """Stored replies are not asked for again, and the trace is that of one go."""
-
-    class Stopping(Table):
-        async def respond(self, request: Any) -> Any:
-            if len(self.bodies) == 9:
-                stop.set("SIGINT")
-            return await super().respond(request)
-
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    whole.mkdir()
-    parts.mkdir()
-    data = attacks("p", "q", "r", "s")
-    at_once = Table(dict(MIXED), strict_judge)
-    models = await seat(at_once)
-    await attack(whole, data, plan_of(models))
-    stop = StopSignal()
-    table = Stopping(dict(MIXED), strict_judge)
-    models = await seat(table)
-    first = await attack(parts, data, plan_of(models, concurrency=2), stop=stop)
-    assert first.is_interrupted
-    with RecordReader(parts / "records.sqlite") as reader:
-        earlier, replies = earlier_tries(reader, ["d"]), stored(reader, ["d"])
-    plan = plan_of(models)
-    assert plan.attacker is not None
-    plan = replace(plan, attacker=replace(plan.attacker, replies=replies))
-    await attack(parts, data, plan, earlier=earlier)
-    assert trace(parts, "d") == trace(whole, "d")
-    assert len(table.bodies) == len(at_once.bodies)
-
-
-async def test_a_trace_is_replayed_with_the_words_of_the_models(tmp_path: Path, seat: Seat) -> None:
-    """The defense is not asked; figures and bytes come back."""
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.mkdir()
-    second.mkdir()
-    data = attacks("p", "q", "r", "s")
-    models = await seat(Table(dict(MIXED), strict_judge))
-    await attack(first, data, plan_of(models))
-    (tmp_path / "trace.jsonl").write_text(trace(first, "d"), encoding="utf-8")
-    models = await seat(Table(dict(MIXED), strict_judge))
-    silent = Later("d", closed)
-    plan = plan_of(models, defense=silent)
-    positions = {sample.id: place for place, sample in enumerate(data)}
-    answers = read_trace(tmp_path / "trace.jsonl", settings=plan.settings, positions=positions)
-    await attack(second, data, plan_of(models, defense=silent, trace=answers))
-    assert silent.calls == 0
-    assert trace(second, "d") == trace(first, "d")
-    (one,), (two,) = cards(first), cards(second)
-    assert (two.rounds, two.arms, two.attacker) == (one.rounds, one.arms, one.attacker)
-
-
-async def test_another_model_is_not_mixed_in(tmp_path: Path, seat: Seat) -> None:
-    """Neither another attacker model nor none at all may continue these tries."""
-    models = await seat(Table({"x": [PROSE]}))
-    plan = plan_of(models)
-    await attack(tmp_path, attacks("x"), plan)
-    assert plan.attacker is not None
-    other = replace(plan.attacker, identity={**plan.attacker.identity, "model": "chat other"})
-    with RecordReader(tmp_path / "records.sqlite") as reader:
-        check_settings(plan, reader)
-        with pytest.raises(IncomparableRuns, match="attacker"):
-            check_settings(replace(plan, attacker=other), reader)
-        with pytest.raises(IncomparableRuns, match="lock"):
-            check_settings(replace(plan, attacker=None), reader)
