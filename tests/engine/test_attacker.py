@@ -300,8 +300,8 @@ async def test_the_model_is_told_what_became_of_its_candidates(tmp_path: Path, s
 async def test_strategies_are_remembered_for_all_attacks_or_for_one(
     tmp_path: Path,
     seat: Seat,
-    shares: bool,
-    told: str,  # noqa: FBT001 - a case
+    shares: bool,  # noqa: FBT001 - a case
+    told: str,
 ) -> None:
     """Without shared memory, attacks are independent units for the model too."""
     table = Table({name: [said(f"{name} 1", f"{name} 2"), PROSE] for name in ("one", "two")})

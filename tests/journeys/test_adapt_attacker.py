@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,9 @@ import pytest
 from aiohttp import web
 from tests.conftest import Loopback, Serve
 from tests.journeys.command_line import MAIN
+
+from guardmark.app.attacker import attacker_config
+from guardmark.app.configuration import builtin_config
 
 DENY = '''\
 def decide(text):
@@ -288,3 +292,18 @@ async def test_one_model_in_both_roles_is_warned_of(
     assert "the attacker model judged its own candidates" in (
         tmp_path / "out/report.html"
     ).read_text("utf-8")
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "attack-with-a-model.md"
+BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_what_the_page_shows_is_a_configuration(tmp_path: Path, number: int) -> None:
+    """Every configuration of the page names an attacker model that can be read."""
+    path = tmp_path / "attacker.yaml"
+    path.write_text(BLOCKS[number], encoding="utf-8")
+    found = attacker_config(builtin_config(), path)
+    assert found.settings is not None
+    assert found.settings.equivalence is not None
+    assert ("adaptive", "attacker") in found.loaded.parts

@@ -25,29 +25,47 @@ def attacker_text(attacker: AttackerCard) -> str:
     return f"{attacker.model}; sameness judged by {attacker.judge}"
 
 
-def attacker_sentences(card: AdaptiveCard) -> tuple[str, ...]:
-    """Say what the attacker model added and what it cost.
+def attacker_sentences(card: AdaptiveCard) -> Iterator[str]:
+    """Say what the attacker model added, how it answered and what it cost.
 
     Args:
         card: The figures.
 
-    Returns:
+    Yields:
         Sentences; none where no attacker model was configured.
     """
     attacker = card.attacker
     if attacker is None:
-        return ()
-    said = (
-        f"{card.name}: of the attacks it was given, the attacker model brought "
+        return
+    yield brought_sentence(card.name, attacker)
+    if attacker.attacks.trials:
+        yield _wrote_sentence(card.name, attacker)
+        yield f"{card.name}: {cost_text(attacker)}"
+
+
+def brought_sentence(name: str, attacker: AttackerCard) -> str:
+    """Say what the attacker model brought through that could be proved.
+
+    Args:
+        name: Of the defense.
+        attacker: The figures.
+    """
+    if not attacker.attacks.trials:
+        return f"{name}: the rounds before left no attack to the attacker model"
+    return (
+        f"{name}: of the attacks it was given, the attacker model brought "
         f"{_rate(attacker.attacks)} through, proved; {count_text(attacker.only)} fell to nothing "
         "else"
     )
-    wrote = (
-        f"{card.name}: the attacker model refused {_rate(attacker.refused)} of its answers and "
+
+
+def _wrote_sentence(name: str, attacker: AttackerCard) -> str:
+    judged = f", and {_rate(attacker.equivalent)} of those judged ask for the same"
+    return (
+        f"{name}: the attacker model refused {_rate(attacker.refused)} of its answers and "
         f"{_rate(attacker.invalid)} could not be read; of its candidates {_rate(attacker.repeated)}"
-        f" were repeats, and {_rate(attacker.equivalent)} of those judged ask for the same"
+        f" were repeats{judged if attacker.has_judge else ''}"
     )
-    return said, wrote, f"{card.name}: {cost_text(attacker)}"
 
 
 def cost_text(attacker: AttackerCard) -> str:
@@ -75,7 +93,7 @@ def attacker_cautions(card: AdaptiveCard) -> Iterator[str]:
         Sentences; none for a model that answered, with another model as judge.
     """
     attacker = card.attacker
-    if attacker is None:
+    if attacker is None or not attacker.attacks.trials:
         return
     if not attacker.has_judge:
         yield (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.adaptive_attacker import attacker_cautions, attacker_sentences
-from guardmark.reports.blocks import Bullets, Column, Row, Table, Tone, Unit, Words
+from guardmark.reports.adaptive_attacker import attacker_cautions, brought_sentence, cost_text
+from guardmark.reports.blocks import Bullets, Column, Paragraph, Row, Table, Tone, Unit, Words
 from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, slug, words
 
 if TYPE_CHECKING:
@@ -44,8 +44,11 @@ def attacker_blocks(card: AdaptiveCard) -> list[Block]:
     attacker = card.attacker
     if attacker is None:
         return []
-    said, _, cost = attacker_sentences(card)  # the middle one tells what the table does
-    blocks: list[Block] = [_figures(card, attacker), Bullets(lines=(said, cost))]
+    brought = brought_sentence(card.name, attacker)
+    if not attacker.attacks.trials:
+        return [Paragraph(text=brought)]
+    cost = f"{card.name}: {cost_text(attacker)}"
+    blocks: list[Block] = [_figures(card, attacker), Bullets(lines=(brought, cost))]
     if cautions := tuple(attacker_cautions(card)):
         blocks.append(Bullets(lines=cautions, tone=Tone.WARNING))
     if attacker.strategies:
