@@ -136,7 +136,7 @@ async def test_a_defense_that_blocks_everything_is_said_to_be_unbroken_with_a_bo
     twinned = [each for each in card.operators if each.benign_blocked.trials]
     assert {each.standing for each in twinned} == {Standing.BLANKET}
     sentence = holding_sentence(card)
-    assert "not broken under battery battery-v1, budget 16" in sentence
+    assert "not broken under battery-v1, budget 16" in sentence
     assert "up to" in sentence
     assert "robust" not in sentence
 

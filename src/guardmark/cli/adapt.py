@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 _PATH = click.Path(path_type=Path)
 _EXIT_INTERRUPTED = 130
+_NARROWEST = 60
 
 
 def command() -> click.Command:
@@ -70,10 +73,19 @@ def command() -> click.Command:
 
             click.echo(json.dumps(adaptive_json(cards), ensure_ascii=False))
         else:
-            click.echo("\n".join(_lines(cards, files)))
+            click.echo("\n".join(_fitted(_lines(cards, files))))
         return 0
 
     return adapt
+
+
+def _fitted(lines: Iterator[str]) -> Iterator[str]:
+    """Break lines on a terminal; leave them whole for a file or another program."""
+    if not sys.stdout.isatty():
+        return lines
+    from guardmark.reports.adaptive_text import wrapped_lines
+
+    return wrapped_lines(lines, max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns))
 
 
 def _lines(cards: Sequence[AdaptiveCard], files: Sequence[tuple[str, Path]]) -> Iterator[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Column, Row, Table, Words
+from guardmark.reports.blocks import Column, Row, Table, Unit, Words
 from guardmark.reports.cells import slug, words
-from guardmark.reports.wording import UNDEFINED, count_text
+from guardmark.reports.wording import UNDEFINED, count_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive import AdaptiveCard
@@ -60,14 +60,14 @@ def cost_words(card: AdaptiveCard) -> str:
         card: The figures.
     """
     parts = []
-    for expense, unit in (
-        (card.costs.tokens, "tokens of the attacker model"),
-        (card.costs.money, "of money"),
-        (card.costs.seconds, "s of service"),
+    for expense, write in (
+        (card.costs.tokens, lambda value: f"{_amount(value)} tokens of the attacker model"),
+        (card.costs.money, lambda value: f"{_amount(value)} in money"),
+        (card.costs.seconds, _service),
     ):
         if expense.per_bypass is not None:
             least = "at least " if expense.is_partial else ""
-            parts.append(f"{least}{_amount(expense.per_bypass)} {unit}")
+            parts.append(f"{least}{write(expense.per_bypass)}")
     return f"for each bypass {', '.join(parts)}" if parts else ""
 
 
@@ -116,6 +116,12 @@ def _cells(label: str, expense: Expense, why: str) -> tuple[Words, ...]:
         ),
         words(f"{count_text(expense.known)}/{count_text(expense.calls)}"),
     )
+
+
+def _service(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{_amount(seconds)} s of service"
+    return f"{value_text(1000 * seconds, Unit.MILLISECONDS)} of service"
 
 
 def _amount(value: float) -> str:

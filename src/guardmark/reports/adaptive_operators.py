@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Column, Row, Table, Unit, Words
+from guardmark.reports.blocks import Column, Measure, Row, Table, Unit, Words
 from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, slug, words
 from guardmark.reports.encode import Json, estimate_json
 from guardmark.reports.wording import count_text
@@ -149,7 +149,15 @@ def _shape(card: AdaptiveCard, each: OperatorCard) -> tuple[Cell, ...]:
     if card.target is not None:
         rates.append(_rate_cells(card.target.read_rate(each.chain)))
     first, *others = rates
-    middle = (figure(growth.value, Unit.NUMBER), Words(text=count_text(growth.trials)))
+    grown = Measure(
+        value=growth.value,
+        low=growth.low,
+        high=growth.high,
+        unit=Unit.NUMBER,
+        trials=growth.trials,
+        reason=growth.reason,
+    )
+    middle = (grown, Words(text=count_text(growth.trials)))
     return (*first, *middle, *(cell for cells in others for cell in cells))
 
 

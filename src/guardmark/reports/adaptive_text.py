@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import textwrap
+from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.adaptive_attacker import attacker_cautions, attacker_sentences
 from guardmark.reports.adaptive_operators import wrapper_sentence
@@ -20,11 +21,13 @@ from guardmark.reports.cells import of_estimate
 from guardmark.reports.wording import counts_text, measure_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from guardmark.analysis.adaptive import AdaptiveCard
     from guardmark.analysis.adaptive_target import TargetCard
     from guardmark.core.estimate import Estimate
+
+_MARGIN: Final = 16  # where the text behind a label begins
 
 
 def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
@@ -49,21 +52,46 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
     if card.gradient is not None:
         yield f"  {'gradient (A3)':<14}{_rate(card.gradient.full)}"
     yield f"  Benign        {_benign(card)}"
-    for sentence in (
-        gain_sentence(card),
-        area_sentence(card),
-        effort_sentence(card),
-        repair_sentence(card),
-        wrapper_sentence(card),
-        *attacker_sentences(card),
+    for label, sentence in (
+        ("Learning", gain_sentence(card)),
+        ("Area", area_sentence(card)),
+        ("Cost", effort_sentence(card)),
+        ("Repair", repair_sentence(card)),
+        ("Wrappers", wrapper_sentence(card)),
+        *(("Model", sentence) for sentence in attacker_sentences(card)),
     ):
         if sentence:
-            yield f"  {sentence.removeprefix(f'{card.name}: ')}"
+            yield f"  {label:<14}{sentence.removeprefix(f'{card.name}: ')}"
     if card.target is not None:
         yield from _target(card.target)
     yield from attacker_cautions(card)
     yield from flag_lines(card)
     yield from holding_sentences(card)
+
+
+def wrapped_lines(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Break lines that are wider than a terminal, under their own text.
+
+    Args:
+        lines: From `adaptive_lines`, or alike.
+        width: Of the terminal, in characters.
+
+    Yields:
+        Lines that fit; a word longer than the terminal is left whole.
+    """
+    for line in lines:
+        if len(line) <= width:
+            yield line
+            continue
+        labelled = line.startswith("  ") and line[2:3] != " "
+        yield from textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=" " * (_MARGIN if labelled else 2),
+            drop_whitespace=True,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
 
 def _target(target: TargetCard) -> Iterator[str]:

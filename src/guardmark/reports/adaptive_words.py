@@ -97,7 +97,7 @@ def holding_sentences(card: AdaptiveCard) -> tuple[str, ...]:
 def _held(card: AdaptiveCard) -> str:
     last = card.rounds[-1].full
     under = (
-        f"battery {card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
+        f"{card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
         f"{ACCESS[bool(card.findings.get('has_scores'))][:2]}, knowledge "
         f"{_KNOWLEDGE[card.shares_memory][:2]}"
     )
