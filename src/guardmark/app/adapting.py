@@ -128,6 +128,7 @@ class _Work:
         attacker = build_attacker(self.config, services)
         try:
             if attacker is not None:
+                self._require_words(attacker)
                 await probe_attacker(attacker)
         finally:
             await _close([part.part for part in attacker.parts] if attacker else [], services)
@@ -240,12 +241,7 @@ class _Work:
 
     async def _prepare(self, attacker: Attacker) -> None:
         """Say who attacks, and see that they can be asked."""
-        options = self.options
-        if options.trace is not None and options.replay is None and attacker.calls_services:
-            raise ConfigError(
-                "A trace holds no words of the attacker model, and this one is behind a service.\n"
-                "Next: name the cassette of its answers too: --replay FILE"
-            )
+        self._require_words(attacker)
         plan = attacker.plan
         judge = plan.identity["judge"]
         self.session.announce(
@@ -255,6 +251,15 @@ class _Work:
         for warning in attacker.warnings:
             self.session.announce(f"Note: {warning}")
         await probe_attacker(attacker)
+
+    def _require_words(self, attacker: Attacker) -> None:
+        """Refuse to replay a trace without the words of an attacker model behind a service."""
+        options = self.options
+        if options.trace is not None and options.replay is None and attacker.calls_services:
+            raise ConfigError(
+                "A trace holds no words of the attacker model, and this one is behind a service.\n"
+                "Next: name the cassette of its answers too: --replay FILE"
+            )
 
     @staticmethod
     def _check_parts(attacked: Sequence[BuiltPart], before: dict[str, str]) -> None:
