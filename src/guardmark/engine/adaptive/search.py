@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Pick = Callable[[Target, list[int]], tuple[Query, int] | None]
 
-SEARCH_VERSION: Final = "search-v2"
+SEARCH_VERSION: Final = "search-v3"
 """Changes whenever equal answers no longer lead to equal tries."""
 BEAM: Final = 4
 _EXTENSIONS: Final = 12
