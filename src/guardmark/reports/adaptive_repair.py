@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 80
 _WIDTH: Final = 96
+_FLOW: Final = 72  # where a list is broken: after the word that passes it
 _HEAD: Final = (
     "# Repairs found by guardmark adapt. Add the entries to `defenses:` of the configuration.",
     "# Found on the attacks they are counted on: measure them on others before relying on them.",
@@ -118,7 +119,7 @@ def repaired_name(defense: str, taken: Sequence[str], *, ending: str = "-repaire
 def _yaml(entry: Mapping[str, Mapping[str, object]]) -> list[str]:
     import yaml  # only a run that was attacked needs it
 
-    said = yaml.safe_dump(entry, sort_keys=False, default_flow_style=None, width=_WIDTH)
+    said = yaml.safe_dump(entry, sort_keys=False, default_flow_style=None, width=_FLOW)
     return said.splitlines()
 
 
