@@ -21,7 +21,7 @@ from guardmark.app.gradient_settings import build_gradient
 from guardmark.app.network import open_services
 from guardmark.app.parts import build_parts
 from guardmark.app.probing import probe_parts
-from guardmark.app.protecting import protected_of
+from guardmark.app.protecting import protected_of, target_name
 from guardmark.app.reporting import find_run, run_config
 from guardmark.app.running import run
 from guardmark.attacks.battery import lock_text, require_lock
@@ -236,6 +236,10 @@ class _Work:
                 "Note: no target.jsonl lies beside the trace: nothing is told of the target model."
             )
         elif self.options.trace is None:
+            self.session.announce(
+                f"Target model: {target_name(plan.target)}; asked about each attack as it is "
+                f"and as it got through, and {plan.target.canaries} canaries for each operator"
+            )
             for warning in await probe_parts(replace(parts, defenses=())):
                 self.session.announce(f"Note: {warning}")
 

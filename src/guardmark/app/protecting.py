@@ -81,6 +81,16 @@ def protected_of(
     )
 
 
+def target_name(protected: Protected) -> str:
+    """Return what a person calls the target model.
+
+    Args:
+        protected: Model, judges and settings.
+    """
+    said = protected.settings.get("model")
+    return said["model"] if isinstance(said, dict) else protected.model.name
+
+
 def _check(manifest: RunManifest, built: Sequence[BuiltPart]) -> None:
     before = {(part.kind, part.name): part.fingerprint for part in manifest.parts}
     for each in built:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from guardmark.app.adapt_options import AdaptOptions, parse_budget, sort_replays
 from guardmark.app.adapting import Adapted, adapt
 from guardmark.app.config import LoadedConfig, load_config
+from guardmark.app.protecting import CANARIES
 from guardmark.app.repairing import write_repair
 from guardmark.app.reporting import report
 from guardmark.app.running import RunOptions, Session
@@ -97,6 +98,7 @@ def carry_out(
         ("report", done.folder.report_html),
         ("repair", write_repair(done.folder, cards)),
         ("trace", done.trace),
+        ("target", done.folder.target),
     )
     return cards, tuple((label, path) for label, path in files if path and path.exists())
 
@@ -106,6 +108,7 @@ def _again(done: Adapted, typed: AsTyped) -> str:
     for option, path in (("--config", typed.config), ("--record", typed.record)):
         words += [] if path is None else [option, str(path)]
     words += ["--no-shared-memory"] if typed.alone else []
+    words += [] if typed.canaries == CANARIES else ["--canaries", str(typed.canaries)]
     for path in typed.replays:
         words += ["--replay", str(path)]
     return shlex.join(words)
