@@ -89,6 +89,9 @@ Queue = asyncio.Queue["Case | None"]
 class Flow:
     """The stages of a pipeline, each with its queue and workers, all at work at once.
 
+    Answers of single calls are committed by whoever supervises the work, many times a second:
+    three stages asking after each answer whether a commit is due would cost more than commits.
+
     Attributes:
         asks: Names of the defenses that are asked here; the other arms' decisions are stored
             before the flow starts.
@@ -107,6 +110,7 @@ class Flow:
             or not (is_single or isinstance(task.defense, InlineDefense))
         }
         self._model = [ledger.desk(NO_GUARD, Stage.MODEL, repeat=repeat) for repeat in repeats]
+        self._answering = [_answering(pipeline.model, repeat) for repeat in repeats]
         self._judges = {layer_of(judge, pipeline.judges): judge for judge in pipeline.judges}
         self._verdicts = {
             layer: [
@@ -278,7 +282,6 @@ class Flow:
                 case.codes[task.name] = self._ledger.took_decision(
                     item, as_decision(answer), latency_ns=took
                 )
-                self._ledger.store()
                 self._go_on(case)
             self._release(case)
 
@@ -303,7 +306,7 @@ class Flow:
         ledger, model = self._ledger, self._pipeline.model
         while (case := await queue.get()) is not None:
             if ledger.may_go_on():
-                call = _answering(model, case.repeat)
+                call = self._answering[case.repeat]
                 answer, took = await self._ask(call, (case.prompt,), model.name, case)
                 response = as_response(answer)
                 desk = self._model[case.repeat]
@@ -335,7 +338,6 @@ class Flow:
         self._ledger.took(desk, code=code, is_attack=case.is_attack, evidence=answer.evidence)
         if code == _ERROR:
             self._ledger.met_error()
-        self._ledger.store()
 
 
 def _answering(model: ChatModel, repeat: int) -> Callable[[Prompt], Awaitable[Response]]:

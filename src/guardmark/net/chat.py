@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from guardmark.net.exchange import Exchange
 
 _MOST_OF_A_BODY = 300
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _NOT_SUPPORTED = frozenset({400, 422, 501})
 
 
@@ -103,8 +104,7 @@ class ChatEndpoint:
             The answer, or why there is none; nothing is raised for what a server does.
         """
         request = {"model": self.model, "messages": list(messages), **self.options, **options}
-        body = json.dumps(request, ensure_ascii=False, separators=(",", ":"))
-        return read_chat(await self.endpoint.send(body.encode()), self.price)
+        return read_chat(await self.endpoint.send(_ENCODE(request).encode()), self.price)
 
 
 def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
