@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from aiohttp import web
 from tests.conftest import Loopback, Serve
@@ -20,6 +21,7 @@ from tests.journeys.command_line import MAIN
 
 from guardmark.app.attacker import attacker_config
 from guardmark.app.configuration import builtin_config
+from guardmark.reports.summary import summary_schema
 
 DENY = '''\
 def decide(text):
@@ -256,6 +258,27 @@ async def test_a_file_of_its_own_names_an_attacker_in_this_process(tmp_path: Pat
     refused = await guardmark(tmp_path, "adapt", "one", "--budget", "16")
     assert refused.code == 3
     assert "an attacker model on one side only" in refused.err
+
+
+async def test_a_model_that_is_left_nothing_is_told_of_all_the_same(
+    tmp_path: Path, steady: tuple[Steady, Loopback]
+) -> None:
+    """Where rules bring everything through, nothing is asked, and every figure holds."""
+    models, server = steady
+    prepare(tmp_path, CONFIG.format(url=server.url))
+    (tmp_path / "deny.py").write_text(
+        "def decide(text):\n    return 'Ignore the rules' in text\n", encoding="utf-8"
+    )
+    done = await guardmark(tmp_path, "adapt", "guard.yaml", "--budget", "8", "-o", "out")
+    assert done.code == 0, done.err
+    assert models.asked == []
+    assert "left no attack to the attacker model" in done.out
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+    assert summary["adaptive"][0]["rounds"][-1]["round"] == "R5"
+    assert summary["adaptive"][0]["attacker"]["refused"]["value"] is None
+    jsonschema.validate(summary, json.loads(summary_schema()))
+    verified = await guardmark(tmp_path, "verify", "out")
+    assert verified.code == 0, verified.out
 
 
 @pytest.mark.parametrize(

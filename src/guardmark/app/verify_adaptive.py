@@ -78,7 +78,8 @@ def recount_attack_pairs(source: Source) -> list[Json]:
 def _recount(fight: Fight, stated: Json) -> Json:
     attacks = list(fight.static)
     seen = {row.note["round"] for row in fight.rows["adaptive", "search"]}
-    rounds = [name for name in ROUNDS if name in {"R0", "R1"} or name in seen]
+    seen |= {"R0", "R1"} | ({"R5"} if fight.has_attacker else set())
+    rounds = [name for name in ROUNDS if name in seen]
     last = fight.fallen(rounds[-1], FULL)
     static = {place for place, is_static in fight.static.items() if is_static}
     asked = [row for row in fight.asked if row.layer in ARMS.values()]

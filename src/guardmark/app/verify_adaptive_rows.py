@@ -61,6 +61,7 @@ class Fight:
         budget: Search calls for each attack.
         confidence: Nominal coverage.
         is_random: Whether a pass counts only when it was confirmed.
+        has_attacker: Whether an attacker model had a round, be it without a try.
         rows: Answered tries by layer and account, in order.
         asked: Every try, answered or not.
         static: Attack to whether it passed as it is.
@@ -72,6 +73,7 @@ class Fight:
     budget: int
     confidence: float
     is_random: bool
+    has_attacker: bool = False
     rows: defaultdict[tuple[str, str], list[Row]] = field(default_factory=lambda: defaultdict(list))
     asked: list[Row] = field(default_factory=list)
     static: dict[int, bool] = field(default_factory=dict)
@@ -155,6 +157,7 @@ def read_fights(source: Source) -> list[Fight]:
                 budget=int(settings.get("budget", 0)),
                 confidence=float(source.manifest["confidence"]),
                 is_random=bool({"RANDOMISED", "STATEFUL"} & flags),
+                has_attacker="attacker" in settings,
             )
     arms = {*ARMS.values(), "adaptive/attacker"}
     for answer in source.answers:
