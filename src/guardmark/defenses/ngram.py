@@ -88,20 +88,23 @@ def hashed_ngrams(text: str, *, bits: int, shortest: int, longest: int) -> NDArr
     """
     words = f" {' '.join(text.lower().split())} "
     codes = np.frombuffer(words.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    letters = codes.astype(np.uint64) + np.uint64(1)
+    letters = codes.astype(np.uint64)
+    letters += np.uint64(1)
+    lengths = range(shortest, min(longest, letters.size) + 1)
+    hashes = np.empty(sum(letters.size - length + 1 for length in lengths), dtype=np.uint64)
     # A polynomial hash grows by one letter from one length to the next; multiplication wraps
-    # at 2**64 on purpose.
-    rolling, hashes = letters, []
-    for length in range(1, longest + 1):
+    # at 2**64 on purpose. Long texts make memory traffic the cost: each step works in place.
+    rolling, start = letters, 0
+    for length in range(1, lengths.stop):
         if length > 1:
-            if letters.size < length:
-                break
-            rolling = rolling[:-1] * MULTIPLIER + letters[length - 1 :]
+            rolling = rolling[:-1] * MULTIPLIER
+            rolling += letters[length - 1 :]
         if length >= shortest:
-            hashes.append(rolling * MULTIPLIER >> np.uint64(64 - bits))
-    if not hashes:
-        return np.empty(0, dtype=np.intp)
-    return np.concatenate(hashes).astype(np.intp)
+            end = start + rolling.size
+            np.multiply(rolling, MULTIPLIER, out=hashes[start:end])
+            start = end
+    hashes >>= np.uint64(64 - bits)
+    return hashes.view(np.int64).astype(np.intp, copy=False)
 
 
 class NgramDefense:
