@@ -118,3 +118,12 @@ async def test_wrappers_are_the_evaluators_expense(tmp_path: Path) -> None:
     from guardmark.analysis.adaptive_costs import ATTACKER_ACCOUNTS
 
     assert "wrapper" not in ATTACKER_ACCOUNTS
+
+
+async def test_a_variant_that_is_tried_twice_counts_once(tmp_path: Path) -> None:
+    """The search begins with what the fixed list brought through; rates are over attacks."""
+    card = await card_of(tmp_path, AtOnce("words", keyword))
+    for each in card.operators:
+        assert each.bypassed.trials <= 2 * 20  # a seeded operator has two variants at most
+    assert operator(card, "fullwidth").bypassed.trials == 20
+    assert operator(card, "base64").bypassed.trials == 20

@@ -105,9 +105,13 @@ def read_operators(
     """
     tried: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
     breakers: defaultdict[int, set[str]] = defaultdict(set)
+    seen: set[tuple[int, str, str]] = set()
     for stories in (battle.battery, battle.stories[ADAPTIVE]):
         for place, story in stories.items():
             for each in story.tries:
+                if (text := (place, each.chain, each.text)) in seen:
+                    continue  # the search begins with what got through before: no second try
+                seen.add(text)
                 holds = story.holds(each, FULL | {"V4"})
                 tried[each.chain].append((each, holds))
                 if holds and stories is battle.battery:

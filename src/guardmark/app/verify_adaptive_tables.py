@@ -29,8 +29,13 @@ def operators(fight: Fight, order: list[str]) -> list[Json]:
     """
     tried: defaultdict[str, list[Row]] = defaultdict(list)
     breakers: defaultdict[int, set[str]] = defaultdict(set)
+    known: set[tuple[int, str, str]] = set()
     for account in ("battery", "search"):
         for row in fight.rows[_ARM, account]:
+            text = (row.place, row.note["chain"], row.note["text"])
+            if text in known:
+                continue
+            known.add(text)
             tried[row.note["chain"]].append(row)
             if account == "battery" and fight.holds(row, _ANY_TIER):
                 breakers[row.place].add(row.note["chain"])

@@ -19,7 +19,8 @@ _LISTED: Final = 4
 _STANDINGS: Final = (
     "Holds: most attacks are blocked with it and most benign texts are not. Blanket block: most of "
     "both are blocked, so the form is blocked and not the attack. Blind: neither. Inverted: benign "
-    "texts are blocked and attacks are not. Rows are exploratory: no correction for their number. "
+    "texts are blocked and attacks are not. A text that was tried twice counts once. Rows are "
+    "exploratory: no correction for their number. "
     "Only this one: attacks that nothing else on the fixed list brought through."
 )
 _SHAPES: Final = (
