@@ -207,7 +207,9 @@ class _Invocation:
             ):
                 if not place.has_samples:
                     warnings.extend(self._read_into(writer))
-                warnings.extend(await probe_parts(self.parts))
+                if not writer.is_complete:
+                    # Nobody is asked about a run that has all of its records.
+                    warnings.extend(await probe_parts(self.parts))
                 keep()
                 return await self._measure(place, writer, warnings)
         finally:

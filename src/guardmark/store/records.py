@@ -152,6 +152,11 @@ class RecordWriter:
         return self._meta("samples") or ""
 
     @property
+    def is_complete(self) -> bool:
+        """Whether an earlier invocation came to the end of the run."""
+        return self._meta("state") == RunState.COMPLETE
+
+    @property
     def sample_count(self) -> int:
         """Number of stored samples."""
         return self._count

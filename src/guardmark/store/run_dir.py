@@ -9,6 +9,7 @@ import platform
 import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from filecmp import cmp
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -290,6 +291,9 @@ def _try_lock(file: IO[str]) -> bool:
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that takes its name only once it is complete and on the disk.
 
+    A file that has exactly these bytes already is left as it is, its time of change included:
+    who writes reports again from the same records changes nothing.
+
     Args:
         path: Where it will lie; folders on the way are made.
 
@@ -306,9 +310,14 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             with os.fdopen(number, "wb") as file:
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
+                is_known = path.is_file() and cmp(name, path, shallow=False)
+                if not is_known:
+                    os.fsync(file.fileno())
+            if is_known:
+                Path(name).unlink()
+            else:
+                Path(name).chmod(0o644)
+                Path(name).replace(path)
         except BaseException:
             with suppress(OSError):
                 Path(name).unlink()
