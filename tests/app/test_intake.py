@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from guardmark.app.config import LoadedConfig, parse_config
-from guardmark.app.intake import Place, begun, find_place
+from guardmark.app.intake import Place, Start, begun, find_place
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
 
@@ -78,11 +78,11 @@ def test_a_run_killed_while_it_read_its_data_begins_again_in_its_folder(
 ) -> None:
     """Otherwise every such kill would leave a folder behind."""
     hashed = "0" * 64
-    first = find_place(loaded, out=None, fresh=False, config_hash=hashed, now=NOW)
+    first = find_place(loaded, out=None, start=Start.CONTINUE, config_hash=hashed, now=NOW)
     first.folder.create()
     RecordWriter(first.folder.records).close()
-    again = find_place(loaded, out=None, fresh=False, config_hash=hashed, now=NOW)
+    again = find_place(loaded, out=None, start=Start.CONTINUE, config_hash=hashed, now=NOW)
     assert again == Place(folder=first.folder)
     with first.folder.lock():
-        beside = find_place(loaded, out=None, fresh=False, config_hash=hashed, now=NOW)
+        beside = find_place(loaded, out=None, start=Start.CONTINUE, config_hash=hashed, now=NOW)
     assert beside.folder != first.folder

@@ -40,21 +40,24 @@ def new_run(base: Path, name: str, config_hash: str, *, now: datetime) -> RunDir
     return RunDir(path=folder)
 
 
-def unfinished_runs(base: Path, name: str, config_hash: str) -> Iterator[RunDir]:
+def runs_to_continue(
+    base: Path, name: str, config_hash: str, *, also_complete: bool = False
+) -> Iterator[RunDir]:
     """Yield earlier runs that the same command would continue, newest first.
 
     Args:
         base: Folder of all runs.
         name: Name of the run.
         config_hash: Hash (hex) of what is measured and how.
+        also_complete: Whether complete runs are wanted, too.
 
     Yields:
-        Folders of runs that are not complete; damaged ones are passed over.
+        Folders of runs; damaged ones are passed over.
     """
     family = _family(base, name)
     for path in sorted(family.glob(f"*-{config_hash[:_SHOWN_OF_HASH]}*"), reverse=True):
         folder = RunDir(path=path)
-        if folder.records.exists() and _is_unfinished(folder):
+        if folder.records.exists() and (also_complete or _is_unfinished(folder)):
             yield folder
 
 

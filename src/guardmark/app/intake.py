@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,11 @@ from guardmark.app.folders import (
     foreign_run,
     new_run,
     restore,
+    runs_to_continue,
     set_aside,
     stored_manifest,
-    unfinished_runs,
 )
+from guardmark.core.errors import StoreError
 from guardmark.datasets.reading import file_sha256
 from guardmark.store.run_dir import RunDir, holder_of
 
@@ -29,6 +31,14 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 """Folder of all runs when none is named."""
+
+
+class Start(StrEnum):
+    """How a command takes up a run."""
+
+    CONTINUE = "continue"
+    FRESH = "fresh"
+    RETRY = "retry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +57,7 @@ class Place:
 
 
 def find_place(
-    loaded: LoadedConfig, *, out: Path | None, fresh: bool, config_hash: str, now: datetime
+    loaded: LoadedConfig, *, out: Path | None, start: Start, config_hash: str, now: datetime
 ) -> Place:
     """Find the unfinished run that a command continues, or the folder of a new one.
 
@@ -58,7 +68,8 @@ def find_place(
     Args:
         loaded: The checked configuration.
         out: The folder that was named, or None for one under `runs/`.
-        fresh: Whether a run that could be continued begins anew.
+        start: Whether a run that could be continued is, or begins anew; complete runs in a
+            folder that was not named are taken up only to ask about their errors again.
         config_hash: Hash (hex) of what is measured and how.
         now: The present time, UTC.
 
@@ -66,18 +77,22 @@ def find_place(
         The place; nothing is made or moved.
 
     Raises:
-        StoreError: If the folder that was named holds another run.
+        StoreError: If the folder that was named holds another run, or there is none to retry.
         DatasetError: If a data file is missing.
     """
-    name = loaded.config.name
-    if fresh:
+    name, is_retry = loaded.config.name, start is Start.RETRY
+    if start is Start.FRESH:
         return Place(folder=_folder(out, name, config_hash, now=now), is_fresh=True)
-    folders = [RunDir(path=out)] if out is not None else unfinished_runs(RUNS, name, config_hash)
+    folders = (
+        [RunDir(path=out)]
+        if out is not None
+        else runs_to_continue(RUNS, name, config_hash, also_complete=is_retry)
+    )
     files = None
     for folder in folders:
         manifest = stored_manifest(folder)
         if manifest is None:
-            if out is None and holder_of(folder.path) is None:
+            if out is None and not is_retry and holder_of(folder.path) is None:
                 return Place(folder=folder)  # killed while its samples were read
             continue
         files = files or _file_hashes(loaded)
@@ -86,6 +101,11 @@ def find_place(
             return Place(folder=folder, has_samples=True)
         if out is not None:
             raise foreign_run(folder, strange)
+    if is_retry:
+        raise StoreError(
+            "There is no run of this configuration and data whose errors could be asked about "
+            "again.\nNext: leave out --retry-errors, or name the folder of the run with -o."
+        )
     return Place(folder=_folder(out, name, config_hash, now=now))
 
 

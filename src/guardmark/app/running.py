@@ -11,20 +11,21 @@ from guardmark.app.data_lines import describe_data
 from guardmark.app.description import write_description
 from guardmark.app.environment import describe_environment
 from guardmark.app.fingerprints import config_sha256, data_sha256, resolved
-from guardmark.app.intake import begun, find_place
+from guardmark.app.intake import Start, begun, find_place
 from guardmark.app.logbook import ending_line, logbook
 from guardmark.app.network import concurrency_of, open_services
 from guardmark.app.parts import build_parts
 from guardmark.app.probing import probe_parts
 from guardmark.app.remembering import kept_answers
 from guardmark.app.stopping import check_rules, early_stop, with_rules
-from guardmark.core.errors import StoreError
+from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import RunManifest
 from guardmark.core.protocols import Closable, SampleBound
 from guardmark.core.version import VERSION
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.runner import run as run_engine
 from guardmark.store.records import RecordWriter
+from guardmark.store.superseded import count_errors, supersede_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +60,7 @@ class RunOptions:
         stop_when: Rules that end defenses early; they replace those of the configuration.
         record: Write exchanges to this cassette.
         replay: Answer from this cassette.
+        retry_errors: Ask again about what failed in an earlier invocation.
     """
 
     out: Path | None = None
@@ -71,6 +73,14 @@ class RunOptions:
     stop_when: tuple[str, ...] = ()
     record: Path | None = None
     replay: Path | None = None
+    retry_errors: bool = False
+
+    @property
+    def start(self) -> Start:
+        """How a run is taken up."""
+        if self.fresh:
+            return Start.FRESH
+        return Start.RETRY if self.retry_errors else Start.CONTINUE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +175,7 @@ def run_parts(
         The run, as for `run`, with the same errors.
     """
     loaded = with_rules(loaded, options.stop_when)
+    _check_retry(loaded, options)
     check_rules(loaded.config, [built.part.name for built in parts.defenses])
     invocation = _Invocation(
         loaded=loaded,
@@ -197,7 +208,7 @@ class _Invocation:
             place = find_place(
                 self.loaded,
                 out=options.out,
-                fresh=options.fresh,
+                start=options.start,
                 config_hash=self.config_hash,
                 now=now,
             )
@@ -207,10 +218,15 @@ class _Invocation:
             ):
                 if not place.has_samples:
                     warnings.extend(self._read_into(writer))
-                if not writer.is_complete:
+                failed = count_errors(writer) if options.retry_errors else 0
+                if failed or not writer.stored.is_complete:
                     # Nobody is asked about a run that has all of its records.
                     warnings.extend(await probe_parts(self.parts))
                 keep()
+                if failed:
+                    supersede_errors(writer)
+                if options.retry_errors:
+                    self.session.announce(f"Asking again about {failed:,} that failed")
                 return await self._measure(place, writer, warnings)
         finally:
             await self._close()
@@ -331,6 +347,18 @@ class _Invocation:
                 await part.close()
         if self.services is not None:
             await self.services.close()
+
+
+def _check_retry(loaded: LoadedConfig, options: RunOptions) -> None:
+    if not options.retry_errors:
+        return
+    if options.fresh:
+        raise ConfigError("--retry-errors goes on with a run and --fresh begins one: give one.")
+    if loaded.config.run.stop_when:
+        raise ConfigError(
+            "--retry-errors cannot be used with stop_when: its looks have been taken already.\n"
+            "Next: begin anew with --fresh."
+        )
 
 
 def per_second(rate: str) -> float:

@@ -139,6 +139,7 @@ class Source:
         manifest: What was run, as JSON.
         state: How far the run came.
         planned: Records that were planned.
+        retried: Errors that were asked about again.
         subjects: The samples, in order.
         answers: The records, in the order of defense, stage, layer, repeat, sample.
         layers: Name of each later judging to what it was registered with; empty for the run's.
@@ -147,6 +148,7 @@ class Source:
     manifest: Json
     state: str
     planned: int
+    retried: int
     subjects: list[Subject]
     answers: list[Answer]
     layers: dict[str, Json]
@@ -187,6 +189,7 @@ def read_source(path: Path) -> Source:
             subjects = [_subject(row) for row in connection.execute(_SAMPLES)]
             by_position = {subject.position: subject for subject in subjects}
             layers = connection.execute("SELECT name, settings FROM layers").fetchall()
+            retried = _retried(connection)
             answers = [
                 _answer(row, by_position[row[4]])
                 for row in connection.execute(_ANSWERS)
@@ -200,10 +203,18 @@ def read_source(path: Path) -> Source:
         manifest=json.loads(said.get("manifest", "{}")),
         state=said.get("state", "new"),
         planned=int(said.get("planned", 0)),
+        retried=retried,
         subjects=subjects,
         answers=answers,
         layers={name: json.loads(settings) for name, settings in layers},
     )
+
+
+def _retried(connection: sqlite3.Connection) -> int:
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'superseded'").fetchall():
+        return 0
+    kinds = connection.execute("SELECT error_kind FROM superseded").fetchall()
+    return sum(kind is None or _ERRORS[kind] != "skipped" for (kind,) in kinds)
 
 
 def _subject(row: tuple[Any, ...]) -> Subject:

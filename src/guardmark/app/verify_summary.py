@@ -153,6 +153,7 @@ def _run(source: Source, said: str | None) -> Json:
         "state": _state(source, said),
         "planned": source.planned,
         "stored": stored,
+        "retried": source.retried,
     }
 
 

@@ -252,8 +252,15 @@ class Flow:
         return (plan.on_malformed if code == _MALFORMED else plan.on_error) in _LETS_THROUGH
 
     def _expect_less(self, case: Case, *, has_answer: bool) -> None:
-        desks = [desks[case.repeat] for desks in self._verdicts.values()]
-        for desk in desks if has_answer else [self._model[case.repeat], *desks]:
+        # What is stored already stays planned: an arm that failed before may have let it through.
+        desks = [
+            desks[case.repeat]
+            for layer, desks in self._verdicts.items()
+            if layer not in case.judged
+        ]
+        if not has_answer and case.model_code is None:
+            desks.append(self._model[case.repeat])
+        for desk in desks:
             desk.tally.planned -= 1
 
     def _after_answer(self, case: Case) -> None:

@@ -108,6 +108,7 @@ def _run(analysis: RunAnalysis) -> Json:
         "state": analysis.status.state.value,
         "planned": analysis.status.planned,
         "stored": analysis.status.stored,
+        "retried": analysis.status.retried,
         "guardmark_version": manifest.guardmark_version,
         "config_sha256": manifest.config_sha256,
         "data_sha256": manifest.data_sha256,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.sample import Prompt
 from guardmark.store import chain, connect, lookups, samples
-from guardmark.store.codes import WORDS
+from guardmark.store.codes import OUTCOME_CODE, WORDS
+from guardmark.store.superseded import has_superseded
 
 if TYPE_CHECKING:
     import sqlite3
@@ -16,13 +17,12 @@ if TYPE_CHECKING:
 
 _ROWS: Final = (
     "SELECT batch, defense, stage, layer, repeat, score_kind, ifnull(error_kind, -1),"
-    " ifnull(answer_mode, -1), flags, sample, outcome, score, latency_ns FROM records"
-    " ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
+    " ifnull(answer_mode, -1), flags, sample, outcome, score, latency_ns FROM"
 )
-_DETAILS: Final = (
-    "SELECT batch, defense, stage, layer, repeat, sample, text, evidence FROM details"
-    " ORDER BY 1, 2, 3, 4, 5, 6"
-)
+_ROWS_BY: Final = "ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
+_DETAILS: Final = "SELECT batch, defense, stage, layer, repeat, sample, text, evidence FROM"
+_DETAILS_BY: Final = "ORDER BY 1, 2, 3, 4, 5, 6"
+_SAYS: Final = "WHERE text IS NOT NULL OR evidence IS NOT NULL"
 _PLANNED: Final = (
     "SELECT count(*) FROM records r JOIN words w ON w.kind = 'stage' AND w.id = r.stage"
     " WHERE w.name NOT IN ('try', 'warmup')"
@@ -55,6 +55,7 @@ def check(path: Path) -> list[str]:
                 *_samples(connection),
                 *_batches(connection),
                 *_strays(connection),
+                *_superseded(connection),
                 *_end(connection),
             ]
     finally:
@@ -94,8 +95,12 @@ def _batches(connection: sqlite3.Connection) -> Iterator[str]:
     names = dict(connection.execute("SELECT id, name FROM defenses").fetchall())
     layers = dict(connection.execute("SELECT id, name FROM layers").fetchall())
     committed = connection.execute("SELECT id, rows, hash FROM batches ORDER BY id").fetchall()
-    rows = _Groups(connection.execute(_ROWS))
-    details = _Groups(connection.cursor().execute(_DETAILS))
+    # A record that a second attempt replaced still belongs to the batch it came with.
+    old = [f"UNION ALL {_ROWS} superseded", f"UNION ALL {_DETAILS} superseded {_SAYS}"]
+    rows_too, details_too = old if has_superseded(connection) else ["", ""]
+    rows = _Groups(connection.execute(f"{_ROWS} records {rows_too} {_ROWS_BY}"))
+    query = f"{_DETAILS} details {details_too} {_DETAILS_BY}"
+    details = _Groups(connection.cursor().execute(query))
     manifest = lookups.meta(connection, "manifest") or ""
     head = chain.genesis(manifest, lookups.meta(connection, "samples") or "")
     for place, (number, count, wanted) in enumerate(committed, 1):
@@ -176,6 +181,15 @@ def _strays(connection: sqlite3.Connection) -> Iterator[str]:
         (count,) = connection.execute(query).fetchone()
         if count:
             yield f"{count} {what}."
+
+
+def _superseded(connection: sqlite3.Connection) -> Iterator[str]:
+    if not has_superseded(connection):
+        return
+    query = "SELECT count(*) FROM superseded WHERE outcome != ?"
+    (count,) = connection.execute(query, (OUTCOME_CODE["error"],)).fetchone()
+    if count:
+        yield f"{count} records were set aside for a second attempt and are no errors."
 
 
 def _end(connection: sqlite3.Connection) -> Iterator[str]:

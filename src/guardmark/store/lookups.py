@@ -38,6 +38,12 @@ class Stored:
         self._connection = connection
         self._path = path
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run came to its end."""
+        with connect.errors_of(self._path):
+            return meta(self._connection, "state") == "complete"
+
     def count(self, lane: Lane) -> int:
         """Count the records of a lane.
 

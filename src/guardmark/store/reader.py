@@ -15,6 +15,7 @@ from guardmark.store.codes import OUTCOME_NAMES, STAGE_CODE, STAGES
 from guardmark.store.encode import SELECT_RECORDS, record_of
 from guardmark.store.run_dir import holder_of
 from guardmark.store.schema import FACET_COLUMNS
+from guardmark.store.superseded import count_superseded
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,11 +47,13 @@ class RunStatus:
         state: As it ended; a run that was killed reads `interrupted`.
         planned: Records it will have when complete.
         stored: Records it has, warm-up calls, tries and later judgings apart.
+        retried: Errors that were asked about again (`--retry-errors`), one for each time.
     """
 
     state: RunState
     planned: int
     stored: int
+    retried: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +301,10 @@ class RecordReader:
             " (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%')"
         )
         stored = int(self._all(query, apart)[0][0])
-        return RunStatus(state=state, planned=int(self._meta("planned") or 0), stored=stored)
+        with connect.errors_of(self.path):
+            retried = count_superseded(self._connection)
+        planned = int(self._meta("planned") or 0)
+        return RunStatus(state=state, planned=planned, stored=stored, retried=retried)
 
     def _meta(self, key: str) -> str | None:
         with connect.errors_of(self.path):

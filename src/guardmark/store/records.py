@@ -152,11 +152,6 @@ class RecordWriter:
         return self._meta("samples") or ""
 
     @property
-    def is_complete(self) -> bool:
-        """Whether an earlier invocation came to the end of the run."""
-        return self._meta("state") == RunState.COMPLETE
-
-    @property
     def sample_count(self) -> int:
         """Number of stored samples."""
         return self._count
@@ -239,6 +234,11 @@ class RecordWriter:
     def stored(self) -> Stored:
         """Questions about what is committed."""
         return Stored(self._connection, self.path)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection, for the other modules of the store."""
+        return self._connection
 
     # --- records ---------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@
     batches   id, rows, hash                   one row a commit; a hash chain
     records   (defense, stage, layer, repeat, sample) -> what was observed, lean
     details   the same key -> text, evidence   only where there is something to say
+    superseded  errors that were asked about again (--retry-errors); made when first needed
     results   a view with words in place of integers
 """
 
@@ -114,6 +115,29 @@ LEFT JOIN words e ON e.kind = 'error_kind' AND e.id = r.error_kind
 LEFT JOIN words a ON a.kind = 'answer_mode' AND a.id = r.answer_mode;
 INSERT INTO layers (id, name) VALUES (0, 'run');
 """
+
+SUPERSEDED: Final = """
+CREATE TABLE IF NOT EXISTS superseded (
+    id INTEGER PRIMARY KEY,
+    defense INTEGER NOT NULL,
+    stage INTEGER NOT NULL,
+    layer INTEGER NOT NULL,
+    repeat INTEGER NOT NULL,
+    sample INTEGER NOT NULL,
+    batch INTEGER NOT NULL,
+    outcome INTEGER NOT NULL,
+    score REAL,
+    score_kind INTEGER NOT NULL,
+    error_kind INTEGER,
+    answer_mode INTEGER,
+    latency_ns INTEGER,
+    flags INTEGER NOT NULL,
+    text TEXT,
+    evidence TEXT
+)
+"""
+"""Records as they were before a second attempt took their place, details included. An addition
+that changes nothing for who does not know it: the records mean the same without it."""
 
 MIGRATIONS: Final[Mapping[int, Callable[[sqlite3.Connection], None]]] = {}
 """Version -> the step that brings a file from it to the next; version 1 is the first."""

@@ -26,6 +26,12 @@ def write(analysis: RunAnalysis) -> Section:
             "stands on these alone."
         )
         blocks.insert(0, Paragraph(text=text, tone=Tone.WARNING))
+    if status.retried:
+        text = (
+            f"{count_text(status.retried)} errors of earlier attempts were asked about again; the "
+            "figures stand on the last attempt, and the earlier ones are kept in the records."
+        )
+        blocks.insert(0, Paragraph(text=text))
     return Section(id="configuration", title="Configuration", blocks=tuple(blocks))
 
 
