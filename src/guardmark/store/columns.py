@@ -16,7 +16,7 @@ from guardmark.store.samples import kinds_of
 from guardmark.store.schema import FACET_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -33,7 +33,8 @@ __all__ = [
     "sample_digests",
 ]
 
-_CHUNK: Final = 50_000
+_CHUNK: Final = 1_000
+_SAMPLES: Final = "SELECT id, kind, length, origin FROM samples ORDER BY position"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,29 +135,43 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
     """
     import numpy as np
 
-    query = "SELECT id, kind, length, coalesce(origin, id) FROM samples ORDER BY position"
+    ids, groups, has_groups = list[str](), list[str](), False
+    numbers, lengths = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     with connect.errors_of(reader.path):
-        rows = reader.connection.execute(query).fetchall()
         kinds = kinds_of(reader.connection)
-    ids, numbers, lengths, groups = zip(*rows, strict=True) if rows else ((), (), (), ())
-    places = {number: place for place, number in enumerate(kinds)}
-    kind = np.fromiter(map(places.__getitem__, numbers), dtype=np.int64, count=len(numbers))
+        cursor = reader.connection.execute(_SAMPLES)
+        while rows := cursor.fetchmany(_CHUNK):
+            names, chunk, sizes, origins = zip(*rows, strict=True)
+            ids.extend(names)
+            groups.extend(map(_either, origins, names))
+            has_groups = has_groups or any(origins)
+            numbers.append(np.array(chunk, dtype=np.int64))
+            lengths.append(np.array(sizes, dtype=np.int64))
+    places = np.zeros(max(kinds, default=-1) + 1, dtype=np.int64)
+    places[list(kinds)] = range(len(kinds))
+    kind = places[np.concatenate(numbers)]
     said = list(zip(*kinds.values(), strict=True)) if kinds else [()] * (1 + len(FACET_COLUMNS))
     facets = {
         name: _facet(words).of(kind) for name, words in zip(FACET_COLUMNS, said[1:], strict=True)
     }
     return SampleColumns(
-        ids=list(ids),
+        ids=ids,
         is_attack=np.array(said[0], dtype=np.bool_)[kind],
-        length=np.array(lengths, dtype=np.int64),
-        group=_facet(groups),
+        length=np.concatenate(lengths),
+        group=_facet(groups if has_groups else ids, is_unique=not has_groups),
         **facets,
     )
 
 
-def _facet(values: tuple[str, ...]) -> Facet:
+def _either(origin: str | None, name: str) -> str:
+    return name if origin is None else origin
+
+
+def _facet(values: Sequence[str], *, is_unique: bool = False) -> Facet:
     import numpy as np
 
+    if is_unique:
+        return Facet(names=tuple(values), codes=np.arange(len(values), dtype=np.int32))
     seen: dict[str, int] = {}
     codes = np.fromiter(
         (seen.setdefault(value, len(seen)) for value in values), dtype=np.int32, count=len(values)
@@ -193,26 +208,29 @@ def record_columns(
     ):
         if name not in known:
             raise StoreError(f"The run has no {kind} {name!r}. It has: {', '.join(known)}.")
-    parts: list[list[tuple[Any, ...]]] = [
-        list(zip(*rows, strict=True))
+    kinds = (np.int64, np.int64, np.float64, np.int64)
+    # At once into columns: as tuples they would take five times the memory until the end.
+    parts = [
+        [
+            np.array(said, dtype=kind)
+            for said, kind in zip(zip(*rows, strict=True), kinds, strict=True)
+        ]
         for rows in _chunks(reader, (defense, STAGE_CODE[stage], layer))
     ]
 
-    def column(at: int, dtype: type[Any]) -> NDArray[Any]:
-        if not parts:
-            return np.empty(0, dtype=dtype)
-        return np.concatenate([np.array(part[at], dtype=dtype) for part in parts])
+    def column(at: int) -> NDArray[Any]:
+        return np.concatenate([np.empty(0, dtype=kinds[at]), *(part[at] for part in parts)])
 
-    packed = column(1, np.int64)
+    packed = column(1)
     return RecordColumns(
         defense=defense,
         stage=stage,
         layer=layer,
-        sample=column(0, np.int64),
+        sample=column(0),
         repeat=(packed >> 32).astype(np.int32),
         outcome=packed.astype(np.uint8).view(np.int8),
-        score=column(2, np.float64),
-        latency_ns=column(3, np.int64),
+        score=column(2),
+        latency_ns=column(3),
         error_kind=(packed >> 16).astype(np.uint8).view(np.int8) - np.int8(1),
         answer_mode=(packed >> 24).astype(np.uint8).view(np.int8) - np.int8(1),
         flags=(packed >> 8).astype(np.uint8),
