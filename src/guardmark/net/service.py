@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from guardmark.core.errors import ConfigError
+from guardmark.net.deadline import Deadline
 from guardmark.net.gate import AdaptiveLimit, Gate
 from guardmark.net.limits import ServiceLimits, parse_rate
 
@@ -60,10 +61,8 @@ class Service:
         self.attempts = 0
         self._on_wire = 0
         self._peak = 0
-        self.timeout = aiohttp.ClientTimeout(
-            total=limits.connect_timeout_s + limits.read_timeout_s,
-            connect=limits.connect_timeout_s,
-        )
+        self.timeout = aiohttp.ClientTimeout(total=None, connect=limits.connect_timeout_s)
+        self.deadline = Deadline(limits.connect_timeout_s + limits.read_timeout_s)
         self._adaptive = AdaptiveLimit(self.gate, limits.concurrency) if limits.adaptive else None
         self._requests = _request_limiter(limits.rate)
         self._tokens = _token_limiter(limits.tokens)

@@ -76,18 +76,19 @@ class Wire:
         status: int | None = None
         started_ns = perf_counter_ns()
         try:
-            async with session.request(
-                self._method,
-                self._url,
-                data=data,
-                headers=self._headers,
-                timeout=self._service.timeout,
-                ssl=self._tls,
-                allow_redirects=False,
-            ) as response:
-                status = response.status
-                received = await _read(response, self._service.limits.max_response_bytes)
-                service_ns = perf_counter_ns() - started_ns
+            with self._service.deadline.call():
+                async with session.request(
+                    self._method,
+                    self._url,
+                    data=data,
+                    headers=self._headers,
+                    timeout=self._service.timeout,
+                    ssl=self._tls,
+                    allow_redirects=False,
+                ) as response:
+                    status = response.status
+                    received = await _read(response, self._service.limits.max_response_bytes)
+                    service_ns = perf_counter_ns() - started_ns
         except (aiohttp.ClientError, OSError, ValueError) as error:
             service_ns = perf_counter_ns() - started_ns
             return self._failed(error, status=status, started_ns=started_ns, service_ns=service_ns)

@@ -1,0 +1,107 @@
+"""One timer for all calls of a service: they have the same time, so the oldest ends first."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Deadline:
+    """Ends calls that take longer than each of them may.
+
+    A timer of its own costs a call a tenth of all its CPU, to be cancelled nearly always.
+
+    Args:
+        within_s: Longest time of a call.
+    """
+
+    __slots__ = ("_calls", "_loop", "_timer", "_within_s")
+
+    def __init__(self, within_s: float) -> None:
+        self._within_s = within_s
+        self._calls: dict[_Call, None] = {}  # in the order in which they end
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def call(self) -> _Call:
+        """Return a context for one call of the present task; it raises TimeoutError when late."""
+        return _Call(self)
+
+    def begin(self, call: _Call, task: asyncio.Task[Any]) -> float:
+        """Watch over a call.
+
+        Args:
+            call: What began.
+            task: Who makes it.
+
+        Returns:
+            When it must be over, on the loop's clock.
+        """
+        loop = task.get_loop()
+        ends_s = loop.time() + self._within_s
+        self._calls[call] = None
+        if self._timer is None or self._loop is not loop:
+            self._loop, self._timer = loop, loop.call_at(ends_s, self._look)
+        return ends_s
+
+    def end(self, call: _Call) -> None:
+        """Watch over a call no longer.
+
+        Args:
+            call: What is over.
+        """
+        del self._calls[call]
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._loop is None:
+            return
+        now_s = self._loop.time()
+        for call in self._calls:
+            if call.ends_s > now_s:
+                self._timer = self._loop.call_at(call.ends_s, self._look)
+                return
+            call.cancel()
+
+
+class _Call:
+    """The time of one call; as `asyncio.timeout`, but for the timer."""
+
+    __slots__ = ("_cancelling", "_deadline", "_is_late", "_task", "ends_s")
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._is_late = False
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelling = 0
+        self.ends_s = 0.0
+
+    def __enter__(self) -> Self:
+        task = self._task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a call is made by a task")
+        self._cancelling = task.cancelling()
+        self.ends_s = self._deadline.begin(self, task)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._deadline.end(self)
+        if not self._is_late or self._task is None:
+            return
+        # Somebody else's wish to cancel goes through; ours becomes what it means.
+        if self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def cancel(self) -> None:
+        """End it; once."""
+        if not self._is_late and self._task is not None:
+            self._is_late = True
+            self._task.cancel()
