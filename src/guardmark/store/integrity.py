@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.sample import Prompt
 from guardmark.store import chain, connect, lookups, samples
 from guardmark.store.codes import OUTCOME_CODE, WORDS
-from guardmark.store.superseded import has_superseded
 
 if TYPE_CHECKING:
     import sqlite3
@@ -97,7 +96,7 @@ def _batches(connection: sqlite3.Connection) -> Iterator[str]:
     committed = connection.execute("SELECT id, rows, hash FROM batches ORDER BY id").fetchall()
     # A record that a second attempt replaced still belongs to the batch it came with.
     old = [f"UNION ALL {_ROWS} superseded", f"UNION ALL {_DETAILS} superseded {_SAYS}"]
-    rows_too, details_too = old if has_superseded(connection) else ["", ""]
+    rows_too, details_too = old if lookups.has_superseded(connection) else ["", ""]
     rows = _Groups(connection.execute(f"{_ROWS} records {rows_too} {_ROWS_BY}"))
     query = f"{_DETAILS} details {details_too} {_DETAILS_BY}"
     details = _Groups(connection.cursor().execute(query))
@@ -184,7 +183,7 @@ def _strays(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def _superseded(connection: sqlite3.Connection) -> Iterator[str]:
-    if not has_superseded(connection):
+    if not lookups.has_superseded(connection):
         return
     query = "SELECT count(*) FROM superseded WHERE outcome != ?"
     (count,) = connection.execute(query, (OUTCOME_CODE["error"],)).fetchone()

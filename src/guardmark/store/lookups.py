@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.store import connect
+from guardmark.store.codes import ERROR_KIND_CODE
 from guardmark.store.samples import chunk_of, count, kinds_of
 
 if TYPE_CHECKING:
@@ -172,3 +173,28 @@ def put_meta(connection: sqlite3.Connection, key: str, value: str) -> None:
         "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = ?",
         (key, value, value),
     )
+
+
+def count_superseded(connection: sqlite3.Connection) -> int:
+    """Count the errors that were asked about again.
+
+    Args:
+        connection: Any.
+
+    Returns:
+        One for each time; 0 where nobody ever asked again.
+    """
+    if not has_superseded(connection):
+        return 0
+    query = "SELECT count(*) FROM superseded WHERE error_kind IS NOT ?"
+    return int(connection.execute(query, (ERROR_KIND_CODE["skipped"],)).fetchone()[0])
+
+
+def has_superseded(connection: sqlite3.Connection) -> bool:
+    """Tell whether a file has the table; it is made when errors are first asked about again.
+
+    Args:
+        connection: Any.
+    """
+    query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'superseded'"
+    return connection.execute(query).fetchone() is not None

@@ -15,7 +15,6 @@ from guardmark.store.codes import OUTCOME_NAMES, STAGE_CODE, STAGES
 from guardmark.store.encode import SELECT_RECORDS, record_of
 from guardmark.store.run_dir import holder_of
 from guardmark.store.schema import FACET_COLUMNS
-from guardmark.store.superseded import count_superseded
 
 if TYPE_CHECKING:
     import sqlite3
@@ -302,7 +301,7 @@ class RecordReader:
         )
         stored = int(self._all(query, apart)[0][0])
         with connect.errors_of(self.path):
-            retried = count_superseded(self._connection)
+            retried = lookups.count_superseded(self._connection)
         planned = int(self._meta("planned") or 0)
         return RunStatus(state=state, planned=planned, stored=stored, retried=retried)
 

@@ -10,8 +10,6 @@ from guardmark.store.codes import ERROR_KIND_CODE, OUTCOME_CODE, STAGE_CODE
 from guardmark.store.schema import SUPERSEDED
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from guardmark.store.records import RecordWriter
 
 _ERROR: Final = OUTCOME_CODE["error"]
@@ -77,28 +75,3 @@ def supersede_errors(writer: RecordWriter) -> None:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-
-
-def count_superseded(connection: sqlite3.Connection) -> int:
-    """Count the errors that were asked about again.
-
-    Args:
-        connection: Any.
-
-    Returns:
-        One for each time; 0 where nobody ever asked again.
-    """
-    if not has_superseded(connection):
-        return 0
-    query = "SELECT count(*) FROM superseded WHERE error_kind IS NOT ?"
-    return int(connection.execute(query, (_SKIPPED,)).fetchone()[0])
-
-
-def has_superseded(connection: sqlite3.Connection) -> bool:
-    """Tell whether a file has the table; it is made when errors are first asked about again.
-
-    Args:
-        connection: Any.
-    """
-    query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'superseded'"
-    return connection.execute(query).fetchone() is not None
