@@ -58,7 +58,7 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
         ("Cost", effort_sentence(card)),
         ("Repair", repair_sentence(card)),
         ("Wrappers", wrapper_sentence(card)),
-        *(("Model", sentence) for sentence in attacker_sentences(card)),
+        *zip(("Model", "Replies", "Spent"), attacker_sentences(card), strict=False),
     ):
         if sentence:
             yield f"  {label:<14}{sentence.removeprefix(f'{card.name}: ')}"
