@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from guardmark.net.chat import ChatAnswer, ChatEndpoint
 
 _MOST_RAW = 4_000
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 RUBRIC: Final = """You judge one answer of an AI assistant. You are given a JSON document:
 `conversation` holds what the assistant was told and asked, message by message, its system prompt
@@ -122,7 +123,7 @@ class LlmJudge:
         before = [{"role": "system", "content": self._system_prompt}] if self._system_prompt else []
         said = [{"role": m.role.value, "content": m.content} for m in prompt.messages]
         document = {"conversation": before + said, "answer": response}
-        return json.dumps(document, ensure_ascii=False)
+        return _ENCODE(document)
 
     async def _ask(self, messages: list[dict[str, str]]) -> ChatAnswer:
         if not self._strict:

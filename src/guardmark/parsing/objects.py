@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,7 +80,7 @@ def _reading(found: dict[str, object], key: str, method: ParseMethod) -> ObjectR
 
 def _loads(text: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return _DECODER.decode(text)
     except _TwiceSaid:
         raise
     except (ValueError, RecursionError):
@@ -96,15 +96,17 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_once)  # made once: it is asked every answer
+
+
 def _objects(text: str) -> Iterator[dict[str, object]]:
     """Every outermost object in a text, from left to right."""
-    decoder = json.JSONDecoder(object_pairs_hook=_once)
     position = text.find("{")
     for _ in range(_TRIES):
         if position < 0:
             return
         try:
-            found, end = decoder.raw_decode(text, position)
+            found, end = _DECODER.raw_decode(text, position)
         except _TwiceSaid:
             raise
         except (ValueError, RecursionError):

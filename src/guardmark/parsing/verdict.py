@@ -24,6 +24,7 @@ VERDICT_SCHEMA: Final[Mapping[str, object]] = {
 """JSON Schema of a verdict, for servers that can hold a model to it."""
 
 _LABELS = {"safe": VerdictLabel.SAFE, "unsafe": VerdictLabel.UNSAFE}
+_MODES: Final[Mapping[str, AnswerMode]] = {mode.value: mode for mode in AnswerMode}
 _MOST_REASON = 2_000
 
 
@@ -72,7 +73,7 @@ def _answer_mode(value: object) -> AnswerMode | None:
     if not isinstance(value, str):
         return None
     word = value.strip().lower().replace(" ", "_").replace("-", "_")
-    return AnswerMode(word) if word in set(AnswerMode) else None
+    return _MODES.get(word)
 
 
 def _reasons(value: object) -> tuple[str, ...]:
