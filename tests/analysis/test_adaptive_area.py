@@ -19,7 +19,7 @@ from guardmark.reports.adaptive_pairs import area_sentence, pair_lines, pairs_js
 from guardmark.reports.summary import summary_schema
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-from planted import AtOnce, attack, cards, folding, hardened, keyword, samples
+from planted import AtOnce, attack, cards, folding, keyword, lottery, samples
 
 BUDGET = 16
 
@@ -28,7 +28,7 @@ BUDGET = 16
 def planted_cards(tmp_path_factory: pytest.TempPathFactory) -> tuple[AdaptiveCard, ...]:
     """Three defenses, each harder than the one before, under one attacker."""
     folder = tmp_path_factory.mktemp("planted")
-    rules = {"plain": keyword, "folds": folding, "hard": hardened}
+    rules = {"plain": keyword, "folds": folding, "hard": lottery}
     defenses = tuple(AtOnce(name, rule) for name, rule in rules.items())
     plan = AdaptivePlan(defenses=defenses, seed=7, budget=BUDGET)
     asyncio.run(attack(folder, samples(30, 10), plan))

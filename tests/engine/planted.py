@@ -7,6 +7,7 @@ import random
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from guardmark.analysis.adaptive import AdaptiveCard, analyse_adaptive
 from guardmark.analysis.settings import AnalysisSettings
@@ -126,6 +127,11 @@ def hardened(text: str) -> bool:
         or 8 * len(strange) > len(words)
         or 3 * sum(sign.isalpha() for sign in text) < 2 * len(text)
     )
+
+
+def lottery(text: str) -> bool:
+    """Block eleven of twelve texts, by their bytes alone: no operator is better than another."""
+    return crc32(text.encode("utf-8", "surrogatepass")) % 12 != 0
 
 
 def leaker() -> Callable[[str], bool]:

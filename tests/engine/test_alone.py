@@ -21,7 +21,7 @@ from guardmark.reports.adaptive_words import holding_sentence, threat_card
 from guardmark.store.records import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))
-from planted import AtOnce, Later, attack, cards, hardened, keyword, samples, trace
+from planted import AtOnce, Later, attack, cards, hardened, keyword, lottery, samples, trace
 
 
 def plan_of(rule: Callable[[str], bool], *, shared: bool, concurrency: int = 16) -> AdaptivePlan:
@@ -50,7 +50,7 @@ async def test_an_attack_is_searched_alike_in_any_company(tmp_path: Path) -> Non
     """Without the other half of the attacks, the tries of this half are the same, one by one."""
     data = samples(16, 4)
     half = [each for i, each in enumerate(data) if i % 2 == 0 or not each.is_attack]
-    plan = plan_of(hardened, shared=False)
+    plan = plan_of(lottery, shared=False)
     for name in ("whole", "part"):
         (tmp_path / name).mkdir()
     whole = await tries_of(tmp_path / "whole", data, plan)
@@ -63,7 +63,7 @@ async def test_with_memory_company_matters(tmp_path: Path) -> None:
     """The same comparison finds a difference where attacks learn from each other."""
     data = samples(16, 4)
     half = [each for i, each in enumerate(data) if i % 2 == 0 or not each.is_attack]
-    plan = plan_of(hardened, shared=True)
+    plan = plan_of(lottery, shared=True)
     for name in ("whole", "part"):
         (tmp_path / name).mkdir()
     whole = await tries_of(tmp_path / "whole", data, plan)
