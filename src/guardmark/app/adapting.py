@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from guardmark.app.attacker import (
 )
 from guardmark.app.config import LoadedConfig, parse_config
 from guardmark.app.configuration import builtin_config
+from guardmark.app.event_loop import run_on_loop
 from guardmark.app.fingerprints import resolved
 from guardmark.app.gradient_settings import build_gradient
 from guardmark.app.network import open_services
@@ -93,7 +93,8 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
     if subject is None or isinstance(subject, LoadedConfig):
         loaded = subject or builtin_config()
         config = attacker_config(loaded, options.config)
-        asyncio.run(_Work(config=config, options=options, session=session).probe())
+        work = _Work(config=config, options=options, session=session)
+        run_on_loop(work.probe(), config.loaded.config.run)
         own = replace(options.run, record=options.record, replay=options.replay)
         result = run(loaded, own, session)
         folder = result.folder
@@ -103,7 +104,8 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
         folder = find_run(subject)
         with RecordReader(folder.records) as reader:
             config = attacker_config(_stored_config(reader, folder), options.config)
-    return asyncio.run(_Work(config=config, options=options, session=session).carry_out(folder))
+    work = _Work(config=config, options=options, session=session)
+    return run_on_loop(work.carry_out(folder), config.loaded.config.run)
 
 
 def _stored_config(reader: RecordReader, folder: RunDir) -> LoadedConfig:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from guardmark.app.checkup import Checkup, Probe, check
 from guardmark.app.config import load_config
 from guardmark.app.data import load_data
+from guardmark.app.event_loop import run_on_loop
 from guardmark.app.network import has_address, open_services
 from guardmark.app.parts import build_parts
 from guardmark.core.protocols import Closable
@@ -45,7 +45,7 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     services = open_services(loaded)
     parts = build_parts(loaded, services)
     data = load_data(loaded)
-    seen = asyncio.run(_probe_all(parts, services, data, probes))
+    seen = run_on_loop(_probe_all(parts, services, data, probes), loaded.config.run)
     everything = (*parts.defenses, *((parts.model,) if parts.model else ()), *parts.judges)
     return check(loaded, everything, data=data, probes=seen)
 

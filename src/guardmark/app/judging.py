@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from pydantic import Field
 from guardmark.analysis.flips import Flips, find_flips
 from guardmark.analysis.judge_quality import JudgeQuality, assess_judge
 from guardmark.app.config import LoadedConfig, config_around, load_config, load_section
+from guardmark.app.event_loop import run_on_loop
 from guardmark.app.human_labels import HUMAN_LAYER, read_labels, store_labels
 from guardmark.app.network import concurrency_of, judge_name, open_services
 from guardmark.app.parts import build_one
@@ -116,7 +116,7 @@ def judge_run(
             added.append(store_labels(writer, labels, source=human_labels))
         done = _Done(layers=(), summaries=(), warnings=())
         if loaded is not None:
-            done = asyncio.run(work.judge(writer, loaded, layer))
+            done = run_on_loop(work.judge(writer, loaded, layer), loaded.config.run)
     name = done.layers[0].split("/")[0] if done.layers else ""
     with RecordReader(folder.records) as reader:
         flips = find_flips(reader, name) if name else None

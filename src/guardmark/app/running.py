@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from guardmark.app.data import merge_files, read_data
 from guardmark.app.data_lines import describe_data
 from guardmark.app.description import write_description
 from guardmark.app.environment import describe_environment
+from guardmark.app.event_loop import run_on_loop
 from guardmark.app.fingerprints import config_sha256, data_sha256, resolved
 from guardmark.app.intake import Start, begun, find_place
 from guardmark.app.logbook import ending_line, logbook
@@ -187,7 +187,7 @@ def run_parts(
         ),
         session=session,
     )
-    return asyncio.run(invocation.carry_out())
+    return run_on_loop(invocation.carry_out(), loaded.config.run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,52 @@
+"""The loop that calls to services run on: Python's own, or a faster one on request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from guardmark.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from guardmark.app.settings import RunSettings
+
+
+Result = TypeVar("Result")
+
+
+def run_on_loop(work: Coroutine[object, object, Result], settings: RunSettings) -> Result:
+    """Run a coroutine to its end on a loop of its own.
+
+    Args:
+        work: What is to be done.
+        settings: Whether `uvloop` is wanted.
+
+    Returns:
+        What the work returned.
+
+    Raises:
+        ConfigError: If `uvloop` is wanted and not installed; nothing of the work was begun.
+    """
+    try:
+        factory = _factory(settings)
+    except ConfigError:
+        work.close()
+        raise
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(work)
+
+
+def _factory(settings: RunSettings) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if not settings.uvloop:
+        return None
+    try:
+        import uvloop
+    except ImportError as error:
+        raise ConfigError(
+            f"run.uvloop is true, but uvloop cannot be imported: {error}.\n"
+            "Next: pip install 'guardmark[uvloop]' (not for Windows), or set run.uvloop to false."
+        ) from error
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
