@@ -23,6 +23,8 @@ from services import isolated, pipeline, wire
 from table import Bench, Line, absolute, relative, show
 
 RESULTS = Path(__file__).parent / "results"
+EVERY_REPORT = ("html", "md", "json", "csv")
+NUMPY_S = 0.11  # importing numpy on the machine of the targets, CPU seconds
 
 
 def t6(bench: Bench) -> list[Line]:
@@ -65,19 +67,34 @@ def t6(bench: Bench) -> list[Line]:
 
 
 def t8(bench: Bench) -> list[Line]:
-    """Start-up: CPU of whole commands."""
-    config = bench.pattern(100)
+    """Start-up: CPU of whole commands, beside a process that imports numpy.
+
+    The targets are seconds of a machine on which that import takes `NUMPY_S`; a slower machine,
+    or a slower hour of the same, is measured by its own import in the same rounds.
+    """
+    config, every = bench.pattern(100), bench.pattern(100, reports=EVERY_REPORT)
     found = rounds(
         bench.count,
         {
+            "numpy": lambda: spend([sys.executable, "-c", "import numpy"]).cpu_s,
             "--help": lambda: spend(command("--help")).cpu_s,
             "run --help": lambda: spend(command("run", "--help")).cpu_s,
             "check": lambda: spend(command("check", config)).cpu_s,
             "run, 100 samples": lambda: spend(bench.run(config)).cpu_s,
+            "the same, every report": lambda: spend(bench.run(every)).cpu_s,
         },
     )
-    wanted = {"--help": 0.15, "run --help": 0.20, "check": 0.30, "run, 100 samples": 0.6}
-    return [absolute("T8", name, middle(found, name), "s CPU", wanted[name]) for name in found]
+    wanted = {
+        "--help": 0.15,
+        "run --help": 0.20,
+        "check": 0.30,
+        "run, 100 samples": 0.6,
+        "the same, every report": 0.6,
+    }
+    return [
+        relative("T8", name, found, names=(name, "numpy"), wanted=round(limit / NUMPY_S, 2))
+        for name, limit in wanted.items()
+    ]
 
 
 def t11(bench: Bench) -> list[Line]:

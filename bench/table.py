@@ -11,6 +11,7 @@ import data
 from measure import command, middle, ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 PATTERN = r"\b(ignore|disregard|forget)\b.{0,40}\b(previous|prior|above|earlier|all)\b"
@@ -74,10 +75,11 @@ class Bench:
         path.write_text(json.dumps(said), encoding="utf-8")
         return path
 
-    def pattern(self, count: int) -> Path:
+    def pattern(self, count: int, *, reports: Sequence[str] = ("json",)) -> Path:
         """Write the configuration of one regular expression."""
         defense = {"type": "pattern", "patterns": [PATTERN], "flags": ["I", "S"]}
-        return self.config(f"pattern-{count}", self.data(count), defense)
+        name = f"pattern-{count}-{'-'.join(reports)}"
+        return self.config(name, self.data(count), defense, report=list(reports))
 
     def http(self, count: int, url: str, *, name: str = "http", mode: str = "loaded") -> Path:
         """Write the configuration of an HTTP service, 64 in flight unless isolated."""
