@@ -31,7 +31,7 @@ demo: $(VENV)/.ready-run      ## measure the built-in defenses on the built-in d
 	@$(BIN)/guardmark run
 
 test: $(VENV)/.ready-dev      ## every test that needs no deep-learning library
-	$(BIN)/python -m pytest -m "not soak and not hf"
+	$(BIN)/python -m pytest -m "not soak and not hf" -n auto --dist loadfile
 
 hf: $(VENV)/.ready-hf
 	$(BIN)/python -m pytest -m "hf and not soak" --no-header || [ $$? -eq 5 ]
