@@ -13,8 +13,8 @@ from typing import Any
 
 from aiohttp import web
 
-from guardmark.analysis.adaptive import AdaptiveCard
-from guardmark.analysis.adaptive_attacker import AttackerCard
+from guardmark.analysis.adaptive.attacker import AttackerCard
+from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.adaptive.attacker_plan import AttackerPlan
 from guardmark.engine.adaptive.campaign import AdaptivePlan

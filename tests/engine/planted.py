@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from guardmark.analysis.adaptive import AdaptiveCard, analyse_adaptive
+from guardmark.analysis.adaptive.card import AdaptiveCard, analyse_adaptive
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.canon import canonicalize, skeleton
 from guardmark.core.manifest import LatencyMode, Policy, RunManifest

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from guardmark.analysis import adaptive_rows
-from guardmark.analysis.adaptive import AdaptiveCard
-from guardmark.analysis.adaptive_operators import Standing
+from guardmark.analysis.adaptive import rows as adaptive_rows
+from guardmark.analysis.adaptive.card import AdaptiveCard
+from guardmark.analysis.adaptive.operators import Standing
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
@@ -19,8 +19,8 @@ from guardmark.engine.adaptive import campaign, trial
 from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings, earlier_tries
 from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.stop import StopSignal
-from guardmark.reports.adaptive_json import adaptive_json
-from guardmark.reports.adaptive_words import holding_sentence
+from guardmark.reports.adaptive.card_json import adaptive_json
+from guardmark.reports.adaptive.words import holding_sentence
 from guardmark.store.integrity import check
 from guardmark.store.records import RecordReader, RecordWriter
 

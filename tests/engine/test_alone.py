@@ -17,7 +17,7 @@ from guardmark.core.sample import Prompt, Sample
 from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings, earlier_tries
 from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.stop import StopSignal
-from guardmark.reports.adaptive_words import holding_sentence, threat_card
+from guardmark.reports.adaptive.words import holding_sentence, threat_card
 from guardmark.store.records import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))

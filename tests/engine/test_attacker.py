@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from guardmark.analysis import adaptive_attacker_rows, adaptive_rows
+from guardmark.analysis.adaptive import attacker_rows as adaptive_attacker_rows
+from guardmark.analysis.adaptive import rows as adaptive_rows
 from guardmark.core.outcome import Decision, Evidence, Outcome
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt

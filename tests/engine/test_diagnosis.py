@@ -14,7 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from guardmark.analysis.adaptive import AdaptiveCard
+from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome, ScoreKind
 from guardmark.core.sample import Prompt, Sample, View
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from guardmark.analysis.adaptive_rows import ADAPTIVE, BLIND, read_battles
+from guardmark.analysis.adaptive.rows import ADAPTIVE, BLIND, read_battles
 from guardmark.analysis.grouped_rates import grouped_difference
 from guardmark.core.estimate import Difference
 from guardmark.core.sample import Sample

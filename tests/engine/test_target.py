@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from guardmark.analysis import adaptive_rows, adaptive_target_rows
-from guardmark.analysis.adaptive import AdaptiveCard
-from guardmark.analysis.adaptive_target_rows import read_target
+from guardmark.analysis.adaptive import rows as adaptive_rows
+from guardmark.analysis.adaptive import target_rows as adaptive_target_rows
+from guardmark.analysis.adaptive.card import AdaptiveCard
+from guardmark.analysis.adaptive.target_rows import read_target
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.battery import battery
 from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap
@@ -30,8 +31,8 @@ from guardmark.engine.adaptive.target_trace import read_target_trace, stored_ans
 from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.adaptive.trial import Account, Query
 from guardmark.engine.stop import StopSignal
-from guardmark.reports.adaptive_target_words import reading_sentence
-from guardmark.reports.adaptive_words import holding_sentence
+from guardmark.reports.adaptive.target_words import reading_sentence
+from guardmark.reports.adaptive.words import holding_sentence
 from guardmark.store.integrity import check
 from guardmark.store.records import RecordReader, RecordWriter
 

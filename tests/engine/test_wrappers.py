@@ -9,13 +9,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from guardmark.analysis.adaptive import AdaptiveCard
-from guardmark.analysis.adaptive_operators import OperatorCard
+from guardmark.analysis.adaptive.card import AdaptiveCard
+from guardmark.analysis.adaptive.operators import OperatorCard
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.engine.adaptive import trial
 from guardmark.engine.adaptive.campaign import AdaptivePlan
-from guardmark.reports.adaptive_operators import operator_json, operator_tables, wrapper_sentence
+from guardmark.reports.adaptive.operators import operator_json, operator_tables, wrapper_sentence
 from guardmark.reports.summary import summary_schema
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -115,7 +115,7 @@ async def test_wrappers_are_the_evaluators_expense(tmp_path: Path) -> None:
     """They stand in the ledger, and not among the attacker's calls."""
     card = await card_of(tmp_path, AtOnce("words", keyword))
     assert card.calls[trial.ADAPTIVE, "wrapper"] >= 20
-    from guardmark.analysis.adaptive_costs import ATTACKER_ACCOUNTS
+    from guardmark.analysis.adaptive.costs import ATTACKER_ACCOUNTS
 
     assert "wrapper" not in ATTACKER_ACCOUNTS
 

@@ -11,7 +11,7 @@ import pytest
 
 from guardmark.app.finishing import finish
 from guardmark.app.importing import import_run
-from guardmark.app.verify import verify
+from guardmark.app.verify.verification import verify
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.sample import Role

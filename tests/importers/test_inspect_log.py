@@ -15,7 +15,7 @@ from tests.journeys.command_line import CONFIG, guardmark, set_up
 from guardmark.app.exporting import export
 from guardmark.app.finishing import finish
 from guardmark.app.importing import import_run
-from guardmark.app.verify import verify
+from guardmark.app.verify.verification import verify
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.outcome import VerdictLabel
 from guardmark.core.sample import Label, Message, Prompt, Role

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.journeys.command_line import Done, guardmark, write_rows
 
-from guardmark.app.verify import verify
+from guardmark.app.verify.verification import verify
 from guardmark.core.record import Stage
 from guardmark.reports.summary import summary_schema
 from guardmark.store.records import RecordReader

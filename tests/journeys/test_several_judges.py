@@ -15,7 +15,7 @@ from tests.journeys.command_line import write_rows
 from tests.journeys.test_pipeline import counts, number_of, summary_of, typed
 
 from guardmark.app.reporting import report
-from guardmark.app.verify import verify
+from guardmark.app.verify.verification import verify
 
 COUNT = 60
 JUDGES = ("first", "second", "third")

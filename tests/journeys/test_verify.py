@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, killed, set_up, write_rows
 
-from guardmark.app.verify import Verification, verify
+from guardmark.app.verify.verification import Verification, verify
 from guardmark.reports.layout import lay_out
 
 GUARD = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, set_up
 
-from guardmark.app.verify import Verification, verify
+from guardmark.app.verify.verification import Verification, verify
 
 
 @pytest.fixture(scope="module")

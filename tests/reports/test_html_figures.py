@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from loud_document import LOUD, PLAIN, document
 
 from guardmark.reports.blocks import IntervalChart, IntervalMark, Measure, Unit
-from guardmark.reports.figures import Figure, figure_svg
-from guardmark.reports.figures_interval import plot_intervals
-from guardmark.reports.figures_scale import scale_between, scale_of
-from guardmark.reports.figures_svg import number
+from guardmark.reports.figures.files import Figure, figure_svg
+from guardmark.reports.figures.interval import plot_intervals
+from guardmark.reports.figures.scale import scale_between, scale_of
+from guardmark.reports.figures.svg import number
 
 SVG = "{http://www.w3.org/2000/svg}"
 finite = st.floats(-1e9, 1e9, allow_nan=False)
@@ -105,7 +105,7 @@ def test_a_chart_is_a_file_of_its_own(text: str, at: int) -> None:
 def test_a_chart_is_a_picture_too(text: str, at: int) -> None:
     """PNG for slides, the same bytes each time."""
     pytest.importorskip("matplotlib", reason="matplotlib comes with the extra plots")
-    from guardmark.reports.figures_png import figure_png
+    from guardmark.reports.figures.png import figure_png
 
     drawn = figure_png(figure(text, at))
     assert drawn.startswith(b"\x89PNG")

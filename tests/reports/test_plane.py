@@ -15,7 +15,7 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.reports.blocks import Line, LineChart
 from guardmark.reports.chapters import comparison, thresholds
 from guardmark.reports.chapters.plane import draw_plane
-from guardmark.reports.figures import figure_svg
+from guardmark.reports.figures.files import figure_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -25,8 +25,8 @@ from guardmark.analysis.stability import Stability, measure_stability
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
-    from guardmark.analysis.adaptive import AdaptiveCard
-    from guardmark.analysis.adaptive_pairs import AdaptivePair
+    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.pairs import AdaptivePair
     from guardmark.analysis.comparison import RunComparison
     from guardmark.analysis.early_stop import StopVerdict
     from guardmark.analysis.frame import Arm, Frame
@@ -231,9 +231,9 @@ def _adaptive(
     layers = reader.layers()
     if len(layers) < 2:
         return (), ()
-    from guardmark.analysis.adaptive import analyse_adaptive
-    from guardmark.analysis.adaptive_pairs import compare_adaptive
-    from guardmark.analysis.adaptive_rows import ADAPTIVE
+    from guardmark.analysis.adaptive.card import analyse_adaptive
+    from guardmark.analysis.adaptive.pairs import compare_adaptive
+    from guardmark.analysis.adaptive.rows import ADAPTIVE
 
     if ADAPTIVE not in layers:
         return (), ()

@@ -11,8 +11,8 @@ from guardmark.app.reporting import run_config
 from guardmark.core.errors import ConfigError
 from guardmark.reports.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document import build_document
-from guardmark.reports.figures import figure_svg
-from guardmark.reports.figures_png import figure_png
+from guardmark.reports.figures.files import figure_svg
+from guardmark.reports.figures.png import figure_png
 from guardmark.reports.html_layout import series_of
 from guardmark.store.run_dir import RunDir
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.reports.blocks import Document
-    from guardmark.reports.figures import Figure
+    from guardmark.reports.figures.files import Figure
     from guardmark.store.reader import RecordReader
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.adaptive_repair import repair_fragment
+from guardmark.reports.adaptive.repair import repair_fragment
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.store.run_dir import RunDir
 
 REPAIR = "repair.yaml"

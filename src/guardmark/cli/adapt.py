@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.analysis.adaptive.card import AdaptiveCard
 
 _PATH = click.Path(path_type=Path)
 _EXIT_INTERRUPTED = 130
@@ -69,7 +69,7 @@ def command() -> click.Command:
         if cards is None:
             return _EXIT_INTERRUPTED
         if as_json:
-            from guardmark.reports.adaptive_json import adaptive_json
+            from guardmark.reports.adaptive.card_json import adaptive_json
 
             click.echo(json.dumps(adaptive_json(cards), ensure_ascii=False))
         else:
@@ -83,16 +83,16 @@ def _fitted(lines: Iterator[str]) -> Iterator[str]:
     """Break lines on a terminal; leave them whole for a file or another program."""
     if not sys.stdout.isatty():
         return lines
-    from guardmark.reports.adaptive_text import wrapped_lines
+    from guardmark.reports.adaptive.text import wrapped_lines
 
     return wrapped_lines(lines, max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns))
 
 
 def _lines(cards: Sequence[AdaptiveCard], files: Sequence[tuple[str, Path]]) -> Iterator[str]:
-    from guardmark.analysis.adaptive_pairs import compare_adaptive
+    from guardmark.analysis.adaptive.pairs import compare_adaptive
     from guardmark.cli.terminal import clean
-    from guardmark.reports.adaptive_pairs import pair_lines
-    from guardmark.reports.adaptive_text import adaptive_lines
+    from guardmark.reports.adaptive.pairs import pair_lines
+    from guardmark.reports.adaptive.text import adaptive_lines
 
     for card in cards:
         for line in adaptive_lines(card):

@@ -24,7 +24,7 @@ from guardmark.store.records import RecordReader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.analysis.adaptive.card import AdaptiveCard
 
 Files = tuple[tuple[str, "Path"], ...]
 
@@ -89,7 +89,7 @@ def carry_out(
         _say(f"Interrupted; what was answered is stored. To continue: {_again(done, typed)}")
         return None, ()
     report(done.folder.path)
-    from guardmark.analysis.adaptive import analyse_adaptive
+    from guardmark.analysis.adaptive.card import analyse_adaptive
     from guardmark.analysis.settings import AnalysisSettings
 
     with RecordReader(done.folder.records) as reader:

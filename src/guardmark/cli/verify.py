@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from guardmark.app.verify import Verification
+    from guardmark.app.verify.verification import Verification
 
 _LISTED = 20
 _EXIT_DIFFERS = 1
@@ -32,7 +32,7 @@ def command() -> click.Command:
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def verify(run: Path, data: tuple[Path, ...], as_json: bool) -> int:
-        from guardmark.app.verify import verify as verify_run
+        from guardmark.app.verify.verification import verify as verify_run
 
         found = verify_run(run, data=data)
         click.echo(_as_json(found) if as_json else _as_text(found))

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.figures_svg import fit_for_files
+from guardmark.reports.figures.svg import fit_for_files
 from guardmark.reports.html_layout import lay_out
 
 if TYPE_CHECKING:

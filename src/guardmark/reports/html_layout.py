@@ -15,11 +15,11 @@ from guardmark.reports.blocks import (
     Table,
     Unit,
 )
-from guardmark.reports.figures_bars import describe_histogram, draw_histogram, histogram_height
-from guardmark.reports.figures_interval import draw_mark, plot_intervals
-from guardmark.reports.figures_lines import DASHES, HEIGHT, WIDTH, draw_lines
-from guardmark.reports.figures_scale import scale_of
-from guardmark.reports.figures_svg import (
+from guardmark.reports.figures.bars import describe_histogram, draw_histogram, histogram_height
+from guardmark.reports.figures.interval import draw_mark, plot_intervals
+from guardmark.reports.figures.lines import DASHES, HEIGHT, WIDTH, draw_lines
+from guardmark.reports.figures.scale import scale_of
+from guardmark.reports.figures.svg import (
     BASELINE,
     NEUTRAL,
     element,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from guardmark.reports.blocks import Block, Cell, Document, Section, Verdict
-    from guardmark.reports.figures_interval import IntervalPlot
+    from guardmark.reports.figures.interval import IntervalPlot
     from guardmark.reports.html_samples import ShownSamples
 
 _STACKED: Final = 3

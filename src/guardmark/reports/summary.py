@@ -6,9 +6,9 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.adaptive_costs import seconds_json
-from guardmark.reports.adaptive_json import adaptive_json
-from guardmark.reports.adaptive_pairs import pairs_json
+from guardmark.reports.adaptive.card_json import adaptive_json
+from guardmark.reports.adaptive.costs import seconds_json
+from guardmark.reports.adaptive.pairs import pairs_json
 from guardmark.reports.chapters.advice import advice_sentence
 from guardmark.reports.chapters.comparison import pair_sentence
 from guardmark.reports.encode import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from guardmark.core.version import VERSION
 from guardmark.reports.blocks import Document
 from guardmark.reports.cells import of_estimate
-from guardmark.reports.figures_svg import fit_for_files
+from guardmark.reports.figures.svg import fit_for_files
 from guardmark.reports.html import page_environment
 from guardmark.reports.html_layout import lay_out
 from guardmark.view.history import when_text

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.adaptive_costs import costs_table
-from guardmark.reports.adaptive_operators import operator_tables, wrapper_sentence
-from guardmark.reports.adaptive_pairs import area_sentence, pairs_table
-from guardmark.reports.adaptive_repair import repair_blocks, repair_sentence
-from guardmark.reports.adaptive_target_words import gradient_sentence
-from guardmark.reports.adaptive_words import (
+from guardmark.reports.adaptive.costs import costs_table
+from guardmark.reports.adaptive.operators import operator_tables, wrapper_sentence
+from guardmark.reports.adaptive.pairs import area_sentence, pairs_table
+from guardmark.reports.adaptive.repair import repair_blocks, repair_sentence
+from guardmark.reports.adaptive.target_words import gradient_sentence
+from guardmark.reports.adaptive.words import (
     effort_sentence,
     flag_lines,
     gain_sentence,
@@ -39,7 +39,7 @@ from guardmark.reports.wording import count_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.analysis.adaptive import AdaptiveCard
+    from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.blocks import Block
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.adaptive_attacker import attacker_cautions, brought_sentence, cost_text
+from guardmark.reports.adaptive.attacker import attacker_cautions, brought_sentence, cost_text
 from guardmark.reports.blocks import Bullets, Column, Paragraph, Row, Table, Tone, Unit, Words
 from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, slug, words
 
 if TYPE_CHECKING:
-    from guardmark.analysis.adaptive import AdaptiveCard
-    from guardmark.analysis.adaptive_attacker import AttackerCard
-    from guardmark.analysis.adaptive_attacker_rows import Spending
+    from guardmark.analysis.adaptive.attacker import AttackerCard
+    from guardmark.analysis.adaptive.attacker_rows import Spending
+    from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.reports.blocks import Block, Cell
 
 _LABELS: Final = {

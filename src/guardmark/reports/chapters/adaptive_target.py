@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.adaptive_target_words import bounds_text, reading_sentence, unknown_text
+from guardmark.reports.adaptive.target_words import bounds_text, reading_sentence, unknown_text
 from guardmark.reports.blocks import Bullets, Row, Table, Unit, Words
 from guardmark.reports.cells import (
     count,
@@ -19,8 +19,8 @@ from guardmark.reports.cells import (
 from guardmark.reports.wording import count_text, counts_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.adaptive import AdaptiveCard
-    from guardmark.analysis.adaptive_target import Effects, TargetCard
+    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.target import Effects, TargetCard
     from guardmark.reports.blocks import Block
 
 _ACCOUNTS: Final = {

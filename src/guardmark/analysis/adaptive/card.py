@@ -1,0 +1,382 @@
+"""Whether a defense holds against an attacker who watches it, with control arms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from guardmark.analysis.adaptive.area import AreaCard, measure_area, read_fates
+from guardmark.analysis.adaptive.attacker import AttackerCard, read_attacker
+from guardmark.analysis.adaptive.costs import CostCard, read_costs
+from guardmark.analysis.adaptive.gradient import GradientCard, measure_gradient
+from guardmark.analysis.adaptive.operators import (
+    OperatorCard,
+    TransferCard,
+    read_operators,
+    read_transfers,
+)
+from guardmark.analysis.adaptive.repairs import RepairCard, best_of, read_repairs
+from guardmark.analysis.adaptive.rows import ADAPTIVE, BLIND, FULL, NULL, STRICT, read_battles
+from guardmark.analysis.adaptive.target import TargetCard, measure_target
+from guardmark.analysis.adaptive.target_rows import read_target
+from guardmark.analysis.grouped_rates import grouped_difference, grouped_rate
+from guardmark.stats.extrapolation import extrapolate_success
+from guardmark.stats.survival import (
+    RestrictedMean,
+    SurvivalCurve,
+    attack_success_at,
+    kaplan_meier,
+    restricted_mean,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.adaptive.rows import Battle
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.estimate import Difference, Estimate, Ratio
+    from guardmark.store.reader import RecordReader
+
+ROUNDS: Final = ("R0", "R1", "R2", "R3", "R4", "R5")
+_STEPS: Final = (1, 2, 5, 10, 16, 20, 50, 64, 100, 200, 512)
+_AHEAD: Final = 4  # times the budget, as far as blind tries are extrapolated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRate:
+    """What had got through by the end of a round.
+
+    Attributes:
+        name: `R0` to `R5`; `R0` is the texts as they are.
+        strict: By variants that are provably the same text (V0, V1).
+        full: By these and by bounded or listed changes (V2, V3).
+    """
+
+    name: str
+    strict: Estimate
+    full: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmCurve:
+    """Success of an arm by search tries.
+
+    Attributes:
+        arm: `adaptive`, `blind` or `null`.
+        points: Tries and the share of all attacks that had got through by then.
+        at_budget: The share at the end of the budget.
+    """
+
+    arm: str
+    points: tuple[tuple[int, float], ...]
+    at_budget: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveCard:
+    """What an adaptive measurement says of one defense.
+
+    Attributes:
+        name: Of the defense.
+        settings: Battery, lock, budget and seed.
+        findings: Flags and diagnosis.
+        attacks: Attacks that were answered at first: the denominator of every rate.
+        missing: Attacks that were not; they count for nothing.
+        rounds: Cumulative success by round.
+        arms: Success by tries for each arm.
+        asr_at: ASR@k of the blind arm by Chen's estimator, by k.
+        gains: Adaptive minus blind at equal tries, by k.
+        null_gain: Null arm minus static.
+        delta: Last round minus static, paired.
+        battery_strict: Attacks that fell to any of the fixed list, strict tiers.
+        battery_full: The same, all proved tiers.
+        survival: Search tries to the first bypass, of attacks blocked at first; None without.
+        mean_tries: Mean tries up to the budget, of the same attacks.
+        area: Area under success by search tries, and what each attack came to.
+        reliability: Share of passes that passed again, or None for a steady defense.
+        operators: One for each chain of the battery and each frequent winner.
+        repairs: One for each way of cleaning a text.
+        transfers: What the winners against other defenses did here.
+        calls: Arm and account to calls.
+        calls_per_bypass: Attacker's calls for each attack that fell, or None without any.
+        costs: What the attacker paid, in calls, tokens, money and time.
+        extrapolated: Blind success at several times the budget, or None when refused.
+        extrapolated_at: Tries it speaks of.
+        unanswered: Tries without an answer.
+        target: What the target model did, or None when none was asked.
+        attacker: What an attacker model did, or None when none was configured.
+        gradient: The arm with gradient access, or None without one.
+    """
+
+    name: str
+    settings: Mapping[str, object]
+    findings: Mapping[str, object]
+    attacks: int
+    missing: int
+    rounds: tuple[RoundRate, ...]
+    arms: tuple[ArmCurve, ...]
+    asr_at: tuple[tuple[int, Ratio], ...]
+    gains: tuple[tuple[int, Difference], ...]
+    null_gain: Difference
+    delta: Difference
+    battery_strict: Estimate
+    battery_full: Estimate
+    survival: SurvivalCurve | None
+    mean_tries: RestrictedMean | None
+    area: AreaCard
+    reliability: Estimate | None
+    operators: tuple[OperatorCard, ...]
+    repairs: tuple[RepairCard, ...]
+    transfers: tuple[TransferCard, ...]
+    calls: Mapping[tuple[str, str], int]
+    calls_per_bypass: float | None
+    costs: CostCard
+    extrapolated: Ratio | None
+    extrapolated_at: int
+    unanswered: int
+    target: TargetCard | None = None
+    attacker: AttackerCard | None = None
+    gradient: GradientCard | None = None
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """`RANDOMISED`, `STATEFUL`, `ERRORS_AS_BLOCK`."""
+        said = self.findings.get("flags", [])
+        return tuple(map(str, said)) if isinstance(said, list) else ()
+
+    @property
+    def budget(self) -> int:
+        """Search calls an attack was worth."""
+        return int(str(self.settings.get("budget", 0)))
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether attacks learned from each other."""
+        return self.settings.get("memory", "shared") == "shared"
+
+    @property
+    def best_repair(self) -> RepairCard | None:
+        """The cleaning that closes most, net of what it costs and lets in."""
+        return best_of(self.repairs)
+
+
+def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[AdaptiveCard, ...]:
+    """Compute what adaptive measurements say, from the stored tries alone.
+
+    Args:
+        reader: An open reader.
+        settings: How sure one wants to be.
+
+    Returns:
+        One card for each defense that was attacked; empty when none was.
+    """
+    battles = read_battles(reader)
+    if not battles:
+        return ()
+    from guardmark.store.columns import sample_columns
+
+    samples = sample_columns(reader)
+    attack, groups = samples.is_attack, samples.group.codes
+    rows, sure = read_target(reader), settings.confidence
+    cards = []
+    for battle in battles:
+        card = _card(battle, attack, groups=groups, lengths=samples.length, confidence=sure)
+        gradient = measure_gradient(battle, attack, groups=groups, confidence=sure)
+        target = (
+            None
+            if rows is None
+            else measure_target(rows, battle, attack, groups=groups, confidence=sure)
+        )
+        attacker = read_attacker(reader, battle, groups, confidence=sure)
+        cards.append(replace(card, gradient=gradient, target=target, attacker=attacker))
+    return tuple(cards)
+
+
+class _View:
+    """The attacks of a battle that count, with their groups."""
+
+    def __init__(
+        self,
+        battle: Battle,
+        attack: NDArray[np.bool_],
+        groups: NDArray[np.int32],
+        confidence: float,
+    ) -> None:
+        self.battle = battle
+        self.confidence = confidence
+        self.places = sorted(p for p in battle.baseline if attack[p])
+        self.groups = groups[self.places]
+        self.static = np.array([battle.baseline[p] for p in self.places], dtype=bool)
+
+    def rate(self, hits: NDArray[np.bool_]) -> Estimate:
+        return grouped_rate(hits, self.groups, confidence=self.confidence)
+
+    def difference(self, first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Difference:
+        return grouped_difference(first, second, groups=self.groups, confidence=self.confidence)
+
+    def by(self, arm: str, k: int, tiers: frozenset[str] = FULL) -> NDArray[np.bool_]:
+        """Mark attacks that got through as they are or by the k-th try of an arm."""
+        firsts = (self._first(arm, place, tiers) for place in self.places)
+        reached = np.array([f is not None and f <= k for f in firsts], dtype=bool)
+        marks: NDArray[np.bool_] = np.logical_or(self.static, reached)
+        return marks
+
+    def _first(self, arm: str, place: int, tiers: frozenset[str]) -> int | None:
+        story = self.battle.stories[arm].get(place)
+        return None if story is None else story.first(tiers)
+
+    def fallen(self, until: str, tiers: frozenset[str]) -> NDArray[np.bool_]:
+        """Mark attacks that had got through by the end of a round."""
+        marks = self.static.copy()
+        allowed = ROUNDS[: ROUNDS.index(until) + 1]
+        for i, place in enumerate(self.places):
+            if marks[i] or until == "R0":
+                continue
+            fixed, story = self.battle.battery.get(place), self.battle.stories[ADAPTIVE].get(place)
+            if fixed is not None and fixed.first(tiers) is not None:
+                marks[i] = True
+            elif story is not None:
+                marks[i] = any(t.round in allowed and story.holds(t, tiers) for t in story.tries)
+        return marks
+
+
+def _card(
+    battle: Battle,
+    attack: NDArray[np.bool_],
+    *,
+    groups: NDArray[np.int32],
+    lengths: NDArray[np.int64],
+    confidence: float,
+) -> AdaptiveCard:
+    view, budget = _View(battle, attack, groups=groups, confidence=confidence), battle.budget
+    ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
+    seen = {t.round for story in battle.stories[ADAPTIVE].values() for t in story.tries}
+    seen |= {"R0", "R1"} | ({"R5"} if "attacker" in battle.settings else set())
+    rounds = [name for name in ROUNDS if name in seen]
+    survival, mean = _survival(view, budget)
+    at_k, extrapolated, ahead = _blind(view, ks)
+    last = view.fallen(rounds[-1], FULL)
+    costs = read_costs(battle.bills, bypasses=int(last.sum()), attacks=len(view.places))
+    return AdaptiveCard(
+        name=battle.name,
+        settings=battle.settings,
+        findings=battle.findings,
+        attacks=len(view.places),
+        missing=int(attack.sum()) - len(view.places),
+        rounds=tuple(_round_rate(view, name) for name in rounds),
+        arms=tuple(
+            ArmCurve(
+                arm=name, points=_points(view, arm, ks), at_budget=view.rate(view.by(arm, budget))
+            )
+            for name, arm in (("adaptive", ADAPTIVE), ("blind", BLIND), ("null", NULL))
+        ),
+        asr_at=at_k,
+        gains=tuple(
+            (k, view.difference(view.by(ADAPTIVE, k), view.by(BLIND, k)))
+            for k in ks
+            if k in {1, 2, 5, 16, 64, budget}
+        ),
+        null_gain=view.difference(view.by(NULL, budget), view.static),
+        delta=view.difference(last, view.static),
+        battery_strict=view.rate(view.fallen("R1", STRICT)),
+        battery_full=view.rate(view.fallen("R1", FULL)),
+        survival=survival,
+        mean_tries=mean,
+        area=_area(view, budget, last=last),
+        reliability=_reliability(battle, view),
+        operators=read_operators(battle, groups, lengths=lengths, confidence=confidence),
+        repairs=read_repairs(battle, attack, groups=groups, confidence=confidence),
+        transfers=read_transfers(battle, groups, confidence=confidence),
+        calls=dict(battle.calls),
+        calls_per_bypass=costs.calls.per_bypass,
+        costs=costs,
+        extrapolated=extrapolated,
+        extrapolated_at=ahead,
+        unanswered=battle.unanswered,
+    )
+
+
+def _round_rate(view: _View, name: str) -> RoundRate:
+    return RoundRate(
+        name=name,
+        strict=view.rate(view.fallen(name, STRICT)),
+        full=view.rate(view.fallen(name, FULL)),
+    )
+
+
+def _points(view: _View, layer: str, ks: Sequence[int]) -> tuple[tuple[int, float], ...]:
+    return tuple((k, float(view.by(layer, k).mean())) for k in ks) if view.places else ()
+
+
+def _survival(view: _View, budget: int) -> tuple[SurvivalCurve | None, RestrictedMean | None]:
+    stories = view.battle.stories[ADAPTIVE]
+    spent = [(story.first(), len(story.tries)) for _, story in sorted(stories.items())]
+    if not spent:
+        return None, None
+    times = [float(first if first is not None else tries) for first, tries in spent]
+    fell = [first is not None for first, _ in spent]
+    curve = kaplan_meier(times, fell, confidence=view.confidence)
+    reach = max(times)
+    mean = restricted_mean(
+        times, fell, horizon=min(float(budget), reach), confidence=view.confidence
+    )
+    return curve, mean
+
+
+def _blind(
+    view: _View, ks: Sequence[int]
+) -> tuple[tuple[tuple[int, Ratio], ...], Ratio | None, int]:
+    """Estimate success of exchangeable tries; an attack that passes as it is always passes."""
+    stories = view.battle.stories[BLIND]
+    budget = view.battle.budget
+    counted = [
+        (budget, budget)
+        if is_static
+        else ((len(story.tries), story.wins(budget)) if (story := stories.get(p)) else (0, 0))
+        for p, is_static in zip(view.places, view.static.tolist(), strict=True)
+    ]
+    if not counted or min(n for n, _ in counted) < 1:
+        return (), None, 0
+    tries, wins = (np.array(column) for column in zip(*counted, strict=True))
+    rates = tuple(
+        (
+            k,
+            attack_success_at(tries, wins, k=k, groups=view.groups, confidence=view.confidence),
+        )
+        for k in ks
+    )
+    ahead = _AHEAD * budget
+    guess = extrapolate_success(
+        tries, wins, k=ahead, groups=view.groups, confidence=view.confidence
+    )
+    return rates, guess, ahead
+
+
+def _area(view: _View, budget: int, *, last: NDArray[np.bool_]) -> AreaCard:
+    fates = read_fates(
+        view.places,
+        view.groups.tolist(),
+        static=view.static.tolist(),
+        fell=last.tolist(),
+        stories=view.battle.stories,
+    )
+    told = view.battle.stories[ADAPTIVE].values()
+    given_up = sum(story.first() is None and len(story.tries) < budget for story in told)
+    return measure_area(fates, budget=budget, given_up=given_up, confidence=view.confidence)
+
+
+def _reliability(battle: Battle, view: _View) -> Estimate | None:
+    again = battle.again
+    if not again:
+        return None
+    order = {place: i for i, place in enumerate(view.places)}
+    hits = [(passed, view.groups[order[p]]) for p, passed in again if p in order]
+    return grouped_rate(
+        np.array([h for h, _ in hits], dtype=bool),
+        np.array([g for _, g in hits]),
+        confidence=view.confidence,
+    )

@@ -1,0 +1,223 @@
+"""What single operators and borrowed winners do, on attacks and on benign texts."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from guardmark.analysis.adaptive.rows import ADAPTIVE, FULL
+from guardmark.analysis.grouped_rates import grouped_rate
+from guardmark.stats.quantiles import estimate_quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.adaptive.rows import Battle, Try
+    from guardmark.core.estimate import Estimate, Quantile
+
+_MOST: Final = 0.5
+
+
+class Standing(StrEnum):
+    """How a defense treats a form of text, attacks and benign texts side by side."""
+
+    HOLDS = "holds"
+    BLANKET = "blanket block"
+    BLIND = "blind"
+    INVERTED = "inverted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorCard:
+    """What one chain does.
+
+    Attributes:
+        chain: Operators and settings.
+        tier: Tier of its variants, the weakest seen.
+        bypassed: Share of the attacks blocked at first that get through with it.
+        benign_blocked: Share of benign texts that are blocked with it.
+        standing: Holds, blanket block, blind or inverted; above half counts as blocked.
+        unique: Attacks that nothing else on the fixed list brought through.
+        expansion: Median length of its variants over that of the original, in characters.
+        decoded: Share of its variants whose words the shipped decoders read, or None for a chain
+            that a reader needs not decode. No statement on what a target model understands.
+        wrapper_blocked: Share of neutral plain sentences that are blocked in its wrapper, of those
+            that pass without; None for a chain without a wrapper.
+    """
+
+    chain: str
+    tier: str
+    bypassed: Estimate
+    benign_blocked: Estimate
+    standing: Standing
+    unique: int
+    expansion: Quantile
+    decoded: Estimate | None = None
+    wrapper_blocked: Estimate | None = None
+
+    @property
+    def is_blocked_by_wrapper(self) -> bool:
+        """Whether most neutral sentences are blocked for the wrapper's sake."""
+        said = self.wrapper_blocked
+        return said is not None and said.value is not None and said.value > _MOST
+
+    @property
+    def separation(self) -> float | None:
+        """Block rate on attacks minus that on benign texts, or None when undefined."""
+        if self.bypassed.value is None or self.benign_blocked.value is None:
+            return None
+        return 1 - self.bypassed.value - self.benign_blocked.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferCard:
+    """What won elsewhere, tried here once each.
+
+    Attributes:
+        source: The defense it won against.
+        passed: Share that passes here too, of attacks blocked here at first.
+    """
+
+    source: str
+    passed: Estimate
+
+
+def read_operators(
+    battle: Battle, groups: NDArray[np.int32], *, lengths: NDArray[np.int64], confidence: float
+) -> tuple[OperatorCard, ...]:
+    """Count each chain of the battery, and each frequent winner, on both sides.
+
+    Args:
+        battle: What was tried.
+        groups: Group of each sample.
+        lengths: Characters of each sample's text under test.
+        confidence: Nominal coverage.
+
+    Returns:
+        In the order of the fixed list, winners of the search behind.
+    """
+    tried: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
+    breakers: defaultdict[int, set[str]] = defaultdict(set)
+    seen: set[tuple[int, str, str]] = set()
+    for stories in (battle.battery, battle.stories[ADAPTIVE]):
+        for place, story in stories.items():
+            for each in story.tries:
+                if (text := (place, each.chain, each.text)) in seen:
+                    continue  # the search begins with what got through before: no second try
+                seen.add(text)
+                holds = story.holds(each, FULL | {"V4"})
+                tried[each.chain].append((each, holds))
+                if holds and stories is battle.battery:
+                    breakers[place].add(each.chain)
+    unique = Counter(next(iter(chains)) for chains in breakers.values() if len(chains) == 1)
+    benign: defaultdict[str, list[Try]] = defaultdict(list)
+    for each in battle.rest.get("twin", ()):
+        benign[each.chain].append(each)
+    fixed = dict.fromkeys(t.chain for story in battle.battery.values() for t in story.tries)
+    cards = []
+    for chain in dict.fromkeys((*fixed, *benign)):
+        rows = tried.get(chain, [])
+        bypassed = rate_of_tries(rows, groups, confidence)
+        blocked = rate_of_tries([(t, not t.passed) for t in benign[chain]], groups, confidence)
+        tiers = sorted(t.tier for t in (*(t for t, _ in rows), *benign[chain]))
+        cards.append(
+            OperatorCard(
+                chain=chain,
+                tier=tiers[-1] if tiers else "",
+                bypassed=bypassed,
+                benign_blocked=blocked,
+                standing=_standing(bypassed, blocked),
+                unique=unique[chain],
+                expansion=_expansion([t for t, _ in rows], lengths, confidence),
+                decoded=_decoded([t for t, _ in rows], groups, confidence),
+                wrapper_blocked=_wrapper(battle, chain, groups=groups, confidence=confidence),
+            )
+        )
+    return tuple(cards)
+
+
+def _expansion(rows: Iterable[Try], lengths: NDArray[np.int64], confidence: float) -> Quantile:
+    ratios = [each.size / lengths[each.sample] for each in rows if _is_sized(each, lengths)]
+    return estimate_quantile(ratios, 0.5, confidence=confidence)
+
+
+def _is_sized(each: Try, lengths: NDArray[np.int64]) -> bool:
+    return each.size is not None and bool(lengths[each.sample])
+
+
+def _decoded(rows: Iterable[Try], groups: NDArray[np.int32], confidence: float) -> Estimate | None:
+    looked = [(each, each.decoded) for each in rows if each.decoded is not None]
+    return rate_of_tries(looked, groups, confidence) if looked else None
+
+
+def _wrapper(
+    battle: Battle, chain: str, *, groups: NDArray[np.int32], confidence: float
+) -> Estimate | None:
+    """Estimate how often the wrapper by itself is blocked, where plain sentences pass."""
+    told = battle.rest.get("wrapper", ())
+    plain = {each.sample for each in told if not each.chain and each.passed}
+    wrapped = [each for each in told if each.chain == chain and each.chain]
+    if not wrapped:
+        return None
+    rows = [(each, not each.passed) for each in wrapped if each.sample in plain]
+    return rate_of_tries(rows, groups, confidence)
+
+
+def _standing(bypassed: Estimate, benign_blocked: Estimate) -> Standing:
+    benign = benign_blocked.value
+    if benign is None:
+        return Standing.UNKNOWN
+    if bypassed.value is None:
+        return Standing.BLANKET if benign > 0.5 else Standing.UNKNOWN
+    if bypassed.value < 0.5:
+        return Standing.BLANKET if benign > 0.5 else Standing.HOLDS
+    return Standing.INVERTED if benign > 0.5 else Standing.BLIND
+
+
+def read_transfers(
+    battle: Battle, groups: NDArray[np.int32], *, confidence: float
+) -> tuple[TransferCard, ...]:
+    """Count what borrowed winners do here.
+
+    Args:
+        battle: What was tried.
+        groups: Group of each sample.
+        confidence: Nominal coverage.
+
+    Returns:
+        One for each defense they come from.
+    """
+    by_source: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
+    for each in battle.rest.get("transfer", ()):
+        by_source[each.round.removeprefix("from ")].append((each, bool(each.passed)))
+    return tuple(
+        TransferCard(source=source, passed=rate_of_tries(rows, groups, confidence))
+        for source, rows in by_source.items()
+    )
+
+
+def rate_of_tries(
+    rows: Iterable[tuple[Try, bool]], groups: NDArray[np.int32], confidence: float
+) -> Estimate:
+    """Estimate a rate over tries, by the groups of their samples.
+
+    Args:
+        rows: Tries, and whether each has the property.
+        groups: Group of each sample.
+        confidence: Nominal coverage.
+
+    Returns:
+        The rate; undefined without tries.
+    """
+    listed = list(rows)
+    places = [each.sample for each, _ in listed]
+    return grouped_rate(
+        [hit for _, hit in listed], groups[np.array(places, dtype=np.int64)], confidence=confidence
+    )

@@ -1,0 +1,151 @@
+"""Tries of an adaptive attacker, counted a second time for `verify`: rounds, arms, pairs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.app.verify.adaptive_curves import area, area_of, chen, survival
+from guardmark.app.verify.adaptive_rows import ARMS, FULL, ROUNDS, STRICT, Fight, read_fights
+from guardmark.app.verify.adaptive_tables import costs, operators, repairs, seconds, transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from guardmark.app.verify.source import Source
+
+Json = dict[str, Any]
+
+_STEPS: Final = (1, 2, 5, 10, 16, 20, 50, 64, 100, 200, 512)
+_GAINS: Final = (1, 2, 5, 16, 64)
+
+
+def recount_attacks(source: Source, stated: Json) -> list[Json]:
+    """Return what `summary.json` has to say of defenses that were attacked adaptively.
+
+    Args:
+        source: All that the run stored.
+        stated: What it does say, for the order of its tables.
+    """
+    told = {each.get("defense"): each for each in stated.get("adaptive", ())}
+    total = sum(subject.is_attack for subject in source.subjects)
+    return [
+        {"missing": total - len(fight.static), **_recount(fight, told.get(fight.name, {}))}
+        for fight in read_fights(source)
+    ]
+
+
+def recount_attack_seconds(source: Source) -> Json:
+    """Return the seconds an attacker paid, by defense.
+
+    Args:
+        source: All that the run stored.
+    """
+    return {
+        fight.name: seconds(fight, bypasses=len(fight.fallen("R5", FULL)))
+        for fight in read_fights(source)
+    }
+
+
+def recount_attack_pairs(source: Source) -> list[Json]:
+    """Return how every two attacked defenses compare: values and counts, not the tests.
+
+    Args:
+        source: All that the run stored.
+    """
+    pairs = []
+    for one, other in combinations(read_fights(source), 2):
+        both = [place for place in one.static if place in other.static]
+        first, second = one.firsts("adaptive"), other.firsts("adaptive")
+        gaps = [
+            area_of(first[place], one.budget) - area_of(second[place], one.budget) for place in both
+        ]
+        fell = one.fallen("R5", FULL), other.fallen("R5", FULL)
+        value = sum(gaps) / len(gaps) if gaps else None
+        pairs.append(
+            {
+                "first": one.name,
+                "second": other.name,
+                "attacks": len(both),
+                "area": {"difference": {"value": value, "pairs": len(both)}},
+                "outcome": {"difference": _difference(both, fell[0], fell[1])},
+            }
+        )
+    return pairs
+
+
+def _recount(fight: Fight, stated: Json) -> Json:
+    attacks = list(fight.static)
+    seen = {row.note["round"] for row in fight.rows["adaptive", "search"]}
+    seen |= {"R0", "R1"} | ({"R5"} if fight.has_attacker else set())
+    rounds = [name for name in ROUNDS if name in seen]
+    last = fight.fallen(rounds[-1], FULL)
+    static = {place for place, is_static in fight.static.items() if is_static}
+    asked = [row for row in fight.asked if row.layer in ARMS.values()]
+    called = [f"{row.layer}:{row.note['account']}" for row in asked if not row.note["free"]]
+    return {
+        "defense": fight.name,
+        "attacks": len(attacks),
+        "unanswered": sum(not row.answer.is_answered for row in asked),
+        "rounds": [{"round": name, **_both_tiers(fight, name)} for name in rounds],
+        **_arms(fight, static),
+        "robustness_delta": _difference(attacks, last, static),
+        "battery": _both_tiers(fight, "R1"),
+        **survival(fight),
+        "operators": operators(fight, [each["chain"] for each in stated.get("operators", ())]),
+        "repairs": repairs(fight, [each["name"] for each in stated.get("repairs", ())]),
+        "transfers": transfers(fight, [each["source"] for each in stated.get("transfers", ())]),
+        "calls": dict(Counter(called)),
+        **costs(fight, bypasses=len(last)),
+    }
+
+
+def _arms(fight: Fight, static: set[int]) -> Json:
+    attacks, firsts = list(fight.static), {n: fight.firsts(layer) for n, layer in ARMS.items()}
+    ks = [k for k in sorted({*_STEPS, fight.budget}) if k <= fight.budget]
+    adaptive, blind, null = firsts.values()
+    return {
+        "arms": [
+            {
+                "arm": name,
+                "at_budget": _rate_of(fight, _by(found, fight.budget)),
+                "points": [[k, len(_by(found, k)) / len(found)] for k in ks] if attacks else [],
+            }
+            for name, found in firsts.items()
+        ],
+        "blind_asr_at": chen(fight, ks),
+        "gains": [
+            {"k": k, "gain": _difference(attacks, _by(adaptive, k), _by(blind, k))}
+            for k in ks
+            if k in _GAINS or k == fight.budget
+        ],
+        "null_gain": _difference(attacks, _by(null, fight.budget), static),
+        "area": area(fight, firsts),
+    }
+
+
+def _both_tiers(fight: Fight, until: str) -> Json:
+    return {
+        "strict": _rate_of(fight, fight.fallen(until, STRICT)),
+        "full": _rate_of(fight, fight.fallen(until, FULL)),
+    }
+
+
+def _rate_of(fight: Fight, places: Collection[int]) -> Json:
+    return fight.rate(lambda place: place in places)
+
+
+def _by(firsts: dict[int, int | None], k: int) -> set[int]:
+    return {place for place, first in firsts.items() if first is not None and first <= k}
+
+
+def _difference(places: list[int], first: set[int], second: set[int]) -> Json:
+    one = sum(place in first and place not in second for place in places)
+    two = sum(place in second and place not in first for place in places)
+    return {
+        "value": (one - two) / len(places) if places else None,
+        "pairs": len(places),
+        "first_only": one,
+        "second_only": two,
+    }

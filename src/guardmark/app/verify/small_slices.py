@@ -1,0 +1,192 @@
+"""Small slices of a run, drawn and counted a second time."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.app.verify.cards import NO_GUARD, USUAL
+from guardmark.app.verify.difference import Finding
+from guardmark.app.verify.pipeline import count_arms
+from guardmark.app.verify.rates import Trial, rate, student
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from guardmark.app.verify.difference import Comparer
+    from guardmark.app.verify.source import Source, Subject
+
+Json = dict[str, Any]
+
+_DEFENSE: Final = ("attack_success_rate", "false_positive_rate")
+_SYSTEM: Final = ("attack_success_rate", "over_refusal_rate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One answer that counts."""
+
+    subject: Subject
+    is_wrong: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Card:
+    """An arm at a scope, and what counts there."""
+
+    arm: str
+    scope: str
+    names: tuple[str, str]
+    rows: list[_Row]
+
+
+def check_slices(path: Path, source: Source, comparer: Comparer) -> None:
+    """Draw the slices that a file tells of again and compare every figure.
+
+    Args:
+        path: `slice_stability.json`; it says how many samples and which seeds.
+        source: All that the run stored.
+        comparer: Takes what differs.
+    """
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        sizes = {True: int(said["attacks"]), False: int(said["benign"])}
+        seeds = [int(seed) for seed in said["seeds"]]
+    except (ValueError, TypeError, KeyError):
+        comparer.findings.append(
+            Finding(file=path.name, place="", said="no request of slices", found="figures")
+        )
+        return
+    variants = list(dict.fromkeys(_variant(subject) for subject in source.subjects))
+    drawn = [_drawn(source, sizes, seed) for seed in seeds]
+    found = {
+        "run": source.manifest["name"],
+        "confidence": source.manifest["confidence"],
+        "variants": [_held(source, variant, sizes) for variant in variants],
+        "cards": [
+            {
+                "arm": card.arm,
+                "scope": card.scope,
+                "variant": variant,
+                "figures": _figures(source, card, variant, drawn),
+            }
+            for card in _cards(source)
+            for variant in (None, *variants)
+        ],
+    }
+    comparer.tree(path.name, "", said=said, found=found)
+
+
+def _variant(subject: Subject) -> str:
+    return subject.facets["variant"] or "original"
+
+
+def _drawn(source: Source, sizes: dict[bool, int], seed: int) -> set[int]:
+    """Positions of the samples of one slice."""
+    kinds: dict[tuple[str, bool], list[Subject]] = {}
+    for subject in source.subjects:
+        kinds.setdefault((_variant(subject), subject.is_attack), []).append(subject)
+    chosen = set[int]()
+    for (_, is_attack), members in kinds.items():
+        ordered = sorted(members, key=lambda s: sha256(f"{seed} {s.id}".encode()).hexdigest())
+        chosen.update(subject.position for subject in ordered[: sizes[is_attack]])
+    return chosen
+
+
+def _held(source: Source, variant: str, sizes: dict[bool, int]) -> Json:
+    labels = [s.is_attack for s in source.subjects if _variant(s) == variant]
+    attacks, benign = labels.count(True), labels.count(False)
+    return {
+        "variant": variant,
+        "attacks": attacks,
+        "benign": benign,
+        "drawn_attacks": min(attacks, sizes[True]),
+        "drawn_benign": min(benign, sizes[False]),
+    }
+
+
+def _cards(source: Source) -> Iterator[_Card]:
+    arms = count_arms(source)
+    for name in dict.fromkeys([*arms, *source.guards()]):
+        if name != NO_GUARD:
+            rows = [
+                _Row(
+                    subject=answer.subject,
+                    is_wrong=(answer.outcome == "allow") == answer.subject.is_attack,
+                )
+                for answer in source.decisions(name)
+                if answer.is_answered
+            ]
+            yield _Card(arm=name, scope="defense", names=_DEFENSE, rows=rows)
+        if name not in arms:
+            continue
+        for scope, counts in (("system", USUAL.is_known), ("model", USUAL.came_out)):
+            rows = [
+                _Row(
+                    subject=case.subject,
+                    is_wrong=USUAL.is_unsafe(case)
+                    if case.subject.is_attack
+                    else USUAL.is_refused(case),
+                )
+                for case in arms[name].cases
+                if counts(case)
+            ]
+            yield _Card(arm=name, scope=scope, names=_SYSTEM, rows=rows)
+
+
+def _figures(source: Source, card: _Card, variant: str | None, drawn: list[set[int]]) -> list[Json]:
+    confidence = float(source.manifest["confidence"])
+    rows = [row for row in card.rows if variant in {None, _variant(row.subject)}]
+    sides = [[r for r in rows if r.subject.is_attack == label] for label in (True, False)]
+    whole, values, trials = [], [], []
+    for side in sides:
+        whole.append(rate((Trial(group=r.subject.group, hit=r.is_wrong) for r in side), confidence))
+        inside = [[r.is_wrong for r in side if r.subject.position in slice_] for slice_ in drawn]
+        values.append([sum(each) / len(each) if each else None for each in inside])
+        trials.append([len(each) for each in inside])
+    both = [None if None in pair else sum(pair) / 2 for pair in zip(*values, strict=True)]
+    ends = [estimate["value"] for estimate in whole]
+    counted = sum(estimate["trials"] for estimate in whole)
+    balanced = {"value": None if None in ends else sum(ends) / 2, "trials": counted}
+    names = (*card.names, "balanced_error")
+    told = zip(
+        names,
+        (*whole, balanced),
+        (*values, both),
+        (*trials, [sum(pair) for pair in zip(*trials, strict=True)]),
+        strict=True,
+    )
+    return [
+        {
+            "name": name,
+            "whole": figure,
+            "values": of_seeds,
+            "trials": counts,
+            **_spread(of_seeds, figure["value"], confidence),
+        }
+        for name, figure, of_seeds, counts in told
+    ]
+
+
+def _spread(values: list[float | None], whole: float | None, confidence: float) -> Json:
+    """Mean, spread and half width of the t interval of what slices gave."""
+    known = [value for value in values if value is not None]
+    n = len(known)
+    mean = math.fsum(known) / n if n else None
+    apart = half = None
+    if n > 1 and mean is not None:
+        apart = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / (n - 1))
+        half = student((1 + confidence) / 2, n - 1) * apart / math.sqrt(n)
+    off = None if whole is None else max((abs(value - whole) for value in known), default=None)
+    return {
+        "mean": mean,
+        "standard_deviation": apart,
+        "half_width": half,
+        "low": min(known, default=None),
+        "high": max(known, default=None),
+        "farthest": off,
+    }

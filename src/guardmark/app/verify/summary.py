@@ -1,0 +1,264 @@
+"""`summary.json` as the records make it, on the second path."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.app.verify.adaptive import (
+    recount_attack_pairs,
+    recount_attack_seconds,
+    recount_attacks,
+)
+from guardmark.app.verify.attacker import recount_attacker
+from guardmark.app.verify.defense import Recount, recount_defense
+from guardmark.app.verify.effects import recount_adaptive
+from guardmark.app.verify.latency import recount_latency
+from guardmark.app.verify.pipeline import recount_pipeline
+from guardmark.app.verify.scores import recount_pairs, recount_scores
+from guardmark.app.verify.spending import recount_spending
+
+if TYPE_CHECKING:
+    from guardmark.app.verify.source import Answer, Source
+
+Json = dict[str, Any]
+
+_BASELINES: Final = {"allow-all", "block-all", "coin"}
+
+
+def recount_summary(source: Source, stated: Json) -> Json:
+    """Return what `summary.json` has to say, as far as this path knows it.
+
+    Args:
+        source: All that the run stored.
+        stated: What it does say, for thresholds that were chosen after the run.
+
+    Returns:
+        An object of the same shape; keys that are missing are not vouched for.
+    """
+    manifest = source.manifest
+    said = {each.get("name"): each for each in stated.get("defenses", [])}
+    parts = {part["name"]: part for part in manifest["parts"] if part["kind"] == "defense"}
+    recounts = {name: Recount(source, name, said.get(name, {})) for name in source.guards()}
+    margin = manifest.get("settings", {}).get("stats", {}).get("margin", 0.05)
+    early, defenses, verdicts = stopped_early(source, stated), [], {}
+    for name, found in recounts.items():
+        own = recount_defense(found, margin)
+        own |= _described(parts.get(name, {}), name)
+        if said.get(name, {}).get("is_redecided"):
+            own.pop("threshold", None)
+        own["thresholds"] = recount_scores(found, said.get(name, {}).get("thresholds"))
+        if name in early:
+            _leave_to_the_rule(own)
+        else:
+            verdicts[name] = verdict(own)
+        defenses.append(own)
+    return {
+        "run": _run(source, stated.get("run", {}).get("state")),
+        "data": [
+            {key: data[key] for key in ("name", "version", "sha256", "attacks", "benign")}
+            for data in manifest["data"]
+        ],
+        "samples": _samples(source),
+        "verdicts": verdicts,
+        "defenses": defenses,
+        "coverage": _coverage(source),
+        **(
+            {}
+            if early
+            else {
+                "comparison": recount_pairs(
+                    recounts, {name: part.get("type", "") for name, part in parts.items()}
+                )
+            }
+        ),
+        "pipeline": recount_pipeline(source),
+        "adaptive": [
+            {
+                **attacks,
+                **target,
+                "attacker": recount_attacker(source, attacks["defense"]),
+            }
+            for attacks, target in zip(
+                recount_attacks(source, stated), recount_adaptive(source), strict=True
+            )
+        ],
+        "adaptive_pairs": recount_attack_pairs(source),
+        "spending": recount_spending(source),
+        "worst": {"counts": _worst(recounts, parts)},
+        "timing": {
+            "created_utc": manifest["created_utc"],
+            "defenses": {name: recount_latency(found) for name, found in recounts.items()},
+            **({"adaptive": attacked} if (attacked := recount_attack_seconds(source)) else {}),
+        },
+    }
+
+
+def stopped_early(source: Source, stated: Json) -> list[str]:
+    """Return the defenses that a rule of the run is said to have ended early.
+
+    Args:
+        source: All that the run stored; without a rule nothing is ended early.
+        stated: What `summary.json` says.
+    """
+    rules = source.manifest.get("settings", {}).get("run", {}).get("stop_when")
+    return [
+        each["name"] for each in stated.get("defenses", []) if rules and each.get("stopped_early")
+    ]
+
+
+def _leave_to_the_rule(own: Json) -> None:
+    """Take out what rests on the answers that a rule had seen, not on all."""
+    rates = ("attack_success_rate", "true_positive_rate", "false_positive_rate")
+    for name in (*rates, "false_negative_rate"):
+        del own["rates"][name]
+    for name in ("widths", "categories"):
+        del own[name]
+    for table in own["slices"]:
+        for row in table["rates"]:
+            del row["is_greyed"]
+
+
+def _described(part: Json, name: str) -> Json:
+    said: Json = {"name": name, "is_baseline": part.get("type") in _BASELINES}
+    for key in ("type", "version", "fingerprint", "view", "threshold"):
+        if key in part:
+            said[key] = part[key]
+    return said
+
+
+def _run(source: Source, said: str | None) -> Json:
+    manifest = source.manifest
+    kept = (
+        "name",
+        "guardmark_version",
+        "config_sha256",
+        "data_sha256",
+        "evaluator",
+        "seed",
+        "repeats",
+        "confidence",
+        "min_per_category",
+        "on_malformed",
+        "on_error",
+    )
+    stored = sum(
+        1
+        for answer in source.answers
+        if answer.stage in {"defense", "model", "judge"}
+        and (answer.layer == "run" or answer.layer.startswith("run/"))
+    )
+    return {
+        **{key: manifest[key] for key in kept},
+        "state": _state(source, said),
+        "planned": source.planned,
+        "stored": stored,
+        "retried": source.retried,
+    }
+
+
+def _state(source: Source, said: str | None) -> str:
+    """Return how far the run came.
+
+    The records of a run that was killed say that it is running; that it was interrupted shows in
+    nobody holding its lock, which the records cannot tell.
+    """
+    stopped = source.state == "running" and said == "interrupted"
+    return "interrupted" if stopped else source.state
+
+
+def _samples(source: Source) -> Json:
+    subjects = source.subjects
+    languages = Counter(s.facets["language"] for s in subjects if s.facets["language"])
+    groups = {subject.group for subject in subjects}
+    return {
+        "attacks": sum(s.is_attack for s in subjects),
+        "benign": sum(not s.is_attack for s in subjects),
+        "groups": len(groups),
+        "is_grouped": len(groups) < len(subjects) or source.manifest["repeats"] > 1,
+        "languages": sorted(languages, key=lambda name: (-languages[name], name)),
+    }
+
+
+def _coverage(source: Source) -> Json:
+    declared = source.manifest["categories"]
+    outer, inner = Counter[str](), Counter[str]()
+    for subject in source.subjects:
+        category, sub = subject.facets["category"], subject.facets["subcategory"]
+        if subject.is_attack and category:
+            outer[category] += 1
+        if subject.is_attack and sub:
+            inner[f"{category}/{sub}"] += 1
+    pairs = [f"{name}/{sub}" for name, subs in declared.items() for sub in subs]
+    strange_outer, strange_inner = sorted({*outer} - {*declared}), sorted({*inner} - {*pairs})
+    return {
+        "declared": len(declared),
+        "tested": sum(1 for name in declared if outer[name]),
+        "categories": {name: outer[name] for name in [*declared, *strange_outer]},
+        "subcategories": {name: inner[name] for name in [*pairs, *strange_inner]},
+        "gaps": [name for name in declared if not outer[name]]
+        + [name for name in pairs if not inner[name]],
+        "undeclared": [*strange_outer, *strange_inner],
+    }
+
+
+def _worst(recounts: dict[str, Recount], parts: dict[str, Json]) -> Json:
+    """Count samples by what the candidates made of them, each by its worst repeat."""
+    telling = [n for n in recounts if parts.get(n, {}).get("type") not in _BASELINES]
+    tally, seen = Counter[str](), dict[int, list[str]]()
+    labels: dict[int, bool] = {}
+    for name in telling or list(recounts):
+        worst: dict[int, Answer] = {}
+        found = recounts[name]
+        for answer in found.answers:
+            place = answer.subject.position
+            if place not in worst or _badness(found, answer) >= _badness(found, worst[place]):
+                worst[place] = answer
+        for place, answer in worst.items():
+            seen.setdefault(place, []).append(found.outcome(answer))
+            labels[place] = answer.subject.is_attack
+    for place, outcomes in seen.items():
+        if labels[place] and "allow" in outcomes:
+            tally["bypass"] += 1
+        if not labels[place] and "block" in outcomes:
+            tally["false_alarm"] += 1
+        tally["error"] += "error" in outcomes
+        tally["malformed"] += "malformed" in outcomes
+        tally["different"] += {"allow", "block"} <= set(outcomes)
+    return {name: count for name, count in tally.items() if count}
+
+
+def _badness(found: Recount, answer: Answer) -> int:
+    outcome = found.outcome(answer)
+    wrong = "allow" if answer.subject.is_attack else "block"
+    return 2 if outcome == wrong else 1 if outcome in {"malformed", "error"} else 0
+
+
+def verdict(defense: Json) -> str:
+    """Say what a defense did in the one line that heads every report.
+
+    Args:
+        defense: Its figures, in the shape of `summary.json`.
+    """
+    rates, counts = defense["rates"], defense["counts"]
+    malformed = counts["attacks"]["malformed"] + counts["benign"]["malformed"]
+    errors = counts["attacks"]["error"] + counts["benign"]["error"]
+    return (
+        f"blocks {_share(rates['true_positive_rate'], 'attacks')}, "
+        f"wrongly blocks {_share(rates['false_positive_rate'], 'benign')}; "
+        f"{malformed:,} malformed, {errors:,} error{'' if errors == 1 else 's'}"
+    )
+
+
+def _share(estimate: Json, what: str) -> str:
+    if not estimate["trials"]:
+        return f"an undefined share of {what} (none answered)"
+    value = 100 * estimate["value"]
+    words = f"{value:.1f} %"
+    if words == "0.0 %" and value > 0:
+        words = "< 0.1 %"
+    if words == "100.0 %" and value < 100:
+        words = "> 99.9 %"
+    if estimate["low"] is not None:
+        words += f" [{100 * estimate['low']:.1f}, {100 * estimate['high']:.1f}]"
+    return f"{words} of {estimate['trials']:,} {what}"

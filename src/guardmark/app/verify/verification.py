@@ -1,0 +1,201 @@
+"""The verb `verify`: every figure of a run computed again, and everything compared."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from guardmark.app.reporting import find_run, run_config
+from guardmark.app.verify.data import check_data
+from guardmark.app.verify.difference import Comparer, Finding
+from guardmark.app.verify.files import check_lines, check_table, check_trace, check_verdicts
+from guardmark.app.verify.judges import check_panels
+from guardmark.app.verify.small_slices import check_slices
+from guardmark.app.verify.source import Source, read_source
+from guardmark.app.verify.summary import recount_summary, stopped_early
+from guardmark.app.verify.target import check_target
+from guardmark.core.version import VERSION
+from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
+from guardmark.store import integrity
+from guardmark.store.records import RecordReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.store.run_dir import RunDir
+
+_TABLED = ("category", "subcategory", "severity", "language", "length", "technique", "source")
+_VARIANTS = ("variant", "technique")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What came of verifying a run.
+
+    Attributes:
+        folder: The run.
+        compared: Values that were compared.
+        damage: What is wrong with the records themselves, a sentence each.
+        findings: What the artefacts say otherwise than the records.
+        notes: What could not be compared, and why.
+    """
+
+    folder: Path
+    compared: int
+    damage: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found."""
+        return not self.damage and not self.findings
+
+
+def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
+    """Compute every figure of a run again and compare it with every artefact.
+
+    Counts, rates, intervals, slices and quantiles are computed from the tables by formulas of
+    their own; the rest is compared with reports written again. Nothing is called or changed.
+
+    Args:
+        path: The run.
+        data: Folders to look for the data files in, beside the present one and the run's.
+
+    Returns:
+        What differs, and what could not be compared.
+
+    Raises:
+        StoreError: If there is no run, or its records cannot be read at all.
+    """
+    folder = find_run(path)
+    damage = tuple(integrity.check(folder.records))
+    source = read_source(folder.records)
+    comparer, notes = Comparer(), list[str]()
+    stated = _stated(folder, comparer)
+    recounted = recount_summary(source, stated)
+    _check_reports(folder, stated, recounted=recounted, comparer=comparer)
+    if folder.results.exists():
+        check_lines(folder.results, source, comparer)
+    if folder.trace.exists():
+        check_trace(folder.trace, source, comparer)
+    if folder.target.exists():
+        check_target(folder.target, source, comparer)
+    check_panels(source, comparer)
+    if folder.slice_stability.exists():
+        check_slices(folder.slice_stability, source, comparer)
+    _check_description(folder, source, comparer)
+    builtin = {
+        spec.shown_as: spec.path for each in BUILTIN_SETS for spec in builtin_specs(each.name)
+    }
+    places = [*data, Path.cwd(), folder.path]
+    missing = check_data(source, places, comparer, builtin=builtin)
+    notes += [f"{name} was not found; --data FOLDER says where it lies." for name in missing]
+    notes += _missing(folder, source)
+    notes += [
+        f"{name} was ended early by a rule: its headline rates were compared with reports "
+        "written again only, not counted a second time."
+        for name in stopped_early(source, stated)
+    ]
+    if source.manifest.get("guardmark_version") != VERSION:
+        notes.append(
+            f"Reports were not written again: the run is of guardmark "
+            f"{source.manifest.get('guardmark_version')}, this is {VERSION}."
+        )
+    elif not damage:
+        _compare_again(folder, stated, comparer)
+    return Verification(
+        folder=folder.path,
+        compared=comparer.compared,
+        damage=damage,
+        findings=tuple(dict.fromkeys(comparer.findings)),
+        notes=tuple(notes),
+    )
+
+
+def _stated(folder: RunDir, comparer: Comparer) -> dict[str, Any]:
+    path = folder.summary_json
+    if not path.exists():
+        return {}
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        said = None
+    if isinstance(said, dict):
+        return said
+    comparer.findings.append(
+        Finding(file=path.name, place="", said="no JSON object", found="a summary")
+    )
+    return {}
+
+
+def _check_reports(
+    folder: RunDir, stated: dict[str, Any], *, recounted: dict[str, Any], comparer: Comparer
+) -> None:
+    if stated:
+        comparer.tree(folder.summary_json.name, "", said=stated, found=recounted)
+    for path, facets in ((folder.categories_csv, _TABLED), (folder.variant_metrics_csv, _VARIANTS)):
+        if path.exists():
+            check_table(path, recounted, comparer, facets=facets)
+    for path in (folder.summary_md, folder.report_html):
+        if path.exists():
+            check_verdicts(path, recounted["verdicts"], comparer)
+
+
+def _check_description(folder: RunDir, source: Source, comparer: Comparer) -> None:
+    """Compare what was run, as files, with the manifest in the records."""
+    import yaml
+
+    for path, found in (
+        (folder.data_manifest, source.manifest.get("data")),
+        (folder.resolved_config, source.manifest.get("settings")),
+    ):
+        if not path.exists():
+            continue
+        try:
+            said = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except yaml.YAMLError:
+            said = None
+        comparer.tree(path.name, "", said=said, found=found)
+        comparer.tree(path.name, "", said=found, found=said)
+    attacks = sum(data["attacks"] for data in source.manifest.get("data", ()))
+    benign = sum(data["benign"] for data in source.manifest.get("data", ()))
+    held = sum(subject.is_attack for subject in source.subjects)
+    comparer.value(folder.data_manifest.name, "attacks", said=attacks, found=held)
+    total = len(source.subjects)
+    comparer.value(folder.data_manifest.name, "benign", said=benign, found=total - held)
+
+
+def _missing(folder: RunDir, source: Source) -> list[str]:
+    if source.state != "complete":
+        return ["The run is not complete; what it stored so far was checked."]
+    wanted = source.manifest.get("settings", {}).get("report", [])
+    files = {
+        "json": folder.summary_json,
+        "md": folder.summary_md,
+        "html": folder.report_html,
+        "csv": folder.categories_csv,
+    }
+    absent = [files[name].name for name in wanted if name in files and not files[name].exists()]
+    absent += [] if folder.results.exists() else [folder.results.name]
+    return [f"{name} is not there; to write it: guardmark report {folder.path}" for name in absent]
+
+
+def _compare_again(folder: RunDir, stated: dict[str, Any], comparer: Comparer) -> None:
+    from guardmark.app.verify.again import compare_again, compare_slices_again
+
+    with RecordReader(folder.records) as reader:
+        config = run_config(reader.manifest())
+        known = reader.defenses()
+    anew = tuple(
+        (each["name"], float(each["threshold"]))
+        for each in stated.get("defenses", ())
+        if each.get("is_redecided") is True
+        and each.get("name") in known
+        and isinstance(each.get("threshold"), int | float)
+    )
+    compare_again(folder, config, comparer, thresholds=anew)
+    if folder.slice_stability.exists():
+        compare_slices_again(folder, comparer)

@@ -1,0 +1,1 @@
+"""What an adaptive measurement found, told."""

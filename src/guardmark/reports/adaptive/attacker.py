@@ -1,0 +1,167 @@
+"""What an attacker model came to: in words, and for machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.reports.cells import of_estimate
+from guardmark.reports.encode import Json, estimate_json
+from guardmark.reports.measures import Unit
+from guardmark.reports.wording import count_text, counts_text, measure_text, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.analysis.adaptive.attacker import AttackerCard
+    from guardmark.analysis.adaptive.attacker_rows import Spending
+    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.core.estimate import Estimate
+
+
+def attacker_text(attacker: AttackerCard) -> str:
+    """Name the models of an attack."""
+    if not attacker.has_judge:
+        return f"{attacker.model}; nobody judged whether candidates ask for the same"
+    return f"{attacker.model}; sameness judged by {attacker.judge}"
+
+
+def attacker_sentences(card: AdaptiveCard) -> Iterator[str]:
+    """Say what the attacker model added, how it answered and what it cost.
+
+    Args:
+        card: The figures.
+
+    Yields:
+        Sentences; none where no attacker model was configured.
+    """
+    attacker = card.attacker
+    if attacker is None:
+        return
+    yield brought_sentence(card.name, attacker)
+    if attacker.attacks.trials:
+        yield _wrote_sentence(card.name, attacker)
+        yield f"{card.name}: {cost_text(attacker)}"
+
+
+def brought_sentence(name: str, attacker: AttackerCard) -> str:
+    """Say what the attacker model brought through that could be proved.
+
+    Args:
+        name: Of the defense.
+        attacker: The figures.
+    """
+    if not attacker.attacks.trials:
+        return f"{name}: the rounds before left no attack to the attacker model"
+    return (
+        f"{name}: of the attacks it was given, the attacker model brought "
+        f"{_rate(attacker.attacks)} through, proved; {count_text(attacker.only)} fell to nothing "
+        "else"
+    )
+
+
+def _wrote_sentence(name: str, attacker: AttackerCard) -> str:
+    judged = f", and {_rate(attacker.equivalent)} of those judged ask for the same"
+    return (
+        f"{name}: the attacker model refused {_rate(attacker.refused)} of its answers and "
+        f"{_rate(attacker.invalid)} could not be read; of its candidates {_rate(attacker.repeated)}"
+        f" were repeats{judged if attacker.has_judge else ''}"
+    )
+
+
+def cost_text(attacker: AttackerCard) -> str:
+    """Say what the two models consumed, and what that is for each attack that fell."""
+    asked = sum(each.calls for each in attacker.spending.values())
+    tokens = sum(each.tokens_read + each.tokens_written for each in attacker.spending.values())
+    cost = sum(each.cost for each in attacker.spending.values())
+    parts = [f"{count_text(asked)} calls", f"{count_text(tokens)} tokens told"]
+    if any(each.priced for each in attacker.spending.values()):
+        parts.append(f"{cost:.4g} of the price table's currency")
+    each_calls = attacker.per_bypass(asked)
+    if each_calls is None:
+        return f"attacker model and judge took {', '.join(parts)}; no attack fell to them"
+    per = f"{value_text(each_calls, Unit.COUNT)} calls"
+    return f"attacker model and judge took {', '.join(parts)}: {per} for each attack that fell"
+
+
+def attacker_cautions(card: AdaptiveCard) -> Iterator[str]:
+    """Say what keeps a reader from taking the figures of an attacker model at face value.
+
+    Args:
+        card: The figures.
+
+    Yields:
+        Sentences; none for a model that answered, with another model as judge.
+    """
+    attacker = card.attacker
+    if attacker is None or not attacker.attacks.trials:
+        return
+    if not attacker.has_judge:
+        yield (
+            f"{card.name}: no judge of sameness: {_rate(attacker.unproved)} of the attacks came "
+            "through as candidates that nobody proved (V4); they count in no other rate"
+        )
+    if attacker.is_same_model:
+        yield f"{card.name}: the attacker model judged its own candidates"
+    if not attacker.calls_left:
+        yield (
+            f"{card.name}: the bound on calls of the attacker model was reached, so some attacks "
+            "got fewer tries"
+        )
+    for name, spent in attacker.spending.items():
+        if spent.failed:
+            yield (
+                f"{card.name}: {count_text(spent.failed)} of {count_text(spent.calls)} {name} "
+                "calls failed; they count in no rate"
+            )
+    if attacker.unjudged:
+        yield (
+            f"{card.name}: {count_text(attacker.unjudged)} candidates got no verdict on sameness "
+            "that can be read; they were not sent"
+        )
+
+
+def attacker_json(attacker: AttackerCard | None) -> Json | None:
+    """Encode the figures of an attacker model.
+
+    Args:
+        attacker: The figures, or None.
+
+    Returns:
+        JSON values, or None where no attacker model was configured.
+    """
+    if attacker is None:
+        return None
+    return {
+        "model": attacker.model,
+        "judge": attacker.judge,
+        "is_same_model": attacker.is_same_model,
+        **{name: estimate_json(rate) for name, rate in attacker.rates.items()},
+        **attacker.counts,
+        "calls_left": attacker.calls_left,
+        "strategies": [
+            {
+                "name": each.name,
+                "candidates": each.candidates,
+                "passed": estimate_json(each.passed),
+            }
+            for each in attacker.strategies
+        ],
+        "spending": {name: _spending(each) for name, each in attacker.spending.items()},
+    }
+
+
+def _spending(spent: Spending) -> Json:
+    return {
+        "calls": spent.calls,
+        "failed": spent.failed,
+        "calls_with_tokens": spent.reported,
+        "tokens_read": spent.tokens_read,
+        "tokens_written": spent.tokens_written,
+        "calls_with_price": spent.priced,
+        "cost": spent.cost if spent.priced else None,
+    }
+
+
+def _rate(estimate: Estimate) -> str:
+    measure = of_estimate(estimate)
+    return f"{measure_text(measure)} ({counts_text(measure)})"

@@ -1,0 +1,111 @@
+"""Adaptive figures for machines: a block of `summary.json`, and what `adapt --json` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.reports.adaptive.attacker import attacker_json
+from guardmark.reports.adaptive.costs import costs_json
+from guardmark.reports.adaptive.operators import operator_json
+from guardmark.reports.adaptive.pairs import area_json
+from guardmark.reports.adaptive.target_json import gradient_json, target_json
+from guardmark.reports.adaptive.words import holding_sentence, threat_card
+from guardmark.reports.encode import Json, estimate_json, ratio_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.repairs import RepairCard
+    from guardmark.core.estimate import Difference
+
+
+def adaptive_json(cards: Sequence[AdaptiveCard]) -> list[Json]:
+    """Encode adaptive figures.
+
+    Args:
+        cards: One for each defense.
+
+    Returns:
+        JSON values; empty when nothing was attacked.
+    """
+    return [_card(card) for card in cards]
+
+
+def _card(card: AdaptiveCard) -> Json:
+    best = card.best_repair
+    return {
+        "defense": card.name,
+        "text": holding_sentence(card),
+        "threat_model": dict(threat_card(card)),
+        "settings": dict(card.settings),
+        "findings": dict(card.findings),
+        "attacks": card.attacks,
+        "missing": card.missing,
+        "unanswered": card.unanswered,
+        "rounds": [
+            {
+                "round": each.name,
+                "strict": estimate_json(each.strict),
+                "full": estimate_json(each.full),
+            }
+            for each in card.rounds
+        ],
+        "arms": [
+            {
+                "arm": each.arm,
+                "at_budget": estimate_json(each.at_budget),
+                "points": [list(point) for point in each.points],
+            }
+            for each in card.arms
+        ],
+        "blind_asr_at": [{"k": k, "rate": ratio_json(rate)} for k, rate in card.asr_at],
+        "gains": [{"k": k, "gain": _difference(gain)} for k, gain in card.gains],
+        "null_gain": _difference(card.null_gain),
+        "robustness_delta": _difference(card.delta),
+        "battery": {
+            "strict": estimate_json(card.battery_strict),
+            "full": estimate_json(card.battery_full),
+        },
+        "area": area_json(card.area),
+        "median_tries": None if card.survival is None else card.survival.median,
+        "mean_tries": None if card.mean_tries is None else card.mean_tries.value,
+        "calls_per_bypass": card.calls_per_bypass,
+        "costs": costs_json(card.costs),
+        "extrapolated": None
+        if card.extrapolated is None
+        else {"k": card.extrapolated_at, "rate": ratio_json(card.extrapolated)},
+        "reliability": None if card.reliability is None else estimate_json(card.reliability),
+        "operators": [operator_json(each) for each in card.operators],
+        "repairs": [_repair(each) for each in card.repairs],
+        "best_repair": None if best is None else best.name,
+        "transfers": [
+            {"source": each.source, "passed": estimate_json(each.passed)} for each in card.transfers
+        ],
+        "target": target_json(card.target),
+        "gradient": gradient_json(card.gradient),
+        "calls": {f"{arm}:{account}": calls for (arm, account), calls in card.calls.items()},
+        "attacker": attacker_json(card.attacker),
+    }
+
+
+def _repair(card: RepairCard) -> Json:
+    return {
+        "name": card.name,
+        "steps": list(card.steps),
+        "closed": estimate_json(card.closed),
+        "cost": estimate_json(card.cost),
+        "opened": estimate_json(card.opened),
+    }
+
+
+def _difference(difference: Difference) -> Json:
+    return {
+        "value": difference.value,
+        "low": difference.low,
+        "high": difference.high,
+        "p_value": difference.p_value,
+        "pairs": difference.pairs,
+        "first_only": difference.first_only,
+        "second_only": difference.second_only,
+    }

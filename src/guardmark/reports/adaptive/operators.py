@@ -1,0 +1,170 @@
+"""Operators on attacks, on benign texts and by themselves: tables, a sentence, JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.blocks import Column, Measure, Row, Table, Unit, Words
+from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, slug, words
+from guardmark.reports.encode import Json, estimate_json
+from guardmark.reports.wording import count_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.operators import OperatorCard
+    from guardmark.core.estimate import Estimate, Quantile
+    from guardmark.reports.blocks import Cell
+
+_LISTED: Final = 4
+_STANDINGS: Final = (
+    "Holds: most attacks are blocked with it and most benign texts are not. Blanket block: most of "
+    "both are blocked, so the form is blocked and not the attack. Blind: neither. Inverted: benign "
+    "texts are blocked and attacks are not. A text that was tried twice counts once. Rows are "
+    "exploratory: no correction for their number. "
+    "Only this one: attacks that nothing else on the fixed list brought through."
+)
+_SHAPES: Final = (
+    "Wrapper alone: neutral sentences, not encoded, in the words that stand before the code, of "
+    "those that pass without them; blocked there means that the wrapper did it. Growth: median "
+    "length over that of the original. Decoded: variants whose words the shipped decoders read "
+    "without being told the code; it says what cleaning could do. Exploratory."
+)
+_READ: Final = (
+    " Read: canary sentences whose words the target model gave back; see the section on the "
+    "target model."
+)
+
+
+def operator_tables(card: AdaptiveCard) -> list[Table]:
+    """Return what operators do to a defense, and what they do to a text.
+
+    Args:
+        card: The figures.
+    """
+    return [_against(card), _shapes(card)]
+
+
+def wrapper_sentence(card: AdaptiveCard) -> str:
+    """Say which wrappers are blocked by themselves; empty where none is.
+
+    Args:
+        card: The figures.
+    """
+    blocked = [each for each in card.operators if each.is_blocked_by_wrapper]
+    if not blocked:
+        return ""
+    named = ", ".join(
+        f"{each.chain} ({each.wrapper_blocked.successes}/{each.wrapper_blocked.trials})"
+        for each in blocked[:_LISTED]
+        if each.wrapper_blocked is not None
+    )
+    more = f" and {count_text(len(blocked) - _LISTED)} more" if len(blocked) > _LISTED else ""
+    return (
+        f"{card.name}: blocks the wrapper whatever it carries, neutral sentences too: "
+        f"{named}{more}; what these operators show is not the attack"
+    )
+
+
+def operator_json(card: OperatorCard) -> Json:
+    """Encode one operator.
+
+    Args:
+        card: The figures.
+    """
+    return {
+        "chain": card.chain,
+        "tier": card.tier,
+        "bypassed": estimate_json(card.bypassed),
+        "benign_blocked": estimate_json(card.benign_blocked),
+        "standing": card.standing.value,
+        "unique": card.unique,
+        "expansion": _median_json(card.expansion),
+        "decoded": _maybe_json(card.decoded),
+        "wrapper_blocked": _maybe_json(card.wrapper_blocked),
+    }
+
+
+def _maybe_json(estimate: Estimate | None) -> Json | None:
+    return None if estimate is None else estimate_json(estimate)
+
+
+def _median_json(quantile: Quantile) -> Json:
+    return {
+        "median": quantile.value,
+        "low": quantile.low,
+        "high": quantile.high,
+        "trials": quantile.trials,
+        "confidence": quantile.confidence,
+        "reason": quantile.reason,
+    }
+
+
+def _against(card: AdaptiveCard) -> Table:
+    return Table(
+        id=f"adaptive-operators-{slug(card.name)}",
+        title=f"{card.name}: operators on attacks and on benign texts",
+        columns=(
+            Column(title="Operators"),
+            Column(title="Tier"),
+            Column(title="Attacks through", numeric=True),
+            Column(title="Benign blocked", numeric=True),
+            Column(title="J", numeric=True, meaning="block rate on attacks minus on benign texts"),
+            Column(title="Standing"),
+            Column(title="Only this one", numeric=True),
+        ),
+        rows=tuple(
+            Row(
+                cells=(
+                    name(each.chain),
+                    words(each.tier),
+                    of_estimate(each.bypassed),
+                    of_estimate(each.benign_blocked),
+                    figure(each.separation, Unit.NUMBER),
+                    words(each.standing.value),
+                    count(each.unique),
+                )
+            )
+            for each in card.operators
+        ),
+        note=_STANDINGS,
+        collapsed=True,
+    )
+
+
+def _shapes(card: AdaptiveCard) -> Table:
+    target = card.target
+    titles = ["Wrapper alone", "n", "Growth", "n", "Decoded", "n"]
+    return Table(
+        id=f"adaptive-shapes-{slug(card.name)}",
+        title=f"{card.name}: what operators do to a text, and their wrappers alone",
+        columns=heads(*titles, *(["Read", "n"] if target else []), first="Operators"),
+        rows=tuple(Row(cells=(name(each.chain), *_shape(card, each))) for each in card.operators),
+        note=_SHAPES + (_READ if target else ""),
+        collapsed=True,
+    )
+
+
+def _shape(card: AdaptiveCard, each: OperatorCard) -> tuple[Cell, ...]:
+    growth = each.expansion
+    rates = [_rate_cells(each.wrapper_blocked), _rate_cells(each.decoded)]
+    if card.target is not None:
+        rates.append(_rate_cells(card.target.read_rate(each.chain)))
+    first, *others = rates
+    grown = Measure(
+        value=growth.value,
+        low=growth.low,
+        high=growth.high,
+        unit=Unit.NUMBER,
+        trials=growth.trials,
+        reason=growth.reason,
+    )
+    middle = (grown, Words(text=count_text(growth.trials)))
+    return (*first, *middle, *(cell for cells in others for cell in cells))
+
+
+def _rate_cells(estimate: Estimate | None) -> tuple[Cell, Cell]:
+    """A rate and its counts; empty where the question does not arise."""
+    if estimate is None:
+        return Words(text=""), Words(text="")
+    measure = of_estimate(estimate)
+    return measure, counts(measure)

@@ -1,0 +1,173 @@
+"""What a repair would do, in words, as a table, and as lines of a configuration."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.blocks import Listing, Row, Table
+from guardmark.reports.cells import counts, heads, name, of_estimate, slug
+from guardmark.reports.wording import counts_text, measure_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.repairs import RepairCard
+    from guardmark.core.estimate import Estimate
+    from guardmark.reports.blocks import Block
+
+_LONGEST: Final = 80
+_WIDTH: Final = 96
+_FLOW: Final = 72  # where a list is broken: after the word that passes it
+_HEAD: Final = (
+    "# Repairs found by guardmark adapt. Add the entries to `defenses:` of the configuration.",
+    "# Found on the attacks they are counted on: measure them on others before relying on them.",
+)
+
+
+def repair_sentence(card: AdaptiveCard) -> str:
+    """Say which cleaning would have closed most, and what it would cost and let in."""
+    best = card.best_repair
+    if best is None:
+        return f"{card.name}: no cleaning of texts would have closed more than it costs"
+    return f"{card.name}: cleaning texts by {best.name} before the defense would {_effect(best)}"
+
+
+def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
+    """Return the table of repairs, and the best one as lines to copy.
+
+    Args:
+        card: The figures.
+        taken: Names of the run's defenses.
+    """
+    blocks: list[Block] = [_table(card)]
+    if entry := repair_entry(card, taken):
+        blocks.append(
+            Listing(
+                id=f"adaptive-repair-lines-{slug(card.name)}",
+                title=f"{card.name}: the best repair, to paste into the configuration",
+                lines=("defenses:", *entry),
+            )
+        )
+    return blocks
+
+
+def repair_fragment(cards: Sequence[AdaptiveCard], taken: Sequence[str]) -> str | None:
+    """Write the best repair of each defense as a fragment of a configuration.
+
+    Args:
+        cards: One for each defense that was attacked.
+        taken: Names of the run's defenses; a repaired one gets another.
+
+    Returns:
+        YAML with a `defenses:` key, figures in comments, or None where nothing helps.
+    """
+    lines = [line for card in cards for line in repair_entry(card, taken)]
+    return "\n".join((*_HEAD, "defenses:", *lines)) + "\n" if lines else None
+
+
+def repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> tuple[str, ...]:
+    """Write one defense wrapped in its best repair, as it stands below `defenses:`.
+
+    Args:
+        card: The figures.
+        taken: Names that are in use.
+
+    Returns:
+        Lines of YAML, indented by two; none where nothing helps.
+    """
+    best = card.best_repair
+    if best is None:
+        return ()
+    from guardmark.canon import CANON_VERSION
+
+    fixed = repaired_name(card.name, taken)
+    cleaned = {
+        "type": "canonical",
+        "of": card.name,
+        "steps": list(best.steps),
+        "canon": CANON_VERSION,
+    }
+    lines = [*_remark(f"{card.name}, after cleaning: would {_effect(best, with_counts=True)}.")]
+    lines += _yaml({fixed: cleaned})
+    if best.opened.successes:
+        both = repaired_name(card.name, taken, ending="-with-repair")
+        lines += _remark(
+            "Asks about the text as it is and about the cleaned one: closes as much and lets none "
+            "of these attacks in, for two calls instead of one."
+        )
+        lines += _yaml({both: {"type": "chain", "of": [card.name, fixed], "rule": "any"}})
+    return tuple(f"  {line}" for line in lines)
+
+
+def repaired_name(defense: str, taken: Sequence[str], *, ending: str = "-repaired") -> str:
+    """Return a name for a repaired defense that no other has.
+
+    Args:
+        defense: Name of the defense.
+        taken: Names that are in use.
+        ending: What is put behind the name.
+    """
+    wanted = f"{defense[: _LONGEST - len(ending) - 4]}{ending}"
+    free, number = wanted, 2
+    while free in taken:
+        free, number = f"{wanted}-{number}", number + 1
+    return free
+
+
+def _yaml(entry: Mapping[str, Mapping[str, object]]) -> list[str]:
+    import yaml  # only a run that was attacked needs it
+
+    said = yaml.safe_dump(entry, sort_keys=False, default_flow_style=None, width=_FLOW)
+    return said.splitlines()
+
+
+def _remark(text: str) -> Iterator[str]:
+    for line in textwrap.wrap(text, _WIDTH, break_on_hyphens=False):
+        yield f"# {line}"
+
+
+def _effect(best: RepairCard, *, with_counts: bool = False) -> str:
+    def share(estimate: Estimate) -> str:
+        measure = of_estimate(estimate)
+        return measure_text(measure) + (f" ({counts_text(measure)})" if with_counts else "")
+
+    return (
+        f"close {share(best.closed)} of the bypasses, block {share(best.cost)} of the benign "
+        f"texts let through so far, and let in {share(best.opened)} of the attacks blocked so far"
+    )
+
+
+def _table(card: AdaptiveCard) -> Table:
+    return Table(
+        id=f"adaptive-repairs-{slug(card.name)}",
+        title=f"{card.name}: what cleaning texts first would change",
+        columns=heads(
+            "Bypasses closed",
+            "n",
+            "Benign texts lost",
+            "n",
+            "Attacks let in",
+            "n",
+            first="Cleaning",
+        ),
+        rows=tuple(
+            Row(
+                cells=(
+                    name(each.name),
+                    *(
+                        cell
+                        for rate in (each.closed, each.cost, each.opened)
+                        for cell in (of_estimate(rate), counts(of_estimate(rate)))
+                    ),
+                )
+            )
+            for each in card.repairs
+        ),
+        note="Closed: of the bypasses found, blocked once cleaned. Lost: of benign texts that "
+        "pass, blocked once cleaned. Let in: of attacks blocked as they are, passed once cleaned. "
+        "Found on the same attacks it would be used against. What helps by itself is tried "
+        "together in the last row.",
+        collapsed=True,
+    )

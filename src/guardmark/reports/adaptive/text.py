@@ -1,0 +1,119 @@
+"""Adaptive figures for the terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.adaptive.attacker import attacker_cautions, attacker_sentences
+from guardmark.reports.adaptive.operators import wrapper_sentence
+from guardmark.reports.adaptive.pairs import area_sentence
+from guardmark.reports.adaptive.repair import repair_sentence
+from guardmark.reports.adaptive.target_words import reading_sentence, unknown_text
+from guardmark.reports.adaptive.words import (
+    effort_sentence,
+    flag_lines,
+    gain_sentence,
+    holding_sentences,
+    threat_card,
+)
+from guardmark.reports.cells import of_estimate
+from guardmark.reports.wording import counts_text, measure_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.target import TargetCard
+    from guardmark.core.estimate import Estimate
+
+_MARGIN: Final = 16  # where the text behind a label begins
+
+
+def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
+    """Write what an adaptive measurement says of one defense.
+
+    Args:
+        card: The figures.
+
+    Yields:
+        Lines without line feed; not yet cleaned of control characters.
+    """
+    yield f"{card.name}: threat model"
+    for label, text in threat_card(card):
+        yield f"  {label:<14}{text}"
+    yield f"  {'Round':<14}{'strict (V0, V1)':<24}all proved tiers"
+    for each in card.rounds:
+        yield f"  {each.name:<14}{_rate(each.strict):<24}{_rate(each.full, with_counts=True)}"
+    yield f"  {'Arm':<14}search calls: {card.budget:,} for each attack"
+    yield f"  {'static':<14}{_rate(card.rounds[0].full)}"
+    for arm in card.arms:
+        yield f"  {arm.arm:<14}{_rate(arm.at_budget)}"
+    if card.gradient is not None:
+        yield f"  {'gradient (A3)':<14}{_rate(card.gradient.full)}"
+    yield f"  Benign        {_benign(card)}"
+    for label, sentence in (
+        ("Learning", gain_sentence(card)),
+        ("Area", area_sentence(card)),
+        ("Cost", effort_sentence(card)),
+        ("Repair", repair_sentence(card)),
+        ("Wrappers", wrapper_sentence(card)),
+        *zip(("Model", "Replies", "Spent"), attacker_sentences(card), strict=False),
+    ):
+        if sentence:
+            yield f"  {label:<14}{sentence.removeprefix(f'{card.name}: ')}"
+    if card.target is not None:
+        yield from _target(card.target)
+    yield from attacker_cautions(card)
+    yield from flag_lines(card)
+    yield from holding_sentences(card)
+
+
+def wrapped_lines(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Break lines that are wider than a terminal, under their own text.
+
+    Args:
+        lines: From `adaptive_lines`, or alike.
+        width: Of the terminal, in characters.
+
+    Yields:
+        Lines that fit; a word longer than the terminal is left whole.
+    """
+    for line in lines:
+        if len(line) <= width:
+            yield line
+            continue
+        labelled = line.startswith("  ") and line[2:3] != " "
+        yield from textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=" " * (_MARGIN if labelled else 2),
+            drop_whitespace=True,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+
+def _target(target: TargetCard) -> Iterator[str]:
+    if target.effects is not None:
+        yield f"  {'Effect':<14}{'attack success':<24}{'did harm':<12}unknown ends"
+        for label, effect in (
+            ("undefended", target.effects.undefended),
+            ("static", target.effects.static),
+            ("adapted", target.effects.defended),
+        ):
+            counted = counts_text(of_estimate(effect.rate))
+            yield f"  {label:<14}{_rate(effect.rate):<24}{counted:<12}{unknown_text(effect)}"
+    yield f"  {reading_sentence(target)}"
+
+
+def _rate(estimate: Estimate, *, with_counts: bool = False) -> str:
+    measure = of_estimate(estimate)
+    return measure_text(measure) + (f"  {counts_text(measure)}" if with_counts else "")
+
+
+def _benign(card: AdaptiveCard) -> str:
+    """Count operators by how attacks and benign texts fare with them."""
+    standings = [each.standing.value for each in card.operators]
+    said = ", ".join(f"{standings.count(name)} {name}" for name in dict.fromkeys(sorted(standings)))
+    return f"same operators on benign texts: {said or 'no benign texts'}"

@@ -1,0 +1,146 @@
+"""What adaptive figures may be said to mean, in fixed words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.adaptive.attacker import attacker_text
+from guardmark.reports.adaptive.costs import cost_words
+from guardmark.reports.adaptive.target_words import meaning_sentences, target_facts
+from guardmark.reports.cells import of_difference, of_estimate
+from guardmark.reports.measures import Unit
+from guardmark.reports.wording import count_text, measure_text, percent_text, value_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.adaptive.card import AdaptiveCard
+
+ACCESS: Final = {False: "A1 (sees allow or block)", True: "A2 (sees the score too)"}
+_KNOWLEDGE: Final = {
+    True: "K1 (a kind of defense, diagnosed by probes)",
+    False: "K0 (nothing; each attack sees its own answers)",
+}
+_MEMORY: Final = {
+    True: "shared between attacks",
+    False: "none: each attack learns from itself",
+}
+_FLAGS: Final = {
+    "RANDOMISED": "answers differ when the same text is sent again; a bypass counts only if two "
+    "of three further sends pass as well",
+    "STATEFUL": "answers depend on the order of the questions; a bypass counts only if two of "
+    "three further sends pass as well",
+    "ERRORS_AS_BLOCK": "some blocks came with an error message: failures seem to count as blocks",
+}
+
+
+def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
+    """Return who attacks, with what: what every figure of the section is conditional on.
+
+    Args:
+        card: The figures.
+    """
+    has_scores = bool(card.findings.get("has_scores"))
+    attacker = card.attacker
+    return (
+        ("Access", ACCESS[has_scores] + _gradient_access(card)),
+        ("Knowledge", _KNOWLEDGE[card.shares_memory]),
+        ("Memory", _MEMORY[card.shares_memory]),
+        ("Fixed list", str(card.settings.get("battery", ""))),
+        ("Search calls", f"{count_text(card.budget)} for each attack"),
+        ("Seed", str(card.settings.get("seed", ""))),
+        ("Lock", str(card.settings.get("lock", ""))[:16]),
+        ("Diagnosis", diagnosis_text(card)),
+        *(() if card.target is None else target_facts(card.target)),
+        *(() if attacker is None else (("Attacker", attacker_text(attacker)),)),
+    )
+
+
+def _gradient_access(card: AdaptiveCard) -> str:
+    if card.gradient is None:
+        return ""
+    return f"; arm gradient: A3 (sees the gradient of the loss, {card.gradient.attack})"
+
+
+def diagnosis_text(card: AdaptiveCard) -> str:
+    """Say what kind of defense the probes saw."""
+    if not card.shares_memory:
+        return "not made: it would be learned from other attacks"
+    examined, label = card.findings.get("examined", 0), card.findings.get("diagnosis", "none")
+    folds = "; hidden characters change nothing" if card.findings.get("folds") else ""
+    return f"{label} (from {examined} blocked attacks{folds})"
+
+
+def flag_lines(card: AdaptiveCard) -> tuple[str, ...]:
+    """Say what is odd about a defense, a line each."""
+    return tuple(f"{card.name} {flag}: {_FLAGS.get(flag, flag)}" for flag in card.flags)
+
+
+def holding_sentence(card: AdaptiveCard) -> str:
+    """Say what was broken, under which conditions; never more than that.
+
+    Args:
+        card: The figures.
+    """
+    return " ".join(holding_sentences(card))
+
+
+def holding_sentences(card: AdaptiveCard) -> tuple[str, ...]:
+    """Say what was broken, and what getting through amounts to, a sentence each.
+
+    Args:
+        card: The figures.
+    """
+    last = card.rounds[-1].full
+    means_something = last.successes or (last.trials and card.target is not None)
+    return (_held(card), *(meaning_sentences(card) if means_something else ()))
+
+
+def _held(card: AdaptiveCard) -> str:
+    last = card.rounds[-1].full
+    under = (
+        f"{card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
+        f"{ACCESS[bool(card.findings.get('has_scores'))][:2]}, knowledge "
+        f"{_KNOWLEDGE[card.shares_memory][:2]}"
+    )
+    share = measure_text(of_estimate(last))
+    if not last.trials:
+        return f"{card.name}: undefined under {under}: no attack was answered."
+    if not last.successes:
+        bound = f"; the true share may be up to {percent_text(last.high)}" if last.high else ""
+        return f"{card.name} was not broken under {under}{bound}."
+    return (
+        f"{card.name}: {share} of {count_text(last.trials)} attacks got through under {under}; "
+        f"{percent_text(card.rounds[0].full.value)} did as they are."
+    )
+
+
+def gain_sentence(card: AdaptiveCard) -> str:
+    """Say what learning added to drawing at random, at equal tries."""
+    gains = "; ".join(
+        f"{measure_text(of_difference(gain))} at {count_text(k)}" for k, gain in card.gains
+    )
+    below = [count_text(k) for k, gain in card.gains if gain.value is not None and gain.value < 0]
+    behind = f". Drawing at random did better at {', '.join(below)}" if below else ""
+    return f"{card.name}: adaptive minus blind at equal tries: {gains}{behind}"
+
+
+def effort_sentence(card: AdaptiveCard) -> str:
+    """Say what a bypass costs in calls."""
+    parts = []
+    if card.calls_per_bypass is not None:
+        cost = value_text(card.calls_per_bypass, Unit.COUNT)
+        parts.append(
+            f"{cost} calls of the attacker for each bypass, fixed list and probes included"
+        )
+    if more := cost_words(card):
+        parts.append(more)
+    if card.survival is not None:
+        median = card.survival.median
+        reached = (
+            f"> {count_text(card.budget)} (not reached)" if median is None else f"{median:.0f}"
+        )
+        parts.append(f"median search tries to a bypass: {reached}")
+    if card.mean_tries is not None and card.mean_tries.value is not None:
+        parts.append(f"mean up to the budget: {card.mean_tries.value:.1f}")
+    if card.reliability is not None:
+        parts.append(f"a pass passed again: {measure_text(of_estimate(card.reliability))}")
+    return f"{card.name}: {'; '.join(parts) or 'nothing to search for'}"

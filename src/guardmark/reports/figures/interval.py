@@ -1,0 +1,154 @@
+"""Dots with whiskers, one strip for each mark; strips stretch with the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.figures.scale import Scale, scale_of
+from guardmark.reports.figures.svg import (
+    NEUTRAL,
+    element,
+    join,
+    percent,
+    series_class,
+    shape_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from markupsafe import Markup
+
+    from guardmark.reports.blocks import IntervalChart, IntervalMark, Measure
+
+STRIP: Final = 24
+"""Height of a strip in pixels."""
+_MIDDLE: Final = STRIP / 2
+_MANY: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """One mark, drawn.
+
+    Attributes:
+        mark: What is drawn.
+        opens: Whether it is the first of its label.
+        series: Index of its series; below zero without one.
+        drawing: Elements for the inside of an `svg`; places are percentages of its width.
+    """
+
+    mark: IntervalMark
+    opens: bool
+    series: int
+    drawing: Markup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalPlot:
+    """A chart of dots with whiskers, drawn.
+
+    Attributes:
+        scale: Its axis.
+        strips: One for each mark, first on top; without the thin ones where those are many.
+        thin: Strips of labels that have too few samples throughout, where those are many.
+        axis: Elements with the labels of the axis.
+        legend: Name and index of each series, in order of first use.
+    """
+
+    scale: Scale
+    strips: tuple[Strip, ...]
+    thin: tuple[Strip, ...]
+    axis: Markup
+    legend: tuple[tuple[str, int], ...]
+
+
+def plot_intervals(chart: IntervalChart, series: Mapping[str, int]) -> IntervalPlot:
+    """Draw a chart.
+
+    Args:
+        chart: What to draw. Marks without a value get an empty strip.
+        series: Index of each defense, the same in every chart of a page.
+    """
+    values = [
+        value
+        for mark in chart.marks
+        for value in (mark.measure.value, mark.measure.low, mark.measure.high)
+        if value is not None
+    ]
+    scale = scale_of(chart.unit, values)
+    ground = _ground(scale, chart.reference)
+    strips: list[Strip] = []
+    label: str | None = None
+    for mark in chart.marks:
+        index = series.get(mark.series or mark.label, NEUTRAL)
+        drawing = join([ground, draw_mark(mark.measure, scale, index)])
+        strips.append(Strip(mark=mark, opens=mark.label != label, series=index, drawing=drawing))
+        label = mark.label
+    named = {strip.mark.series: strip.series for strip in strips if strip.mark.series}
+    clear, thin = _parted(strips)
+    return IntervalPlot(
+        scale=scale,
+        strips=clear,
+        thin=thin,
+        axis=_axis(scale),
+        legend=tuple(named.items()),
+    )
+
+
+def _parted(strips: list[Strip]) -> tuple[tuple[Strip, ...], tuple[Strip, ...]]:
+    """Set strips that carry little apart, where they would hide those that carry more."""
+    firm = {strip.mark.label for strip in strips if not strip.mark.measure.greyed}
+    clear = tuple(strip for strip in strips if strip.mark.label in firm)
+    thin = tuple(strip for strip in strips if strip.mark.label not in firm)
+    if not clear or len(thin) < _MANY:
+        return tuple(strips), ()
+    return clear, thin
+
+
+def draw_mark(measure: Measure, scale: Scale, index: int) -> Markup:
+    """Draw one dot with its whisker.
+
+    Args:
+        measure: The figure; nothing is drawn without a value.
+        scale: The axis.
+        index: Of the series; sets colour and shape.
+    """
+    if measure.value is None:
+        return join([])
+    classes = f"{series_class(index)}{' few' if measure.greyed else ''}"
+    parts = [_whisker(measure, scale)] if None not in (measure.low, measure.high) else []
+    dot = element("path", d=shape_path(index), class_="dot")
+    place = percent(scale.at(measure.value))
+    parts.append(element("svg", dot, x=place, y="50%", overflow="visible"))
+    return element("g", *parts, class_=classes)
+
+
+def _whisker(measure: Measure, scale: Scale) -> Markup:
+    low, high = (percent(scale.at(bound or 0.0)) for bound in (measure.low, measure.high))
+    line = element("line", x1=low, x2=high, y1="50%", y2="50%")
+    caps = (element("line", x1=end, x2=end, y1=_MIDDLE - 4, y2=_MIDDLE + 4) for end in (low, high))
+    return element("g", line, *caps, class_="whisker")
+
+
+def _ground(scale: Scale, reference: tuple[float, str] | None) -> Markup:
+    lines = [
+        element("line", x1=percent(tick.at), x2=percent(tick.at), y2="100%") for tick in scale.ticks
+    ]
+    parts = [element("g", *lines, class_="grid")]
+    if reference is not None:
+        place = percent(scale.at(reference[0]))
+        parts.append(element("line", x1=place, x2=place, y2="100%", class_="ref"))
+    return join(parts)
+
+
+def _axis(scale: Scale) -> Markup:
+    return element(
+        "g",
+        *(
+            element("text", tick.label, x=percent(tick.at), y=15, text_anchor="middle")
+            for tick in scale.ticks
+        ),
+        class_="ticks",
+    )

@@ -1,0 +1,160 @@
+"""The second path of `verify` knows every figure of an adaptive measurement."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from guardmark.app.verify.adaptive import (
+    recount_attack_pairs,
+    recount_attack_seconds,
+    recount_attacks,
+)
+from guardmark.app.verify.difference import Comparer
+from guardmark.app.verify.source import read_source
+from guardmark.engine.adaptive.campaign import AdaptivePlan
+from guardmark.reports.adaptive.card_json import adaptive_json
+from guardmark.reports.adaptive.costs import seconds_json
+from guardmark.reports.adaptive.pairs import pairs_json
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))
+from planted import AtOnce, attack, cards, folding, hardened, keyword, leaker, samples
+
+from guardmark.analysis.adaptive.pairs import compare_adaptive
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of defenses that fall, hold and answer at random."""
+    import asyncio
+
+    folder = tmp_path_factory.mktemp("attacked")
+    rules = {"plain": keyword, "folds": folding, "hard": hardened, "luck": leaker()}
+    defenses = tuple(AtOnce(name, rule) for name, rule in rules.items())
+    plan = AdaptivePlan(defenses=defenses, seed=7, budget=16)
+    asyncio.run(attack(folder, samples(30, 24), plan))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stated(attacked: Path) -> Json:
+    """What a summary says of them."""
+    found = cards(attacked)
+    said = {
+        "adaptive": adaptive_json(found),
+        "adaptive_pairs": pairs_json(compare_adaptive(found, confidence=0.95)),
+        "seconds": {card.name: seconds_json(card.costs) for card in found},
+    }
+    return json.loads(json.dumps(said))  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def recounted(attacked: Path, stated: Json) -> Json:
+    """The same from the tables, by the other path."""
+    source = read_source(attacked / "records.sqlite")
+    return {
+        "adaptive": recount_attacks(source, stated),
+        "adaptive_pairs": recount_attack_pairs(source),
+        "seconds": recount_attack_seconds(source),
+    }
+
+
+def compared(said: Json, found: Json) -> Comparer:
+    """Compare as `verify` does."""
+    comparer = Comparer()
+    comparer.tree("summary.json", "", said=said, found=found)
+    return comparer
+
+
+def test_both_paths_agree_on_every_figure(stated: Json, recounted: Json) -> None:
+    """Of steady defenses and of one that answers at random; thousands of values."""
+    comparer = compared(stated, recounted)
+    assert comparer.findings == []
+    assert comparer.compared > 5_000
+
+
+def leaves(tree: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Return the place of every number."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from leaves(value, (*path, key))
+    elif isinstance(tree, list):
+        for number, value in enumerate(tree):
+            yield from leaves(value, (*path, number))
+    elif isinstance(tree, int | float) and not isinstance(tree, bool):
+        yield path
+
+
+PATHS = (
+    ("adaptive", 0, "rounds", -1, "full", "successes"),
+    ("adaptive", 0, "rounds", 1, "strict", "low"),
+    ("adaptive", 1, "arms", 0, "at_budget", "successes"),
+    ("adaptive", 1, "arms", 1, "points", 0, 1),
+    ("adaptive", 2, "blind_asr_at", 1, "rate", "value"),
+    ("adaptive", 2, "gains", 0, "gain", "first_only"),
+    ("adaptive", 3, "null_gain", "value"),
+    ("adaptive", 0, "robustness_delta", "value"),
+    ("adaptive", 0, "battery", "full", "successes"),
+    ("adaptive", 0, "area", "adaptive", "value"),
+    ("adaptive", 2, "area", "blind", "high"),
+    ("adaptive", 0, "area", "given_up"),
+    ("adaptive", 0, "mean_tries"),
+    ("adaptive", 0, "operators", 3, "bypassed", "successes"),
+    ("adaptive", 0, "operators", 3, "benign_blocked", "trials"),
+    ("adaptive", 0, "operators", 10, "expansion", "median"),
+    ("adaptive", 0, "operators", 22, "wrapper_blocked", "trials"),
+    ("adaptive", 0, "operators", 22, "decoded", "successes"),
+    ("adaptive", 0, "operators", 5, "unique"),
+    ("adaptive", 0, "repairs", 2, "closed", "successes"),
+    ("adaptive", 0, "repairs", 2, "cost", "trials"),
+    ("adaptive", 1, "repairs", 2, "opened", "trials"),
+    ("adaptive", 1, "transfers", 0, "passed", "successes"),
+    ("adaptive", 0, "calls", "adaptive:battery"),
+    ("adaptive", 0, "calls_per_bypass"),
+    ("adaptive", 0, "costs", "calls", "per_attack"),
+    ("adaptive_pairs", 0, "area", "difference", "value"),
+    ("adaptive_pairs", 1, "outcome", "difference", "second_only"),
+    ("adaptive_pairs", 2, "attacks"),
+    ("seconds", "plain", "total"),
+)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: ".".join(map(str, path)))
+def test_a_changed_figure_is_found(stated: Json, recounted: Json, path: tuple[Any, ...]) -> None:
+    """Each is vouched for by the other path alone, not by writing the report again."""
+    changed = copy.deepcopy(stated)
+    inner = changed
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] += 1
+    assert len(compared(changed, recounted).findings) == 1
+
+
+def test_a_row_that_is_left_out_is_missed(stated: Json, attacked: Path) -> None:
+    """The order of a table is taken from the file, its rows are not."""
+    fewer = copy.deepcopy(stated)
+    del fewer["adaptive"][0]["operators"][7]
+    found = recount_attacks(read_source(attacked / "records.sqlite"), fewer)
+    findings = compared(fewer, {"adaptive": found}).findings
+    assert any("operators (entries)" in str(finding) for finding in findings)
+
+
+def test_most_numbers_of_an_entry_are_vouched_for(stated: Json, recounted: Json) -> None:
+    """What the other path leaves out are limits of differences, p values and extrapolation."""
+    told = set(leaves(stated["adaptive"][0]))
+    known = set(leaves(recounted["adaptive"][0]))
+    left = {path[0] for path in told - known}
+    assert left <= {
+        *("settings", "findings", "missing", "gains", "null_gain", "robustness_delta"),
+        *("blind_asr_at", "area", "extrapolated", "reliability", "operators"),
+        *("target", "attacker", "arms"),
+    }
+    assert len(told & known) > 0.8 * len(told)
