@@ -57,6 +57,17 @@ def test_missing_bounds_are_marked() -> None:
     assert measure_text(points) == "+10.0 points [-2.0, +22.0]"
 
 
+def test_no_limit_is_rounded_into_certainty() -> None:
+    """A lower limit just below 1 and an upper one just above 0 say so; outward is safe."""
+    high = Measure(value=0.99995, low=0.9996, high=0.99999, unit=Unit.SHARE)
+    assert measure_text(high) == "> 99.9 % [> 99.9, 100.0]"
+    low = Measure(value=0.0, low=0.0, high=0.0004, unit=Unit.SHARE)
+    assert measure_text(low) == "0.0 % [0.0, < 0.1]"
+    assert measure_text(Measure(value=1.0, low=1.0, high=1.0, unit=Unit.SHARE)).endswith(
+        "[100.0, 100.0]"
+    )
+
+
 def test_counts_without_successes_are_n_and_without_trials_nothing() -> None:
     """No invented denominators."""
     assert counts_text(Measure(value=0.5, unit=Unit.SHARE, trials=1200)) == "1,200"

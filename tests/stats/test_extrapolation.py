@@ -103,6 +103,44 @@ def test_the_band_draws_whole_groups_and_the_same_ones_again() -> None:
     assert found == again
 
 
+def test_where_nearly_every_try_got_through_the_limit_is_that_of_the_samples() -> None:
+    """Twenty samples that all fell bear a lower limit of 84 %, Wilson's, whatever is modelled."""
+    found = extrapolate_success([8] * 20, [8] * 19 + [7], k=32, drawing=FEW)
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.value > 0.999
+    assert found.low == pytest.approx(20 / (20 + 1.96**2), abs=0.001)
+    assert found.low <= found.value <= found.high
+
+
+def test_samples_that_are_all_alike_do_not_make_a_guess_certain() -> None:
+    """Every draw has the same fit and the band is a point; the groups are only four."""
+    found = extrapolate_success([10] * 8, [3] * 8, k=5, groups=[0, 0, 1, 1, 2, 2, 3, 3])
+    assert found.value == pytest.approx(1 - 0.7**5, abs=1e-3)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 0.5
+    assert found.value < found.high < 1
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 6), min_size=3, max_size=20), st.integers(1, 60))
+def test_an_interval_holds_its_value_and_is_no_surer_than_its_groups(
+    successes: list[int], k: int
+) -> None:
+    """At either end, n groups leave at least what n plain outcomes leave."""
+    found = extrapolate_success([6] * len(successes), successes, k=k, drawing=FEW)
+    if found.value is None:
+        return
+    assert found.low is not None
+    assert found.high is not None
+    surest = 1.9599**2 / (len(successes) + 1.9599**2)
+    assert found.low <= found.value <= found.high
+    assert found.low <= 1 - surest + 1e-9
+    assert found.high >= surest - 1e-9
+
+
 def test_one_group_has_a_value_without_a_band() -> None:
     """A bootstrap needs two groups."""
     found = extrapolate_success([5, 5], [1, 3], k=8, groups=["a", "a"], drawing=FEW)

@@ -141,9 +141,19 @@ def _bound(bound: float | None, measure: Measure) -> str:
     if bound is None:
         return "?"
     if measure.unit is Unit.SHARE:
-        return f"{100 * bound:.1f}"
+        return _share_bound(bound, measure)
     if measure.unit is Unit.POINTS:
         return f"{100 * bound:+.1f}"
     if measure.unit is Unit.MILLISECONDS:
         return _time(bound, bound if measure.value is None else measure.value)
     return value_text(bound, measure.unit)
+
+
+def _share_bound(bound: float, measure: Measure) -> str:
+    """Round a limit of a share, but never into a certainty that the interval does not claim."""
+    digits = f"{100 * bound:.1f}"
+    if digits == "100.0" and bound < 1 and bound == measure.low:
+        return "> 99.9"
+    if digits == "0.0" and bound > 0 and bound == measure.high:
+        return "< 0.1"
+    return digits

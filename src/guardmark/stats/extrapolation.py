@@ -16,6 +16,8 @@ from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_counts, require_equal_lengths, require_fraction
 from guardmark.stats.columns import group_column
 from guardmark.stats.drawing import Drawing, draw_weights
+from guardmark.stats.normal import two_sided_z
+from guardmark.stats.proportion import Limits, wilson_limits
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -98,8 +100,12 @@ def extrapolate_success(
         drawing: Seed and number of bootstrap draws; None: seed 0, 500 draws.
 
     Returns:
-        The model's value with a percentile band of a bootstrap of whole groups. The band covers
-        chance, not a wrong model. Refused past ten times the data; undefined as the fit.
+        The model's value with the wider, at each end, of two intervals: the percentile band of a
+        bootstrap of whole groups, and Wilson's over groups at that value. The band alone shrinks
+        to a point where every draw is fitted to nearly the same value, while the mean of n
+        chances in [0, 1] is never surer than that of n outcomes that were simply seen. The
+        interval covers chance, not a wrong model. Refused past ten times the data; undefined as
+        the fit.
 
     Raises:
         ValueError: If counts do not fit together or an option is out of range.
@@ -119,13 +125,15 @@ def extrapolate_success(
         value = fit_beta_binomial(n, c).success_at(k)
         reason = "a band needs two groups" if members < 2 else ""
     if value is not None and not reason:
-        limits = _band(_Cells.of(n, c, codes), k=k, confidence=confidence, drawing=plan)
+        band = _band(_Cells.of(n, c, codes), k=k, confidence=confidence, drawing=plan)
+        seen = wilson_limits(value, members, z=two_sided_z(confidence))
+        limits = Limits(min(band.low, seen.low), max(band.high, seen.high))
     return Ratio(
         value=value,
-        low=limits[0] if limits else None,
-        high=limits[1] if limits else None,
+        low=limits.low if limits else None,
+        high=limits.high if limits else None,
         confidence=confidence,
-        method="extrapolated, beta-binomial, group bootstrap",
+        method="extrapolated, beta-binomial, wider of group bootstrap and wilson over groups",
         trials=len(n),
         groups=members if groups is not None else None,
         replicates=plan.replicates if limits else 0,
@@ -167,7 +175,7 @@ def _refusal(n: NDArray[np.int64], c: NDArray[np.int64]) -> str:
     return "every try got through" if bool(np.all(c == n)) else ""
 
 
-def _band(cells: _Cells, *, k: int, confidence: float, drawing: Drawing) -> tuple[float, float]:
+def _band(cells: _Cells, *, k: int, confidence: float, drawing: Drawing) -> Limits:
     groups, width = cells.by_group.shape
     drawn = []
     n, c = cells.values[:, 0], cells.values[:, 1]
@@ -181,7 +189,7 @@ def _band(cells: _Cells, *, k: int, confidence: float, drawing: Drawing) -> tupl
         drawn.append(found)
     tail = (1 - confidence) / 2
     low, high = np.quantile(np.concatenate(drawn), [tail, 1 - tail])
-    return float(low), float(high)
+    return Limits(float(low), float(high))
 
 
 def _success_at(a: NDArray[np.float64], b: NDArray[np.float64], k: int) -> NDArray[np.float64]:
