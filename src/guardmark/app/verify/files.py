@@ -101,6 +101,9 @@ def _try(answer: Answer) -> Json:
     # Only what an attacker model was told of its candidates stands in a trace.
     is_told = answer.layer == _ARMS[0] and isinstance(note, dict) and note.get("round") == "R5"
     reason = evidence.get("reason") if is_told else None
+    # And whether a block of round 0 spoke of a failure, but not what it said.
+    is_asked = isinstance(note, dict) and note.get("round") == "R0" and answer.outcome == "block"
+    failed = bool(evidence.get("message") or (evidence.get("attempts") or [[None] * 3])[-1][2])
     return {
         "defense": answer.defense,
         "arm": answer.layer,
@@ -112,6 +115,7 @@ def _try(answer: Answer) -> Json:
         "score_kind": answer.score_kind,
         "error": answer.error_kind,
         **({"reason": reason} if reason else {}),
+        **({"complaint": True} if is_asked and failed else {}),
     }
 
 

@@ -284,6 +284,15 @@ def prompt_of(sample: Sample, text: str) -> Prompt:
     return sample.prompt.with_text(text)
 
 
+def tells_of_failure(evidence: Evidence) -> bool:
+    """Tell whether what lies behind a block speaks of a failure.
+
+    Args:
+        evidence: Of a decision that blocked.
+    """
+    return bool(evidence.message or (evidence.attempts and evidence.attempts[-1].error))
+
+
 def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -310,9 +319,7 @@ def _answer(decision: Decision) -> Answer:
         return Answer(is_blocked=False, score=decision.score)
     if decision.outcome is Outcome.BLOCK:
         evidence = decision.evidence
-        failed = evidence is not None and bool(
-            evidence.message or (evidence.attempts and evidence.attempts[-1].error)
-        )
+        failed = evidence is not None and tells_of_failure(evidence)
         reason = "" if evidence is None else evidence.reason
         return Answer(is_blocked=True, score=decision.score, is_complaint=failed, reason=reason)
     return Answer(is_blocked=None)

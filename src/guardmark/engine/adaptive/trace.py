@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import IncomparableRuns, StoreError
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.record import Stage
-from guardmark.engine.adaptive.caller import Remembered
+from guardmark.engine.adaptive.caller import Remembered, tells_of_failure
 from guardmark.engine.adaptive.trial import ADAPTIVE, LAYERS, MODEL_LAYERS
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _KIND: Final = "guardmark adaptive trace"
 _VERSION: Final = 1
+_COMPLAINT: Final = "blocked with word of a failure, says the trace"
 
 
 def remembered(records: Iterable[Record]) -> dict[Place, Remembered]:
@@ -78,6 +79,9 @@ def _row(record: Record, sample_id: str) -> dict[str, Any]:
     # An attacker model is told why it was blocked, so a replay has to know it.
     is_told = note.get("round") == "R5" and record.key.layer == ADAPTIVE
     reason = evidence.reason if is_told and evidence is not None else ""
+    # Round 0 asks whether failures count as blocks, and so does its replay.
+    is_asked = note.get("round") == "R0" and record.outcome == Outcome.BLOCK.value
+    is_complaint = is_asked and evidence is not None and tells_of_failure(evidence)
     return {
         "defense": record.key.defense,
         "arm": record.key.layer,
@@ -89,6 +93,7 @@ def _row(record: Record, sample_id: str) -> dict[str, Any]:
         "score_kind": record.score_kind.value,
         "error": None if error is None else error.value,
         **({"reason": reason} if reason else {}),
+        **({"complaint": True} if is_complaint else {}),
     }
 
 
@@ -147,6 +152,15 @@ def _answer(row: Mapping[str, Any]) -> Remembered:
         score=row["score"],
         score_kind=ScoreKind(row["score_kind"]),
         error_kind=None if error is None else ErrorKind(error),
-        evidence=Evidence(reason=row["reason"]) if "reason" in row else None,
+        evidence=_evidence(row),
     )
     return Remembered(decision=decision, digest=row["text"], is_free=row["free"])
+
+
+def _evidence(row: Mapping[str, Any]) -> Evidence | None:
+    """What of an answer's evidence a trace holds; the words of a complaint are not in it."""
+    if "reason" not in row and not row.get("complaint"):
+        return None
+    return Evidence(
+        reason=row.get("reason", ""), message=_COMPLAINT if row.get("complaint") else ""
+    )
