@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.adequacy import Width, assess_widths
@@ -25,6 +25,8 @@ from guardmark.analysis.stability import Stability, measure_stability
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.pairs import AdaptivePair
     from guardmark.analysis.comparison import RunComparison
@@ -132,6 +134,7 @@ class RunAnalysis:
         areas: Areas under the ROC curve of scoring defenses against each other.
         pipeline: Guard, model and judge together, or None when no model was asked.
         adaptive: One for each defense that was attacked adaptively.
+        adaptive_left_out: Name of each defense that no rewriting reaches to what it is shown.
         adaptive_pairs: Every two of these against each other, attack by attack.
         spending: What each part consumed, as far as it reported.
     """
@@ -149,6 +152,7 @@ class RunAnalysis:
     pipeline: PipelineAnalysis | None = None
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
+    adaptive_left_out: Mapping[str, str] = field(default_factory=dict)
     spending: tuple[Spending, ...] = ()
 
 
@@ -200,6 +204,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         pipeline=_analyse_pipeline(reader, frame, chosen),
         adaptive=adaptive,
         adaptive_pairs=adaptive_pairs,
+        adaptive_left_out=_left_out(reader),
         spending=read_spending(reader, frame.manifest),
     )
 
@@ -239,6 +244,14 @@ def _adaptive(
         return (), ()
     cards = analyse_adaptive(reader, settings)
     return cards, compare_adaptive(cards, confidence=settings.confidence)
+
+
+def _left_out(reader: RecordReader) -> Mapping[str, str]:
+    if len(reader.layers()) < 2:
+        return {}
+    from guardmark.analysis.adaptive.rows import read_left_out
+
+    return read_left_out(reader)
 
 
 def _has_scores(arm: Arm) -> bool:

@@ -6,6 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from guardmark.app.attackable import (
+    left_out_note,
+    nothing_to_attack,
+    require_attackable,
+    stated_views,
+    unseen,
+)
 from guardmark.app.attacker import (
     Attacker,
     AttackerConfig,
@@ -53,7 +60,6 @@ if TYPE_CHECKING:
 
 LOCK = "battery.lock"
 """File of a run folder: operators, parameters and tables the tries were made with."""
-_BASELINES = ("allow-all", "block-all", "coin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +100,7 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
         loaded = subject or builtin_config()
         config = attacker_config(loaded, options.config)
         work = _Work(config=config, options=options, session=session)
+        require_attackable(loaded)
         run_on_loop(work.probe(), config.loaded.config.run)
         own = replace(options.run, record=options.record, replay=options.replay)
         result = run(loaded, own, session)
@@ -106,6 +113,14 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
             config = attacker_config(_stored_config(reader, folder), options.config)
     work = _Work(config=config, options=options, session=session)
     return run_on_loop(work.carry_out(folder), config.loaded.config.run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subjects:
+    """Who is attacked, and who is not: name to view."""
+
+    attacked: tuple[BuiltPart, ...]
+    left_out: Mapping[str, str]
 
 
 def _stored_config(reader: RecordReader, folder: RunDir) -> LoadedConfig:
@@ -140,12 +155,9 @@ class _Work:
         services = self._services()
         parts = build_parts(self.config.loaded, services)
         attacker = build_attacker(self.config, services)
-        attacked = [built for built in parts.defenses if built.manifest.type not in _BASELINES]
-        if not attacked:
-            raise ConfigError("There is no defense to attack: only baselines are configured.")
         helpers = [part.part for part in attacker.parts] if attacker else []
         try:
-            return await self._attack(folder, parts, attacked=attacked, attacker=attacker)
+            return await self._attack(folder, parts, attacker=attacker)
         finally:
             await _close([*parts.every, *helpers], services)
 
@@ -161,17 +173,17 @@ class _Work:
         folder: RunDir,
         parts: Parts,
         *,
-        attacked: Sequence[BuiltPart],
         attacker: Attacker | None,
     ) -> Adapted:
         with RecordReader(folder.records) as reader:
             samples = list(reader.samples())
             manifest = reader.manifest()
             order = [part.name for part in manifest.parts]
-            attacked = sorted(attacked, key=lambda built: order.index(built.manifest.name))
+            subjects = self._subjects(parts, samples, order=order)
+            attacked = subjects.attacked
             names = tuple(built.manifest.name for built in attacked)
             self._check_parts(attacked, {p.name: p.fingerprint for p in manifest.parts})
-            plan = self._plan(reader, parts, attacked=attacked, attacker=attacker)
+            plan = self._plan(reader, parts, subjects=subjects, attacker=attacker)
             if folder.file(LOCK).exists():
                 require_lock(folder.file(LOCK).read_text(encoding="utf-8"), plan.lock)
             check_settings(plan, reader)
@@ -201,17 +213,35 @@ class _Work:
                 folder.write_text(folder.target.name, said)
         return Adapted(folder=folder, defenses=names, summary=summary, trace=folder.trace)
 
+    def _subjects(
+        self, parts: Parts, samples: Sequence[Sample], *, order: Sequence[str]
+    ) -> _Subjects:
+        """Choose what is attacked, in the order of the run; say what is left out."""
+        views = stated_views(self.config.loaded)
+        left = unseen(views, samples)
+        attacked = [b for b in parts.defenses if b.manifest.name in views.keys() - left.keys()]
+        if not attacked:
+            raise nothing_to_attack(left)
+        for name, view in left.items():
+            self.session.announce(f"Note: left out: {left_out_note(name, view.value)}")
+        attacked.sort(key=lambda built: order.index(built.manifest.name))
+        return _Subjects(
+            attacked=tuple(attacked), left_out={name: view.value for name, view in left.items()}
+        )
+
     def _plan(
         self,
         reader: RecordReader,
         parts: Parts,
         *,
-        attacked: Sequence[BuiltPart],
+        subjects: _Subjects,
         attacker: Attacker | None,
     ) -> AdaptivePlan:
+        attacked = subjects.attacked
         names = [built.manifest.name for built in attacked]
         return AdaptivePlan(
             defenses=tuple(built.part for built in attacked),
+            left_out=subjects.left_out,
             seed=reader.manifest().seed,
             budget=self.options.budget,
             concurrency=self.config.loaded.config.run.concurrency,

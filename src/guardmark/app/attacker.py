@@ -82,9 +82,15 @@ class Attacker:
     warnings: tuple[str, ...]
 
     @property
+    def named(self) -> tuple[tuple[str, BuiltPart], ...]:
+        """The models, each with what to call it in messages."""
+        every = (("attacker model", self.model), ("judge of sameness", self.judge))
+        return tuple((name, built) for name, built in every if built is not None)
+
+    @property
     def parts(self) -> tuple[BuiltPart, ...]:
         """The models, for closing."""
-        return (self.model,) if self.judge is None else (self.model, self.judge)
+        return tuple(built for _, built in self.named)
 
     @property
     def calls_services(self) -> bool:
@@ -188,19 +194,24 @@ def build_attacker(config: AttackerConfig, services: Services | None) -> Attacke
     return Attacker(plan=plan, model=model, judge=judge, warnings=_warnings(judge, is_same=is_same))
 
 
-async def probe_attacker(attacker: Attacker) -> None:
+async def probe_attacker(attacker: Attacker) -> list[tuple[str, int | None]]:
     """Ask each of the models something harmless, before anything is spent.
 
     Args:
         attacker: The models; those in this process are not asked.
 
+    Returns:
+        What each that was asked is called, and the nanoseconds its word took.
+
     Raises:
         ServiceError: If one cannot be reached or refuses us, within 10 s.
         UntrustworthyRun: If what is there is no chat server.
     """
-    for name, built in (("attacker model", attacker.model), ("judge of sameness", attacker.judge)):
-        if built is not None and has_address(built.manifest):
-            await probe_helper(built, f"The {name}")
+    return [
+        (name, await probe_helper(built, f"The {name}"))
+        for name, built in attacker.named
+        if has_address(built.manifest)
+    ]
 
 
 def _label(built: BuiltPart) -> str:

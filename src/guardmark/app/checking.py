@@ -6,6 +6,7 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING
 
+from guardmark.app.attacker import AttackerConfig, build_attacker, probe_attacker
 from guardmark.app.checkup import Checkup, Probe, check
 from guardmark.app.config import load_config
 from guardmark.app.data import load_data
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from guardmark.app.attacker import Attacker
     from guardmark.app.parts import BuiltPart, Parts
     from guardmark.core.protocols import Defense
     from guardmark.core.sample import Sample
@@ -32,7 +34,8 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
 
     Args:
         path: The YAML file.
-        probes: Live calls to each defense behind a service; none when 0.
+        probes: Live calls to each defense behind a service, and a word from each model that helps
+            an attacker; none when 0.
 
     Returns:
         Sizes against the wanted margin, calls, and forecasts.
@@ -40,32 +43,53 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     Raises:
         ConfigError: If the file holds mistakes.
         DatasetError: If the data cannot be used.
+        ServiceError: If a model that helps an attacker cannot be used, as `adapt` would say it.
+        UntrustworthyRun: If what is there is no chat server.
     """
     loaded = load_config(path)
     services = open_services(loaded)
     parts = build_parts(loaded, services)
+    helpers = build_attacker(AttackerConfig(loaded=loaded, folder=loaded.folder), services)
     data = load_data(loaded)
-    seen = run_on_loop(_probe_all(parts, services, data, probes), loaded.config.run)
+    samples = _alternating(data, probes) if probes else []
+    work = _probe_all(parts, services, helpers=helpers, samples=samples)
+    seen = run_on_loop(work, loaded.config.run)
     everything = (*parts.defenses, *((parts.model,) if parts.model else ()), *parts.judges)
     return check(loaded, everything, data=data, probes=seen)
 
 
 async def _probe_all(
-    parts: Parts, services: Services | None, data: LoadedData, probes: int
+    parts: Parts,
+    services: Services | None,
+    *,
+    helpers: Attacker | None,
+    samples: Sequence[Sample],
 ) -> list[Probe]:
-    samples = _alternating(data, probes) if probes else []
+    """Ask each model that helps an attacker for a word, then each defense about the samples."""
+    own = () if helpers is None else helpers.parts
     try:
+        if not samples:
+            return []
+        words = [] if helpers is None else await probe_attacker(helpers)
         return [
-            await _probe(built, samples)
-            for built in parts.defenses
-            if samples and has_address(built.manifest)
+            *(_word(name, latency_ns) for name, latency_ns in words),
+            *[
+                await _probe(built, samples)
+                for built in parts.defenses
+                if has_address(built.manifest)
+            ],
         ]
     finally:
-        for part in parts.every:
+        for part in (*parts.every, *(built.part for built in own)):
             if isinstance(part, Closable):
                 await part.close()
         if services is not None:
             await services.close()
+
+
+def _word(name: str, latency_ns: int | None) -> Probe:
+    took = None if latency_ns is None else latency_ns / _NS_PER_MS
+    return Probe(defense=name, outcomes={"answer": 1}, median_ms=took)
 
 
 def _alternating(data: LoadedData, count: int) -> list[Sample]:

@@ -84,7 +84,7 @@ async def probe_judge(built: BuiltPart) -> tuple[str, ...]:
     return ()
 
 
-async def probe_helper(built: BuiltPart, name: str) -> None:
+async def probe_helper(built: BuiltPart, name: str) -> int | None:
     """Ask a model that helps an attacker for a word, in the form it will be asked in.
 
     What it says does not matter: a model that answers nonsense is measured as that. The form does,
@@ -93,6 +93,9 @@ async def probe_helper(built: BuiltPart, name: str) -> None:
     Args:
         built: The model.
         name: What to call it in messages.
+
+    Returns:
+        Nanoseconds its word took, where that was measured.
 
     Raises:
         ServiceError: If it cannot be reached or refuses us, within 10 s.
@@ -105,6 +108,7 @@ async def probe_helper(built: BuiltPart, name: str) -> None:
     response: Response = await _within(call, name)
     if response.text is None or response.error_kind is not None:
         raise _failed(name, response.error_kind, response.evidence)
+    return response.latency_ns
 
 
 async def _warnings(parts: Parts) -> AsyncIterator[str]:

@@ -91,6 +91,9 @@ def _summary(analysis: RunAnalysis) -> Json:
         "areas": [area_json(pair) for pair in analysis.areas],
         "pipeline": pipeline_json(analysis.pipeline),
         "adaptive": adaptive_json(analysis.adaptive),
+        "adaptive_left_out": [
+            {"defense": name, "view": view} for name, view in analysis.adaptive_left_out.items()
+        ],
         "adaptive_pairs": pairs_json(analysis.adaptive_pairs),
         "spending": [asdict(each) for each in analysis.spending],
         "worst": _worst(analysis),

@@ -23,6 +23,7 @@ ATTACKER: Final = "adaptive/attacker"
 GRADIENT: Final = "adaptive/gradient"
 ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT)
 FINDINGS: Final = "adaptive/findings/"
+LEFT_OUT: Final = "adaptive/left-out"
 STRICT: Final = frozenset({"V0", "V1"})
 FULL: Final = frozenset({"V0", "V1", "V2", "V3-table", "V3"})
 PROBE: Final = "probe"
@@ -143,6 +144,19 @@ def read_battles(reader: RecordReader) -> tuple[Battle, ...]:
         layer.removeprefix(FINDINGS) for layer in reader.layers() if layer.startswith(FINDINGS)
     ]
     return tuple(_read(reader, name, settings) for name in names)
+
+
+def read_left_out(reader: RecordReader) -> dict[str, str]:
+    """Return the defenses that were not attacked, since no rewriting reaches them.
+
+    Args:
+        reader: An open reader.
+
+    Returns:
+        Name of each to what it is shown: `response` or `document`.
+    """
+    said = reader.layer_settings(LEFT_OUT).get("defenses", {})
+    return dict(said) if isinstance(said, dict) else {}
 
 
 def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Battle:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+_LEFT_OUT: Final = "adaptive/left-out"
 _BASELINES: Final = {"allow-all", "block-all", "coin"}
 
 
@@ -83,6 +84,7 @@ def recount_summary(source: Source, stated: Json) -> Json:
                 recount_attacks(source, stated), recount_adaptive(source), strict=True
             )
         ],
+        "adaptive_left_out": _left_out(source),
         "adaptive_pairs": recount_attack_pairs(source),
         "spending": recount_spending(source),
         "worst": {"counts": _worst(recounts, parts)},
@@ -92,6 +94,11 @@ def recount_summary(source: Source, stated: Json) -> Json:
             **({"adaptive": attacked} if (attacked := recount_attack_seconds(source)) else {}),
         },
     }
+
+
+def _left_out(source: Source) -> list[Json]:
+    said = source.layers.get(_LEFT_OUT, {}).get("defenses", {})
+    return [{"defense": name, "view": view} for name, view in said.items()]
 
 
 def stopped_early(source: Source, stated: Json) -> list[str]:

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 FINDINGS: Final = "adaptive/findings/"
 """Start of the layer, one a defense, whose settings hold flags and diagnosis."""
 
+LEFT_OUT: Final = "adaptive/left-out"
+"""Layer whose settings name the defenses that no rewriting reaches."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptivePlan:
@@ -66,6 +69,7 @@ class AdaptivePlan:
         attacker: Who writes the candidates of round 5; None for no such round.
         shares_memory: Whether attacks learn from each other.
         gradient: Who follows the gradient of defenses that have one; None for no such arm.
+        left_out: Name of each defense that no rewriting reaches to what it is shown instead.
     """
 
     defenses: tuple[AnyDefense, ...]
@@ -77,6 +81,7 @@ class AdaptivePlan:
     attacker: AttackerPlan | None = None
     shares_memory: bool = True
     gradient: GradientAttack | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lock(self) -> Lock:
@@ -179,7 +184,7 @@ async def run_adaptive(
         IncomparableRuns: If stored answers belong to other texts.
         StorageError: If the records cannot be written.
     """
-    writer.add_layer(ADAPTIVE, plan.settings)
+    _register(plan, writer)
     ending = stop or StopSignal()
     battles = [
         _battle(plan, defense, writer=writer, samples=samples, stop=ending)
@@ -212,6 +217,14 @@ async def run_adaptive(
     if target is not None:
         calls.update(target.calls)
     return AdaptiveSummary(calls=dict(sorted(calls.items())), is_interrupted=is_interrupted)
+
+
+def _register(plan: AdaptivePlan, writer: RecordWriter) -> None:
+    """Say how tries are made, and at whom they are not."""
+    writer.add_layer(ADAPTIVE, plan.settings)
+    if plan.left_out:
+        said = {"kind": "adaptive-left-out", "defenses": dict(plan.left_out)}
+        writer.add_layer(LEFT_OUT, said)
 
 
 def _target_caller(

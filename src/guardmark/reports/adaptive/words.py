@@ -30,6 +30,10 @@ _FLAGS: Final = {
     "three further sends pass as well",
     "ERRORS_AS_BLOCK": "some blocks came with an error message: failures seem to count as blocks",
 }
+_ELSEWHERE: Final = {
+    "response": "looks at responses of the target model",
+    "document": "looks at documents",
+}
 
 
 def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
@@ -72,6 +76,28 @@ def diagnosis_text(card: AdaptiveCard) -> str:
 def flag_lines(card: AdaptiveCard) -> tuple[str, ...]:
     """Say what is odd about a defense, a line each."""
     return tuple(f"{card.name} {flag}: {_FLAGS.get(flag, flag)}" for flag in card.flags)
+
+
+def left_out_line(name: str, view: str) -> str:
+    """Say why a defense was not attacked.
+
+    Args:
+        name: Of the defense.
+        view: What it is shown.
+    """
+    return (
+        f"{name} was left out: it {sight_text(view)}, which no rewriting of an attack of these "
+        "data changes; nothing here says how it holds"
+    )
+
+
+def sight_text(view: str) -> str:
+    """Say what a defense looks at that is shown no plain input.
+
+    Args:
+        view: What it is shown.
+    """
+    return _ELSEWHERE.get(view, f"looks at something else ({view})")
 
 
 def holding_sentence(card: AdaptiveCard) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.adaptive.costs import costs_table
@@ -14,6 +15,7 @@ from guardmark.reports.adaptive.words import (
     flag_lines,
     gain_sentence,
     holding_sentence,
+    left_out_line,
     threat_card,
 )
 from guardmark.reports.blocks import (
@@ -63,6 +65,8 @@ def write(analysis: RunAnalysis) -> Section:
     taken = [part.name for part in analysis.manifest.parts]
     for card in analysis.adaptive:
         blocks += _card(card, taken)
+    if left := tuple(starmap(left_out_line, analysis.adaptive_left_out.items())):
+        blocks.append(Bullets(lines=left, tone=Tone.WARNING))
     blocks += target_blocks(analysis.adaptive)
     across = (pairs_table(analysis.adaptive_pairs), _transfers(analysis.adaptive))
     blocks += [table for table in across if table is not None]
