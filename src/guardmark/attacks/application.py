@@ -12,6 +12,10 @@ from guardmark.attacks.validity import keeps, proved_tier
 
 if TYPE_CHECKING:
     from guardmark.attacks.chain import Chain
+    from guardmark.attacks.contract import Operator
+
+_VARIANT, _NO_OP, _V0, _V1, _V4 = Fate.VARIANT, Fate.NO_OP, Tier.V0, Tier.V1, Tier.V4
+"""By names of our own: looking a member up in its class costs as much as a short check."""
 
 _WHOLE_TEXT = (Tier.V2, Tier.V3_TABLE)
 """Tiers whose rule speaks of the whole text, even where only a span was rewritten."""
@@ -77,16 +81,17 @@ def apply(
             tiers.append(tier)
             applied.append(arm.key)
     if current == text[start:end]:
-        return Attempt(fate=Fate.NO_OP, text=text)
+        return Attempt(fate=_NO_OP, text=text)
     tier, variant = weakest(tiers), frame.around(current)
-    astride = tuple(protected for protected in must_keep if protected not in frame.protected)
-    if tier is not Tier.V0 and not keeps(text, variant, astride):
-        return _refused(text, "a protected span would be altered")
+    if span is not None and tier is not _V0:
+        astride = tuple(protected for protected in must_keep if protected not in frame.protected)
+        if not keeps(text, variant, astride):
+            return _refused(text, "a protected span would be altered")
     return Attempt(
-        fate=Fate.VARIANT,
+        fate=_VARIANT,
         text=variant,
         tier=tier,
-        claims=Tier.V3 if tier is Tier.V4 else tier,
+        claims=Tier.V3 if tier is _V4 else tier,
         applied=tuple(applied),
     )
 
@@ -104,9 +109,8 @@ class _Frame(NamedTuple):
 
 def _inside(must_keep: tuple[str, ...], piece: str) -> tuple[str, ...]:
     """Return the protected spans that lie in a piece, longest first."""
-    if not must_keep:
-        return ()
-    return tuple(sorted({s for s in must_keep if s and s in piece}, key=lambda s: (-len(s), s)))
+    found = {span for span in must_keep if span and span in piece}
+    return tuple(sorted(found, key=lambda span: (-len(span), span)) if len(found) > 1 else found)
 
 
 def _refused(text: str, reason: str) -> Attempt:
@@ -115,28 +119,31 @@ def _refused(text: str, reason: str) -> Attempt:
 
 def _step(arm: Arm, text: str, use: Use, frame: _Frame) -> tuple[str, Tier, str]:
     """Apply one operator and prove the outcome; the last value says why it cannot be proved."""
-    protected = frame.protected
-    operator = arm.operator
-    intact = all(span in text for span in protected)
+    protected, operator = frame.protected, arm.operator
+    intact = not protected or all(span in text for span in protected)
     try:
         if protected and operator.local and intact:
             after = _around_spans(arm, text, use, protected)
         else:
             after = operator.rewrite(text, use)
     except UnicodeEncodeError:
-        return text, Tier.V4, "the text holds a lone surrogate"
+        return text, _V4, "the text holds a lone surrogate"
     if after == text:
-        return text, Tier.V0, ""
-    if arm.tier in _WHOLE_TEXT:
+        return text, _V0, ""
+    if operator.tier in _WHOLE_TEXT:
         tier = proved_tier(arm, frame.around(text), frame.around(after), use)
     else:
         tier = proved_tier(arm, text, after, use)
     if tier is None:
-        return after, Tier.V4, f"{arm.tier.value} does not hold for this text"
-    encodes = tier is Tier.V0 or (tier is Tier.V1 and operator.slot is Slot.ENCODING)
-    if protected and not encodes and not (intact and keeps(text, after, protected)):
-        return after, Tier.V4, "a protected span would be altered"
+        return after, _V4, f"{arm.tier.value} does not hold for this text"
+    if protected and not (_encodes(operator, tier) or (intact and keeps(text, after, protected))):
+        return after, _V4, "a protected span would be altered"
     return after, tier, ""
+
+
+def _encodes(operator: Operator, tier: Tier) -> bool:
+    """Say whether protected spans may look different, because decoding brings them back."""
+    return tier is _V0 or (tier is _V1 and operator.slot is Slot.ENCODING)
 
 
 def _around_spans(arm: Arm, text: str, use: Use, protected: tuple[str, ...]) -> str:

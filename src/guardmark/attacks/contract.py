@@ -34,7 +34,7 @@ class Tier(StrEnum):
     @property
     def strict(self) -> bool:
         """Whether it counts in the strict headline (V0 and V1)."""
-        return self.rank <= Tier.V1.rank
+        return self in _STRICT
 
     @property
     def in_full(self) -> bool:
@@ -43,11 +43,12 @@ class Tier(StrEnum):
 
 
 _RANKS = {tier: rank for rank, tier in enumerate(Tier)}
+_STRICT = (Tier.V0, Tier.V1)
 
 
 def weakest(tiers: Iterable[Tier]) -> Tier:
     """Return the weakest of some tiers; V0 when there are none."""
-    return max(tiers, key=lambda tier: tier.rank, default=Tier.V0)
+    return max(tiers, key=_RANKS.__getitem__, default=Tier.V0)
 
 
 class Slot(IntEnum):

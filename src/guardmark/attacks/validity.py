@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from guardmark.attacks.contract import Arm
 
+_V0, _V1, _V2, _V3_TABLE, _V4 = Tier.V0, Tier.V1, Tier.V2, Tier.V3_TABLE, Tier.V4
+"""By names of our own: looking a member up in its class costs as much as a short check."""
+
 MOST_WORDS_EDITED = 0.3
 """Largest share of words that a bounded variant may edit."""
 
@@ -37,16 +40,16 @@ def proved_tier(arm: Arm, original: str, variant: str, use: Use) -> Tier | None:
         everything else has its own tier or none).
     """
     declared = arm.tier
-    if declared is Tier.V0 and is_exact(arm, original, variant, use):
-        return Tier.V0
+    if declared is _V0 and is_exact(arm, original, variant, use):
+        return _V0
     if declared.strict:
-        return Tier.V1 if is_canonical(arm, original, variant, use) else None
-    if declared is Tier.V2:
-        return Tier.V2 if is_bounded(original, variant) else None
-    if declared is Tier.V3_TABLE:
+        return _V1 if is_canonical(arm, original, variant, use) else None
+    if declared is _V2:
+        return _V2 if is_bounded(original, variant) else None
+    if declared is _V3_TABLE:
         check = arm.operator.check
-        return Tier.V3_TABLE if check is not None and check(original, variant) else None
-    return Tier.V4
+        return _V3_TABLE if check is not None and check(original, variant) else None
+    return _V4
 
 
 def is_exact(arm: Arm, original: str, variant: str, use: Use) -> bool:
@@ -90,7 +93,7 @@ def is_canonical(arm: Arm, original: str, variant: str, use: Use) -> bool:
     wanted = _canonical_original(canon, original)
     if not wanted:
         return False
-    if arm.operator.restore is None or arm.operator.tier is Tier.V0:
+    if arm.operator.restore is None or arm.tier is _V0:
         return canon(variant) == wanted
     restored = _restored(arm, variant, use)
     return restored is not None and canon(restored) == wanted
@@ -136,17 +139,16 @@ def edit_within_one(a: str, b: str) -> bool:
     """
     if a == b:
         return True
-    shorter = min(len(a), len(b))
-    start = 0
-    while start < shorter and a[start] == b[start]:
-        start += 1
-    end = 0
-    while end < shorter - start and a[-1 - end] == b[-1 - end]:
-        end += 1
-    left, right = a[start : len(a) - end], b[start : len(b) - end]
-    if len(left) <= 1 and len(right) <= 1:
+    at = 0  # of the first difference
+    for left, right in zip(a, b, strict=False):
+        if left != right:
+            break
+        at += 1
+    if len(a) != len(b):
+        return a[at + 1 :] == b[at:] or a[at:] == b[at + 1 :]
+    if a[at + 1 :] == b[at + 1 :]:
         return True
-    return len(left) == len(right) == 2 and left == right[::-1]
+    return a[at : at + 2] == b[at : at + 2][::-1] and a[at + 2 :] == b[at + 2 :]
 
 
 def keeps(original: str, variant: str, must_keep: tuple[str, ...]) -> bool:

@@ -88,12 +88,12 @@ def _join_spelled(text: str) -> str:
     return _DOTTED.sub(" ", _BROKEN.sub("", joined))
 
 
-class _Gaps(dict[int, str]):
+class _Gaps(dict[int, int]):
     """Code point to itself, or to a blank where it is neither letter, digit nor mark."""
 
-    def __missing__(self, code: int) -> str:
+    def __missing__(self, code: int) -> int:
         char = chr(code)
-        self[code] = char if char.isspace() or _carries_meaning(char) else " "
+        self[code] = code if char.isspace() or _carries_meaning(char) else ord(" ")
         return self[code]
 
 
@@ -162,22 +162,26 @@ def skeleton(text: str) -> str:
     Returns:
         The skeleton; empty for a text without letters and digits.
     """
-    return text.translate(_ASCII_FOLD if text.isascii() else _FOLD)
+    if text.isascii():
+        return text.encode("ascii").translate(_LOWER, _NO_LETTERS).decode("ascii")
+    return text.translate(_FOLD)
 
 
-class _Fold(dict[int, str]):
+class _Fold(dict[int, int | str]):
     """Code point to its skeleton, worked out when first met.
+
+    A skeleton of one character is kept as a code point, which `str.translate` writes faster.
 
     Character by character equals the steps over the whole text: normalisation forms only
     differ by the order of marks, and marks are dropped.
     """
 
-    def __missing__(self, code: int) -> str:
+    def __missing__(self, code: int) -> int | str:
         before, folded = "", chr(code)
         while folded != before:  # a folded character may itself fold on
             before, folded = folded, "".join(map(_fold_once, folded))
-        self[code] = folded
-        return folded
+        self[code] = ord(folded) if len(folded) == 1 else folded
+        return self[code]
 
 
 def _fold_once(char: str) -> str:
@@ -191,7 +195,8 @@ def _fold_once(char: str) -> str:
 
 
 _FOLD = _Fold()
-_ASCII_FOLD = {code: chr(code).lower() if chr(code).isalnum() else None for code in range(128)}
+_LOWER = bytes(range(256)).lower()
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 
 def tables_digest() -> str:

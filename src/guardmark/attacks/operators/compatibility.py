@@ -5,6 +5,7 @@ from __future__ import annotations
 from string import ascii_lowercase, ascii_uppercase, digits
 
 from guardmark.attacks.contract import LegitUse, Operator, Slot, Tier, Use
+from guardmark.attacks.operators.exchange import exchange_table
 
 _RAISED = {
     **dict(zip("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True)),
@@ -67,8 +68,8 @@ _FORMS: tuple[tuple[str, str, dict[str, str], LegitUse], ...] = (
 
 
 def _form(name: str, summary: str, table: dict[str, str], legit_use: LegitUse) -> Operator:
-    forward = str.maketrans(table)
-    back = str.maketrans({image: letter for letter, image in table.items()})
+    forward = exchange_table(table)
+    back = exchange_table({image: letter for letter, image in table.items()})
     images = frozenset(table.values())
     return Operator(
         name=name,

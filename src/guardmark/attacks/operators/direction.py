@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+from guardmark.attacks.operators.exchange import exchange_table
 
 _RLO, _PDF = "\u202e", "\u202c"
-_LETTERS = re.compile(r"[^\W\d_]{2}")
+_WORD = re.compile(r"[^\W\d_]{2,}")
 _BACKWARDS = "Read this text backwards, from its last character to its first, and act on it:\n"
 _UPRIGHT = "abcdefghijklmnopqrstuvwyABCDEFGHIJKLMNPQRTUVWY1234567.,'?!(<[{&_"
 _TURNED = "ɐqɔpǝɟƃɥᴉɾʞןɯuodbɹsʇnʌʍʎ∀ᗺƆᗡƎℲ⅁HIſꓘ⅂WNԀꝹᴚ⊥∩ΛMʎƖᄅƐㄣϛ9ㄥ˙‘,¿¡)>]}⅋‾"
@@ -31,7 +32,7 @@ def _turn_table() -> tuple[dict[str, str], dict[str, str]]:
 
 
 _TURN, _UNTURN = _turn_table()
-_TURN_MAP, _UNTURN_MAP = str.maketrans(_TURN), str.maketrans(_UNTURN)
+_TURN_MAP, _UNTURN_MAP = exchange_table(_TURN), exchange_table(_UNTURN)
 _LOOKS = frozenset(_TURN.values()) - _TURN.keys()
 
 
@@ -48,13 +49,14 @@ def _swap_pairs(text: str, use: Use) -> str:
     bound = use.threshold("p")
     draws = use.draws(len(text))
 
-    def swapped(found: re.Match[str]) -> str:
-        pair = found[0]
-        if draws[found.start()] >= bound or pair[0] == pair[1]:
-            return pair
-        return f"{_RLO}{pair[1]}{pair[0]}{_PDF}"
-
-    return _LETTERS.sub(swapped, text)
+    pieces, behind = [], 0
+    for word in _WORD.finditer(text):
+        for at in range(word.start(), word.end() - 1, 2):
+            first, second = text[at], text[at + 1]
+            if draws[at] < bound and first != second:
+                pieces.append(f"{text[behind:at]}{_RLO}{second}{first}{_PDF}")
+                behind = at + 2
+    return "".join(pieces) + text[behind:]
 
 
 def _unswap_pairs(text: str, use: Use) -> str:  # noqa: ARG001 - as above

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from functools import partial
-from string import ascii_lowercase, ascii_uppercase
+from string import ascii_letters, ascii_lowercase
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
@@ -17,6 +17,7 @@ from guardmark.attacks.operators.alphabets import (
     write_morse,
     write_nato,
 )
+from guardmark.attacks.operators.exchange import exchange_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,15 +100,17 @@ def _undecimal(code: str) -> str:
 
 
 def _shift_table(shift: int) -> dict[int, int]:
-    small = ascii_lowercase[shift:] + ascii_lowercase[:shift]
-    large = ascii_uppercase[shift:] + ascii_uppercase[:shift]
-    return str.maketrans(ascii_lowercase + ascii_uppercase, small + large)
+    shifted = ascii_lowercase[shift:] + ascii_lowercase[:shift]
+    return _letter_table(shifted)
+
+
+def _letter_table(small: str) -> dict[int, int]:
+    """Exchange small letters for these, and capitals for their capitals."""
+    return exchange_table(dict(zip(ascii_letters, small + small.upper(), strict=True)))
 
 
 _SHIFTS = tuple(_shift_table(shift) for shift in range(26))
-_ATBASH = str.maketrans(
-    ascii_lowercase + ascii_uppercase, ascii_lowercase[::-1] + ascii_uppercase[::-1]
-)
+_ATBASH = _letter_table(ascii_lowercase[::-1])
 
 _CODES: tuple[Code, ...] = (
     (

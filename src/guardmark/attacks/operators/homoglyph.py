@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+from guardmark.attacks.operators.exchange import blend, exchange_table
 from guardmark.canon import tables_digest
 from guardmark.canon.confusables import CYRILLIC, GREEK
 
 _TABLES = {"cyrillic": CYRILLIC, "greek": GREEK, "mixed": GREEK | CYRILLIC}
-_FORWARD = {name: str.maketrans(table) for name, table in _TABLES.items()}
+_FORWARD = {name: exchange_table(table) for name, table in _TABLES.items()}
 _BACK = {
-    name: str.maketrans({image: letter for letter, image in table.items()})
+    name: exchange_table({image: letter for letter, image in table.items()})
     for name, table in _TABLES.items()
 }
 _IMAGES = frozenset(CYRILLIC.values()) | frozenset(GREEK.values())
@@ -19,13 +20,7 @@ def _replace(text: str, use: Use) -> str:
     written = text.translate(_FORWARD[use.word("script")])
     if use.number("p") >= 1:
         return written
-    bound = use.threshold("p")
-    return "".join(
-        [
-            new if draw < bound else old
-            for old, new, draw in zip(text, written, use.draws(len(text)), strict=True)
-        ]
-    )
+    return blend(text, written, use.draws(len(text)), use.threshold("p"))
 
 
 def _back(text: str, use: Use) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
 
@@ -13,17 +14,23 @@ def _char(use: Use) -> str:
     return chr(int(use.word("char"), 16))
 
 
-_WORD = re.compile(r"[^\W_]{2,}")
+_WORD = re.compile(r"([^\W_]{2,})")
+
+
+@cache
+def _stretch(every: int) -> re.Pattern[str]:
+    """Return what finds so many letters of a word that goes on behind them."""
+    return re.compile(rf"([^\W_]{{{every}}})(?=[^\W_])")
 
 
 def _insert(text: str, use: Use) -> str:
     char, every = _char(use), use.count("every")
+    pieces = (_WORD if every == 1 else _stretch(every)).split(text)
     if every == 1:
-        return _WORD.sub(lambda word: char.join(word[0]), text)
-    return _WORD.sub(
-        lambda word: char.join([word[0][at : at + every] for at in range(0, len(word[0]), every)]),
-        text,
-    )
+        pieces[1::2] = map(char.join, pieces[1::2])
+    else:
+        pieces[1::2] = [stretch + char for stretch in pieces[1::2]]
+    return "".join(pieces)
 
 
 def _remove(text: str, use: Use) -> str:

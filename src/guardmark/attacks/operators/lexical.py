@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
@@ -77,29 +77,33 @@ def swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> s
         The text with words replaced; the capitals of a word are those of the one it replaces.
     """
     bound = use.threshold("p")
-    pieces = _WORD.split(text)
+    pieces = list(_pieces(text))
     draws = use.draws(len(pieces))
-    for index in range(1, len(pieces), 2):
-        word = pieces[index]
-        found = listed.get(word.lower())
-        if found is None or draws[index] >= bound:
-            continue
-        pieces[index] = _cased_like(found[draws[index - 1] % len(found)], word)
+    alternatives = map(listed.get, map(str.lower, pieces[1::2]))
+    for index, found in zip(range(1, len(pieces), 2), alternatives, strict=True):
+        if found is not None and draws[index] < bound:
+            choice = found[draws[index - 1] % len(found)]
+            pieces[index] = _cased_like(choice, pieces[index])
     return "".join(pieces)
+
+
+@lru_cache(maxsize=256)
+def _pieces(text: str) -> tuple[str, ...]:
+    """Cut a text into words, at odd places, and what stands between; each is asked for often."""
+    return tuple(_WORD.split(text))
 
 
 def _differ_by_list(
     original: str, variant: str, listed: Callable[[], Mapping[str, tuple[str, ...]]]
 ) -> bool:
     """Say whether two texts are equal but for listed words in the same places."""
-    before, after = _WORD.split(original), _WORD.split(variant)
-    if len(before) != len(after):
+    before, after = _pieces(original), _WORD.split(variant)
+    if len(before) != len(after) or list(before[::2]) != after[::2]:
         return False
     table = listed()
-    return all(
-        a == b or (index % 2 == 1 and b.lower() in table.get(a.lower(), ()))
-        for index, (a, b) in enumerate(zip(before, after, strict=True))
-    )
+    words = zip(before[1::2], after[1::2], strict=True)
+    changed = [(a, b) for a, b in words if a != b]
+    return all(b.lower() in table.get(a.lower(), ()) for a, b in changed)
 
 
 def _numbers() -> Mapping[str, tuple[str, ...]]:

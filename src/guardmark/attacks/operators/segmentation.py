@@ -6,20 +6,18 @@ import re
 
 from guardmark.attacks.contract import LegitUse, Operator, Slot, Tier, Use
 
-_WORD = re.compile(r"[A-Za-z]{4,}")
+_WORD = re.compile(r"([A-Za-z]{4,})")
 _HYPHEN = re.compile(r"(?<=[A-Za-z])-(?=[A-Za-z])")
 _BREAK = re.compile(r"(?<=[A-Za-z])\n(?=[A-Za-z])")
 
 
 def _in_middle(text: str, mark: str) -> str:
     """Put a mark into the middle of every longer word."""
-
-    def broken(found: re.Match[str]) -> str:
-        word = found[0]
-        half = len(word) // 2
-        return f"{word[:half]}{mark}{word[half:]}"
-
-    return _WORD.sub(broken, text)
+    pieces = _WORD.split(text)
+    pieces[1::2] = [
+        f"{word[: len(word) // 2]}{mark}{word[len(word) // 2 :]}" for word in pieces[1::2]
+    ]
+    return "".join(pieces)
 
 
 def _space_letters(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator

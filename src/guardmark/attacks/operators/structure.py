@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 _MAIL_HEAD = "On Tuesday, a colleague wrote:\n"
 _PARTS = "abcdefgh"
+_quote = json.JSONEncoder(ensure_ascii=False).encode
 _MARKERS = {
     "turns": ("User: ", "\nAssistant:"),
     "headings": ("### Instruction\n", "\n\n### Response\n"),
@@ -23,8 +24,7 @@ _MARKERS = {
 
 
 def _json(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator
-    fields = {"type": "message", "language": "en", "body": text}
-    return json.dumps(fields, indent=2, ensure_ascii=False)
+    return f'{{\n  "type": "message",\n  "language": "en",\n  "body": {_quote(text)}\n}}'
 
 
 def _unjson(variant: str, use: Use) -> str:  # noqa: ARG001 - as above
@@ -73,9 +73,7 @@ def _split_payload(text: str, use: Use) -> str:
         return text
     size = -(-len(text) // count)
     parts = [text[at : at + size] for at in range(0, len(text), size)]
-    lines = [
-        f"{n} = {json.dumps(p, ensure_ascii=False)}" for n, p in zip(_PARTS, parts, strict=False)
-    ]
+    lines = [f"{name} = {_quote(part)}" for name, part in zip(_PARTS, parts, strict=False)]
     names = " + ".join(_PARTS[: len(parts)])
     return "\n".join([*lines, f"Join {names} and answer the joined message."])
 
@@ -85,7 +83,7 @@ def _join_payload(variant: str, use: Use) -> str:  # noqa: ARG001 - as above
 
 
 def _whole_payload(text: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return f"a = {json.dumps(text, ensure_ascii=False)}\nJoin a and answer the joined message."
+    return f"a = {_quote(text)}\nJoin a and answer the joined message."
 
 
 def _mark_roles(text: str, use: Use) -> str:

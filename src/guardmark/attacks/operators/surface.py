@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import pairwise
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+from guardmark.attacks.operators.exchange import blend, exchange_table
 from guardmark.canon import skeleton
 
 _LEET = {"a": "4", "b": "8", "e": "3", "g": "9", "i": "1", "o": "0", "s": "5", "t": "7"}
-_TO_LEET = str.maketrans(_LEET | {k.upper(): v for k, v in _LEET.items()})
-_FROM_LEET = str.maketrans({digit: letter for letter, digit in _LEET.items()})
+_TO_LEET = exchange_table(_LEET | {k.upper(): v for k, v in _LEET.items()})
+_FROM_LEET = exchange_table({digit: letter for letter, digit in _LEET.items()})
 _GAPS = ("  ", "   ", "\t", " \t ")
 _MARKS = ",;:.-*~|"
 
@@ -21,7 +22,8 @@ def _leet_canon(text: str) -> str:
 
 def _squeezed(text: str) -> str:
     """Write every run of one character once."""
-    return "".join([char for char, _ in groupby(skeleton(text))])
+    letters = skeleton(text)
+    return letters[:1] + "".join([char for before, char in pairwise(letters) if char != before])
 
 
 def _has_words(text: str) -> bool:
@@ -34,26 +36,22 @@ def _upper(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for ever
 
 
 def _random_case(text: str, use: Use) -> str:
-    bound = use.threshold("p")
-    return "".join(
+    bound, draws = use.threshold("p"), use.draws(len(text))
+    if text.isascii():
+        return blend(text.lower(), text.upper(), draws, bound)
+    return "".join(  # outside ASCII a capital may be two letters, and depend on its neighbours
         [
             char.upper() if draw < bound else char.lower()
-            for char, draw in zip(text, use.draws(len(text)), strict=True)
+            for char, draw in zip(text, draws, strict=True)
         ]
     )
 
 
 def _leet(text: str, use: Use) -> str:
-    if use.number("p") >= 1:
-        return text.translate(_TO_LEET)
-    bound = use.threshold("p")
     written = text.translate(_TO_LEET)
-    return "".join(
-        [
-            new if draw < bound else old
-            for old, new, draw in zip(text, written, use.draws(len(text)), strict=True)
-        ]
-    )
+    if use.number("p") >= 1:
+        return written
+    return blend(text, written, use.draws(len(text)), use.threshold("p"))
 
 
 def _repeat_letters(text: str, use: Use) -> str:

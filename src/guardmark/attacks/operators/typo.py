@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from string import ascii_letters
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+from guardmark.attacks.operators.exchange import blend, exchange_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_WORD = re.compile(r"([A-Za-z]{4,})\S*")  # the rest of the token, so that it is edited once
+_WORD = re.compile(r"([A-Za-z]{4,})(\S*)")  # the rest of the token, so that it is edited once
+_RANK, _EDIT = Struct(">H4x"), Struct("<2xI")
+"""Six drawn bytes a word: two by which words are chosen, four for the edit."""
+
+_OTHER_CASE = exchange_table(dict(zip(ascii_letters, ascii_letters.swapcase(), strict=True)))
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _SCRAMBLE, _CAPITALS, _NOISE = 0.5, 0.5, 3.0
 """Exponents of sigma: word scrambling and capitals at its root, character noise at its cube."""
@@ -51,17 +58,14 @@ def _press_neighbour(word: str, draw: int) -> str:
 
 def _edit_words(text: str, use: Use, edit: Callable[[str, int], str], share: float) -> str:
     """Edit a share of the words, chosen by draws; at least one word, one edit each."""
-    places = [found.span(1) for found in _WORD.finditer(text)]
+    pieces = _WORD.split(text)  # what stands before, word, rest of its token; and the end
+    count = len(pieces) // 3
     wanted = max(1, int(share * len(text.split())))
-    draws = use.draws(6 * len(places))
-    ranked = sorted(zip(draws[::6], draws[1::6], range(len(places)), strict=True))
-    pieces, behind = [], 0
-    for index in sorted([rank[2] for rank in ranked[:wanted]]):
-        start, end = places[index]
-        draw = int.from_bytes(draws[6 * index + 2 : 6 * index + 6], "little")
-        pieces += [text[behind:start], edit(text[start:end], draw)]
-        behind = end
-    pieces.append(text[behind:])
+    draws = use.draws(_RANK.size * count)
+    ranks = [rank for (rank,) in _RANK.iter_unpack(draws)]
+    for index in sorted(range(count), key=ranks.__getitem__)[:wanted]:
+        (draw,) = _EDIT.unpack_from(draws, _EDIT.size * index)
+        pieces[3 * index + 1] = edit(pieces[3 * index + 1], draw)
     return "".join(pieces)
 
 
@@ -72,12 +76,7 @@ def _mix(text: str, use: Use) -> str:
     scramble = drawn[0] < round(256 * sigma**_SCRAMBLE)
     noise = drawn[1] < round(256 * min(1.0, 20 * sigma**_NOISE))
     capitals = round(256 * sigma**_CAPITALS / 2)
-    text = "".join(
-        [
-            char.swapcase() if draw < capitals and char.isascii() else char
-            for char, draw in zip(text, drawn[2:], strict=True)
-        ]
-    )
+    text = blend(text, text.translate(_OTHER_CASE), drawn[2:], capitals)
     if scramble or noise:
         text = _edit_words(text, use, _swap if scramble else _press_neighbour, 0.3)
     return text
