@@ -24,7 +24,8 @@ Json = dict[str, Any]
 
 _ARMS: Final = (
     *("adaptive", "adaptive/blind", "adaptive/null", "adaptive/gradient"),
-    *("adaptive/attacker", "adaptive/equivalence", "adaptive/candidates"),
+    *("adaptive/attacker", "adaptive/equivalence", "adaptive/candidates", "adaptive/critic"),
+    *("adaptive/twin/attacker", "adaptive/twin/equivalence", "adaptive/twin/candidates"),
 )
 """Layers of an adaptive measurement, in the order of its trace."""
 

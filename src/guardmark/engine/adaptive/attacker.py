@@ -12,16 +12,15 @@ from guardmark.attacks.attacker_prompt import (
     repair_prompt,
 )
 from guardmark.attacks.contract import Tier
-from guardmark.attacks.equivalence_prompt import equivalence_prompt
 from guardmark.engine.adaptive.model_caller import Ask
 from guardmark.engine.adaptive.model_reply import ReplyKind
 from guardmark.engine.adaptive.pursuit import Draft, Fate, Pursuit, interleaved
+from guardmark.engine.adaptive.sameness import ATTACKS, prove
 from guardmark.engine.adaptive.trial import Account, Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.core.sample import Prompt
     from guardmark.engine.adaptive.caller import Caller
     from guardmark.engine.adaptive.diagnosis import Diagnosis
     from guardmark.engine.adaptive.model_caller import ModelCaller
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from guardmark.engine.adaptive.trial import Answer
 
 _ROUND = "R5"
-_SAME = {ReplyKind.SAME: True, ReplyKind.DIFFERENT: False}
 
 
 async def run_attacker(
@@ -173,7 +171,8 @@ class _Round:
 
     async def send(self, batch: Sequence[Pursuit]) -> None:
         """Try the next candidate of each attack that has one."""
-        turn = await self._judged([(pursuit, pursuit.queue.popleft()) for pursuit in batch])
+        turn = [(pursuit, pursuit.queue.popleft()) for pursuit in batch]
+        turn = await prove(self.scene, self.models, turn, side=ATTACKS)
         queries = [
             Query(
                 pursuit.position,
@@ -207,44 +206,3 @@ class _Round:
             pursuit.is_through_unproved = True
         elif query is not None:
             pursuit.target.win = query
-
-    async def _judged(self, turn: list[tuple[Pursuit, Draft]]) -> list[tuple[Pursuit, Draft]]:
-        """Return the candidates that may be sent, each with its tier; note why others may not."""
-        open_ = [(pursuit, draft) for pursuit, draft in turn if not draft.tier]
-        if self.models.plan.judge is None:
-            for _, draft in open_:
-                draft.tier = Tier.V4.value
-            return turn
-        votes = await self.models.ask(
-            [vote for pursuit, draft in open_ for vote in self._votes(pursuit, draft)]
-        )
-        for i, (pursuit, draft) in enumerate(open_):
-            said = {_SAME.get(reply.kind) for reply in votes[2 * i : 2 * i + 2]}
-            if said == {True}:
-                draft.tier = Tier.V3.value
-                continue
-            fate = Fate.DIFFERENT if said == {False} else Fate.UNDECIDED
-            fate = Fate.UNJUDGED if None in said else fate
-            pursuit.refuse(draft, fate)
-            self.models.note(pursuit.position, draft.note(fate))
-        return [(pursuit, draft) for pursuit, draft in turn if draft.tier]
-
-    def _votes(self, pursuit: Pursuit, draft: Draft) -> list[Ask]:
-        """Ask whether it is the same request, in both orders."""
-        sample, number = pursuit.target.sample, pursuit.judged
-        pursuit.judged += 1
-        original = sample.prompt.text
-        asks = []
-        for order, (first, second) in enumerate(((original, draft.text), (draft.text, original))):
-            draw = self.scene.draw("equivalence", self.models.name, sample.id, number, order)
-            prompt: Prompt = equivalence_prompt(first, second, call=f"{draw.getrandbits(48):012x}")
-            asks.append(
-                Ask(
-                    sample=pursuit.position,
-                    account=Account.EQUIVALENCE,
-                    prompt=prompt,
-                    seed=draw.getrandbits(31),
-                    note={"candidate": number, "order": order},
-                )
-            )
-        return asks

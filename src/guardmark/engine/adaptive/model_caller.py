@@ -148,14 +148,15 @@ class ModelCaller:
             self._failed[ask.account] = self._failed[ask.account] + 1 if failed else 0
         return replies
 
-    def note(self, sample: int, said: Mapping[str, object]) -> None:
+    def note(self, sample: int, said: Mapping[str, object], *, layer: str = CANDIDATES) -> None:
         """Store what became of a candidate, unless it is stored already.
 
         Args:
             sample: Position of its sample.
             said: JSON values.
+            layer: Of candidates made from attacks, or from benign texts.
         """
-        place = self._place(CANDIDATES, sample)
+        place = self._place(layer, sample)
         if place not in self.memory:
             self._add(place, Response(text=_json(said)), latency=None)
 

@@ -29,7 +29,19 @@ EQUIVALENCE: Final = "adaptive/equivalence"
 """Layer of what a judge of sameness is asked."""
 CANDIDATES: Final = "adaptive/candidates"
 """Layer of what became of each candidate of an attacker model."""
-MODEL_LAYERS: Final = (ATTACKER, EQUIVALENCE, CANDIDATES)
+CRITIC: Final = "adaptive/critic"
+"""Layer of what a critic of blocked candidates is asked."""
+TWIN_ATTACKER: Final = "adaptive/twin/attacker"
+"""Layer of what an attacker model is asked about benign texts."""
+TWIN_EQUIVALENCE: Final = "adaptive/twin/equivalence"
+"""Layer of what a judge of sameness is asked about benign texts."""
+TWIN_CANDIDATES: Final = "adaptive/twin/candidates"
+"""Layer of what became of each candidate made from a benign text."""
+MODEL_LAYERS: Final = (
+    *(ATTACKER, EQUIVALENCE, CANDIDATES, CRITIC),
+    *(TWIN_ATTACKER, TWIN_EQUIVALENCE, TWIN_CANDIDATES),
+)
+"""Layers of what models are asked, and of what came of their candidates."""
 
 PROBE: Final = "probe"
 """Chain of what is asked to learn something and is no attack."""
@@ -38,8 +50,8 @@ PROBE: Final = "probe"
 class Account(StrEnum):
     """Who pays for a call.
 
-    The attacker up to `CONFIRM`, the evaluator up to `TRANSFER`. What models are asked is counted
-    apart: it is no call of the defense.
+    The attacker up to `CONFIRM`, the evaluator up to `TRANSFER` and for `REWORDED`. What models are
+    asked is counted apart: it is no call of the defense.
     """
 
     BASELINE = "baseline"
@@ -55,8 +67,12 @@ class Account(StrEnum):
     EFFECT = "effect"
     VERDICT = "verdict"
     COMPREHENSION = "comprehension"
+    REWORDED = "reworded"
     ATTACKER = "attacker"
     EQUIVALENCE = "equivalence"
+    CRITIC = "critic"
+    TWIN_ATTACKER = "twin attacker"
+    TWIN_EQUIVALENCE = "twin equivalence"
 
 
 @dataclass(frozen=True, slots=True)

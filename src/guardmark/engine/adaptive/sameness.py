@@ -1,0 +1,109 @@
+"""Which candidates may be sent: those that a judge calls the same request, in both orders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.attacks.contract import Tier
+from guardmark.attacks.equivalence_prompt import equivalence_prompt
+from guardmark.engine.adaptive.model_caller import Ask
+from guardmark.engine.adaptive.model_reply import ReplyKind
+from guardmark.engine.adaptive.pursuit import Fate
+from guardmark.engine.adaptive.trial import CANDIDATES, TWIN_CANDIDATES, Account
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.core.sample import Prompt
+    from guardmark.engine.adaptive.model_caller import ModelCaller
+    from guardmark.engine.adaptive.pursuit import Draft, Pursuit
+    from guardmark.engine.adaptive.scene import Scene
+
+_SAME = {ReplyKind.SAME: True, ReplyKind.DIFFERENT: False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Whose texts are reworded: those of attacks, or benign ones as their control.
+
+    Attributes:
+        writer: Account of the calls that write.
+        judge: Account of the calls that judge sameness.
+        candidates: Layer of what became of each candidate.
+        votes: What the chance of a vote is drawn for.
+    """
+
+    writer: Account
+    judge: Account
+    candidates: str
+    votes: str
+
+
+ATTACKS: Final = Side(
+    writer=Account.ATTACKER,
+    judge=Account.EQUIVALENCE,
+    candidates=CANDIDATES,
+    votes="equivalence",
+)
+BENIGN: Final = Side(
+    writer=Account.TWIN_ATTACKER,
+    judge=Account.TWIN_EQUIVALENCE,
+    candidates=TWIN_CANDIDATES,
+    votes="twin equivalence",
+)
+
+
+async def prove(
+    scene: Scene, models: ModelCaller, turn: Sequence[tuple[Pursuit, Draft]], *, side: Side
+) -> list[tuple[Pursuit, Draft]]:
+    """Return the candidates that may be sent, each with its tier; note why others may not.
+
+    Args:
+        scene: Seed of the calls.
+        models: Asks the judge of sameness; without one every candidate may be sent, unproved.
+        turn: Candidates with what they were made from; those with a tier are proved already.
+        side: On whose account it goes.
+    """
+    open_ = [(pursuit, draft) for pursuit, draft in turn if not draft.tier]
+    if models.plan.judge is None:
+        for _, draft in open_:
+            draft.tier = Tier.V4.value
+        return list(turn)
+    asks = [
+        vote
+        for pursuit, draft in open_
+        for vote in _votes(scene, models.name, pursuit, draft=draft, side=side)
+    ]
+    votes = await models.ask(asks)
+    for i, (pursuit, draft) in enumerate(open_):
+        said = {_SAME.get(reply.kind) for reply in votes[2 * i : 2 * i + 2]}
+        if said == {True}:
+            draft.tier = Tier.V3.value
+            continue
+        fate = Fate.DIFFERENT if said == {False} else Fate.UNDECIDED
+        fate = Fate.UNJUDGED if None in said else fate
+        pursuit.refuse(draft, fate)
+        models.note(pursuit.position, draft.note(fate), layer=side.candidates)
+    return [(pursuit, draft) for pursuit, draft in turn if draft.tier]
+
+
+def _votes(scene: Scene, name: str, pursuit: Pursuit, *, draft: Draft, side: Side) -> list[Ask]:
+    """Ask whether it is the same request, in both orders."""
+    sample, number = pursuit.target.sample, pursuit.judged
+    pursuit.judged += 1
+    original = sample.prompt.text
+    asks = []
+    for order, (first, second) in enumerate(((original, draft.text), (draft.text, original))):
+        draw = scene.draw(side.votes, name, sample.id, number, order)
+        prompt: Prompt = equivalence_prompt(first, second, call=f"{draw.getrandbits(48):012x}")
+        asks.append(
+            Ask(
+                sample=pursuit.position,
+                account=side.judge,
+                prompt=prompt,
+                seed=draw.getrandbits(31),
+                note={"candidate": number, "order": order},
+            )
+        )
+    return asks
