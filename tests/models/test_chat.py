@@ -251,3 +251,23 @@ async def test_a_refusal_after_the_first_answer_is_an_answers_own_failure(
     chat_server.reply = lambda _: "fine"
     await model.answer_in(HI, form=FORM, seed=3)
     assert {"seed", "response_format"} <= set(chat_server.requests[-1])
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_brackets_without_end_are_no_answer_of_the_protocol(
+    chat_server: Any, services: Services, status: int
+) -> None:
+    """A document too deep to be read is the server's doing, not a crash of ours."""
+    chat_server.reply = lambda _: (status, "[" * 100_000)
+    response = await _model(chat_server, services).answer(HI)
+    kind = ErrorKind.CONTRACT if status == 200 else ErrorKind.HTTP
+    assert (response.text, response.error_kind) == (None, kind)
+
+
+async def test_a_number_beyond_all_floats_is_no_log_probability(
+    chat_server: Any, services: Services
+) -> None:
+    """It is passed over; the answer stands."""
+    weighed = {"token": "a", "top_logprobs": [{"token": "a", "logprob": int("9" * 400)}]}
+    chat_server.reply = lambda _: chat_server.document("fine", logprobs={"content": [weighed]})
+    assert (await _model(chat_server, services).answer(HI)).text == "fine"

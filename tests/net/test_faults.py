@@ -373,3 +373,49 @@ async def test_retries_say_nothing_on_stderr(
     await services.endpoint(server.url).send(b"{}")
     gc.collect()
     assert capfd.readouterr().err == ""
+
+
+async def test_what_came_between_two_requests_answers_neither(
+    make_services: Make, serve_raw: Serve
+) -> None:
+    """A stray answer on an idle connection would be taken for that of the next sample."""
+    asked: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await _read_request(reader))
+        writer.write(_GOOD)
+        await writer.drain()
+        await asyncio.sleep(0.01)
+        writer.write(_GOOD.replace(b"{}", b"[]"))
+        await writer.drain()
+        asked.append(await _read_request(reader))
+
+    endpoint = make_services().endpoint((await serve_raw(talk)).url)
+    answers = []
+    for number in range(3):
+        answers.append((await endpoint.send(b"%d" % number)).body)
+        await asyncio.sleep(0.05)
+    assert (answers, asked) == ([b"{}"] * 3, [b"0", b"1", b"2"])
+
+
+async def test_a_retry_does_not_go_over_another_dead_connection(
+    make_services: Make, serve: Serve
+) -> None:
+    """A router that forgot one idle connection forgot them all; a new one is alive."""
+    seen: dict[object, int] = {}
+    together = asyncio.Barrier(8)
+
+    async def answer(request: web.Request) -> web.Response:
+        count = seen[request.transport] = seen.get(request.transport, 0) + 1
+        if count == 1 and len(seen) <= 8:
+            await together.wait()
+        if count > 1 and request.transport is not None:
+            request.transport.abort()
+        return web.json_response({})
+
+    server = await serve(answer)
+    endpoint = make_services(retries=1, concurrency=8).endpoint(server.url)
+    await asyncio.gather(*(endpoint.send(b"{}") for _ in range(8)))
+    exchanges = [await endpoint.send(b"{}") for _ in range(8)]
+    assert [e.error_kind for e in exchanges] == [None] * 8
+    assert [(len(e.attempts), e.attempts[-1].error) for e in exchanges] == [(2, "")] * 8

@@ -44,9 +44,12 @@ def as_response(answer: Any) -> Response:
     if not isinstance(answer, Response):
         failure = answer if isinstance(answer, Failure) else not_a("Response", answer)
         return failure.as_response()
-    if answer.text is None:
+    text: object = answer.text
+    if text is None:
         return answer
-    text = answer.text.encode("utf-8", "replace").decode()
+    if not isinstance(text, str):
+        return not_a("text in the response", text).as_response()
+    text = text.encode("utf-8", "replace").decode()
     return answer if text == answer.text else replace(answer, text=text)
 
 

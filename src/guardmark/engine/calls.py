@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout
+from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, StorageError
 from guardmark.core.outcome import (
     Decision,
     ErrorKind,
@@ -114,8 +115,11 @@ def decide_all(
         start = clock()
         try:
             decision = decide(prompt)
-        # A part that calls sys.exit must not end the run of all the others.
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge to foreign code: a record
+        except KeyboardInterrupt:
+            raise
+        # A part that calls sys.exit, or a native library that panics, must not end the run of
+        # all the others.
+        except BaseException as error:  # noqa: BLE001 - the edge to foreign code: a record
             decision = failure_of(error).as_decision()
         latencies.append(clock() - start)
         decisions.append(
@@ -134,11 +138,22 @@ async def attempt(call: Callable[..., Awaitable[T]], *about: Any) -> T | Failure
         about: What it is asked about.
 
     Returns:
-        The answer, or the failure. Cancellation passes through.
+        The answer, or the failure. Cancellation of our own task passes through; a part that
+        raises it by itself has failed.
+
+    Raises:
+        StorageError: If an exchange cannot be recorded: a full disk is no failure of the part.
     """
     try:
         return await call(*about)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge to foreign code: a record
+    except (KeyboardInterrupt, GeneratorExit, StorageError):
+        raise
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return failure_of(error)
+    except BaseException as error:  # noqa: BLE001 - the edge to foreign code: a record
         return failure_of(error)
 
 

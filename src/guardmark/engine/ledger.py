@@ -270,12 +270,15 @@ class Ledger:
         Args:
             evidence: Tokens, money and tries.
         """
-        if len(evidence.attempts) > 1:
-            self.calls += len(evidence.attempts) - 1
-        usage = evidence.usage
-        if usage is not None and not evidence.from_cache:
-            self.tokens += (usage.prompt_tokens or 0) + (usage.completion_tokens or 0)
-            self.cost += usage.cost or 0.0
+        try:
+            if len(evidence.attempts) > 1:
+                self.calls += len(evidence.attempts) - 1
+            usage = evidence.usage
+            if usage is not None and not evidence.from_cache:
+                self.tokens += (usage.prompt_tokens or 0) + (usage.completion_tokens or 0)
+                self.cost += usage.cost or 0.0
+        except (TypeError, AttributeError):
+            return  # a part that says it in other types than agreed: stored as an error of it
 
     def met_error(self) -> None:
         """Count one failed call against the limit."""

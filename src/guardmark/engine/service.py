@@ -91,6 +91,9 @@ async def ask_each(
         if not ledger.may_go_on():
             return
         planned = None if pace is None else await pace.turn()
+        # Others asked while this one waited for its turn: a budget may be spent by now.
+        if planned is not None and not ledger.may_go_on():
+            return
         lane = item.desk.lane
         answer, took = await memory.ask(
             ask, (item.prompt,), ledger=ledger, part=item.desk.name, repeat=lane.repeat

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from guardmark.net.exchange import Exchange
 
 _MOST_OF_A_BODY = 300
+_BEYOND = 1 << 53
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_NOT_OF_THE_PROTOCOL = (
+    *(ValueError, KeyError, IndexError, TypeError, AttributeError),
+    RecursionError,  # brackets in brackets, a hundred thousand deep
+)
 _NOT_SUPPORTED = frozenset({400, 422, 501})
 
 
@@ -126,7 +131,7 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         choice = document["choices"][0]
         message = choice["message"]
         text, refusal = message.get("content"), message.get("refusal")
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+    except _NOT_OF_THE_PROTOCOL as error:
         what = f"the answer is not of the chat protocol ({type(error).__name__})"
         return _failure(exchange, ErrorKind.CONTRACT, f"{what}{_server_message(exchange.body)}")
     said = text if isinstance(text, str) and text else refusal
@@ -186,7 +191,7 @@ def _server_message(body: bytes) -> str:
     try:
         error = json.loads(body).get("error")
         text = str(error.get("message", error)) if isinstance(error, dict) else str(error or text)
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         pass  # no JSON: the text itself is the message
     line = " ".join(text.split())[:_MOST_OF_A_BODY]
     return f"; the server says: {line}" if line else ""
@@ -226,10 +231,15 @@ def _token_choices(logprobs: object) -> tuple[TokenChoice, ...]:
         alternatives = [
             (str(each["token"]), float(each["logprob"]))
             for each in (weighed if isinstance(weighed, list) else [])
-            if isinstance(each, dict) and isinstance(each.get("logprob"), int | float)
+            if isinstance(each, dict) and _is_number(each.get("logprob"))
         ]
         alternatives.sort(key=lambda pair: -pair[1])
         positions.append(
             TokenChoice(token=str(position.get("token", "")), alternatives=tuple(alternatives))
         )
     return tuple(positions)
+
+
+def _is_number(value: object) -> bool:
+    """Whether it can be a log probability: JSON also holds integers beyond any float."""
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < _BEYOND)

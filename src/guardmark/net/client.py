@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -13,6 +14,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.version import VERSION
 from guardmark.net.cassette import Player, Recorder, Request
+from guardmark.net.connections import Connections
 from guardmark.net.exchange import Exchange
 from guardmark.net.limits import ServiceLimits
 from guardmark.net.redaction import Redactor
@@ -73,7 +75,7 @@ class Services:
         self._recorder = None if record is None else Recorder(record, self._redactor)
         self._player = None if replay is None else Player(replay, self._redactor)
         self._offline = offline
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
     def endpoint(
         self,
@@ -131,8 +133,8 @@ class Services:
 
     async def close(self) -> None:
         """Close every connection and the cassette; further requests are a mistake."""
-        if self._session is not None:
-            await self._session.close()
+        for session in self._sessions.values():
+            await session.close()
         if self._recorder is not None:
             self._recorder.close()
 
@@ -185,15 +187,17 @@ class Services:
         """Whether exchanges are recorded."""
         return self._recorder is not None
 
-    def session(self) -> aiohttp.ClientSession:
-        """Return the connections, opened within the running loop on first use."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                # The gates of the services decide how many connections there are.
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-                cookie_jar=aiohttp.DummyCookieJar(),
+    def session(self, *, is_fresh: bool = False) -> aiohttp.ClientSession:
+        """Return the connections, opened within the running loop on first use.
+
+        Args:
+            is_fresh: Whether each request is to have a new one.
+        """
+        if is_fresh not in self._sessions:
+            self._sessions[is_fresh] = aiohttp.ClientSession(
+                connector=Connections(is_fresh=is_fresh), cookie_jar=aiohttp.DummyCookieJar()
             )
-        return self._session
+        return self._sessions[is_fresh]
 
     def _service_of(self, address: URL) -> Service:
         whole = str(address.with_query(None))
@@ -246,18 +250,19 @@ class Endpoint:
             return self._exchange([answer])
         answers = [answer]
         if answer.worth_retrying and service.limits.retries:
-            answers = await try_again(
-                answer, lambda: self._attempt(body, cost), limits=service.limits
-            )
+            # No status line came: the connection was at fault, and others may be as dead.
+            again = partial(self._attempt, body, cost, is_fresh=answer.status is None)
+            answers = await try_again(answer, again, limits=service.limits)
         exchange = self._exchange(answers)
         services.record(replace(self._request, body=body), exchange)
         return exchange
 
-    async def _attempt(self, body: bytes, tokens: int) -> Answer:
+    async def _attempt(self, body: bytes, tokens: int, *, is_fresh: bool = False) -> Answer:
         service = self._service
         await service.admit(tokens)
         try:
-            answer = await self._wire.attempt(self._services.session(), body)
+            session = self._services.session(is_fresh=is_fresh)
+            answer = await self._wire.attempt(session, body)
         finally:
             service.release()
         service.note(answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import DataManifest, LatencyMode, PartManifest, Policy, RunManifest
@@ -19,6 +20,11 @@ _PLAIN: Final = tuple(
     for field in fields(Evidence)
     if field.name not in {"categories", "usage", "attempts"}
 )
+
+_TYPES: Final = {
+    name: float | int if name == "label_mass" else type(getattr(_EVIDENCE_DEFAULTS, name))
+    for name in _PLAIN
+}
 
 
 def _values(value: object) -> dict[str, object]:
@@ -35,20 +41,34 @@ def evidence_to_json(evidence: Evidence) -> str:
     Returns:
         An object in ASCII (a lone surrogate in a native answer survives as an escape);
         `{}` when nothing is said.
+
+    Raises:
+        TypeError: If a field holds what it may not hold; other packages write evidence too.
     """
     said: dict[str, object] = {
         name: value
         for name in _PLAIN
         if (value := getattr(evidence, name)) != getattr(_EVIDENCE_DEFAULTS, name)
     }
+    for name, value in said.items():
+        if not isinstance(value, _TYPES[name]):
+            raise TypeError(f"{name} is {value!r:.80}")
     if evidence.categories:
         said["categories"] = [[c.name, c.flagged, c.score] for c in evidence.categories]
     if evidence.usage is not None:
-        usage = evidence.usage
-        said["usage"] = [usage.prompt_tokens, usage.completion_tokens, usage.cost]
+        said["usage"] = _usage(evidence.usage)
     if evidence.attempts:
         said["attempts"] = [[a.service_ns, a.status, a.error, a.wait_ns] for a in evidence.attempts]
     return json.dumps(said, separators=(",", ":"))
+
+
+def _usage(usage: Usage) -> list[int | float | None]:
+    """Usage as a list of numbers that can be added up."""
+    tokens, cost = (usage.prompt_tokens, usage.completion_tokens), usage.cost
+    is_whole = all(count is None or type(count) is int for count in tokens)
+    if not is_whole or not (cost is None or (type(cost) in {int, float} and isfinite(cost))):
+        raise TypeError(f"usage is {usage!r:.200}")
+    return [*tokens, cost]
 
 
 def evidence_from_json(text: str) -> Evidence:

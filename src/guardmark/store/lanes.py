@@ -27,7 +27,10 @@ _ANSWERED: Final = OUTCOME_CODE["answered"]
 _ERROR: Final = OUTCOME_CODE["error"]
 _CONTRACT: Final = ERROR_KIND_CODE["contract"]
 _NO_SCORE_KIND: Final = SCORE_KIND_CODE["none"]
-
+_CLASS_PROBABILITY: Final = SCORE_KIND_CODE["class_prob"]
+_ILL_TYPED: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
+_ILL: Final = "the {} cannot be stored, a field has the wrong type: {}"
+_MOST_NS: Final = 1 << 63
 
 Row = tuple[int, int, float | None, int | None]
 Shared = tuple[int, int, int, int]
@@ -87,29 +90,26 @@ class Lane:
             flags: Bits of `FLAG_*`.
 
         Returns:
-            The outcome's code as stored: `error` when the score is not in [0, 1].
+            The outcome's code as stored: `error` when the score is not in [0, 1], or when a
+            field has a type that it may not have.
         """
-        score = decision.score
-        if score is not None and not 0.0 <= score <= 1.0:
-            return self._broken(sample, f"the score {score!r} is not in [0, 1]", latency_ns)
-        own, kind, evidence = decision.latency_ns, decision.error_kind, decision.evidence
-        if decision.amortised:
-            flags |= FLAG_AMORTISED
-        if evidence is not None:
-            flags |= self._keep(sample, None, evidence)
-        outcome = OUTCOME_CODE[decision.outcome]
-        shared = (
-            SCORE_KIND_CODE[decision.score_kind],
-            -1 if kind is None else ERROR_KIND_CODE[kind],
-            -1,
-            flags,
-        )
-        self.groups[shared].append((
-            sample,
-            outcome,
-            None if score is None else float(score),
-            latency_ns if own is None or flags & FLAG_PLANNED else own,
-        ))  # fmt: skip
+        score, own = decision.score, decision.latency_ns
+        kind, evidence = decision.error_kind, decision.evidence
+        try:
+            if score is not None and not 0.0 <= score <= 1.0:
+                return self._broken(sample, f"the score {score!r} is not in [0, 1]", latency_ns)
+            outcome = OUTCOME_CODE[decision.outcome]
+            score_kind = SCORE_KIND_CODE[decision.score_kind]
+            error = -1 if kind is None else ERROR_KIND_CODE[kind]
+            if decision.amortised:
+                flags |= FLAG_AMORTISED
+            took = latency_ns if own is None or flags & FLAG_PLANNED else _whole(own)
+            if evidence is not None:
+                flags |= self._keep(sample, None, evidence)
+        except _ILL_TYPED as ill:
+            return self._broken(sample, _ILL.format("decision", repr(ill)), latency_ns)
+        number = None if score is None else float(score)
+        self.groups[score_kind, error, -1, flags].append((sample, outcome, number, took))
         return outcome
 
     def add_response(
@@ -124,18 +124,20 @@ class Lane:
             flags: Bits of `FLAG_*`.
 
         Returns:
-            The code of `answered` or of `error`.
+            The code of `answered`, or of `error`; an error too when a field has a type that it
+            may not have.
         """
         has_text = response.text is not None and response.error_kind is None
         outcome = _ANSWERED if has_text else _ERROR
-        if response.text is not None or response.evidence is not None:
-            flags |= self._keep(sample, response.text, response.evidence)
-        kind = response.error_kind
-        code = None if has_text else ERROR_KIND_CODE[kind or "contract"]
-        own = response.latency_ns
-        self._add(
-            sample, outcome, error=code, latency=latency_ns if own is None else own, flags=flags
-        )
+        kind, own = response.error_kind, response.latency_ns
+        try:
+            code = None if has_text else ERROR_KIND_CODE[kind or "contract"]
+            took = latency_ns if own is None else _whole(own)
+            if response.text is not None or response.evidence is not None:
+                flags |= self._keep(sample, response.text, response.evidence)
+        except _ILL_TYPED as ill:
+            return self._broken(sample, _ILL.format("response", repr(ill)), latency_ns)
+        self._add(sample, outcome, error=code, latency=took, flags=flags)
         return outcome
 
     def add_verdict(
@@ -150,23 +152,25 @@ class Lane:
             flags: Bits of `FLAG_*`.
 
         Returns:
-            The label's code as stored: `error` when the score is not in [0, 1].
+            The label's code as stored: `error` when the score is not in [0, 1], or when a
+            field has a type that it may not have.
         """
-        score = verdict.score
-        if score is not None and not 0.0 <= score <= 1.0:
-            return self._broken(sample, f"the score {score!r} is not in [0, 1]", latency_ns)
-        if verdict.evidence is not None:
-            flags |= self._keep(sample, None, verdict.evidence)
-        outcome, own = OUTCOME_CODE[verdict.label], verdict.latency_ns
-        shared = (
-            SCORE_KIND_CODE["class_prob"] if score is not None else _NO_SCORE_KIND,
-            -1 if verdict.error_kind is None else ERROR_KIND_CODE[verdict.error_kind],
-            -1 if verdict.answer_mode is None else ANSWER_MODE_CODE[verdict.answer_mode],
-            flags,
-        )
+        score, own, kind = verdict.score, verdict.latency_ns, verdict.error_kind
+        mode = verdict.answer_mode
+        try:
+            if score is not None and not 0.0 <= score <= 1.0:
+                return self._broken(sample, f"the score {score!r} is not in [0, 1]", latency_ns)
+            outcome = OUTCOME_CODE[verdict.label]
+            error = -1 if kind is None else ERROR_KIND_CODE[kind]
+            answer_mode = -1 if mode is None else ANSWER_MODE_CODE[mode]
+            took = latency_ns if own is None else _whole(own)
+            if verdict.evidence is not None:
+                flags |= self._keep(sample, None, verdict.evidence)
+        except _ILL_TYPED as ill:
+            return self._broken(sample, _ILL.format("verdict", repr(ill)), latency_ns)
+        score_kind = _NO_SCORE_KIND if score is None else _CLASS_PROBABILITY
         number = None if score is None else float(score)
-        latency = latency_ns if own is None else own
-        self.groups[shared].append((sample, outcome, number, latency))
+        self.groups[score_kind, error, answer_mode, flags].append((sample, outcome, number, took))
         return outcome
 
     def _broken(self, sample: int, message: str, latency: int | None) -> int:
@@ -188,3 +192,10 @@ class Lane:
             return 0
         cached = FLAG_CACHED if evidence.from_cache else 0
         return cached | (FLAG_TRUNCATED if evidence.truncated else 0)
+
+
+def _whole(latency: int) -> int:
+    """Let a latency pass that can be stored; what is written elsewhere need not keep to types."""
+    if type(latency) is not int or not 0 <= latency < _MOST_NS:
+        raise TypeError(f"latency_ns is {latency!r}")
+    return latency

@@ -1,0 +1,51 @@
+"""Connections of a run: kept alive, but never one on which somebody spoke out of turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+if TYPE_CHECKING:
+    from aiohttp import ClientRequest, ClientTimeout
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
+
+
+class Connections(aiohttp.TCPConnector):
+    """aiohttp's connections, with one further look before one is used again.
+
+    What a server sends while a connection lies idle would be read as the answer to the next
+    request: one sample would get an answer that nobody gave to it. Inheriting is the only way
+    that aiohttp offers to look at a connection before a request goes out on it.
+
+    Args:
+        is_fresh: Whether each request gets a connection of its own. A retry after a dropped
+            connection wants one: others that lay idle as long are likely as dead.
+    """
+
+    def __init__(self, *, is_fresh: bool = False) -> None:
+        # The gates of the services decide how many connections there are.
+        super().__init__(limit=0, ttl_dns_cache=300, force_close=is_fresh)
+
+    async def connect(
+        self,
+        req: ClientRequest,
+        traces: list[Trace],
+        timeout: ClientTimeout,  # noqa: ASYNC109 - aiohttp's signature
+    ) -> Connection:
+        """Return a connection on which nothing is left over.
+
+        Args:
+            req: What is about to be sent.
+            traces: Of aiohttp.
+            timeout: Of aiohttp.
+
+        Returns:
+            A connection that was just opened, or an idle one on which no byte has come.
+        """
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol is None or not connection.protocol.should_close:
+                return connection
+            connection.close()
