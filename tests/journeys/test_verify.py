@@ -238,7 +238,7 @@ TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
     "a record doubled": (
         sql(
             "INSERT INTO records SELECT defense, stage, layer, 1, sample, outcome, score,"
-            " score_kind, error_kind, answer_mode, latency_ns, flags, batch FROM records"
+            " score_kind, error_kind, answer_mode, latency_ns, flags, batch, said FROM records"
             " WHERE sample = 4 AND stage = 0 AND defense = 0"
         ),
         "batch",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from guardmark.core.outcome import (
 from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
 from guardmark.store.integrity import check
-from guardmark.store.records import RecordWriter, RunState
+from guardmark.store.records import RecordReader, RecordWriter, RunState
 
 
 @pytest.fixture
@@ -62,6 +63,32 @@ def test_a_run_under_way_is_sound(path: Path, writer: RecordWriter) -> None:
     assert check(path) == []
 
 
+def test_a_run_of_version_1_is_sound_and_goes_on(
+    path: Path, manifest: RunManifest, sample: Callable[[int], Sample]
+) -> None:
+    """Files from before reasons were shared keep their hash chain, and may be added to."""
+    spoken = Decision(outcome=Outcome.MALFORMED, evidence=Evidence(reason="x", raw="well ..."))
+    with RecordWriter(path) as writer:
+        writer.put_manifest(manifest)
+        writer.load_samples(sample(n) for n in range(4))
+        writer.begin(4)
+        for position, decision in enumerate((BLOCKED, ALLOWED, spoken)):
+            writer.lane("words").add_decision(position, decision, latency_ns=1)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "ALTER TABLE records DROP COLUMN said; DROP TABLE sayings; PRAGMA user_version = 1"
+        )
+    assert check(path) == []
+    reasoned = Decision(outcome=Outcome.BLOCK, evidence=Evidence(reason="a rule"))
+    with RecordWriter(path) as writer:
+        writer.lane("words").add_decision(3, reasoned, latency_ns=1)
+        writer.finish(RunState.COMPLETE)
+    assert check(path) == []
+    with RecordReader(path) as reader:
+        said = [record.evidence for record in reader.records()]
+    assert said == [None, None, spoken.evidence, reasoned.evidence]
+
+
 TAMPERING = {
     "a decision turned": (
         "UPDATE records SET outcome = 1 WHERE outcome = 0 AND sample = 3",
@@ -80,7 +107,7 @@ TAMPERING = {
     "a record added": (
         (
             "INSERT INTO records SELECT defense, stage, layer, 1, sample, outcome, score, score_kind,"
-            " error_kind, answer_mode, latency_ns, flags, batch FROM records WHERE defense = 0 AND sample = 4"
+            " error_kind, answer_mode, latency_ns, flags, batch, said FROM records WHERE defense = 0 AND sample = 4"
         ),
         "committed",
     ),
@@ -105,9 +132,14 @@ TAMPERING = {
         "batch",
     ),
     "evidence taken away": (
-        "DELETE FROM details WHERE evidence IS NOT NULL AND sample = 11",
+        "UPDATE records SET said = NULL WHERE said IS NOT NULL AND sample = 11",
         "batch",
     ),
+    "a reason reworded": (
+        'UPDATE sayings SET evidence = \'{"reason":"another"}\'',
+        "batch",
+    ),
+    "a reason lost": ("DELETE FROM sayings", "rest on words that are not stored"),
     "a detail added": (
         "INSERT INTO details VALUES (0, 0, 0, 0, 3, 1, 'invented', NULL)",
         "batch",

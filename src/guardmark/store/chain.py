@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Row = tuple[Any, ...]
+Group = tuple["Sequence[int]", "Sequence[Row]"]
 
 
 def genesis(manifest: str, samples_seal: str) -> bytes:
@@ -39,29 +40,41 @@ class LaneRows:
             that have them: sample, outcome, score and latency, in order of sample. The groups
             lie in the order of their numbers.
         details: Sample, text and evidence of the details, in order of sample.
+        said: As `groups`, of the records whose evidence is one of the sayings; its number
+            stands last.
     """
 
     defense: str
     stage: int
     layer: str
     repeat: int
-    groups: Sequence[tuple[Sequence[int], Sequence[Row]]]
+    groups: Sequence[Group]
     details: Sequence[Row]
+    said: Sequence[Group] = ()
 
 
-def link(before: bytes, lanes: Iterable[LaneRows]) -> bytes:
+def link(
+    before: bytes, lanes: Iterable[LaneRows], *, sayings: Sequence[tuple[int, str]] = ()
+) -> bytes:
     """Hash one batch together with everything before it.
 
     Args:
         before: Hash of the batch before, or the genesis.
         lanes: The batch, in the order of the numbers of defense, stage, layer and repeat.
+        sayings: Number and JSON of the sayings that came with the batch.
 
     Returns:
         SHA-256 of `before` followed by the compact ASCII JSON
-        `[[defense, stage, layer, repeat, groups, details], ...]`.
+        `[[defense, stage, layer, repeat, groups, details, said], ..., sayings]`, where `said`
+        and `sayings` stand only if there are any: so files of version 1 keep their hashes.
     """
-    said = [
-        (lane.defense, lane.stage, lane.layer, lane.repeat, lane.groups, lane.details)
+    said: list[Sequence[object]] = [
+        (
+            *(lane.defense, lane.stage, lane.layer, lane.repeat, lane.groups, lane.details),
+            *([lane.said] if lane.said else []),
+        )
         for lane in lanes
     ]
+    if sayings:
+        said.append(sayings)
     return sha256(before + json.dumps(said, separators=(",", ":")).encode()).digest()

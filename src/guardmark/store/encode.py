@@ -20,13 +20,13 @@ from guardmark.store.codes import (
     SCORE_KINDS,
     STAGES,
 )
+from guardmark.store.schema import DETAILS_OF_RECORDS, EVIDENCE_OF_RECORDS
 
 SELECT_RECORDS: Final = (
-    "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.outcome, r.score, r.score_kind,"
-    " r.error_kind, r.answer_mode, r.latency_ns, r.flags, x.text, x.evidence"
+    "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.outcome, r.score, r.score_kind,"  # noqa: S608 - constants of ours
+    f" r.error_kind, r.answer_mode, r.latency_ns, r.flags, x.text, {EVIDENCE_OF_RECORDS}"
     " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
-    " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
-    " AND x.repeat = r.repeat AND x.sample = r.sample"
+    f"{DETAILS_OF_RECORDS}"
 )
 """What `record_of` reads; a WHERE clause may follow."""
 

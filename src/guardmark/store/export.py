@@ -15,7 +15,7 @@ from guardmark.core.record import Stage
 from guardmark.store import connect, jsonl
 from guardmark.store.codes import STAGE_CODE
 from guardmark.store.run_dir import whole_file
-from guardmark.store.schema import FACET_COLUMNS
+from guardmark.store.schema import DETAILS_OF_RECORDS, FACET_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,8 +71,7 @@ _SOURCES: Final[dict[str, str]] = {
 _FROM: Final = (
     " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
     " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
-    " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
-    " AND x.repeat = r.repeat AND x.sample = r.sample"
+    f"{DETAILS_OF_RECORDS}"
     f" WHERE r.stage <> {STAGE_CODE[Stage.TRY]}"
     " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 )

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 _ROWS: Final = (
     "SELECT batch, defense, stage, layer, repeat, score_kind, ifnull(error_kind, -1),"
-    " ifnull(answer_mode, -1), flags, sample, outcome, score, latency_ns FROM"
+    " ifnull(answer_mode, -1), flags, said IS NOT NULL, sample, outcome, score, latency_ns, said"
+    " FROM"
 )
-_ROWS_BY: Final = "ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
+_ROWS_BY: Final = "ORDER BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
+_OLD_ROWS: Final = "(SELECT *, NULL AS said FROM superseded)"  # errors: they share no words
 _DETAILS: Final = "SELECT batch, defense, stage, layer, repeat, sample, text, evidence FROM"
 _DETAILS_BY: Final = "ORDER BY 1, 2, 3, 4, 5, 6"
 _SAYS: Final = "WHERE text IS NOT NULL OR evidence IS NOT NULL"
@@ -95,12 +97,14 @@ def _batches(connection: sqlite3.Connection) -> Iterator[str]:
     layers = dict(connection.execute("SELECT id, name FROM layers").fetchall())
     committed = connection.execute("SELECT id, rows, hash FROM batches ORDER BY id").fetchall()
     # A record that a second attempt replaced still belongs to the batch it came with.
-    old = [f"UNION ALL {_ROWS} superseded", f"UNION ALL {_DETAILS} superseded {_SAYS}"]
+    old = [f"UNION ALL {_ROWS} {_OLD_ROWS}", f"UNION ALL {_DETAILS} superseded {_SAYS}"]
     rows_too, details_too = old if lookups.has_superseded(connection) else ["", ""]
     rows = _Groups(connection.execute(f"{_ROWS} records {rows_too} {_ROWS_BY}"))
     query = f"{_DETAILS} details {details_too} {_DETAILS_BY}"
     details = _Groups(connection.cursor().execute(query))
     manifest = lookups.meta(connection, "manifest") or ""
+    query = "SELECT batch, id, evidence FROM sayings ORDER BY batch, id"
+    sayings = _Groups(connection.cursor().execute(query))
     head = chain.genesis(manifest, lookups.meta(connection, "samples") or "")
     for place, (number, count, wanted) in enumerate(committed, 1):
         if number != place:
@@ -110,7 +114,7 @@ def _batches(connection: sqlite3.Connection) -> Iterator[str]:
         if len(found) != count:
             yield f"Batch {number} has {len(found)} records; {count} were committed."
         said = _lanes(found, details.of(number), names=names, layers=layers)
-        if chain.link(head, said) != wanted:
+        if chain.link(head, said, sayings=sayings.of(number)) != wanted:
             what = "A record" if number > 1 else "The manifest, a seal or a record"
             yield f"{what} of batch {number} was changed, exchanged, added or taken away."
         head = wanted
@@ -144,10 +148,13 @@ def _lanes(
     for row in details:
         said.setdefault(row[:4], []).append(row[4:])
     for key, lane in groupby(rows, key=lambda row: row[:4]):
-        groups = [
-            (shared, [row[8:] for row in group])
-            for shared, group in groupby(lane, key=lambda row: row[4:8])
-        ]
+        groups: list[chain.Group] = []
+        with_said: list[chain.Group] = []
+        for (*shared, is_said), group in groupby(lane, key=lambda row: row[4:9]):
+            if is_said:
+                with_said.append((shared, [row[9:] for row in group]))
+            else:
+                groups.append((shared, [row[9:-1] for row in group]))
         yield chain.LaneRows(
             defense=names.get(key[0], ""),
             stage=key[1],
@@ -155,6 +162,7 @@ def _lanes(
             repeat=key[3],
             groups=groups,
             details=said.get(key, []),
+            said=with_said,
         )
 
 
@@ -167,6 +175,13 @@ def _strays(connection: sqlite3.Connection) -> Iterator[str]:
         (
             "records belong to no sample",
             "SELECT count(*) FROM records WHERE sample NOT IN (SELECT position FROM samples)",
+        ),
+        (
+            "records rest on words that are not stored",
+            (
+                "SELECT count(*) FROM records WHERE said IS NOT NULL"
+                " AND said NOT IN (SELECT id FROM sayings)"
+            ),
         ),
         (
             "details belong to no record",

@@ -17,7 +17,8 @@ from guardmark.store.codes import (
     STAGES,
 )
 from guardmark.store.samples import kinds_of
-from guardmark.store.schema import FACET_COLUMNS
+from guardmark.store.sayings import sayings_of
+from guardmark.store.schema import DETAILS_OF_RECORDS, FACET_COLUMNS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -32,15 +33,11 @@ _LANES: Final = (
 )
 _LEAN: Final = (
     "SELECT r.sample, s.id, s.digest, s.origin, r.score, r.latency_ns, s.kind,"
-    " r.outcome, r.score_kind, r.error_kind, r.answer_mode, r.flags"
+    " r.outcome, r.score_kind, r.error_kind, r.answer_mode, r.flags, r.said"
 )
 _FROM: Final = (
     " FROM records r JOIN samples s ON s.position = r.sample{join}"
     " WHERE r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ? ORDER BY r.sample"
-)
-_DETAILS: Final = (
-    " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
-    " AND x.repeat = r.repeat AND x.sample = r.sample"
 )
 _SAID: Final = slice(7, 12)
 
@@ -58,6 +55,7 @@ def lines_of(connection: sqlite3.Connection, size: int) -> Iterator[list[str]]:
         Chunks, in the order defense, stage, layer, repeat, sample. Memory stays flat.
     """
     of_kind = {number: _kind_part(kind) for number, kind in kinds_of(connection).items()}
+    sayings = sayings_of(connection)
     for *key, defense, layer in connection.execute(_LANES, (STAGE_CODE[Stage.TRY],)).fetchall():
         head = json.dumps(
             {"defense": defense, "stage": STAGES[key[1]], "layer": layer, "repeat": key[3]},
@@ -68,24 +66,29 @@ def lines_of(connection: sqlite3.Connection, size: int) -> Iterator[list[str]]:
             " LIMIT 1",
             key,
         ).fetchone()
-        more, join = (", x.text, x.evidence", _DETAILS) if has_details else (", NULL, NULL", "")
+        more, join = (", x.text, x.evidence", DETAILS_OF_RECORDS)
+        if not has_details:
+            more, join = (", NULL, NULL", "")
         cursor = connection.execute(f"{_LEAN}{more}{_FROM.format(join=join)}", key)
         while rows := cursor.fetchmany(size):
-            yield _lines(rows, head[:-1], of_kind)
+            yield _lines(rows, head[:-1], of_kind, sayings)
 
 
-def _lines(rows: Sequence[tuple[Any, ...]], head: str, of_kind: dict[int, str]) -> list[str]:
+def _lines(
+    rows: Sequence[tuple[Any, ...]], head: str, of_kind: dict[int, str], sayings: dict[int, str]
+) -> list[str]:
     quote, lines = encode_basestring_ascii, list[str]()
     for row in rows:
         position, name, digest, origin, score, latency, kind = row[:7]
-        text, evidence = row[-2:]
+        said, text, evidence = row[-3:]
         sample_id = quote(name)
         lines.append(
             f'{head},"position":{position},"id":{sample_id},"sha256":"{digest.hex()}",'
             f'{of_kind[kind]},"group":{sample_id if origin is None else quote(origin)},'
             f'"score":{"null" if score is None else repr(score)},'
             f'"latency_ns":{"null" if latency is None else latency},{_said_part(row[_SAID])},'
-            f'"text":{"null" if text is None else quote(text)},"evidence":{evidence or "null"}}}\n'
+            f'"text":{"null" if text is None else quote(text)},'
+            f'"evidence":{evidence or sayings.get(said, "null")}}}\n'
         )
     return lines
 

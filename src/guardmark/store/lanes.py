@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.outcome import Evidence
 from guardmark.store.codec import evidence_to_json
@@ -20,7 +20,10 @@ from guardmark.store.codes import (
 )
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from guardmark.core.outcome import Decision, Response, Verdict
+    from guardmark.store.sayings import Sayings
 
 _BY_SAMPLE: Final = itemgetter(0)
 _ANSWERED: Final = OUTCOME_CODE["answered"]
@@ -31,8 +34,15 @@ _CLASS_PROBABILITY: Final = SCORE_KIND_CODE["class_prob"]
 _ILL_TYPED: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
 _ILL: Final = "the {} cannot be stored, a field has the wrong type: {}"
 _MOST_NS: Final = 1 << 63
+_LANE: Final = "defense, stage, layer, repeat, batch"
+_RECORD: Final = (
+    f"INSERT INTO records ({_LANE}, score_kind, error_kind, answer_mode, flags,"
+    " sample, outcome, score, latency_ns, said) VALUES"
+)
+_DETAIL: Final = f"INSERT INTO details ({_LANE}, sample, text, evidence) VALUES"
 
 Row = tuple[int, int, float | None, int | None]
+SaidRow = tuple[int, int, float | None, int | None, int]
 Shared = tuple[int, int, int, int]
 
 
@@ -46,14 +56,17 @@ class Lane:
         repeat: Which repetition, from 0.
         groups: Taken and not committed: sample, outcome, score and latency, by what such rows
             mostly share: score kind, error kind, answer mode and flags, -1 for none.
+        said: The same of rows whose evidence is one of the sayings; its number stands last.
         details: Taken and not committed: sample, text, evidence.
     """
 
-    __slots__ = ("defense", "details", "groups", "layer", "repeat", "stage")
+    __slots__ = ("_number_of", "defense", "details", "groups", "layer", "repeat", "said", "stage")
 
-    def __init__(self, key: tuple[int, int, int, int]) -> None:
+    def __init__(self, key: tuple[int, int, int, int], sayings: Sayings) -> None:
         self.defense, self.stage, self.layer, self.repeat = key
+        self._number_of = sayings.number_of
         self.groups: defaultdict[Shared, list[Row]] = defaultdict(list)
+        self.said: defaultdict[Shared, list[SaidRow]] = defaultdict(list)
         self.details: list[tuple[int, str | None, str | None]] = []
 
     @property
@@ -64,17 +77,40 @@ class Lane:
     @property
     def waiting(self) -> int:
         """Number of rows taken and not committed."""
-        return sum([len(rows) for rows in self.groups.values()])
+        return sum([len(rows) for rows in self._taken()])
 
     def sort(self) -> None:
         """Bring what is taken into the order in which it is committed."""
-        for rows in self.groups.values():
+        for rows in self._taken():
             rows.sort(key=_BY_SAMPLE)
         self.details.sort(key=_BY_SAMPLE)
+
+    def _taken(self) -> list[list[Any]]:
+        return [*self.groups.values(), *self.said.values()]
+
+    def store(self, connection: sqlite3.Connection, batch: int) -> None:
+        """Write what is taken, in the transaction that is open.
+
+        Args:
+            connection: That of the writer.
+            batch: Number of the batch it belongs to.
+
+        Raises:
+            IntegrityError: If a record is stored already.
+        """
+        # What rows share stands in the statement: binding is most of what a row costs.
+        key = f"{', '.join(map(str, self.key))}, {batch}"
+        for groups, said in ((self.groups, "NULL"), (self.said, "?")):
+            for shared, rows in groups.items():
+                codes = ", ".join("NULL" if code < 0 else str(code) for code in shared)
+                connection.executemany(f"{_RECORD} ({key}, {codes}, ?, ?, ?, ?, {said})", rows)
+        if self.details:
+            connection.executemany(f"{_DETAIL} ({key}, ?, ?, ?)", self.details)
 
     def clear(self) -> None:
         """Forget what was committed."""
         self.groups.clear()
+        self.said.clear()
         self.details.clear()
 
     def add_decision(
@@ -104,12 +140,17 @@ class Lane:
             if decision.amortised:
                 flags |= FLAG_AMORTISED
             took = latency_ns if own is None or flags & FLAG_PLANNED else _whole(own)
-            if evidence is not None:
+            said = None if evidence is None or outcome == _ERROR else self._number_of(evidence)
+            if evidence is not None and said is None:
                 flags |= self._keep(sample, None, evidence)
         except _ILL_TYPED as ill:
             return self._broken(sample, _ILL.format("decision", repr(ill)), latency_ns)
         number = None if score is None else float(score)
-        self.groups[score_kind, error, -1, flags].append((sample, outcome, number, took))
+        shared = (score_kind, error, -1, flags)
+        if said is None:
+            self.groups[shared].append((sample, outcome, number, took))
+        else:
+            self.said[shared].append((sample, outcome, number, took, said))
         return outcome
 
     def add_response(

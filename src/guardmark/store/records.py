@@ -16,6 +16,7 @@ from guardmark.store.encode import details_of, row_of, shared_of
 from guardmark.store.lanes import Lane
 from guardmark.store.lookups import Stored
 from guardmark.store.reader import RecordReader, RunState, RunStatus
+from guardmark.store.sayings import Sayings, sayings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["RecordReader", "RecordWriter", "RunState", "RunStatus", "Table"]
 
 _CHUNK: Final = 1000
-_LANE: Final = "defense, stage, layer, repeat, batch"
-_RECORD: Final = (
-    f"INSERT INTO records ({_LANE}, score_kind, error_kind, answer_mode, flags,"
-    " sample, outcome, score, latency_ns) VALUES"
-)
-_DETAIL: Final = f"INSERT INTO details ({_LANE}, sample, text, evidence) VALUES"
 
 
 class Table(StrEnum):
@@ -70,6 +65,7 @@ class RecordWriter:
             ).fetchone()
             self._names = {table: self._read_names(table) for table in Table}
             self._count = samples.count(self._connection)
+            self._sayings = Sayings(sayings_of(self._connection))
         self._batch: int = last[0] if last else 0
         self._head: bytes | None = last[1] if last else None
 
@@ -195,7 +191,7 @@ class RecordWriter:
         """
         numbers = (self._number(Table.DEFENSES, defense), STAGE_CODE[stage])
         key = (*numbers, self._number(Table.LAYERS, layer), repeat)
-        return self._lanes.setdefault(key, Lane(key))
+        return self._lanes.setdefault(key, Lane(key, self._sayings))
 
     def add_layer(self, name: str, settings: Mapping[str, object]) -> None:
         """Register a later judging with its settings.
@@ -291,17 +287,19 @@ class RecordWriter:
             StorageError: If the disk is full or the file cannot be written; what was
                 committed before is kept, and this batch is not half there.
         """
-        lanes = [lane for _, lane in sorted(self._lanes.items()) if lane.groups]
+        lanes = [lane for _, lane in sorted(self._lanes.items()) if lane.waiting]
         if not lanes:
             return
         for lane in lanes:
             lane.sort()
-        head = chain.link(self._chain_head(), [self._named(lane) for lane in lanes])
+        named, fresh = [self._named(lane) for lane in lanes], self._sayings.fresh
+        head = chain.link(self._chain_head(), named, sayings=fresh)
         self._has_failed = True
         with connect.errors_of(self.path):
             self._commit(lanes, head)
         self._has_failed = False
         self._batch, self._head = self._batch + 1, head
+        fresh.clear()
         for lane in lanes:
             lane.clear()
 
@@ -310,7 +308,8 @@ class RecordWriter:
         try:
             connection.execute("BEGIN IMMEDIATE")
             for lane in lanes:
-                self._insert(lane, number)
+                lane.store(connection, number)
+            self._sayings.store(connection, number)
             link = (number, sum(lane.waiting for lane in lanes), head)
             connection.execute("INSERT INTO batches VALUES (?, ?, ?)", link)
             connection.execute("COMMIT")
@@ -320,15 +319,6 @@ class RecordWriter:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
-    def _insert(self, lane: Lane, number: int) -> None:
-        # What rows share stands in the statement: binding is most of what a row costs.
-        key = f"{', '.join(map(str, lane.key))}, {number}"
-        for shared, rows in lane.groups.items():
-            said = ", ".join("NULL" if code < 0 else str(code) for code in shared)
-            self._connection.executemany(f"{_RECORD} ({key}, {said}, ?, ?, ?, ?)", rows)
-        if lane.details:
-            self._connection.executemany(f"{_DETAIL} ({key}, ?, ?, ?)", lane.details)
-
     def _named(self, lane: Lane) -> chain.LaneRows:
         return chain.LaneRows(
             defense=self._names[Table.DEFENSES][lane.defense],
@@ -337,6 +327,7 @@ class RecordWriter:
             repeat=lane.repeat,
             groups=sorted(lane.groups.items()),
             details=lane.details,
+            said=sorted(lane.said.items()),
         )
 
     def _chain_head(self) -> bytes:

@@ -9,7 +9,8 @@
     defenses  id, name        layers  id, name, settings
     batches   id, rows, hash                   one row a commit; a hash chain
     records   (defense, stage, layer, repeat, sample) -> what was observed, lean
-    details   the same key -> text, evidence   only where there is something to say
+    sayings   id, evidence, batch              evidence that many records share (records.said)
+    details   the same key -> text, evidence   only where there is more to say
     superseded  errors that were asked about again (--retry-errors); made when first needed
     results   a view with words in place of integers
 """
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Mapping
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 APPLICATION_ID: Final = 0x474D524B
 """`GMRK`: lies in the header of the file, so that a foreign database is recognised."""
 
@@ -85,6 +86,7 @@ CREATE TABLE records (
     latency_ns INTEGER,
     flags INTEGER NOT NULL,
     batch INTEGER NOT NULL,
+    said INTEGER,
     PRIMARY KEY (defense, stage, layer, repeat, sample)
 ) WITHOUT ROWID;
 CREATE TABLE details (
@@ -98,6 +100,7 @@ CREATE TABLE details (
     evidence TEXT,
     UNIQUE (defense, stage, layer, repeat, sample)
 );
+CREATE TABLE sayings (id INTEGER PRIMARY KEY, evidence TEXT NOT NULL, batch INTEGER NOT NULL);
 CREATE VIEW results AS
 SELECT d.name AS defense, st.name AS stage, l.name AS layer, r.repeat, r.sample AS position,
        s.id, CASE k.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END AS label,
@@ -139,7 +142,26 @@ CREATE TABLE IF NOT EXISTS superseded (
 """Records as they were before a second attempt took their place, details included. An addition
 that changes nothing for who does not know it: the records mean the same without it."""
 
-MIGRATIONS: Final[Mapping[int, Callable[[sqlite3.Connection], None]]] = {}
+DETAILS_OF_RECORDS: Final = (
+    " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
+    " AND x.repeat = r.repeat AND x.sample = r.sample"
+)
+"""Joins `details` as x to `records` as r."""
+EVIDENCE_OF_RECORDS: Final = (
+    "ifnull(x.evidence, (SELECT y.evidence FROM sayings y WHERE y.id = r.said))"
+)
+"""The evidence of a record, wherever it is kept; needs `DETAILS_OF_RECORDS`."""
+
+
+def _add_sayings(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE records ADD COLUMN said INTEGER")
+    connection.execute(
+        "CREATE TABLE sayings"
+        " (id INTEGER PRIMARY KEY, evidence TEXT NOT NULL, batch INTEGER NOT NULL)"
+    )
+
+
+MIGRATIONS: Final[Mapping[int, Callable[[sqlite3.Connection], None]]] = {1: _add_sayings}
 """Version -> the step that brings a file from it to the next; version 1 is the first."""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.record import Stage
 from guardmark.store import connect, lookups
 from guardmark.store.codes import ERROR_KIND_CODE, OUTCOME_CODE, STAGE_CODE
-from guardmark.store.schema import SUPERSEDED
+from guardmark.store.schema import DETAILS_OF_RECORDS, SUPERSEDED
 
 if TYPE_CHECKING:
     from guardmark.store.records import RecordWriter
@@ -62,9 +62,7 @@ def supersede_errors(writer: RecordWriter) -> None:
             connection.execute(
                 f"INSERT INTO superseded ({_COLUMNS}, text, evidence)"  # noqa: S608 - constants of ours
                 f" SELECT {', '.join(f'r.{name}' for name in _COLUMNS.split(', '))},"
-                " x.text, x.evidence FROM records r LEFT JOIN details x ON x.defense = r.defense"
-                " AND x.stage = r.stage AND x.layer = r.layer AND x.repeat = r.repeat"
-                f" AND x.sample = r.sample WHERE {_AGAIN}"
+                f" x.text, x.evidence FROM records r{DETAILS_OF_RECORDS} WHERE {_AGAIN}"
             )
             for table in ("details", "records"):
                 connection.execute(

@@ -50,10 +50,11 @@ _SAMPLES: Final = (
 )
 _ANSWERS: Final = (
     "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.outcome, r.score, r.score_kind,"
-    " r.error_kind, r.answer_mode, r.latency_ns, r.flags, x.text, x.evidence FROM records r"
+    " r.error_kind, r.answer_mode, r.latency_ns, r.flags, x.text,"
+    " ifnull(x.evidence, y.evidence) FROM records r"
     " JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
     " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
-    " AND x.repeat = r.repeat AND x.sample = r.sample"
+    " AND x.repeat = r.repeat AND x.sample = r.sample LEFT JOIN sayings y ON y.id = r.said"
     " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 )
 
