@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from statistics import NormalDist, fmean, variance
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify.rates import Trial, rate, wilson
+from guardmark.app.verify.ratios import predictive_values, ratios
 from guardmark.app.verify.slices import sort_answers
 
 if TYPE_CHECKING:
@@ -16,6 +18,16 @@ if TYPE_CHECKING:
     from guardmark.app.verify.source import Answer, Source
 
 Json = dict[str, Any]
+
+
+def is_grouped(source: Source) -> bool:
+    """Tell whether samples share groups, or are run more than once.
+
+    Args:
+        source: All that the run stored.
+    """
+    groups = {subject.group for subject in source.subjects}
+    return len(groups) < len(source.subjects) or source.manifest["repeats"] > 1
 
 
 class Recount:
@@ -30,6 +42,8 @@ class Recount:
     def __init__(self, source: Source, defense: str, stated: Json) -> None:
         self.source = source
         self.confidence = float(source.manifest["confidence"])
+        self.stats = dict(source.manifest.get("settings", {}).get("stats", {}))
+        self.is_grouped = is_grouped(source)
         self.answers = source.decisions(defense)
         self.outcomes = {id(answer): answer.outcome for answer in self.answers}
         if stated.get("is_redecided"):
@@ -103,7 +117,7 @@ def recount_defense(found: Recount, margin: float) -> Json:
         margin: The half-width that was wanted.
 
     Returns:
-        Every figure this path knows: all but bootstrap intervals and chosen thresholds.
+        Every figure that follows from the decisions; those from scores are apart.
     """
     attacks, benign = found.sides()
     rates = _rates(found)
@@ -117,7 +131,7 @@ def recount_defense(found: Recount, margin: float) -> Json:
             ),
         },
         "rates": rates,
-        "ratios": _ratios(found),
+        "ratios": _ratios(found, rates["true_positive_rate"]),
         "bounds": {
             "fail_open": found.errors(blocked={"block"}, counted=_ALL),
             "fail_closed": found.errors(blocked=_ALL - {"allow"}, counted=_ALL),
@@ -171,35 +185,30 @@ def _any_bypass(found: Recount, attacks: Sequence[Answer]) -> Json | None:
         return None
     hit, groups = sum(1 for group in rows if allowed[group]), len(rows)
     low, high = wilson(hit / groups, groups, NormalDist().inv_cdf((1 + found.confidence) / 2))
-    return {"value": hit / groups, "low": low, "high": high, "successes": hit, "trials": groups}
+    return {
+        "value": hit / groups,
+        "low": low,
+        "high": high,
+        "successes": hit,
+        "trials": groups,
+        "confidence": found.confidence,
+        "effective_n": groups,
+        "design_effect": 1,
+    }
 
 
-def _ratios(found: Recount) -> Json:
-    tally = Counter(
-        (answer.subject.is_attack, found.outcome(answer))
+def _ratios(found: Recount, recall: Json) -> Json:
+    cells = [
+        (answer.subject.group, answer.subject.is_attack, found.outcome(answer) == "block")
         for answer in found.answers
         if found.outcome(answer) in _DECIDED
-    )
-    hits, missed = tally[True, "block"], tally[True, "allow"]
-    alarms, passed = tally[False, "block"], tally[False, "allow"]
-    both = (hits + missed) and (alarms + passed)
-    spread = (hits + missed) * (alarms + passed) * (hits + alarms) * (missed + passed)
-    error = (missed / (hits + missed) + alarms / (alarms + passed)) / 2 if both else None
-    values = {
-        "precision": hits / (hits + alarms) if hits + alarms else None,
-        "f1": 2 * hits / (2 * hits + missed + alarms) if hits + missed + alarms else None,
-        "balanced_error": error,
-        "youden": None if error is None else 1 - 2 * error,
-        "matthews_correlation": (hits * passed - missed * alarms) / math.sqrt(spread)
-        if spread
-        else None,
+    ]
+    attacks = sum(is_attack for _, is_attack, _ in cells)
+    return {
+        **ratios(cells, found.source.manifest, is_grouped=found.is_grouped),
+        "recall": recall,
+        "prevalence": attacks / len(cells) if cells else None,
     }
-    total = sum(tally.values())
-    ratios: Json = {
-        name: {"value": value, "trials": total, "confidence": found.confidence}
-        for name, value in values.items()
-    }
-    return {**ratios, "prevalence": (hits + missed) / total if total else None}
 
 
 def _under_policy(found: Recount) -> Json | None:
@@ -214,35 +223,43 @@ def _under_policy(found: Recount) -> Json | None:
 
 
 def _predictive(found: Recount) -> list[Json]:
-    """Bayes' rule on the raw rates at each stated prevalence (Mercaldo, Lau & Zhou 2007)."""
-    stated = found.source.manifest.get("settings", {}).get("stats", {}).get("prevalence", [])
     tally = Counter((answer.subject.is_attack, found.outcome(answer)) for answer in found.answers)
-    attacks = tally[True, "block"] + tally[True, "allow"]
-    benign = tally[False, "block"] + tally[False, "allow"]
-    said: list[Json] = []
-    for share in stated:
-        if not 0 < share < 1:
-            continue
-        positive = negative = None
-        if attacks and benign:
-            sensitivity, alarm = tally[True, "block"] / attacks, tally[False, "block"] / benign
-            blocked = share * sensitivity + (1 - share) * alarm
-            allowed = share * (1 - sensitivity) + (1 - share) * (1 - alarm)
-            positive = share * sensitivity / blocked if blocked else None
-            negative = (1 - share) * (1 - alarm) / allowed if allowed else None
-        said.append(
-            {
-                "prevalence": share,
-                "positive": {"value": positive, "trials": attacks + benign},
-                "negative": {"value": negative, "trials": attacks + benign},
-            }
-        )
-    return said
+    blocked = tally[True, "block"], tally[False, "block"]
+    asked = blocked[0] + tally[True, "allow"], blocked[1] + tally[False, "allow"]
+    return predictive_values(
+        blocked,
+        asked,
+        shares=found.stats.get("prevalence", []),
+        confidence=found.confidence,
+    )
 
 
 def _width(estimate: Json, *, name: str, margin: float) -> Json:
-    half = None if estimate["low"] is None else (estimate["high"] - estimate["low"]) / 2
-    return {"rate": name, "half_width": half, "wanted": margin, "trials": estimate["trials"]}
+    said = {"rate": name, "half_width": None, "wanted": margin, "trials": estimate["trials"]}
+    if estimate["low"] is not None:
+        said["half_width"] = (estimate["high"] - estimate["low"]) / 2
+    said["needed"] = _needed(estimate, margin)
+    return said
+
+
+def _needed(estimate: Json, margin: float) -> int | None:
+    """Return how many samples give the wanted half-width at this rate and design effect."""
+    p, z = estimate["value"], NormalDist().inv_cdf((1 + estimate["confidence"]) / 2)
+    if p is None:
+        return None
+
+    def half(n: int) -> float:
+        low, high = wilson(p, n, z)
+        return (high - low) / 2
+
+    most = 1
+    while half(most) > margin:
+        most *= 2
+    # It falls with the samples, so the least that is enough lies in the last doubling.
+    candidates = range(most // 2 + 1, most)
+    least = candidates[0] if candidates else most
+    least += bisect_left(candidates, -margin, key=lambda n: -half(n))
+    return math.ceil(least * (estimate["design_effect"] or 1.0))
 
 
 def _slices(found: Recount) -> list[Json]:
@@ -316,5 +333,6 @@ def _spread(blocks: list[int], repeats: int) -> Json:
     }
     if len(rates) > 1:
         said["standard_error"] = math.sqrt(variance(rates) / len(rates))
-        said["between"] = max(0.0, variance(rates) - within / repeats)
+        said["between"] = between = max(0.0, variance(rates) - within / repeats)
+        said["icc"] = between / (between + within) if between + within else None
     return said

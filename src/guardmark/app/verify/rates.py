@@ -130,19 +130,24 @@ def student(probability: float, freedom: int) -> float:
         freedom: Degrees of freedom, at least 1.
     """
     low, high = 0.0, 1.0
-    while _student_tail(high, freedom) > 1 - probability:
+    while student_tail(high, freedom) > 1 - probability:
         high *= 2
     for _ in range(100):
         middle = (low + high) / 2
-        if _student_tail(middle, freedom) > 1 - probability:
+        if student_tail(middle, freedom) > 1 - probability:
             low = middle
         else:
             high = middle
     return (low + high) / 2
 
 
-def _student_tail(t: float, freedom: int) -> float:
-    """P(T > t) = I_x(freedom/2, 1/2) / 2 at x = freedom / (freedom + t^2)."""
+def student_tail(t: float, freedom: int) -> float:
+    """Return P(T > t) of Student's t: I_x(freedom/2, 1/2) / 2 at x = freedom / (freedom + t^2).
+
+    Args:
+        t: Not negative.
+        freedom: Degrees of freedom, at least 1.
+    """
     return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5) / 2
 
 

@@ -1,20 +1,16 @@
-"""What the scores of a defense could do, and two defenses side by side, counted again."""
+"""What the scores of a defense could do, counted again."""
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.app.verify.defense import Recount
-    from guardmark.app.verify.source import Answer
 
 Json = dict[str, Any]
 
-_BASELINES: Final = {"allow-all", "block-all", "coin"}
-_DECIDED: Final = {"allow", "block"}
 _BINS: Final = 20
 
 
@@ -63,67 +59,4 @@ def _at(threshold: float, attacks: Sequence[float], benign: Sequence[float]) -> 
         "true_positive_rate": hits / len(attacks),
         "false_positive_rate": alarms / len(benign),
         "precision": hits / (hits + alarms) if hits + alarms else None,
-    }
-
-
-def recount_pairs(recounts: dict[str, Recount], types: dict[str, str]) -> Json | None:
-    """Return the paired tables of the defenses, in the shape of `summary.json`.
-
-    Args:
-        recounts: The defenses in the order of the run.
-        types: Registered type of each.
-    """
-    candidates = [name for name in recounts if types.get(name, "") not in _BASELINES]
-    compared = candidates if len(candidates) > 1 else list(recounts)
-    if len(compared) < 2:
-        return None
-    return {
-        "pairs": [
-            {
-                "first": first,
-                "second": second,
-                "attack_success_rate": _side(
-                    recounts[first], recounts[second], is_attack=True, error="allow"
-                ),
-                "false_positive_rate": _side(
-                    recounts[first], recounts[second], is_attack=False, error="block"
-                ),
-            }
-            for first, second in combinations(compared, 2)
-        ],
-        "left_out": [name for name in recounts if name not in compared],
-    }
-
-
-def _side(first: Recount, second: Recount, *, is_attack: bool, error: str) -> Json:
-    one, two = _by_place(first, is_attack=is_attack), _by_place(second, is_attack=is_attack)
-    asked = {*one, *two}
-    paired = [
-        (first.outcome(one[place]), second.outcome(two[place]))
-        for place in asked
-        if place in one and place in two
-    ]
-    paired = [pair for pair in paired if set(pair) <= _DECIDED]
-    first_only = sum(a == error != b for a, b in paired)
-    second_only = sum(b == error != a for a, b in paired)
-    both = sum(a == b == error for a, b in paired)
-    return {
-        "difference": {
-            "value": (first_only - second_only) / len(paired) if paired else None,
-            "pairs": len(paired),
-            "first_only": first_only,
-            "second_only": second_only,
-            "confidence": first.confidence,
-        },
-        "both": both,
-        "neither": len(paired) - both - first_only - second_only,
-        "unpaired": len(asked) - len(paired),
-    }
-
-
-def _by_place(found: Recount, *, is_attack: bool) -> dict[tuple[int, int], Answer]:
-    return {
-        (answer.repeat, answer.subject.position): answer
-        for answer in found.answers
-        if answer.subject.is_attack == is_attack
     }

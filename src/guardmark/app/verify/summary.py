@@ -11,11 +11,12 @@ from guardmark.app.verify.adaptive import (
     recount_attacks,
 )
 from guardmark.app.verify.attacker import recount_attacker
-from guardmark.app.verify.defense import Recount, recount_defense
+from guardmark.app.verify.comparison import BASELINES, recount_pairs
+from guardmark.app.verify.defense import Recount, is_grouped, recount_defense
 from guardmark.app.verify.effects import recount_adaptive
 from guardmark.app.verify.latency import recount_latency
 from guardmark.app.verify.pipeline import recount_pipeline
-from guardmark.app.verify.scores import recount_pairs, recount_scores
+from guardmark.app.verify.scores import recount_scores
 from guardmark.app.verify.spending import recount_spending
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _LEFT_OUT: Final = "adaptive/left-out"
-_BASELINES: Final = {"allow-all", "block-all", "coin"}
-
 
 def recount_summary(source: Source, stated: Json) -> Json:
     """Return what `summary.json` has to say, as far as this path knows it.
@@ -127,7 +126,7 @@ def _leave_to_the_rule(own: Json) -> None:
 
 
 def _described(part: Json, name: str) -> Json:
-    said: Json = {"name": name, "is_baseline": part.get("type") in _BASELINES}
+    said: Json = {"name": name, "is_baseline": part.get("type") in BASELINES}
     for key in ("type", "version", "fingerprint", "view", "threshold"):
         if key in part:
             said[key] = part[key]
@@ -182,7 +181,7 @@ def _samples(source: Source) -> Json:
         "attacks": sum(s.is_attack for s in subjects),
         "benign": sum(not s.is_attack for s in subjects),
         "groups": len(groups),
-        "is_grouped": len(groups) < len(subjects) or source.manifest["repeats"] > 1,
+        "is_grouped": is_grouped(source),
         "languages": sorted(languages, key=lambda name: (-languages[name], name)),
     }
 
@@ -211,7 +210,7 @@ def _coverage(source: Source) -> Json:
 
 def _worst(recounts: dict[str, Recount], parts: dict[str, Json]) -> Json:
     """Count samples by what the candidates made of them, each by its worst repeat."""
-    telling = [n for n in recounts if parts.get(n, {}).get("type") not in _BASELINES]
+    telling = [n for n in recounts if parts.get(n, {}).get("type") not in BASELINES]
     tally, seen = Counter[str](), dict[int, list[str]]()
     labels: dict[int, bool] = {}
     for name in telling or list(recounts):

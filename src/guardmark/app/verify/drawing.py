@@ -1,0 +1,234 @@
+"""Limits that rest on drawing whole groups, drawn a second time from the run's seed.
+
+The draws follow from the seed alone (see `generator`), so the limits are compared like any other
+figure: in all digits but the last few. What would take too many draws is left `UNCOUNTED`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from statistics import NormalDist, stdev
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.app.verify.difference import UNCOUNTED
+from guardmark.app.verify.generator import Generator
+from guardmark.app.verify.rates import quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Json = dict[str, Any]
+Counts = tuple[float, ...]
+Figure = Callable[[Counts], float | None]
+
+MOST_DRAWS: Final = 4_000_000
+"""Numbers drawn for one set of limits at most: some seconds of a plain loop."""
+_FEW_PATTERNS: Final = 64
+_DRAW_COST: Final = 25
+_MOST_UNDEFINED: Final = 0.01
+
+
+class Strata:
+    """Groups that are drawn among themselves, alike ones together.
+
+    Args:
+        groups: For each stratum the counts of its groups; empty strata are dropped.
+        in_order: Whether alike groups keep the order they come in, instead of being sorted.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[Counts]], *, in_order: bool = False) -> None:
+        tallies = [Counter(stratum) for stratum in groups if stratum]
+        self.patterns = [
+            list(tally.items()) if in_order else sorted(tally.items()) for tally in tallies
+        ]
+        self.sizes = [sum(tally.values()) for tally in tallies]
+
+    @property
+    def totals(self) -> Counts:
+        """Sum of each count over all groups."""
+        return _added([_summed(patterns) for patterns in self.patterns])
+
+    def cost(self, replicates: int) -> int:
+        """Return how many numbers as many draws take."""
+        return replicates * sum(
+            len(patterns) if self._is_by_pattern(at) else self.sizes[at]
+            for at, patterns in enumerate(self.patterns)
+        )
+
+    def draw(self, seed: int, replicates: int) -> list[Counts]:
+        """Return the totals of each draw of as many groups as there are.
+
+        Args:
+            seed: Start of the generator.
+            replicates: How many draws.
+        """
+        generator = Generator(seed)
+        parts = [list(self._drawn(at, generator, replicates)) for at in range(len(self.patterns))]
+        return [_added(row) for row in zip(*parts, strict=True)]
+
+    def _is_by_pattern(self, at: int) -> bool:
+        return len(self.patterns[at]) <= max(_FEW_PATTERNS, self.sizes[at] // _DRAW_COST)
+
+    def _drawn(self, at: int, generator: Generator, replicates: int) -> Iterator[Counts]:
+        patterns, size = self.patterns[at], self.sizes[at]
+        if self._is_by_pattern(at):
+            shares = [count / size for _, count in patterns]
+            for _ in range(replicates):
+                times = generator.multinomial(size, shares)
+                yield _summed(list(zip([row for row, _ in patterns], times, strict=True)))
+            return
+        rows = [row for row, count in patterns for _ in range(count)]
+        for _ in range(replicates):
+            tally = Counter(generator.below(size) for _ in range(size))
+            yield _summed([(rows[place], times) for place, times in tally.items()])
+
+
+def _summed(patterns: Sequence[tuple[Counts, int]]) -> Counts:
+    width = range(len(patterns[0][0]))
+    return tuple(sum(row[column] * times for row, times in patterns) for column in width)
+
+
+def _added(rows: Sequence[Counts]) -> Counts:
+    return tuple(map(sum, zip(*rows, strict=True)))
+
+
+def estimate(
+    strata: Strata,
+    figures: dict[str, tuple[Figure, float, float]],
+    *,
+    seed: int,
+    replicates: int,
+    confidence: float,
+) -> dict[str, Json]:
+    """Return figures of counts with bias-corrected and accelerated limits (Efron 1987).
+
+    Args:
+        strata: Groups that are drawn among themselves.
+        figures: Name to the figure, and to the least and the greatest value it can take.
+        seed: Start of the generator.
+        replicates: How many draws.
+        confidence: Nominal coverage, in (0, 1).
+
+    Returns:
+        Value, limits, counts and draws in the shape of `summary.json`. No limits where the figure
+        stands at its bound, where a stratum has one group, and where the draws show no spread.
+    """
+    sizes, drawn = strata.sizes, list[Counts]()
+    totals = strata.totals if sizes else ()
+    is_drawable = bool(sizes) and min(sizes) > 1
+    is_counted = strata.cost(replicates) <= MOST_DRAWS
+    values = {name: figure(totals) if sizes else None for name, (figure, _, _) in figures.items()}
+    inside = {
+        name: value is not None and figures[name][1] < value < figures[name][2]
+        for name, value in values.items()
+    }
+    if is_drawable and is_counted and any(inside.values()):
+        drawn = strata.draw(seed, replicates)
+    said = {}
+    for name, (figure, _, _) in figures.items():
+        said[name] = found = _without_limits(values[name], strata, confidence)
+        value = values[name]
+        if value is None or not inside[name] or not is_drawable:
+            continue
+        if not is_counted:
+            found.update(dict.fromkeys(("low", "high", "replicates"), UNCOUNTED))
+            continue
+        seen = sorted(each for each in map(figure, drawn) if each is not None)
+        limits = None
+        if len(seen) >= (1 - _MOST_UNDEFINED) * replicates:
+            limits = _limits(seen, value, _acceleration(strata, figure, totals), confidence)
+        if limits:
+            found.update(low=limits[0], high=limits[1], replicates=len(seen))
+    return said
+
+
+def _without_limits(value: float | None, strata: Strata, confidence: float) -> Json:
+    return {
+        "value": value,
+        "low": None,
+        "high": None,
+        "trials": int(sum(strata.totals)) if strata.sizes else 0,
+        "confidence": confidence,
+        "method": "cluster_bootstrap_bca",
+        "groups": sum(strata.sizes),
+        "replicates": 0,
+    }
+
+
+def _acceleration(strata: Strata, figure: Figure, totals: Counts) -> float | None:
+    """Skewness of what each group pulls the figure by, left out once (Efron 1987, 7.3)."""
+    cubes = squares = 0.0
+    for patterns, size in zip(strata.patterns, strata.sizes, strict=True):
+        without = []
+        for row, times in patterns:
+            value = figure(tuple(a - b for a, b in zip(totals, row, strict=True)))
+            if value is None:
+                return None
+            without.append((value, times))
+        mean = sum(value * times for value, times in without) / size
+        pulls = [((size - 1) / size * (mean - value), times) for value, times in without]
+        cubes += sum(times * pull**3 for pull, times in pulls)
+        squares += sum(times * pull**2 for pull, times in pulls)
+    return cubes / (6 * squares**1.5) if squares > 0 else None
+
+
+def _limits(
+    seen: list[float], value: float, acceleration: float | None, confidence: float
+) -> tuple[float, float] | None:
+    below = sum(each < value for each in seen) / len(seen)
+    below += sum(each == value for each in seen) / len(seen) / 2
+    if acceleration is None or not 0 < below < 1:
+        return None
+    normal, ends = NormalDist(), []
+    bias = normal.inv_cdf(below)
+    for z in (-normal.inv_cdf((1 + confidence) / 2), normal.inv_cdf((1 + confidence) / 2)):
+        reach = (bias + z) / max(1e-9, 1 - acceleration * (bias + z))
+        ends.append(quantile(seen, normal.cdf(bias + reach)))
+    return min(ends[0], value), max(ends[1], value)
+
+
+def draw_groups(
+    strata: Sequence[Sequence[int]], *, seed: int, replicates: int
+) -> Iterator[list[int]]:
+    """Yield how often each group is drawn.
+
+    Args:
+        strata: Disjoint lists of group numbers, together 0 to K - 1; as many are drawn from each
+            as it holds.
+        seed: Start of the generator.
+        replicates: How many draws.
+    """
+    generator, total = Generator(seed), sum(map(len, strata))
+    for _ in range(replicates):
+        weights = [0] * total
+        for stratum in filter(None, strata):
+            drawn = generator.multinomial(len(stratum), [1 / len(stratum)] * len(stratum))
+            for group, times in zip(stratum, drawn, strict=True):
+                weights[group] = times
+        yield weights
+
+
+def percentiles(drawn: Sequence[float | None], confidence: float) -> tuple[float, float] | None:
+    """Return the percentile limits of draws; None where they are no interval.
+
+    Args:
+        drawn: The figure in each draw, None where it is undefined.
+        confidence: Nominal coverage, in (0, 1).
+    """
+    usable = sorted(each for each in drawn if each is not None)
+    if len(usable) < 0.95 * len(drawn):
+        return None
+    low, high = (quantile(usable, (1 + side * confidence) / 2) for side in (-1, 1))
+    return (low, high) if high - low > 1e-12 else None
+
+
+def spread(drawn: Sequence[float | None]) -> float:
+    """Return the standard deviation of draws; rounding noise counts as none.
+
+    Args:
+        drawn: The figure in each draw, None where it is undefined; at least two that are not.
+    """
+    found = stdev([each for each in drawn if each is not None])
+    return found if math.isfinite(found) and found > 1e-12 else 0.0
