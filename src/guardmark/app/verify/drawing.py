@@ -28,6 +28,7 @@ MOST_DRAWS: Final = 4_000_000
 _FEW_PATTERNS: Final = 64
 _DRAW_COST: Final = 25
 _MOST_UNDEFINED: Final = 0.01
+_CELLS_AT_ONCE: Final = 2_000_000
 
 
 class Strata:
@@ -190,7 +191,7 @@ def _limits(
 
 
 def draw_groups(
-    strata: Sequence[Sequence[int]], *, seed: int, replicates: int
+    strata: Sequence[Sequence[int]], *, seed: int, replicates: int, rows: int = 1
 ) -> Iterator[list[int]]:
     """Yield how often each group is drawn.
 
@@ -199,15 +200,20 @@ def draw_groups(
             as it holds.
         seed: Start of the generator.
         replicates: How many draws.
+        rows: Rows behind the groups. They decide how many draws of one stratum are made before
+            those of the next.
     """
     generator, total = Generator(seed), sum(map(len, strata))
-    for _ in range(replicates):
-        weights = [0] * total
+    at_once = max(1, _CELLS_AT_ONCE // max(1, rows, total))
+    for start in range(0, replicates, at_once):
+        block = [[0] * total for _ in range(min(at_once, replicates - start))]
         for stratum in filter(None, strata):
-            drawn = generator.multinomial(len(stratum), [1 / len(stratum)] * len(stratum))
-            for group, times in zip(stratum, drawn, strict=True):
-                weights[group] = times
-        yield weights
+            shares = [1 / len(stratum)] * len(stratum)
+            for weights in block:
+                drawn = generator.multinomial(len(stratum), shares)
+                for group, times in zip(stratum, drawn, strict=True):
+                    weights[group] = times
+        yield from block
 
 
 def percentiles(drawn: Sequence[float | None], confidence: float) -> tuple[float, float] | None:

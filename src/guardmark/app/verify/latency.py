@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from guardmark.app.verify.rates import quantile, quantile_bounds
+from guardmark.app.verify.rates import quantile, quantile_ranks
 from guardmark.app.verify.slices import sort_answers
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ def recount_latency(found: Recount) -> Json:
     Args:
         found: Its answers.
     """
+    manifest = found.source.manifest
     said: Json = {
+        "mode": manifest["latency_mode"],
+        "concurrency": manifest["concurrency"],
+        "warmup": manifest["warmup"],
         "cold_ms": [
             answer.latency_ns / 1e6
             for answer in found.answers
@@ -31,12 +36,17 @@ def recount_latency(found: Recount) -> Json:
         "is_from_plan": any(a.flags & 16 for a in found.answers if a.is_timed),
     }
     for side, answers in zip(("attacks", "benign"), found.sides(), strict=True):
-        timed = [answer for answer in answers if answer.is_timed]
-        late = sum(1 for answer in timed if answer.error_kind == "timeout")
-        times = sorted((answer.latency_ns or 0) / 1e6 for answer in timed)
-        said[side] = {"timed": len(timed), "timeouts": late}
-        if not late:
-            said[side]["quantiles"] = [_quantile(found, times, q) for q in (0.5, 0.95, 0.99)]
+        # At equal times a timeout comes last: it would have taken longer.
+        timed = sorted(
+            ((answer.latency_ns or 0) / 1e6, answer.error_kind == "timeout")
+            for answer in answers
+            if answer.is_timed
+        )
+        said[side] = {
+            "timed": len(timed),
+            "timeouts": sum(is_late for _, is_late in timed),
+            "quantiles": [_quantile(found, timed, q) for q in (0.5, 0.95, 0.99)],
+        }
     said["slice_medians"] = _medians(found)
     return said
 
@@ -53,13 +63,25 @@ def _medians(found: Recount) -> list[Json]:
     return tables
 
 
-def _quantile(found: Recount, times: list[float], share: float) -> Json:
-    low, high = quantile_bounds(times, share, found.confidence) if times else (None, None)
-    is_known = low is not None and high is not None
-    return {
+def _quantile(found: Recount, timed: list[tuple[float, bool]], share: float) -> Json:
+    """Return a quantile; where it rests on timeouts it is a lower bound, open above."""
+    times = [time for time, _ in timed]
+    lower, upper = quantile_ranks(len(times), share, found.confidence)
+    said: Json = {
         "quantile": share,
         "trials": len(times),
-        "value_ms": quantile(times, share) if is_known else None,
-        "low_ms": low if is_known else None,
-        "high_ms": high if is_known else None,
+        "censored": sum(is_late for _, is_late in timed),
+        "confidence": found.confidence,
+        "at_least": False,
+        **dict.fromkeys(("value_ms", "low_ms", "high_ms")),
+    }
+    if lower is None or upper is None:
+        return said
+    measured = next((at for at, (_, is_late) in enumerate(timed) if is_late), len(timed))
+    place = (len(times) - 1) * share
+    return said | {
+        "value_ms": quantile(times, share),
+        "low_ms": times[lower - 1],
+        "high_ms": times[upper - 1] if upper <= measured else None,
+        "at_least": math.ceil(place) + 1 > measured,
     }

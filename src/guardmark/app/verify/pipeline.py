@@ -14,6 +14,7 @@ from guardmark.app.verify.judges import (
     read_people,
     recount_bench,
 )
+from guardmark.app.verify.paired import difference, marked
 from guardmark.app.verify.rates import Trial, rate
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def recount_pipeline(source: Source) -> Json | None:
         gain = _gain(arm, counted.get(NO_GUARD))
         said.append({**arm.everything(), "judgings": again, "gain": gain})
     return {
+        "label_sources": dict(Counter(s.label_source for s in source.subjects if s.label_source)),
         "model_errors": sum(answer.outcome == "error" for answer in models.values()),
         "arms": said,
         "judgings": [recount_bench(source, bench) for bench in benches],
@@ -100,27 +102,21 @@ def _count(source: Source, name: str, *, models: Mapping[Place, Answer], bench: 
 
 
 def _gain(arm: ArmCount, bare: ArmCount | None) -> Json | None:
-    """Compare an arm with the arm without a guard, case by case; limits are not counted here."""
+    """Compare an arm with the arm without a guard, case by case."""
     if bare is None or arm is bare:
         return None
     beside = {(case.repeat, case.subject.position): case for case in bare.cases}
     pairs = [(case, beside[case.repeat, case.subject.position]) for case in arm.cases]
     pairs = [(one, two) for one, two in pairs if USUAL.is_known(one) and USUAL.is_known(two)]
 
-    def difference(failed: Callable[[Case], bool], *, is_attack: bool) -> Json:
+    def gap(failed: Callable[[Case], bool], *, is_attack: bool) -> Json:
         mine = [(one, two) for one, two in pairs if one.subject.is_attack == is_attack]
-        tally = Counter((failed(one), failed(two)) for one, two in mine)
-        only, other = tally[True, False], tally[False, True]
-        return {
-            "value": (only - other) / len(mine) if mine else None,
-            "first_only": only,
-            "second_only": other,
-            "pairs": len(mine),
-        }
+        places = ((one.subject.group, failed(one), failed(two)) for one, two in mine)
+        return difference(marked(places), arm.confidence)
 
     return {
-        "attack_success_rate": difference(USUAL.is_unsafe, is_attack=True),
-        "over_refusal_rate": difference(USUAL.is_refused, is_attack=False),
+        "attack_success_rate": gap(USUAL.is_unsafe, is_attack=True),
+        "over_refusal_rate": gap(USUAL.is_refused, is_attack=False),
     }
 
 

@@ -192,13 +192,28 @@ def quantile_bounds(
         share: Which quantile, in (0, 1).
         confidence: Nominal coverage.
     """
-    n, tail = len(values), (1 - confidence) / 2
+    lower, upper = quantile_ranks(len(values), share, confidence)
+    return (
+        None if lower is None else values[lower - 1],
+        None if upper is None else values[upper - 1],
+    )
+
+
+def quantile_ranks(n: int, share: float, confidence: float) -> tuple[int | None, int | None]:
+    """Return the ranks of the order statistics that bound a quantile, from 1 on.
+
+    Args:
+        n: How many values.
+        share: Which quantile, in (0, 1).
+        confidence: Nominal coverage.
+
+    Returns:
+        None for a bound that so few values do not have.
+    """
+    tail = (1 - confidence) / 2
     lower = _binomial_quantile(tail, n, share)
     upper = _binomial_quantile(1 - tail, n, share) + 1
-    return (
-        values[lower - 1] if lower >= 1 else None,
-        values[upper - 1] if upper <= n else None,
-    )
+    return lower if lower >= 1 else None, upper if upper <= n else None
 
 
 def _binomial_quantile(probability: float, n: int, p: float) -> int:

@@ -46,7 +46,7 @@ _MODES: Final = ("answered", "refused_or_blocked", "indirect", "non_answer")
 _SAMPLES: Final = (
     "SELECT s.position, s.id, coalesce(s.origin, s.id), s.length, lower(hex(s.digest)),"
     " k.is_attack, k.category, k.subcategory, k.severity, k.language, k.variant, k.technique,"
-    " k.source, s.text FROM samples s JOIN kinds k ON k.id = s.kind ORDER BY s.position"
+    " k.source, s.text, s.rest FROM samples s JOIN kinds k ON k.id = s.kind ORDER BY s.position"
 )
 _ANSWERS: Final = (
     "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.outcome, r.score, r.score_kind,"
@@ -72,6 +72,7 @@ class Subject:
         text_sha256: Hash (hex) of the text under test.
         is_attack: Its label.
         facets: Facet to value; the empty word where nothing is stated.
+        label_source: How its label was come by, or the empty word.
     """
 
     position: int
@@ -82,6 +83,7 @@ class Subject:
     text_sha256: str
     is_attack: bool
     facets: dict[str, str]
+    label_source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +231,13 @@ def _subject(row: tuple[Any, ...]) -> Subject:
         text_sha256=sha256(row[13].encode(errors="surrogatepass")).hexdigest(),
         is_attack=bool(row[5]),
         facets=dict(zip(names, row[6:13], strict=True)),
+        label_source=str(_rest(row[14]).get("metadata", {}).get("label_source", "")),
     )
+
+
+def _rest(told: str | None) -> Json:
+    rest = json.loads(told) if told else {}
+    return rest if isinstance(rest, dict) else {}
 
 
 def _answer(row: tuple[Any, ...], subject: Subject) -> Answer:

@@ -10,7 +10,10 @@ from guardmark.app.verify.adaptive import (
     recount_attack_seconds,
     recount_attacks,
 )
+from guardmark.app.verify.advice import recount_advice
+from guardmark.app.verify.areas import recount_areas
 from guardmark.app.verify.attacker import recount_attacker
+from guardmark.app.verify.calibration import recount_calibration
 from guardmark.app.verify.comparison import BASELINES, recount_pairs
 from guardmark.app.verify.defense import Recount, is_grouped, recount_defense
 from guardmark.app.verify.effects import recount_adaptive
@@ -47,13 +50,20 @@ def recount_summary(source: Source, stated: Json) -> Json:
         own |= _described(parts.get(name, {}), name)
         if said.get(name, {}).get("is_redecided"):
             own.pop("threshold", None)
-        own["thresholds"] = recount_scores(found, said.get(name, {}).get("thresholds"))
+        own["thresholds"] = recount_scores(found)
+        own["scores"] = recount_calibration(found)
         if name in early:
             _leave_to_the_rule(own)
         else:
             verdicts[name] = verdict(own)
         defenses.append(own)
+    comparison: Json = {}
+    if not early:
+        types = {name: part.get("type", "") for name, part in parts.items()}
+        comparison["comparison"] = recount_pairs(recounts, types)
+        comparison["recommendations"] = recount_advice(defenses, comparison["comparison"])
     return {
+        "schema_version": 1,
         "run": _run(source, stated.get("run", {}).get("state")),
         "data": [
             {key: data[key] for key in ("name", "version", "sha256", "attacks", "benign")}
@@ -63,13 +73,12 @@ def recount_summary(source: Source, stated: Json) -> Json:
         "verdicts": verdicts,
         "defenses": defenses,
         "coverage": _coverage(source),
-        **(
-            {}
-            if early
-            else {
-                "comparison": recount_pairs(
-                    recounts, {name: part.get("type", "") for name, part in parts.items()}
-                )
+        **comparison,
+        "areas": recount_areas(
+            {
+                name: found
+                for name, found in recounts.items()
+                if parts.get(name, {}).get("type") not in BASELINES
             }
         ),
         "pipeline": recount_pipeline(source),
@@ -120,6 +129,7 @@ def _leave_to_the_rule(own: Json) -> None:
         del own["rates"][name]
     for name in ("widths", "categories"):
         del own[name]
+    del own["ratios"]["recall"]
     for table in own["slices"]:
         for row in table["rates"]:
             del row["is_greyed"]
@@ -156,6 +166,7 @@ def _run(source: Source, said: str | None) -> Json:
     )
     return {
         **{key: manifest[key] for key in kept},
+        "margin": manifest.get("settings", {}).get("stats", {}).get("margin", 0.05),
         "state": _state(source, said),
         "planned": source.planned,
         "stored": stored,
@@ -266,5 +277,14 @@ def _share(estimate: Json, what: str) -> str:
     if words == "100.0 %" and value < 100:
         words = "> 99.9 %"
     if estimate["low"] is not None:
-        words += f" [{100 * estimate['low']:.1f}, {100 * estimate['high']:.1f}]"
+        words += f" [{_limit(estimate, 'low')}, {_limit(estimate, 'high')}]"
     return f"{words} of {estimate['trials']:,} {what}"
+
+
+def _limit(estimate: Json, name: str) -> str:
+    """Round a limit, but never into a certainty that it does not claim."""
+    bound = estimate[name]
+    words = f"{100 * bound:.1f}"
+    if words == "100.0" and bound < 1 and name == "low":
+        return "> 99.9"
+    return "< 0.1" if words == "0.0" and bound > 0 and name == "high" else words
