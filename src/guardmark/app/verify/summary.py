@@ -29,6 +29,7 @@ Json = dict[str, Any]
 
 _LEFT_OUT: Final = "adaptive/left-out"
 
+
 def recount_summary(source: Source, stated: Json) -> Json:
     """Return what `summary.json` has to say, as far as this path knows it.
 
@@ -40,28 +41,10 @@ def recount_summary(source: Source, stated: Json) -> Json:
         An object of the same shape; keys that are missing are not vouched for.
     """
     manifest = source.manifest
-    said = {each.get("name"): each for each in stated.get("defenses", [])}
     parts = {part["name"]: part for part in manifest["parts"] if part["kind"] == "defense"}
+    said = {each.get("name"): each for each in stated.get("defenses", [])}
     recounts = {name: Recount(source, name, said.get(name, {})) for name in source.guards()}
-    margin = manifest.get("settings", {}).get("stats", {}).get("margin", 0.05)
-    early, defenses, verdicts = stopped_early(source, stated), [], {}
-    for name, found in recounts.items():
-        own = recount_defense(found, margin)
-        own |= _described(parts.get(name, {}), name)
-        if said.get(name, {}).get("is_redecided"):
-            own.pop("threshold", None)
-        own["thresholds"] = recount_scores(found)
-        own["scores"] = recount_calibration(found)
-        if name in early:
-            _leave_to_the_rule(own)
-        else:
-            verdicts[name] = verdict(own)
-        defenses.append(own)
-    comparison: Json = {}
-    if not early:
-        types = {name: part.get("type", "") for name, part in parts.items()}
-        comparison["comparison"] = recount_pairs(recounts, types)
-        comparison["recommendations"] = recount_advice(defenses, comparison["comparison"])
+    telling = {name: found for name, found in recounts.items() if _is_candidate(parts, name)}
     return {
         "schema_version": 1,
         "run": _run(source, stated.get("run", {}).get("state")),
@@ -70,17 +53,9 @@ def recount_summary(source: Source, stated: Json) -> Json:
             for data in manifest["data"]
         ],
         "samples": _samples(source),
-        "verdicts": verdicts,
-        "defenses": defenses,
+        **_defenses(source, stated, recounts=recounts, parts=parts),
         "coverage": _coverage(source),
-        **comparison,
-        "areas": recount_areas(
-            {
-                name: found
-                for name, found in recounts.items()
-                if parts.get(name, {}).get("type") not in BASELINES
-            }
-        ),
+        "areas": recount_areas(telling),
         "pipeline": recount_pipeline(source),
         "adaptive": [
             {
@@ -102,6 +77,37 @@ def recount_summary(source: Source, stated: Json) -> Json:
             **({"adaptive": attacked} if (attacked := recount_attack_seconds(source)) else {}),
         },
     }
+
+
+def _is_candidate(parts: dict[str, Json], name: str) -> bool:
+    return parts.get(name, {}).get("type") not in BASELINES
+
+
+def _defenses(
+    source: Source, stated: Json, *, recounts: dict[str, Recount], parts: dict[str, Json]
+) -> Json:
+    """Count each defense, then all side by side; a rule that ended one knows its own figures."""
+    margin = source.manifest.get("settings", {}).get("stats", {}).get("margin", 0.05)
+    said = {each.get("name"): each for each in stated.get("defenses", [])}
+    early, defenses, verdicts = stopped_early(source, stated), [], {}
+    for name, found in recounts.items():
+        own = recount_defense(found, margin)
+        own |= _described(parts.get(name, {}), name)
+        if said.get(name, {}).get("is_redecided"):
+            own.pop("threshold", None)
+        own["thresholds"] = recount_scores(found)
+        own["scores"] = recount_calibration(found)
+        if name in early:
+            _leave_to_the_rule(own)
+        else:
+            verdicts[name] = verdict(own)
+        defenses.append(own)
+    told: Json = {"verdicts": verdicts, "defenses": defenses}
+    if early:
+        return told
+    types = {name: part.get("type", "") for name, part in parts.items()}
+    pairs = recount_pairs(recounts, types)
+    return told | {"comparison": pairs, "recommendations": recount_advice(defenses, pairs)}
 
 
 def _left_out(source: Source) -> list[Json]:
@@ -221,7 +227,7 @@ def _coverage(source: Source) -> Json:
 
 def _worst(recounts: dict[str, Recount], parts: dict[str, Json]) -> Json:
     """Count samples by what the candidates made of them, each by its worst repeat."""
-    telling = [n for n in recounts if parts.get(n, {}).get("type") not in BASELINES]
+    telling = [name for name in recounts if _is_candidate(parts, name)]
     tally, seen = Counter[str](), dict[int, list[str]]()
     labels: dict[int, bool] = {}
     for name in telling or list(recounts):
