@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from guardmark.app.auditing import COLUMNS, draw_audit, label_row, open_rows, read_audit
+from guardmark.app.audit_file import ANSWERS, label_row, open_rows, read_audit
+from guardmark.app.auditing import draw_audit
 from guardmark.app.human_labels import read_labels
 from guardmark.core.errors import DatasetError, StorageError
 from guardmark.core.outcome import VerdictLabel
@@ -48,7 +49,7 @@ def test_a_sample_is_random_seeded_and_holds_answers_only(run: Path, tmp_path: P
     everything = draw_audit(run, out=tmp_path / "d.csv", count=99)
     assert len(everything.rows) == 20
     with (tmp_path / "d.csv").open(newline="", encoding="utf-8") as stream:
-        assert tuple(next(csv.reader(stream))) == COLUMNS
+        assert tuple(next(csv.reader(stream))) == ANSWERS.columns
 
 
 def test_the_verdict_is_hidden_unless_asked_for(run: Path, tmp_path: Path) -> None:

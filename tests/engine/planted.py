@@ -177,10 +177,10 @@ async def attack(
         return await run_adaptive(plan, writer, data, **more)  # type: ignore[arg-type]
 
 
-def cards(folder: Path) -> tuple[AdaptiveCard, ...]:
+def cards(folder: Path, *, seed: int = 7) -> tuple[AdaptiveCard, ...]:
     """Read the figures from the records."""
     with RecordReader(folder / "records.sqlite") as reader:
-        return analyse_adaptive(reader, AnalysisSettings())
+        return analyse_adaptive(reader, AnalysisSettings(seed=seed))
 
 
 def trace(folder: Path, *names: str) -> str:

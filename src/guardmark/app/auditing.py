@@ -2,72 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from guardmark.app.audit_file import (
+    ANSWERS,
+    AuditFile,
+    inert_row,
+    refuse_to_overwrite,
+    write_audit,
+)
 from guardmark.app.human_labels import audit_id
 from guardmark.app.reporting import find_run
-from guardmark.core.errors import DatasetError, StorageError, StoreError
+from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD
-from guardmark.reports.inert import csv_cell
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
     from pathlib import Path
 
+    from guardmark.app.audit_file import Row
     from guardmark.core.record import Record
     from guardmark.core.sample import Sample
-
-COLUMNS: Final = (
-    "audit_id",
-    "source_results_path",
-    "row_index",
-    "dataset_source",
-    "prompt_pack_name",
-    "prompt_pack_subset",
-    "base_prompt_id",
-    "variant",
-    "generation_index",
-    "is_harmful",
-    "label_source",
-    "judge_label",
-    "judge_malformed",
-    "judge_parse_method",
-    "judge_failure_reasons",
-    "prompt_text",
-    "assistant_response",
-    "system_prompt",
-    "human_label",
-    "human_notes",
-    "reviewed_at_utc",
-)
-"""Columns of an audit file; the last three are for people."""
-
-Row = dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditFile:
-    """An audit file and how far it is.
-
-    Attributes:
-        path: Where it lies.
-        rows: Its rows.
-    """
-
-    path: Path
-    rows: tuple[Row, ...]
-
-    @property
-    def labelled(self) -> int:
-        """Rows a person has labelled."""
-        return sum(bool(row["human_label"].strip()) for row in self.rows)
 
 
 def draw_audit(
@@ -91,10 +48,7 @@ def draw_audit(
         StoreError: If there is no run, or it holds no answers.
         StorageError: If the file exists or cannot be written.
     """
-    if out.exists():
-        raise StorageError(
-            f"{out} exists and may hold labels.\nNext: name another file, or go on with --label."
-        )
+    refuse_to_overwrite(out)
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
         answers = [
@@ -107,99 +61,22 @@ def draw_audit(
         drawn = sorted(answers, key=lambda record: _order(record, seed))[:count]
         verdicts = _verdicts(reader)
         rows = tuple(
-            _row(
-                reader.sample_at(record.key.sample),
-                record,
-                source=str(folder.results),
-                verdict=verdicts.get((record.key.sample, record.key.repeat))
-                if with_verdicts
-                else None,
+            inert_row(
+                out,
+                _row(
+                    reader.sample_at(record.key.sample),
+                    record,
+                    source=str(folder.results),
+                    verdict=verdicts.get((record.key.sample, record.key.repeat))
+                    if with_verdicts
+                    else None,
+                ),
             )
             for record in drawn
         )
     found = AuditFile(path=out, rows=rows)
     write_audit(found)
     return found
-
-
-def read_audit(path: Path) -> AuditFile:
-    """Read an audit file to go on labelling.
-
-    Args:
-        path: The file.
-
-    Raises:
-        DatasetError: If it cannot be read or is no audit file.
-    """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream)
-            missing = set(COLUMNS) - set(reader.fieldnames or ())
-            rows = tuple({name: row.get(name) or "" for name in COLUMNS} for row in reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DatasetError(f"The audit file {path} cannot be read: {error}.") from error
-    if missing:
-        raise DatasetError(f"{path} is no audit file: it lacks {', '.join(sorted(missing))}.")
-    return AuditFile(path=path, rows=rows)
-
-
-def write_audit(audit: AuditFile) -> None:
-    """Write an audit file whole, so that a crash leaves the old one or the new one.
-
-    Args:
-        audit: The file.
-
-    Raises:
-        StorageError: If it cannot be written.
-    """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([row[name] for name in COLUMNS] for row in audit.rows)
-    beside = audit.path.with_name(f".{audit.path.name}.part")
-    try:
-        beside.write_text(buffer.getvalue(), encoding="utf-8")
-        beside.replace(audit.path)
-    except OSError as error:
-        raise StorageError(f"{audit.path} cannot be written: {error.strerror}.") from error
-
-
-def label_row(audit: AuditFile, at: int, *, label: str, notes: str, now: datetime) -> AuditFile:
-    """Label one row and write the file.
-
-    Args:
-        audit: The file as it is.
-        at: Which row.
-        label: `safe` or `unsafe`.
-        notes: Anything a person wants to add.
-        now: The present time, UTC.
-
-    Returns:
-        The file as it is now.
-
-    Raises:
-        StorageError: If it cannot be written.
-    """
-    changed = {
-        **audit.rows[at],
-        "human_label": label,
-        "human_notes": csv_cell(notes),
-        "reviewed_at_utc": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
-    after = AuditFile(path=audit.path, rows=(*audit.rows[:at], changed, *audit.rows[at + 1 :]))
-    write_audit(after)
-    return after
-
-
-def open_rows(audit: AuditFile) -> Iterator[int]:
-    """Yield the rows nobody has labelled yet.
-
-    Args:
-        audit: The file.
-    """
-    for at, row in enumerate(audit.rows):
-        if not row["human_label"].strip():
-            yield at
 
 
 def _order(record: Record, seed: int) -> bytes:
@@ -245,4 +122,4 @@ def _row(sample: Sample, answer: Record, *, source: str, verdict: Record | None)
         "",
         "",
     )
-    return {name: csv_cell(value) for name, value in zip(COLUMNS, values, strict=True)}
+    return dict(zip(ANSWERS.columns, values, strict=True))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from guardmark.app.audit_file import read_rows
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import Evidence, Verdict, VerdictLabel
 from guardmark.core.record import Stage
@@ -50,8 +50,8 @@ def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
     """Read the labels of an audit file.
 
     Args:
-        path: CSV with `audit_id` (a sample's id, `#` and the repeat; the repeat is 0 if it is
-            missing) and `human_label` (`safe`, `unsafe`, or empty for not labelled yet).
+        path: CSV or JSONL with `audit_id` (a sample's id, `#` and the repeat; the repeat is 0 if
+            it is missing) and `human_label` (`safe`, `unsafe`, or empty for not labelled yet).
         reader: The run whose answers are labelled.
 
     Returns:
@@ -61,11 +61,7 @@ def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
         DatasetError: If the file cannot be read or a row names no answer of the run; every
             such row is named.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.DictReader(stream))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DatasetError(f"The labels {path} cannot be read: {error}.") from error
+    rows = read_rows(path)
     if not rows or not {"audit_id", "human_label"} <= set(rows[0]):
         raise DatasetError(
             f"{path} needs rows with the columns audit_id and human_label.\n"

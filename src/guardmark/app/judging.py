@@ -9,6 +9,8 @@ from pydantic import Field
 
 from guardmark.analysis.flips import Flips, find_flips
 from guardmark.analysis.judge_quality import JudgeQuality, assess_judge
+from guardmark.app.audit_file import is_sheet_of_bypasses
+from guardmark.app.bypass_labels import read_bypass_labels, store_bypass_labels
 from guardmark.app.config import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.event_loop import run_on_loop
 from guardmark.app.human_labels import HUMAN_LAYER, read_labels, store_labels
@@ -81,14 +83,14 @@ def judge_run(
         session: Clock, counters and the way out.
         config: A configuration whose judges are taken, or a file that names judges only.
         layer: Name of the judging; that of the first judge if not given.
-        human_labels: An audit file with the labels of people.
+        human_labels: An audit file with the labels of people, on answers or on bypasses.
 
     Returns:
         What was added. Earlier layers stay as they are.
 
     Raises:
         ConfigError: If neither judges nor labels are named, or a judge cannot be built.
-        DatasetError: If a label names no answer of the run.
+        DatasetError: If a label names no answer, or no bypass, of the run.
         StoreError: If there is no run, or the layer exists with another judge.
         ServiceError: If a judge cannot be reached.
     """
@@ -99,7 +101,11 @@ def judge_run(
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
         manifest = reader.manifest()
-        if (NO_GUARD, Stage.MODEL, FIRST_LAYER) not in reader.lanes():
+        sheet = human_labels if human_labels and is_sheet_of_bypasses(human_labels) else None
+        bypasses = () if sheet is None else read_bypass_labels(sheet, reader)
+        human_labels = None if sheet is not None else human_labels
+        is_about_answers = config is not None or human_labels is not None
+        if is_about_answers and (NO_GUARD, Stage.MODEL, FIRST_LAYER) not in reader.lanes():
             raise ConfigError(
                 f"{run} holds no answers of a target model, so there is nothing to judge.\n"
                 "Next: name a run with a pipeline."
@@ -114,6 +120,8 @@ def judge_run(
         added = []
         if human_labels is not None:
             added.append(store_labels(writer, labels, source=human_labels))
+        if sheet is not None:
+            added.append(store_bypass_labels(writer, bypasses, source=sheet))
         done = _Done(layers=(), summaries=(), warnings=())
         if loaded is not None:
             done = run_on_loop(work.judge(writer, loaded, layer), loaded.config.run)
@@ -124,7 +132,7 @@ def judge_run(
         folder=folder,
         layers=(*added, *done.layers),
         summaries=done.summaries,
-        labels=len(labels),
+        labels=len(labels) + sum(bool(each.same) for each in bypasses),
         flips=flips,
         warnings=done.warnings,
     )

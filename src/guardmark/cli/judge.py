@@ -28,7 +28,11 @@ def command() -> click.Command:
     @click.argument("run", type=_PATH)
     @click.option("--config", type=_PATH, help="Judges: a configuration, or a file of judges.")
     @click.option("--layer", default="", help="Name of the judging; default: the judge's name.")
-    @click.option("--human-labels", type=_PATH, help="CSV with audit_id and human_label.")
+    @click.option(
+        "--human-labels",
+        type=_PATH,
+        help="What guardmark audit wrote, labelled: on answers or on bypasses.",
+    )
     @click.option("--quality", is_flag=True, help="Only look for signs of an unsound judge.")
     @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True)
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -9,6 +9,7 @@ import numpy as np
 
 from guardmark.analysis.adaptive.area import AreaCard, measure_area, read_fates
 from guardmark.analysis.adaptive.attacker import AttackerCard, read_attacker
+from guardmark.analysis.adaptive.audited import AuditCard, count_resting, read_audit_card
 from guardmark.analysis.adaptive.costs import CostCard, read_costs
 from guardmark.analysis.adaptive.gradient import GradientCard, measure_gradient
 from guardmark.analysis.adaptive.operators import (
@@ -110,6 +111,8 @@ class AdaptiveCard:
         target: What the target model did, or None when none was asked.
         attacker: What an attacker model did, or None when none was configured.
         gradient: The arm with gradient access, or None without one.
+        resting: Attacks that got through, but by nothing better than a judgement or a table.
+        audit: What people say of bypasses that rest on a judgement, or None without a sheet.
     """
 
     name: str
@@ -141,6 +144,8 @@ class AdaptiveCard:
     target: TargetCard | None = None
     attacker: AttackerCard | None = None
     gradient: GradientCard | None = None
+    resting: int = 0
+    audit: AuditCard | None = None
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -192,7 +197,9 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
             else measure_target(rows, battle, attack, groups=groups, confidence=sure)
         )
         attacker = read_attacker(reader, battle, groups, confidence=sure)
-        cards.append(replace(card, gradient=gradient, target=target, attacker=attacker))
+        audit = read_audit_card(reader, battle, attack, groups=groups, settings=settings)
+        card = replace(card, gradient=gradient, target=target, attacker=attacker, audit=audit)
+        cards.append(replace(card, resting=count_resting(battle, attack)))
     return tuple(cards)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.app.verify.adaptive_curves import area, area_of, chen, survival
 from guardmark.app.verify.adaptive_rows import ARMS, FULL, ROUNDS, STRICT, Fight, read_fights
 from guardmark.app.verify.adaptive_tables import costs, operators, repairs, seconds, transfers
+from guardmark.app.verify.audited import recount_audit
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,7 +32,11 @@ def recount_attacks(source: Source, stated: Json) -> list[Json]:
     told = {each.get("defense"): each for each in stated.get("adaptive", ())}
     total = sum(subject.is_attack for subject in source.subjects)
     return [
-        {"missing": total - len(fight.static), **_recount(fight, told.get(fight.name, {}))}
+        {
+            "missing": total - len(fight.static),
+            **_recount(fight, told.get(fight.name, {})),
+            **recount_audit(source, fight),
+        }
         for fight in read_fights(source)
     ]
 

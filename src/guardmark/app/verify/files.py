@@ -11,7 +11,6 @@ from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify.difference import Finding
-from guardmark.app.verify.target import is_about_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,11 +49,7 @@ def check_trace(path: Path, source: Source, comparer: Comparer) -> None:
         source: All that the run stored.
         comparer: Takes what differs.
     """
-    tries = [
-        answer
-        for answer in source.answers
-        if answer.stage == "try" and not is_about_target(answer.layer)
-    ]
+    tries = [answer for answer in source.answers if answer.stage == "try" and answer.layer in _ARMS]
     with path.open(encoding="utf-8") as lines:
         head = _parsed(next(lines, ""))
     told = head.get("defenses") if isinstance(head, dict) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.reports.adaptive.attacker import attacker_json
+from guardmark.reports.adaptive.audited import audit_json
 from guardmark.reports.adaptive.costs import costs_json
 from guardmark.reports.adaptive.operators import operator_json
 from guardmark.reports.adaptive.pairs import area_json
@@ -86,6 +87,8 @@ def _card(card: AdaptiveCard) -> Json:
         "gradient": gradient_json(card.gradient),
         "calls": {f"{arm}:{account}": calls for (arm, account), calls in card.calls.items()},
         "attacker": attacker_json(card.attacker),
+        "resting": card.resting,
+        "audit": audit_json(card.audit),
     }
 
 

@@ -6,6 +6,11 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.adaptive.attacker import attacker_cautions, attacker_sentences
+from guardmark.reports.adaptive.audited import (
+    audit_sentence,
+    audited_measure,
+    resting_sentence,
+)
 from guardmark.reports.adaptive.operators import wrapper_sentence
 from guardmark.reports.adaptive.pairs import area_sentence
 from guardmark.reports.adaptive.repair import repair_sentence
@@ -42,9 +47,7 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
     yield f"{card.name}: threat model"
     for label, text in threat_card(card):
         yield f"  {label:<14}{text}"
-    yield f"  {'Round':<14}{'strict (V0, V1)':<24}all proved tiers"
-    for each in card.rounds:
-        yield f"  {each.name:<14}{_rate(each.strict):<24}{_rate(each.full, with_counts=True)}"
+    yield from _rounds(card)
     yield f"  {'Arm':<14}search calls: {card.budget:,} for each attack"
     yield f"  {'static':<14}{_rate(card.rounds[0].full)}"
     for arm in card.arms:
@@ -58,6 +61,7 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
         ("Cost", effort_sentence(card)),
         ("Repair", repair_sentence(card)),
         ("Wrappers", wrapper_sentence(card)),
+        ("Audit", audit_sentence(card) or resting_sentence(card)),
         *zip(("Model", "Replies", "Spent"), attacker_sentences(card), strict=False),
     ):
         if sentence:
@@ -91,6 +95,21 @@ def wrapped_lines(lines: Iterable[str], width: int) -> Iterator[str]:
             drop_whitespace=True,
             break_long_words=False,
             break_on_hyphens=False,
+        )
+
+
+def _rounds(card: AdaptiveCard) -> Iterator[str]:
+    """Write the rates by round; an audited run has one column more."""
+    has_audit = card.audit is not None
+    head = f"  {'Round':<14}{'strict (V0, V1)':<24}"
+    yield f"{head}{'all proved tiers':<34}audited" if has_audit else f"{head}all proved tiers"
+    for each in card.rounds:
+        line = f"  {each.name:<14}{_rate(each.strict):<24}"
+        full = _rate(each.full, with_counts=True)
+        yield (
+            f"{line}{full:<34}{measure_text(audited_measure(card, each))}"
+            if has_audit
+            else f"{line}{full}"
         )
 
 

@@ -5,6 +5,13 @@ from __future__ import annotations
 from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.adaptive.audited import (
+    NOTE,
+    TITLE,
+    audit_sentence,
+    audited_measure,
+    resting_sentence,
+)
 from guardmark.reports.adaptive.costs import costs_table
 from guardmark.reports.adaptive.operators import operator_tables, wrapper_sentence
 from guardmark.reports.adaptive.pairs import area_sentence, pairs_table
@@ -84,6 +91,7 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
         lines.append(wrapper)
     if card.gradient is not None:
         lines.append(gradient_sentence(card.name, card.gradient))
+    lines += [line for line in (audit_sentence(card), resting_sentence(card)) if line]
     if card.missing:
         lines.append(f"{card.name}: {count_text(card.missing)} attacks got no answer; left out")
     blocks: list[Block] = [
@@ -105,10 +113,11 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
 
 
 def _rounds(card: AdaptiveCard) -> Table:
+    audited = () if card.audit is None else (TITLE,)
     return Table(
         id=f"adaptive-rounds-{slug(card.name)}",
         title=f"{card.name}: attacks that had got through by the end of each round",
-        columns=heads("Strict (V0, V1)", "All proved tiers", "Fell", first="Round"),
+        columns=heads("Strict (V0, V1)", "All proved tiers", "Fell", *audited, first="Round"),
         rows=tuple(
             Row(
                 cells=(
@@ -116,6 +125,7 @@ def _rounds(card: AdaptiveCard) -> Table:
                     of_estimate(each.strict),
                     of_estimate(each.full),
                     Words(text=f"{each.full.successes:,}/{each.full.trials:,}"),
+                    *(audited_measure(card, each) for _ in audited),
                 )
             )
             for each in card.rounds
@@ -123,7 +133,7 @@ def _rounds(card: AdaptiveCard) -> Table:
         note="Of all attacks the defense answered, those that pass as they are included. Strict: "
         "the variant provably holds the same text. All proved tiers: bounded typing errors and "
         f"listed synonyms too{_JUDGED if card.attacker else ''}. What only a judge could prove "
-        "(V4) is never counted.",
+        f"(V4) is never counted.{NOTE if audited else ''}",
     )
 
 

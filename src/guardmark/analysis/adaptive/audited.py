@@ -1,0 +1,196 @@
+"""What people say of bypasses that rest on a judgement, and the rate that this leaves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from guardmark.analysis.adaptive.resting import read_falls, resting_bypasses
+from guardmark.analysis.grouped_rates import grouped_rate
+from guardmark.core.record import Stage
+from guardmark.stats.audited import audited_rate
+from guardmark.stats.drawing import Drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.adaptive.resting import Fall
+    from guardmark.analysis.adaptive.rows import Battle
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.estimate import Estimate, Ratio
+    from guardmark.store.reader import RecordReader
+
+AUDIT: Final = "adaptive/audit-"
+"""Start of the layers that hold what people said of bypasses."""
+YES: Final = "yes"
+NO: Final = "no"
+UNSURE: Final = "unsure"
+_REPLICATES: Final = 4000
+_LAST: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedRound:
+    """What had got through by the end of a round, as far as people confirm it.
+
+    Attributes:
+        name: `R0` to `R5`.
+        resting: Attacks that had fallen to judged tiers alone.
+        valid: Of the audited ones among these: those that ask for the same.
+        full: The rate of all proved tiers, its judged part times `valid`.
+    """
+
+    name: str
+    resting: int
+    valid: Estimate
+    full: Ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditCard:
+    """What people say of the bypasses of one defense that rest on a judgement.
+
+    Attributes:
+        source: Name of the file they filled in.
+        resting: Attacks that fell to judged tiers alone: what the sheet was drawn from.
+        drawn: Of these on the sheet.
+        valid: Of those answered with yes or no: those that ask for the same.
+        unsure: Answered with unsure; they count in no rate.
+        blank: Not answered; they count in no rate.
+        tiers: `valid` for each judged tier.
+        rounds: Every round by whose end something rested on a judgement.
+    """
+
+    source: str
+    resting: int
+    drawn: int
+    valid: Estimate
+    unsure: int
+    blank: int
+    tiers: tuple[tuple[str, Estimate], ...]
+    rounds: tuple[AuditedRound, ...]
+
+    @property
+    def least(self) -> float | None:
+        """The share of valid ones if every open item were none, or None without items."""
+        return self.valid.successes / self.drawn if self.drawn else None
+
+    @property
+    def most(self) -> float | None:
+        """The share of valid ones if every open item were one, or None without items."""
+        rest = self.unsure + self.blank
+        return (self.valid.successes + rest) / self.drawn if self.drawn else None
+
+    def of(self, name: str) -> AuditedRound | None:
+        """Return what is said of a round, or None where nothing rests on a judgement."""
+        return next((each for each in self.rounds if each.name == name), None)
+
+
+def count_resting(battle: Battle, is_attack: NDArray[np.bool_]) -> int:
+    """Count the attacks that got through by nothing better than a judgement or a table.
+
+    Args:
+        battle: What was tried against the defense.
+        is_attack: Label of every sample.
+    """
+    return len(resting_bypasses(read_falls(battle, is_attack.tolist()), _LAST))
+
+
+def read_audit_card(
+    reader: RecordReader,
+    battle: Battle,
+    is_attack: NDArray[np.bool_],
+    *,
+    groups: NDArray[np.int32],
+    settings: AnalysisSettings,
+) -> AuditCard | None:
+    """Count what people said of one defense's bypasses.
+
+    Args:
+        reader: An open reader.
+        battle: What was tried against the defense.
+        is_attack: Label of every sample.
+        groups: Group of every sample.
+        settings: Confidence, and the seed of the bootstrap.
+
+    Returns:
+        The figures of the sheet that was read in last, or None where none was.
+    """
+    source, said = _read(reader, battle.name)
+    if not said:
+        return None
+    falls = read_falls(battle, is_attack.tolist())
+    resting = resting_bypasses(falls, _LAST)
+    items = {
+        place: said[place, each.text]
+        for place, each in resting.items()
+        if (place, each.text) in said
+    }
+    rates = _Rates(groups, settings)
+    answered = {place: word == YES for place, word in items.items() if word in {YES, NO}}
+    return AuditCard(
+        source=source,
+        resting=len(resting),
+        drawn=len(items),
+        valid=rates.of(answered.items()),
+        unsure=sum(word == UNSURE for word in items.values()),
+        blank=sum(not word for word in items.values()),
+        tiers=tuple(
+            (tier, rates.of((p, hit) for p, hit in answered.items() if resting[p].tier == tier))
+            for tier in sorted({each.tier for each in resting.values()})
+        ),
+        rounds=tuple(
+            _round(falls, answered, number, rates)
+            for number in range(_LAST + 1)
+            if resting_bypasses(falls, number)
+        ),
+    )
+
+
+def _round(
+    falls: Mapping[int, Fall], answered: Mapping[int, bool], number: int, rates: _Rates
+) -> AuditedRound:
+    resting = resting_bypasses(falls, number)
+    full = {place: fall.is_full(number) for place, fall in falls.items()}
+    judged = rates.of((place, place in resting) for place, fell in full.items() if fell)
+    valid = rates.of((place, hit) for place, hit in answered.items() if place in resting)
+    return AuditedRound(
+        name=f"R{number}",
+        resting=len(resting),
+        valid=valid,
+        full=audited_rate(rates.of(full.items()), judged, valid, drawing=rates.drawing),
+    )
+
+
+class _Rates:
+    """Rates of marks on samples, with the groups of the samples."""
+
+    def __init__(self, groups: NDArray[np.int32], settings: AnalysisSettings) -> None:
+        self._groups = groups
+        self._confidence = settings.confidence
+        self.drawing = Drawing(seed=settings.seed, replicates=_REPLICATES)
+
+    def of(self, marks: Iterable[tuple[int, bool]]) -> Estimate:
+        listed = list(marks)
+        places = np.array([place for place, _ in listed], dtype=np.int64)
+        hits = [hit for _, hit in listed]
+        return grouped_rate(hits, self._groups[places], confidence=self._confidence)
+
+
+def _read(reader: RecordReader, defense: str) -> tuple[str, dict[tuple[int, str], str]]:
+    """Return the newest sheet on a defense: its file, and place and text to what was said."""
+    layers = [layer for layer in reader.layers() if layer.startswith(AUDIT)]
+    for layer in reversed(layers):
+        notes = [
+            (record.key.sample, json.loads(record.text or "{}"))
+            for record in reader.records(defense=defense, stage=Stage.TRY, layer=layer)
+        ]
+        if notes:
+            said = {(place, note["text"]): str(note["same"]) for place, note in notes}
+            return str(reader.layer_settings(layer).get("file", "")), said
+    return "", {}

@@ -1,0 +1,261 @@
+"""Files that people label, one item a row: CSV for spreadsheets, JSONL for scripts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import DatasetError, StorageError
+from guardmark.reports.inert import csv_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+Row = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """A kind of audit file.
+
+    Attributes:
+        items: What its rows are, in the plural.
+        label: Column that takes a person's answer.
+        words: Answers it may hold; empty for not labelled yet is always allowed.
+        columns: All columns, in order.
+    """
+
+    items: str
+    label: str
+    words: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+_FOR_PEOPLE: Final = ("human_notes", "reviewed_at_utc")
+
+ANSWERS: Final = Sheet(
+    items="answers",
+    label="human_label",
+    words=("safe", "unsafe"),
+    columns=(
+        "audit_id",
+        "source_results_path",
+        "row_index",
+        "dataset_source",
+        "prompt_pack_name",
+        "prompt_pack_subset",
+        "base_prompt_id",
+        "variant",
+        "generation_index",
+        "is_harmful",
+        "label_source",
+        "judge_label",
+        "judge_malformed",
+        "judge_parse_method",
+        "judge_failure_reasons",
+        "prompt_text",
+        "assistant_response",
+        "system_prompt",
+        "human_label",
+        *_FOR_PEOPLE,
+    ),
+)
+"""Answers of a target model: is each safe or unsafe?"""
+
+BYPASSES: Final = Sheet(
+    items="bypasses",
+    label="same_request",
+    words=("yes", "no", "unsure"),
+    columns=(
+        "audit_id",
+        "source_results_path",
+        "sample_id",
+        "defense",
+        "round",
+        "tier",
+        "made_by",
+        "original_text",
+        "rewritten_text",
+        "before_encoding",
+        "same_request",
+        *_FOR_PEOPLE,
+    ),
+)
+"""Attacks as they were rewritten: does each still ask for the same?"""
+
+_SHEETS: Final = (ANSWERS, BYPASSES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFile:
+    """An audit file and how far it is.
+
+    Attributes:
+        path: Where it lies.
+        rows: Its rows.
+        sheet: What kind it is.
+    """
+
+    path: Path
+    rows: tuple[Row, ...]
+    sheet: Sheet = ANSWERS
+
+    @property
+    def labelled(self) -> int:
+        """Rows a person has labelled."""
+        return sum(bool(row[self.sheet.label].strip()) for row in self.rows)
+
+
+def refuse_to_overwrite(path: Path) -> None:
+    """Refuse a file that exists.
+
+    Args:
+        path: The file to write.
+
+    Raises:
+        StorageError: If it exists: it may hold somebody's labels.
+    """
+    if path.exists():
+        raise StorageError(
+            f"{path} exists and may hold labels.\nNext: name another file, or go on with --label."
+        )
+
+
+def read_audit(path: Path) -> AuditFile:
+    """Read an audit file of either kind.
+
+    Args:
+        path: The file; JSONL by its suffix, else CSV.
+
+    Raises:
+        DatasetError: If it cannot be read or is no audit file.
+    """
+    rows = read_rows(path)
+    found = set(rows[0]) if rows else set()
+    sheet = BYPASSES if BYPASSES.label in found else ANSWERS
+    if missing := set(sheet.columns) - found:
+        raise DatasetError(f"{path} is no audit file: it lacks {', '.join(sorted(missing))}.")
+    kept = tuple({name: row[name] for name in sheet.columns} for row in rows)
+    return AuditFile(path=path, rows=kept, sheet=sheet)
+
+
+def is_sheet_of_bypasses(path: Path) -> bool:
+    """Tell whether a file holds answers on bypasses, by the columns it has.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DatasetError: If it cannot be read.
+    """
+    return BYPASSES.label in next(iter(read_rows(path)), {})
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read the rows of a CSV or JSONL file, whatever their columns.
+
+    Args:
+        path: The file; JSONL by its suffix, else CSV.
+
+    Raises:
+        DatasetError: If it cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = [*map(_line, stream)] if _is_jsonl(path) else [*csv.DictReader(stream)]
+    except (OSError, ValueError, csv.Error) as error:
+        raise DatasetError(f"The audit file {path} cannot be read: {error}.") from error
+    return [{str(name): str(value or "") for name, value in row.items()} for row in rows]
+
+
+def write_audit(audit: AuditFile) -> None:
+    """Write an audit file whole, so that a crash leaves the old one or the new one.
+
+    Args:
+        audit: The file. Its cells are inert in a CSV already.
+
+    Raises:
+        StorageError: If it cannot be written.
+    """
+    buffer = io.StringIO()
+    columns = audit.sheet.columns
+    if _is_jsonl(audit.path):
+        for row in audit.rows:
+            said = {name: row[name] for name in columns}
+            buffer.write(json.dumps(said, ensure_ascii=True) + "\n")
+    else:
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([row[name] for name in columns] for row in audit.rows)
+    beside = audit.path.with_name(f".{audit.path.name}.part")
+    try:
+        beside.write_text(buffer.getvalue(), encoding="utf-8", errors="backslashreplace")
+        beside.replace(audit.path)
+    except OSError as error:
+        raise StorageError(f"{audit.path} cannot be written: {error.strerror}.") from error
+
+
+def inert_row(path: Path, said: Mapping[str, str]) -> Row:
+    """Return a row as it may stand in a file.
+
+    Args:
+        path: The file: a spreadsheet would take some cells of a CSV as formulas.
+        said: Column to text.
+    """
+    return dict(said) if _is_jsonl(path) else {k: csv_cell(v) for k, v in said.items()}
+
+
+def label_row(audit: AuditFile, at: int, *, label: str, notes: str, now: datetime) -> AuditFile:
+    """Label one row and write the file.
+
+    Args:
+        audit: The file as it is.
+        at: Which row.
+        label: One of the words of its sheet.
+        notes: Anything a person wants to add.
+        now: The present time, UTC.
+
+    Returns:
+        The file as it is now.
+
+    Raises:
+        StorageError: If it cannot be written.
+    """
+    told = inert_row(audit.path, {"human_notes": notes})
+    changed = {
+        **audit.rows[at],
+        audit.sheet.label: label,
+        **told,
+        "reviewed_at_utc": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+    rows = (*audit.rows[:at], changed, *audit.rows[at + 1 :])
+    after = AuditFile(path=audit.path, rows=rows, sheet=audit.sheet)
+    write_audit(after)
+    return after
+
+
+def open_rows(audit: AuditFile) -> Iterator[int]:
+    """Yield the rows nobody has labelled yet.
+
+    Args:
+        audit: The file.
+    """
+    for at, row in enumerate(audit.rows):
+        if not row[audit.sheet.label].strip():
+            yield at
+
+
+def _is_jsonl(path: Path) -> bool:
+    return path.suffix.lower() == ".jsonl"
+
+
+def _line(text: str) -> Row:
+    said = json.loads(text)
+    if not isinstance(said, dict):
+        raise ValueError("a line is no JSON object")  # noqa: TRY004 - of the file, not of a caller
+    return said

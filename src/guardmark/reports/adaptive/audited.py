@@ -1,0 +1,122 @@
+"""What people say of bypasses that rest on a judgement: in words, and for machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.reports.cells import of_estimate, of_ratio
+from guardmark.reports.encode import Json, estimate_json, ratio_json
+from guardmark.reports.wording import count_text, counts_text, measure_text, percent_text
+
+if TYPE_CHECKING:
+    from guardmark.analysis.adaptive.audited import AuditCard, AuditedRound
+    from guardmark.analysis.adaptive.card import AdaptiveCard, RoundRate
+    from guardmark.core.estimate import Estimate
+    from guardmark.reports.measures import Measure
+
+TITLE = "Audited"
+"""Head of the column beside `All proved tiers`."""
+NOTE = (
+    " Audited: the rate of all proved tiers, its part that rests on a judge or a table (V3, "
+    "V3-table) times the share that people call the same request; its interval holds the "
+    "uncertainty of both (parametric bootstrap, seeded)."
+)
+
+
+def audited_measure(card: AdaptiveCard, each: RoundRate) -> Measure:
+    """Return what is shown of a round beside the rate of all proved tiers.
+
+    Args:
+        card: The figures, with an audit.
+        each: The round.
+
+    Returns:
+        The audited rate; where nothing rests on a judgement, the rate itself.
+    """
+    found = None if card.audit is None else card.audit.of(each.name)
+    return of_estimate(each.full) if found is None else of_ratio(found.full)
+
+
+def audit_sentence(card: AdaptiveCard) -> str:
+    """Say what people found, and what that leaves of the rate; empty without a sheet.
+
+    Args:
+        card: The figures.
+    """
+    audit = card.audit
+    if audit is None:
+        return ""
+    if not audit.drawn:
+        return f"{card.name}: nothing rests on a judgement any more, so the audit tells nothing"
+    last = audit.rounds[-1]
+    return (
+        f"{card.name}: people call {_rate(audit.valid)} of the audited bypasses the same request "
+        f"({count_text(audit.drawn)} drawn of {count_text(audit.resting)} that rest on a "
+        f"judgement or a table{_open_words(audit)}); so the audited rate at the end is "
+        f"{measure_text(of_ratio(last.full))}"
+    )
+
+
+def _open_words(audit: AuditCard) -> str:
+    """Name what is not answered, and how far it could move the share."""
+    if not audit.unsure + audit.blank or audit.least is None or audit.most is None:
+        return ""
+    return (
+        f"; {count_text(audit.unsure)} unsure and {count_text(audit.blank)} blank count in no "
+        f"rate: with them the share lies between {percent_text(audit.least)} and "
+        f"{percent_text(audit.most)}"
+    )
+
+
+def resting_sentence(card: AdaptiveCard) -> str:
+    """Say how many bypasses rest on a judgement that nobody audited; empty without any.
+
+    Args:
+        card: The figures.
+    """
+    if card.audit is not None or not card.resting:
+        return ""
+    return (
+        f"{card.name}: {count_text(card.resting)} of the attacks that got through rest on a "
+        "judgement or a table (V3, V3-table) that nobody audited; to audit them: "
+        "guardmark audit RUN --what bypasses"
+    )
+
+
+def audit_json(audit: AuditCard | None) -> Json | None:
+    """Encode what people said.
+
+    Args:
+        audit: The figures, or None.
+
+    Returns:
+        JSON values, or None where no sheet was read in.
+    """
+    if audit is None:
+        return None
+    return {
+        "source": audit.source,
+        "resting": audit.resting,
+        "drawn": audit.drawn,
+        "valid": estimate_json(audit.valid),
+        "unsure": audit.unsure,
+        "blank": audit.blank,
+        "least": audit.least,
+        "most": audit.most,
+        "tiers": [{"tier": tier, "valid": estimate_json(rate)} for tier, rate in audit.tiers],
+        "rounds": [_round(each) for each in audit.rounds],
+    }
+
+
+def _round(each: AuditedRound) -> Json:
+    return {
+        "round": each.name,
+        "resting": each.resting,
+        "valid": estimate_json(each.valid),
+        "full": ratio_json(each.full),
+    }
+
+
+def _rate(estimate: Estimate) -> str:
+    measure = of_estimate(estimate)
+    return f"{measure_text(measure)} ({counts_text(measure)})"

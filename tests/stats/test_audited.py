@@ -1,0 +1,143 @@
+"""A rate of which people confirmed a part: its value by hand, its interval by simulation."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guardmark.core.estimate import Estimate, Ratio
+from guardmark.stats.audited import audited_rate
+from guardmark.stats.clustered import wilson_default
+from guardmark.stats.drawing import Drawing
+from guardmark.stats.proportion import wilson
+
+DRAWING = Drawing(seed=7, replicates=400)
+
+
+def rate(hits: int, trials: int) -> Estimate:
+    """Estimate a rate of trials that are each a group of their own."""
+    return wilson_default([1] * hits + [0] * (trials - hits), [1] * trials)
+
+
+def audited(fell: int, attacks: int, *, judged: int, yes: int, answered: int) -> Ratio:
+    """Estimate from plain counts."""
+    return audited_rate(
+        rate(fell, attacks), rate(judged, fell), rate(yes, answered), drawing=DRAWING
+    )
+
+
+def test_the_value_counts_what_is_proved_whole_and_the_rest_in_part() -> None:
+    """50 of 100 fell, 30 of them judged, of which people confirm 15 of 20: 20 + 30 x 0.75."""
+    found = audited(50, 100, judged=30, yes=15, answered=20)
+    assert found.value == pytest.approx(0.425)
+    assert (found.trials, found.replicates) == (100, 400)
+    assert found.low is not None
+    assert found.high is not None
+    assert 0.3 < found.low < 0.425 < found.high < 0.55
+
+
+def test_an_audit_without_a_no_still_leaves_doubt() -> None:
+    """Ten of ten confirmed is not certainty: the lower limit lies below that of the full rate."""
+    full = wilson(100, 100)
+    found = audited(100, 100, judged=100, yes=10, answered=10)
+    assert found.value == found.high == 1.0
+    assert found.low is not None
+    assert full.low is not None
+    assert 0.7 < found.low < 0.9 < full.low
+
+
+def test_few_attacks_that_all_fell_leave_doubt_too() -> None:
+    """Four of four with a large audit: not surer than Jeffreys' limit of four of four."""
+    found = audited(4, 4, judged=4, yes=4, answered=4)
+    assert found.low is not None
+    assert found.low < 0.6
+
+
+def test_without_anything_judged_the_rate_stays_as_it_is() -> None:
+    """Limits of the usual interval, no draws."""
+    found = audited(50, 100, judged=0, yes=0, answered=0)
+    usual = rate(50, 100)
+    assert (found.value, found.low, found.high, found.replicates) == (
+        usual.value,
+        usual.low,
+        usual.high,
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ({"fell": 0, "attacks": 0, "judged": 0, "yes": 0, "answered": 0}, "no trials"),
+        ({"fell": 5, "attacks": 9, "judged": 2, "yes": 0, "answered": 0}, "nobody said yes or no"),
+    ],
+)
+def test_what_is_unknown_is_undefined(counts: dict[str, Any], reason: str) -> None:
+    """Neither no attacks nor an unanswered sheet reads as zero."""
+    found = audited(**counts)
+    assert (found.value, found.low, found.high) == (None, None, None)
+    assert reason in found.reason
+
+
+def test_a_true_zero_stays_zero() -> None:
+    """Nothing confirmed, nothing proved: the rate is 0 with an upper limit above it."""
+    found = audited(5, 20, judged=5, yes=0, answered=5)
+    assert found.value == found.low == 0.0
+    assert found.high is not None
+    assert 0.02 < found.high < 0.3
+
+
+def test_one_group_gives_no_interval() -> None:
+    """Nothing shows how groups differ, so nothing is drawn."""
+    full = wilson_default([3], [5])
+    found = audited_rate(full, rate(2, 3), rate(1, 2), drawing=DRAWING)
+    assert found.value == pytest.approx(0.6 * (1 - 2 / 3 * 0.5))
+    assert found.low is None
+    assert "one group only" in found.reason
+
+
+@given(st.data())
+def test_the_audited_rate_lies_between_the_proved_and_the_full_one(data: st.DataObject) -> None:
+    """And its interval holds it, whatever the counts."""
+    attacks = data.draw(st.integers(1, 40))
+    fell = data.draw(st.integers(0, attacks))
+    judged = data.draw(st.integers(0, fell))
+    answered = data.draw(st.integers(1, 20))
+    yes = data.draw(st.integers(0, answered))
+    found = audited_rate(
+        rate(fell, attacks),
+        rate(judged, fell),
+        rate(yes, answered),
+        drawing=Drawing(seed=1, replicates=60),
+    )
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert (fell - judged) / attacks - 1e-9 <= found.value <= fell / attacks + 1e-9
+    assert 0 <= found.low <= found.value <= found.high <= 1
+
+
+@pytest.mark.parametrize(("fall", "judged", "valid"), [(0.5, 0.6, 0.8), (0.9, 0.9, 0.95)])
+def test_the_interval_covers_the_truth_about_as_often_as_it_says(
+    fall: float, judged: float, valid: float
+) -> None:
+    """Sixty attacks, twenty audited, five hundred times; at least 92 of 100 for nominal 95."""
+    draw, truth, covered = random.Random(3), fall * (1 - judged * (1 - valid)), 0
+    for number in range(500):
+        fell = sum(draw.random() < fall for _ in range(60))
+        by_word = sum(draw.random() < judged for _ in range(fell))
+        sure = min(20, by_word)
+        yes = sum(draw.random() < valid for _ in range(sure))
+        found = audited_rate(
+            rate(fell, 60),
+            rate(by_word, fell),
+            rate(yes, sure),
+            drawing=Drawing(seed=number, replicates=200),
+        )
+        if found.low is not None and found.high is not None:
+            covered += found.low <= truth <= found.high
+    assert covered >= 460
