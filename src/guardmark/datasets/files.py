@@ -8,6 +8,7 @@ import io
 import json
 import sys
 from contextlib import suppress
+from json.scanner import make_scanner
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
@@ -35,6 +36,7 @@ FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack")
 _BOM = b"\xef\xbb\xbf"
 # NaN and infinities are no JSON; where a file has them they mean that nothing is known.
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+_scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # typeshed names the scanner itself
 NESTED_COLUMNS = ("messages", "must_keep", "metadata")
 """Columns of a table whose cells hold lists or objects as JSON."""
 INERT_COLUMN = "inert_cells"
@@ -119,31 +121,32 @@ def _opened(path: Path) -> BinaryIO:
 def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
     """Read one object a line; only a line feed ends a line, so U+2028 stays inside a text."""
     for number, line in enumerate(stream, start=1):
-        body = line.removeprefix(_BOM) if number == 1 else line
-        if not body.strip():
-            continue
+        # The usual line, without the calls around the scanner: half of what reading it costs.
         try:
-            row = _decoded_line(body.decode())
-        except UnicodeDecodeError as error:
-            yield number, _not_utf8(shown_as, number, error)
+            text = line.decode()
+            row, end = _scan(text, 0)
+        except (ValueError, StopIteration, RecursionError):
+            row, text, end = None, "", 0
+        if type(row) is dict and text[end:] == "\n" and b"\\u" not in line:
+            yield number, row
             continue
-        except (ValueError, RecursionError) as error:
-            message = f"is not JSON ({getattr(error, 'msg', 'nested too deeply')})"
-            yield number, Fault(file=shown_as, row=number, field="", message=message)
-            continue
-        if b"\\u" in body and (fault := _lone_surrogate(shown_as, number, row)):
-            yield number, fault
-            continue
-        yield number, row if isinstance(row, dict) else _not_an_object(shown_as, number, row)
+        body = line.removeprefix(_BOM) if number == 1 else line
+        if body.strip():
+            yield number, _unusual_line(body, number, shown_as)
 
 
-def _decoded_line(line: str) -> Any:
-    # `decode` looks for white space at both ends by a regular expression: a tenth of its time.
+def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] | Fault:
+    """Read a line that has white space, escapes or a byte order mark, or that is no object."""
     try:
-        row, end = _DECODER.raw_decode(line)
-    except ValueError:
-        return _DECODER.decode(line)  # white space before the value, or no JSON: it says what
-    return row if end == len(line) or line[end:] == "\n" else _DECODER.decode(line)
+        row = _DECODER.decode(body.decode())
+    except UnicodeDecodeError as error:
+        return _not_utf8(shown_as, number, error)
+    except (ValueError, RecursionError) as error:
+        message = f"is not JSON ({getattr(error, 'msg', 'nested too deeply')})"
+        return Fault(file=shown_as, row=number, field="", message=message)
+    if b"\\u" in body and (fault := _lone_surrogate(shown_as, number, row)):
+        return fault
+    return row if isinstance(row, dict) else _not_an_object(shown_as, number, row)
 
 
 def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import file_digest, sha256
+from sys import byteorder
 from typing import TYPE_CHECKING, cast
 
 from guardmark.core.errors import DatasetError
@@ -31,8 +32,9 @@ class Reading:
 
     The samples are handed on as they come, so whoever takes them must be able to give them
     back: what is wrong with the data is raised at the end, all of it at once. Ids and texts
-    are remembered as 8-byte keys, so that a million samples stay small; only when a key
-    repeats are the files read again to name the rows.
+    are remembered as 8-byte keys, those of benign texts and of attacks apart, so that a
+    million samples stay small; only when a key repeats are the files read again to name the
+    rows.
 
     Attributes:
         readers: One a file, in order.
@@ -48,8 +50,8 @@ class Reading:
         self._faults: list[Fault] = []
         self._unmet: Sequence[str] = ()
         self._has_rows = False
-        self._ids = array("Q")
-        self._texts = array("Q")
+        self._ids = array("q")
+        self._texts = (array("Q"), array("Q"))
 
     def samples(self) -> Iterator[Sample]:
         """Yield every sample in full, once.
@@ -98,10 +100,10 @@ class Reading:
     def _file(
         self, reader: RowReader, scope: str, *, is_plain: bool
     ) -> Iterator[PlainSample | Sample]:
-        spec, digest, counts = reader.spec, sha256(), [0, 0]
+        spec, digest = reader.spec, sha256()
         read, is_filtered = (reader.plain if is_plain else reader.read), spec.is_filtered
-        note_id, note_text = self._ids.append, self._texts.append
-        number = 0
+        note_id, note_text = self._ids.append, [texts.frombytes for texts in self._texts]
+        number, before = 0, [len(texts) for texts in self._texts]
         for number, row in self._sound_rows(spec):
             if is_filtered and not reader.wanted(row):
                 continue
@@ -118,20 +120,20 @@ class Reading:
                 content, sample_id = sample.prompt.digest(), sample.id
                 kind, group = kind_of(sample), sample.group
             digest.update(_digest(sample_id, content, kind, group))
-            note_id(hash(sample_id) & _KEY_BITS)
-            note_text(_text_key(content, kind[0]))
-            counts[kind[0]] += 1
+            note_id(hash(sample_id))
+            note_text[kind[0]](content[:_KEY])
             if not self._faults:
                 yield sample
+        benign, attacks = (len(now) - old for now, old in zip(self._texts, before, strict=True))
         self._has_rows |= number > 0
-        self.count += sum(counts)
+        self.count += benign + attacks
         self.manifests.append(
             DataManifest(
                 name=spec.name,
                 version=spec.version,
                 sha256=digest.hexdigest(),
-                attacks=counts[1],
-                benign=counts[0],
+                attacks=attacks,
+                benign=benign,
                 files={spec.shown_as: file_sha256(spec.path)},
                 mapping=dict(sorted(reader.mapping.items())),
             )
@@ -151,25 +153,15 @@ class Reading:
     def _raise_faults(self) -> None:
         """Raise every fault found, double ids and contradictions included."""
         ids = _repeated(self._ids)
-        labels_of = set(self._texts)
-        contradicted = {key >> 1 for key in labels_of if not key & 1 and key | 1 in labels_of}
+        benign, attacks = self._texts
+        contradicted = set(benign).intersection(attacks)
         if ids or contradicted:
             self._faults.extend(_name_repeats(self.readers, ids, contradicted))
         if self._faults:
             raise BadRows(self._faults)
 
 
-_KEY_BITS = 0xFFFF_FFFF_FFFF_FFFF
-
-
-def _id_key(sample_id: str) -> int:
-    """64 bits that stand for the id within this process; equal ids are compared in full later."""
-    return hash(sample_id) & _KEY_BITS
-
-
-def _text_key(content: bytes, is_attack: int) -> int:
-    """63 bits of the content hash, and the label in the lowest bit."""
-    return int.from_bytes(content[:8]) >> 1 << 1 | is_attack
+_KEY = 8  # bytes that stand for an id or a text; equal keys are compared in full later
 
 
 def _repeated(keys: array[int]) -> set[int]:
@@ -189,12 +181,12 @@ def _name_repeats(
         file = reader.spec.shown_as
         for number, sample in _readable(reader):
             here = f"{file} row {number}"
-            if _id_key(sample.id) in ids:
+            if hash(sample.id) in ids:
                 before = first_id.setdefault(sample.id, here)
                 if before != here:
                     message = f"repeats the id {sample.id[:60]!r} of {before}"
                     yield Fault(file=file, row=number, field="id", message=message)
-            key = _text_key(sample.prompt.digest(), 0) >> 1
+            key = int.from_bytes(sample.prompt.digest()[:_KEY], byteorder)
             if key in contradicted:
                 label, place = first_text.setdefault(key, (sample.label, here))
                 if label is not sample.label:

@@ -135,16 +135,17 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
     """
     import numpy as np
 
-    ids, groups, has_groups = list[str](), list[str](), False
+    ids, groups = list[str](), list[str]()
     numbers, lengths = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     with connect.errors_of(reader.path):
         kinds = kinds_of(reader.connection)
         cursor = reader.connection.execute(_SAMPLES)
         while rows := cursor.fetchmany(_CHUNK):
             names, chunk, sizes, origins = zip(*rows, strict=True)
+            if groups or any(origins):
+                groups = groups or list(ids)  # until here each stood alone, under its id
+                groups.extend(map(_either, origins, names))
             ids.extend(names)
-            groups.extend(map(_either, origins, names))
-            has_groups = has_groups or any(origins)
             numbers.append(np.array(chunk, dtype=np.int64))
             lengths.append(np.array(sizes, dtype=np.int64))
     places = np.zeros(max(kinds, default=-1) + 1, dtype=np.int64)
@@ -158,7 +159,7 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
         ids=ids,
         is_attack=np.array(said[0], dtype=np.bool_)[kind],
         length=np.concatenate(lengths),
-        group=_facet(groups if has_groups else ids, is_unique=not has_groups),
+        group=_facet(groups or ids, is_unique=not groups),
         **facets,
     )
 

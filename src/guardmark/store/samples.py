@@ -118,10 +118,7 @@ def load(
         seal, kinds = sha256(), dict[Kind, int]()
         source, position = iter(samples), 0
         while chunk := list(islice(source, _CHUNK)):
-            rows = [
-                _plain_row(p, s, kinds) if isinstance(s, PlainSample) else _row(p, s, kinds)
-                for p, s in enumerate(chunk, position)
-            ]
+            rows = _rows(chunk, position, kinds)
             position += len(rows)
             seal.update(_sealed(rows))
             connection.executemany(_INSERT, rows)
@@ -176,10 +173,18 @@ def _doubled(connection: sqlite3.Connection) -> str:
     return f"{row[0]!r} (samples {row[1] + 1} and {row[2] + 1})" if row else "unknown"
 
 
-def _plain_row(position: int, sample: PlainSample, kinds: dict[Kind, int]) -> SampleRow:
-    name, kind, group, text, digest, rest = sample
-    number = kinds.setdefault(kind, len(kinds))
-    return position, name, number, group, len(text), digest, text, None, rest
+def _rows(
+    chunk: Sequence[Sample | PlainSample], first: int, kinds: dict[Kind, int]
+) -> list[SampleRow]:
+    rows: list[SampleRow] = []
+    for position, sample in enumerate(chunk, first):
+        if isinstance(sample, PlainSample):
+            name, kind, group, text, digest, rest = sample
+            number = kinds.setdefault(kind, len(kinds))
+            rows.append((position, name, number, group, len(text), digest, text, None, rest))
+        else:
+            rows.append(_row(position, sample, kinds))
+    return rows
 
 
 def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
