@@ -1,4 +1,4 @@
-"""An attacker model and a judge of sameness behind a real server, with answers known by hand."""
+"""Attacker model, judge of sameness and critic behind a real server, with answers known by hand."""
 
 from __future__ import annotations
 
@@ -62,24 +62,29 @@ def attacks(*names: str, must_keep: tuple[str, ...] = ()) -> list[Sample]:
 
 @dataclass
 class Table:
-    """What the two models say.
+    """What the models say.
 
     Attributes:
         replies: For each attack, the attacker model's replies in order; the last one stays.
         judge: From the texts compared to what the judge says; a status and text for a failure.
+        critic: From a blocked candidate to what the critic says; a status and text for a failure.
         asked: What the attacker model was told, in order of arrival.
+        criticised: What the critic was told, in order of arrival.
         judged: Pairs the judge was shown, in order of arrival.
         repairs: How often the attacker model was asked again.
         bodies: Every request body.
+        told_so_far: Replies given in each line of thought on each attack.
     """
 
     replies: dict[str, Sequence[object]]
     judge: Callable[[str, str], object] = lambda _first, _second: {"reason": "", "same": True}
+    critic: Callable[[str], object] = lambda _text: {"reason": "", "closeness": 5}
     asked: list[Document] = field(default_factory=list)
+    criticised: list[Document] = field(default_factory=list)
     judged: list[tuple[str, str]] = field(default_factory=list)
     repairs: int = 0
     bodies: list[Document] = field(default_factory=list)
-    _told: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    told_so_far: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         """Answer one request of either model; the order of arrival decides nothing."""
@@ -96,14 +101,21 @@ class Table:
             self.judged.append(pair)
             answer = self.judge(*pair)
             return _sent(json.dumps(answer) if isinstance(answer, dict) else answer)
+        if body["model"] == "critic":
+            self.criticised.append(document)
+            answer = self.critic(document["try"]["text"])
+            if len(messages) > 2 and isinstance(answer, list):
+                answer = answer[1]
+            answer = answer[0] if isinstance(answer, list) else answer
+            return _sent(json.dumps(answer) if isinstance(answer, dict) else answer)
         if len(messages) > 2:
             self.repairs += 1
         else:
             self.asked.append(document)
-        name = document["request"].rsplit(" ", 1)[-1].rstrip(".")
+        name = document["request"].rsplit(" ", 1)[-1].rstrip(".?")
         line = name, document["line"]
-        step = self._told[line]
-        self._told[line] += 1
+        step = self.told_so_far[line]
+        self.told_so_far[line] += 1
         replies = self.replies[name]
         return _sent(replies[min(step, len(replies) - 1)])
 
@@ -124,7 +136,7 @@ def _sent(answer: object) -> web.Response:
 
 
 class Models:
-    """Both models as the engine takes them, over one client."""
+    """The models as the engine takes them, over one client."""
 
     def __init__(self, url: str) -> None:
         self.services = Services()
@@ -133,33 +145,42 @@ class Models:
         price = Price(input_per_1k=0.01, output_per_1k=0.1)
         self.writer = self._model("writer", price)
         self.checker = self._model("checker", None)
+        self.critic = self._model("critic", Price(input_per_1k=0.02, output_per_1k=0.0))
 
     def _model(self, name: str, price: Price | None) -> ChatTarget:
         return ChatTarget(name, ChatEndpoint(endpoint=self.endpoint, model=name, price=price))
 
     async def settle(self) -> None:
-        """Ask both once, as a start-up does, so that later calls have a fixed form."""
-        for model in (self.writer, self.checker):
+        """Ask each once, as a start-up does, so that later calls have a fixed form."""
+        for model in (self.writer, self.checker, self.critic):
             await model.answer_in(Prompt.of_text("Ready?"), form={"type": "object"}, seed=0)
 
-    def plan(self, *, has_judge: bool = True, **more: Any) -> AttackerPlan:
+    def plan(
+        self, *, has_judge: bool = True, has_critic: bool = False, **more: Any
+    ) -> AttackerPlan:
         """Plan one line of thought with two candidates a call, unless told otherwise."""
+        critic = {"critic": "chat critic", "critic_is_also": ""}
         sizes: dict[str, Any] = {"candidates": 2, "streams": 1, "depth": 4, **more}
         return AttackerPlan(
             model=self.writer,
             judge=self.checker if has_judge else None,
-            identity={"model": "chat writer", "judge": "chat checker" if has_judge else "none"},
+            critic=self.critic if has_critic else None,
+            identity={
+                "model": "chat writer",
+                "judge": "chat checker" if has_judge else "none",
+                **(critic if has_critic else {}),
+            },
             **sizes,
         )
 
 
+SIZES = {"has_judge", "has_critic", "max_calls", "depth", "streams", "history", "twin"}
 Seat = Callable[[Table], Awaitable[Models]]
 
 
 def plan_of(models: Models, *, budget: int = 16, **more: Any) -> AdaptivePlan:
     """Plan an attack on the closed defense."""
-    sizes = {name: more.pop(name) for name in list(more) if name in {"has_judge", "max_calls"}}
-    sizes |= {name: more.pop(name) for name in list(more) if name in {"depth", "streams"}}
+    sizes = {name: more.pop(name) for name in list(more) if name in SIZES}
     defense = more.pop("defense", None) or AtOnce("d", closed)
     attacker = models.plan(**sizes)
     return AdaptivePlan(defenses=(defense,), seed=7, budget=budget, attacker=attacker, **more)

@@ -10,6 +10,8 @@ from guardmark.stats.clustered import wilson_default
 from guardmark.stats.paired_intervals import clustered_bonett_price
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import ArrayLike, NDArray
 
     from guardmark.core.estimate import Difference, Estimate
@@ -29,6 +31,21 @@ def grouped_rate(hits: ArrayLike, groups: ArrayLike, *, confidence: float) -> Es
         np.bincount(codes),
         confidence=confidence,
     )
+
+
+def rate_of_marks(
+    marks: Iterable[tuple[int, bool]], groups: NDArray[np.int32], *, confidence: float
+) -> Estimate:
+    """Estimate a rate of marks on samples, by the groups of the samples.
+
+    Args:
+        marks: Position of a sample, and whether it has the property; a sample may come again.
+        groups: Group of each sample.
+        confidence: Nominal coverage, in (0, 1).
+    """
+    listed = list(marks)
+    places = np.array([place for place, _ in listed], dtype=np.int64)
+    return grouped_rate([hit for _, hit in listed], groups[places], confidence=confidence)
 
 
 def grouped_difference(

@@ -280,8 +280,10 @@ class _Work:
         self._require_words(attacker)
         plan = attacker.plan
         judge = plan.identity["judge"]
+        critic = plan.identity.get("critic")
         self.session.announce(
-            f"Attacker model: {plan.identity['model']}, judge of sameness: {judge}; "
+            f"Attacker model: {plan.identity['model']}, judge of sameness: {judge}"
+            f"{f', critic: {critic}' if critic else ''}; "
             f"at most {plan.max_calls:,} calls of the attacker model for each defense"
         )
         for warning in attacker.warnings:

@@ -1,4 +1,4 @@
-"""The attacker model of round 5 and its judge of sameness: read, built, told apart, tried once."""
+"""The models of round 5 - attacker, judge, critic: read, built, told apart, tried once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.engine.adaptive.attacker_plan import AttackerPlan
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from guardmark.app.parts import BuiltPart
@@ -67,24 +68,30 @@ class AttackerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attacker:
-    """An attacker model and its judge, ready to be asked.
+    """An attacker model, its judge and its critic, ready to be asked.
 
     Attributes:
         plan: As the engine takes them.
         model: Writes candidates.
         judge: Says whether they ask for the same, or None.
+        critic: Guesses how close blocked ones came, or None.
         warnings: What deserves a word.
     """
 
     plan: AttackerPlan
     model: BuiltPart
     judge: BuiltPart | None
+    critic: BuiltPart | None
     warnings: tuple[str, ...]
 
     @property
     def named(self) -> tuple[tuple[str, BuiltPart], ...]:
         """The models, each with what to call it in messages."""
-        every = (("attacker model", self.model), ("judge of sameness", self.judge))
+        every = (
+            ("attacker model", self.model),
+            ("judge of sameness", self.judge),
+            ("critic", self.critic),
+        )
         return tuple((name, built) for name, built in every if built is not None)
 
     @property
@@ -153,14 +160,14 @@ def _read(path: Path) -> LoadedConfig:
 
 
 def build_attacker(config: AttackerConfig, services: Services | None) -> Attacker | None:
-    """Build the attacker model and its judge.
+    """Build the attacker model, its judge and its critic.
 
     Args:
         config: What is said of them.
         services: The one client of the measurement, or None when nothing may be called.
 
     Returns:
-        Both, or None where no attacker model is named.
+        The models, or None where no attacker model is named.
 
     Raises:
         ConfigError: If one cannot be built.
@@ -170,28 +177,47 @@ def build_attacker(config: AttackerConfig, services: Services | None) -> Attacke
         return None
     loaded = replace(config.loaded, folder=config.folder)
     model = build_one(loaded, (_SECTION, "attacker"), "model", name="attacker", services=services)
-    judge = None
-    if settings.equivalence is not None:
-        place = (_SECTION, "equivalence")
-        judge = build_one(loaded, place, "model", name="equivalence", services=services)
-    is_same = judge is not None and _which(model) == _which(judge)
+    judge, critic = (
+        None
+        if said is None
+        else build_one(loaded, (_SECTION, name), "model", name=name, services=services)
+        for name, said in (("equivalence", settings.equivalence), ("critic", settings.critic))
+    )
+    roles = (("the attacker model", model), ("the judge of sameness", judge))
     plan = AttackerPlan(
         model=model.part,
         judge=None if judge is None else judge.part,
+        critic=None if critic is None else critic.part,
         identity={
             "model": _label(model),
             "model_fingerprint": model.manifest.fingerprint[:_DIGITS],
             "judge": "none" if judge is None else _label(judge),
             "judge_fingerprint": "" if judge is None else judge.manifest.fingerprint[:_DIGITS],
-            "same_model": "yes" if is_same else "no",
+            "same_model": "yes" if judge is not None and _which(model) == _which(judge) else "no",
+            **({} if critic is None else _critic_identity(critic, roles)),
         },
         candidates=settings.candidates,
         streams=settings.streams,
         depth=settings.depth,
         history=settings.history,
         max_calls=settings.max_calls,
+        twin=settings.twin,
     )
-    return Attacker(plan=plan, model=model, judge=judge, warnings=_warnings(judge, is_same=is_same))
+    return Attacker(
+        plan=plan, model=model, judge=judge, critic=critic, warnings=tuple(_warnings(plan))
+    )
+
+
+def _critic_identity(
+    critic: BuiltPart, roles: Sequence[tuple[str, BuiltPart | None]]
+) -> dict[str, str]:
+    """Say which model the critic is, and which roles the same model has beside."""
+    also = [name for name, each in roles if each is not None and _which(each) == _which(critic)]
+    return {
+        "critic": _label(critic),
+        "critic_fingerprint": critic.manifest.fingerprint[:_DIGITS],
+        "critic_is_also": " and ".join(also),
+    }
 
 
 async def probe_attacker(attacker: Attacker) -> list[tuple[str, int | None]]:
@@ -229,7 +255,15 @@ def _which(built: BuiltPart) -> tuple[object, ...]:
     return built.manifest.type, which, settings.get("base_url"), settings.get("preset")
 
 
-def _warnings(judge: BuiltPart | None, *, is_same: bool) -> tuple[str, ...]:
-    if judge is None:
-        return (_NO_JUDGE,)
-    return (_OWN_JUDGE,) if is_same else ()
+def _warnings(plan: AttackerPlan) -> Iterator[str]:
+    if plan.judge is None:
+        yield _NO_JUDGE
+    elif plan.identity["same_model"] == "yes":
+        yield _OWN_JUDGE
+    if also := plan.identity.get("critic_is_also"):
+        yield (
+            f"the critic is the same model as {also}: it sees no more than they do; name another "
+            "one under adaptive.critic"
+        )
+    if plan.critic is not None and not plan.history:
+        yield "the critic is not asked: with history: 0 no earlier candidate is shown"

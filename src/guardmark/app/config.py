@@ -317,7 +317,7 @@ def _helper_settings(adaptive: object) -> Iterator[tuple[str, Path_, dict[str, A
         return
     if isinstance(adaptive.get("gradient"), dict):
         yield "gradient", ("adaptive", "gradient"), adaptive["gradient"]
-    for name in ("attacker", "equivalence"):
+    for name in ("attacker", "equivalence", "critic"):
         if isinstance(adaptive.get(name), dict):
             yield "model", ("adaptive", name), adaptive[name]
 

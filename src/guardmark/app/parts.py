@@ -260,7 +260,8 @@ def _target_system_prompt(loaded: LoadedConfig) -> str:
 def _said_at(loaded: LoadedConfig, path: tuple[str, ...]) -> Mapping[str, Any]:
     pipeline, adaptive = loaded.config.pipeline, loaded.config.adaptive
     if path[0] == "adaptive" and adaptive is not None:
-        return (adaptive.attacker if path[1] == "attacker" else adaptive.equivalence) or {}
+        said: Mapping[str, Any] | None = getattr(adaptive, path[1])
+        return said or {}
     if pipeline is None:
         raise ConfigError(f"{loaded.shown_as}: has no pipeline.")
     return pipeline.model if path[-1] == "model" else pipeline.judges[int(path[-1])]

@@ -34,7 +34,8 @@ def config_schema() -> dict[str, Any]:
     pipeline["model"] = {"$ref": "#/$defs/model"}
     pipeline["judges"]["items"] = {"$ref": "#/$defs/judge"}
     adaptive = definitions["AdaptiveSettings"]["properties"]
-    for helper, kind in (("attacker", "model"), ("equivalence", "model"), ("gradient", "gradient")):
+    helpers = dict.fromkeys(("attacker", "equivalence", "critic"), "model")
+    for helper, kind in {**helpers, "gradient": "gradient"}.items():
         adaptive[helper] = {"anyOf": [{"$ref": f"#/$defs/{kind}"}, {"type": "null"}]}
     return schema
 

@@ -203,11 +203,13 @@ class AdaptiveSettings(Settings):
     gradient: dict[str, Any] | None = None
     attacker: dict[str, Any] | None = None
     equivalence: dict[str, Any] | None = None
+    critic: dict[str, Any] | None = None
     candidates: int = Field(4, ge=1, le=16)
     streams: int = Field(3, ge=1, le=16)
     depth: int = Field(5, ge=1, le=64)
     history: int = Field(6, ge=0, le=64)
     max_calls: int = Field(1_000, ge=1)
+    twin: int = Field(20, ge=0, le=1_000)
 
 
 class GateSettings(Settings):

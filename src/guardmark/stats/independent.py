@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 
-from guardmark.core.estimate import Difference
+from guardmark.core.estimate import Difference, Estimate
 from guardmark.stats.arguments import Counts, require_fraction, require_part
 from guardmark.stats.distributions import as_p_value
 from guardmark.stats.normal import two_sided_p, two_sided_z
 from guardmark.stats.proportion import Limits, wilson_limits
 from guardmark.stats.score_statistics import bisect_falling, miettinen_nurminen_score
+
+_NO_INTERVAL = "one side has no interval"
 
 
 def newcombe(first: Counts, second: Counts, *, confidence: float = 0.95) -> Difference:
@@ -80,6 +82,52 @@ def miettinen_nurminen(first: Counts, second: Counts, *, confidence: float = 0.9
         bisect_falling(score, target=-z, low=value, high=1.0),
     )
     return _difference(one, two, limits=limits, confidence=confidence, method="miettinen_nurminen")
+
+
+def mover(first: Estimate, second: Estimate) -> Difference:
+    """Estimate the difference of two independent rates from the intervals they have already.
+
+    For rates whose trials come in groups: each interval knows its own groups, and the method of
+    variance estimates recovery puts them together. From two Wilson intervals it is Newcombe's.
+
+    Args:
+        first: A rate with its interval.
+        second: Another one, of other samples, at the same confidence.
+
+    Returns:
+        First rate minus second with its interval, without a test; undefined when a side has no
+        trials.
+
+    Raises:
+        ValueError: If the two have different confidences.
+
+    References:
+        Zou & Donner (2008), doi:10.1002/sim.3095.
+    """
+    if first.confidence != second.confidence:
+        raise ValueError(f"confidences differ: {first.confidence}, {second.confidence}")
+    one, two = first.value, second.value
+    if one is None or two is None:
+        return _undefined(
+            Counts(first.successes, first.trials),
+            Counts(second.successes, second.trials),
+            confidence=first.confidence,
+            method="mover",
+        )
+    gap, low, high, reason = one - two, None, None, _NO_INTERVAL
+    if not (first.low is None or first.high is None or second.low is None or second.high is None):
+        low = max(-1.0, gap - math.hypot(one - first.low, second.high - two))
+        high = min(1.0, gap + math.hypot(first.high - one, two - second.low))
+        reason = ""
+    return Difference(
+        value=gap,
+        low=low,
+        high=high,
+        confidence=first.confidence,
+        method="mover",
+        pairs=min(first.trials, second.trials),
+        reason=reason,
+    )
 
 
 def _checked(first: Counts, second: Counts, confidence: float) -> tuple[Counts, Counts]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from guardmark.analysis.adaptive.attacker_rows import read_attacker_rows
+from guardmark.analysis.adaptive.critic import read_critic
+from guardmark.analysis.adaptive.rewording import read_rewording
 from guardmark.analysis.adaptive.rows import ADAPTIVE, FULL
-from guardmark.analysis.grouped_rates import grouped_rate
+from guardmark.analysis.grouped_rates import rate_of_marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from guardmark.analysis.adaptive.attacker_rows import AttackerRows, CandidateRow, Spending
+    from guardmark.analysis.adaptive.critic import CriticCard
+    from guardmark.analysis.adaptive.rewording import RewordingCard
     from guardmark.analysis.adaptive.rows import Battle, Try
     from guardmark.core.estimate import Estimate
     from guardmark.store.reader import RecordReader
@@ -68,8 +72,11 @@ class AttackerCard:
         strict: Candidates that needed no judge, since they hold the same letters.
         passed: Share of the sent and answered candidates that got through, proved or not.
         strategies: One for each strategy named, most candidates first.
-        spending: `attacker` and `equivalence` to what they consumed.
+        spending: `attacker`, `equivalence` and `critic` to what they consumed.
         calls_left: Calls of the attacker model that its bound left.
+        critic: What a critic of blocked candidates answered, or None without one.
+        twin: What the same model's rewording did to benign texts, or None where that was not
+            asked for.
     """
 
     model: str
@@ -94,6 +101,8 @@ class AttackerCard:
     strategies: tuple[StrategyCard, ...]
     spending: Mapping[str, Spending]
     calls_left: int
+    critic: CriticCard | None = None
+    twin: RewordingCard | None = None
 
     @property
     def rates(self) -> Mapping[str, Estimate]:
@@ -155,7 +164,7 @@ def read_attacker(
     if not isinstance(said, dict):
         return None
     rows = read_attacker_rows(reader, battle.name)
-    rates = _Rates(groups, confidence)
+    rate = partial(rate_of_marks, groups=groups, confidence=confidence)
     answered = [each for each in rows.exchanges if each.kind != "error"]
     judged = [
         (sample, kinds)
@@ -165,44 +174,44 @@ def read_attacker(
     fates = Counter(each.fate for each in rows.candidates)
     fell, through, only = _fallen(battle, rows)
     worked = sorted({each.sample for each in rows.exchanges})
+    sent = _sent(battle, rows.candidates)
+    critic = read_critic(reader, battle, groups, confidence=confidence)
     return AttackerCard(
         model=str(said.get("model", "")),
         judge=str(said.get("judge", "none")),
         is_same_model=said.get("same_model") == "yes",
-        attacks=rates.of((p, p in fell) for p in worked),
-        unproved=rates.of((p, p in through and p not in fell) for p in worked),
+        attacks=rate((p, p in fell) for p in worked),
+        unproved=rate((p, p in through and p not in fell) for p in worked),
         only=only,
-        refused=rates.of((each.sample, each.kind == "refused") for each in answered),
-        invalid=rates.of((each.sample, each.kind == "invalid") for each in answered),
+        refused=rate((each.sample, each.kind == "refused") for each in answered),
+        invalid=rate((each.sample, each.kind == "invalid") for each in answered),
         repairs=sum(each.is_repaired for each in rows.exchanges),
         candidates=len(rows.candidates),
-        repeated=rates.of((each.sample, each.fate == "repeated") for each in rows.candidates),
-        lost=rates.of((each.sample, each.fate == "lost_span") for each in rows.candidates),
+        repeated=rate((each.sample, each.fate == "repeated") for each in rows.candidates),
+        lost=rate((each.sample, each.fate == "lost_span") for each in rows.candidates),
         unusable=fates["unusable"],
         unused=fates["unused"],
-        equivalent=rates.of((sample, set(kinds) == {"same"}) for sample, kinds in judged),
-        undecided=rates.of((sample, len(set(kinds)) > 1) for sample, kinds in judged),
+        equivalent=rate((sample, set(kinds) == {"same"}) for sample, kinds in judged),
+        undecided=rate((sample, len(set(kinds)) > 1) for sample, kinds in judged),
         unjudged=fates["unjudged"],
         strict=sum(each.tier == "V1" for each in rows.candidates),
-        passed=rates.of((place, hit) for place, _, hit in _sent(battle, rows.candidates)),
-        strategies=_strategies(battle, rows.candidates, rates),
-        spending={"attacker": rows.attacker, "equivalence": rows.judge},
+        passed=rate((place, hit) for place, _, hit in sent),
+        strategies=_strategies(sent, rows.candidates, rate),
+        spending={
+            "attacker": rows.attacker,
+            "equivalence": rows.judge,
+            **({} if critic is None else {"critic": critic.spending}),
+        },
+        critic=critic,
+        twin=read_rewording(
+            reader,
+            battle,
+            groups,
+            attacks=[(place, each.strategy, hit) for place, each, hit in sent],
+            confidence=confidence,
+        ),
         calls_left=max(0, int(str(said.get("max_calls", 0))) - rows.attacker.calls),
     )
-
-
-class _Rates:
-    """Rates of marks on samples, with the groups of the samples."""
-
-    def __init__(self, groups: NDArray[np.int32], confidence: float) -> None:
-        self._groups = groups
-        self._confidence = confidence
-
-    def of(self, marks: Iterable[tuple[int, bool]]) -> Estimate:
-        listed = list(marks)
-        places = np.array([place for place, _ in listed], dtype=np.int64)
-        hits = [hit for _, hit in listed]
-        return grouped_rate(hits, self._groups[places], confidence=self._confidence)
 
 
 def _tries(battle: Battle) -> dict[int, list[tuple[Try, bool]]]:
@@ -245,15 +254,16 @@ def _sent(
 
 
 def _strategies(
-    battle: Battle, candidates: Sequence[CandidateRow], rates: _Rates
+    sent: Sequence[tuple[int, CandidateRow, bool]],
+    candidates: Sequence[CandidateRow],
+    rate: Callable[[Iterable[tuple[int, bool]]], Estimate],
 ) -> tuple[StrategyCard, ...]:
     named = Counter(each.strategy for each in candidates)
-    sent = _sent(battle, candidates)
     return tuple(
         StrategyCard(
             name=name,
             candidates=count,
-            passed=rates.of((place, hit) for place, each, hit in sent if each.strategy == name),
+            passed=rate((place, hit) for place, each, hit in sent if each.strategy == name),
         )
         for name, count in sorted(named.items(), key=lambda pair: (-pair[1], pair[0]))
     )

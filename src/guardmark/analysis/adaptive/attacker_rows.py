@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 ATTACKER: Final = "adaptive/attacker"
 EQUIVALENCE: Final = "adaptive/equivalence"
 CANDIDATES: Final = "adaptive/candidates"
+CRITIC: Final = "adaptive/critic"
+TWIN_ATTACKER: Final = "adaptive/twin/attacker"
+TWIN_EQUIVALENCE: Final = "adaptive/twin/equivalence"
+TWIN_CANDIDATES: Final = "adaptive/twin/candidates"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,11 +68,11 @@ class Spending:
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """One question to the attacker model, with the repair that may follow.
+    """One question to the attacker model or to a critic, with the repair that may follow.
 
     Attributes:
         sample: Position of the sample.
-        kind: `candidates`, `refused`, `invalid` or `error`, the repair counted in.
+        kind: `candidates` or `closeness`, `refused`, `invalid` or `error`, the repair counted in.
         is_repaired: Whether it was asked a second time.
     """
 
@@ -115,30 +119,44 @@ class AttackerRows:
     judge: Spending = field(default_factory=Spending)
 
 
-def read_attacker_rows(reader: RecordReader, defense: str) -> AttackerRows:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """Where what was said of one kind of texts is stored.
+
+    Attributes:
+        attacker: Layer of the attacker model.
+        equivalence: Layer of the judge of sameness.
+        candidates: Layer of what became of each candidate.
+    """
+
+    attacker: str
+    equivalence: str
+    candidates: str
+
+
+OF_ATTACKS: Final = Layers(attacker=ATTACKER, equivalence=EQUIVALENCE, candidates=CANDIDATES)
+OF_BENIGN: Final = Layers(
+    attacker=TWIN_ATTACKER, equivalence=TWIN_EQUIVALENCE, candidates=TWIN_CANDIDATES
+)
+
+
+def read_attacker_rows(
+    reader: RecordReader, defense: str, *, layers: Layers = OF_ATTACKS
+) -> AttackerRows:
     """Read what models said while a defense was attacked.
 
     Args:
         reader: An open reader.
         defense: Name of the defense.
+        layers: Of attacks, or of their benign twin.
 
     Returns:
         The rows; empty where no model was asked.
     """
     rows = AttackerRows()
-    asked: dict[tuple[int, int, int], Exchange] = {}
-    for sample, note, usage in _notes(reader, defense, ATTACKER):
-        rows.attacker.take(usage, failed=note["kind"] == "error")
-        place = sample, note["depth"], note["stream"]
-        if note["repair"]:
-            asked[place].is_repaired = True
-            # A failed repair leaves the answer what it was.
-            asked[place].kind = "invalid" if note["kind"] == "error" else note["kind"]
-        else:
-            asked[place] = Exchange(sample=sample, kind=note["kind"])
-    rows.exchanges = list(asked.values())
+    rows.exchanges, rows.attacker = read_exchanges(reader, defense, layers.attacker)
     votes: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
-    for sample, note, usage in _notes(reader, defense, EQUIVALENCE):
+    for sample, note, usage in _notes(reader, defense, layers.equivalence):
         rows.judge.take(usage, failed=note["kind"] == "error")
         votes[sample, note["candidate"]].append(note["kind"])
     rows.votes = [(sample, kinds) for (sample, _), kinds in votes.items()]
@@ -150,9 +168,36 @@ def read_attacker_rows(reader: RecordReader, defense: str) -> AttackerRows:
             tier=note["tier"],
             text=note["text"],
         )
-        for sample, note, _ in _notes(reader, defense, CANDIDATES)
+        for sample, note, _ in _notes(reader, defense, layers.candidates)
     ]
     return rows
+
+
+def read_exchanges(
+    reader: RecordReader, defense: str, layer: str
+) -> tuple[list[Exchange], Spending]:
+    """Read what one model answered, and what it consumed.
+
+    Args:
+        reader: An open reader.
+        defense: Name of the defense that was attacked.
+        layer: Of the model: an attacker model or a critic.
+
+    Returns:
+        Its exchanges, repairs joined to what they repair, and its bill.
+    """
+    asked: dict[tuple[int, ...], Exchange] = {}
+    spent = Spending()
+    for sample, note, usage in _notes(reader, defense, layer):
+        spent.take(usage, failed=note["kind"] == "error")
+        place = sample, note["depth"], note["stream"], note.get("candidate", 0)
+        if note["repair"]:
+            asked[place].is_repaired = True
+            # A failed repair leaves the answer what it was.
+            asked[place].kind = "invalid" if note["kind"] == "error" else note["kind"]
+        else:
+            asked[place] = Exchange(sample=sample, kind=note["kind"])
+    return list(asked.values()), spent
 
 
 def _notes(

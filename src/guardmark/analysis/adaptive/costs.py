@@ -14,6 +14,8 @@ ATTACKER_ACCOUNTS: Final = ("baseline", "diagnosis", "battery", "search", "confi
 """Accounts of defense calls that the attacker pays."""
 MODEL_ACCOUNT: Final = "attacker"
 """Account of the attacker model's calls, which are no calls of the defense."""
+CRITIC_ACCOUNT: Final = "critic"
+"""Account of the calls of its critic, which the attacker pays as well."""
 
 
 @dataclass(slots=True)
@@ -111,8 +113,8 @@ class CostCard:
 
     Attributes:
         calls: Of the defense, on the attacker's accounts.
-        model_calls: Of an attacker model; total None where there is none.
-        tokens: Of the attacker model.
+        model_calls: Of an attacker model and its critic; total None where there is none.
+        tokens: Of these models.
         money: Of both, where prices are known.
         seconds: Service time of both. It comes from a clock.
     """
@@ -133,7 +135,7 @@ def read_costs(bills: Mapping[str, Bill], *, bypasses: int, attacks: int) -> Cos
         attacks: Attacks that were answered.
     """
     defense = [bills[name] for name in ATTACKER_ACCOUNTS if name in bills]
-    model = [bills[MODEL_ACCOUNT]] if MODEL_ACCOUNT in bills else []
+    model = [bills[name] for name in (MODEL_ACCOUNT, CRITIC_ACCOUNT) if name in bills]
 
     def counted(asked: list[Bill]) -> Expense:
         calls = sum(bill.calls for bill in asked)

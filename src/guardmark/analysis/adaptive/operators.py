@@ -133,7 +133,7 @@ def read_operators(
                 tier=tiers[-1] if tiers else "",
                 bypassed=bypassed,
                 benign_blocked=blocked,
-                standing=_standing(bypassed, blocked),
+                standing=standing_of(bypassed, blocked),
                 unique=unique[chain],
                 expansion=_expansion([t for t, _ in rows], lengths, confidence),
                 decoded=_decoded([t for t, _ in rows], groups, confidence),
@@ -170,7 +170,13 @@ def _wrapper(
     return rate_of_tries(rows, groups, confidence)
 
 
-def _standing(bypassed: Estimate, benign_blocked: Estimate) -> Standing:
+def standing_of(bypassed: Estimate, benign_blocked: Estimate) -> Standing:
+    """Say how a defense treats a form of text; above half counts as blocked.
+
+    Args:
+        bypassed: Share of attacks that get through in that form.
+        benign_blocked: Share of benign texts that are blocked in it.
+    """
     benign = benign_blocked.value
     if benign is None:
         return Standing.UNKNOWN

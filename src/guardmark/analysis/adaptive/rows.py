@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.adaptive.costs import MODEL_ACCOUNT, Bill
+from guardmark.analysis.adaptive.costs import CRITIC_ACCOUNT, MODEL_ACCOUNT, Bill
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ ADAPTIVE: Final = "adaptive"
 BLIND: Final = "adaptive/blind"
 NULL: Final = "adaptive/null"
 ATTACKER: Final = "adaptive/attacker"
+CRITIC: Final = "adaptive/critic"
 GRADIENT: Final = "adaptive/gradient"
 ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT)
 FINDINGS: Final = "adaptive/findings/"
@@ -97,7 +98,7 @@ class Battle:
         baseline: Position of each answered sample to whether it passed as it is.
         stories: Arm to position to what came of it; attacks blocked at first only.
         battery: The same for the fixed list.
-        rest: Every other try by account: twin, repair, transfer, confirm.
+        rest: Every other try by account: twin, reworded, repair, transfer, confirm.
         calls: Arm and account to calls made.
         again: Position of each pass that was asked about again, and whether it passed again.
         unanswered: Tries without an answer.
@@ -167,9 +168,10 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ba
     for layer in ARMS:
         for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
             gathered.take(layer, record)
-    if ATTACKER in reader.layers():
-        for record in reader.records(defense=name, stage=Stage.TRY, layer=ATTACKER):
-            gathered.bills[MODEL_ACCOUNT].take(record)
+    for layer, account in ((ATTACKER, MODEL_ACCOUNT), (CRITIC, CRITIC_ACCOUNT)):
+        if layer in reader.layers():
+            for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
+                gathered.bills[account].take(record)
     return gathered.battle(name, findings, settings=settings, is_random=is_random)
 
 

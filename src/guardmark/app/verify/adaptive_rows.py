@@ -159,7 +159,7 @@ def read_fights(source: Source) -> list[Fight]:
                 is_random=bool({"RANDOMISED", "STATEFUL"} & flags),
                 has_attacker="attacker" in settings,
             )
-    arms = {*ARMS.values(), "adaptive/attacker"}
+    arms = {*ARMS.values(), "adaptive/attacker", "adaptive/critic"}
     for answer in source.answers:
         if answer.stage == "try" and answer.layer in arms and answer.defense in fights:
             note = json.loads(answer.text or "{}")

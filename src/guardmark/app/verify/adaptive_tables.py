@@ -187,13 +187,14 @@ def _shared(total: float | None, *, known: int, calls: int, bypasses: int, of: F
 
 
 def _paid(fight: Fight) -> tuple[list[Row], list[Row]]:
-    """Return the attacker's calls of the defense, and of an attacker model."""
+    """Return the attacker's calls of the defense, and of an attacker model and its critic."""
     defense = [
         row
         for row in fight.asked
         if row.layer == _ARM and row.note["account"] in _PAID and not row.note["free"]
     ]
-    return defense, [row for row in fight.asked if row.layer == "adaptive/attacker"]
+    models = ("adaptive/attacker", "adaptive/critic")
+    return defense, [row for row in fight.asked if row.layer in models]
 
 
 def _usage(row: Row) -> list[Any]:

@@ -6,10 +6,11 @@ import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.app.verify.attacker_controls import recount_critic, recount_twin
 from guardmark.app.verify.rates import Trial, rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from guardmark.app.verify.source import Answer, Source
 
@@ -40,7 +41,8 @@ def recount_attacker(source: Source, defense: str) -> Json | None:
             rows[answer.layer].append((answer, json.loads(answer.text or "{}")))
     confidence = float(source.manifest["confidence"])
     asked, kinds = _exchanges(rows["adaptive/attacker"])
-    tries = _tries(rows["adaptive"], source.layers.get(f"{_FINDINGS}{defense}", {}))
+    findings = source.layers.get(f"{_FINDINGS}{defense}", {})
+    tries = _tries(rows["adaptive"], findings)
     candidates = rows["adaptive/candidates"]
     calls = rows["adaptive/attacker"]
     found: Json = {
@@ -53,6 +55,7 @@ def recount_attacker(source: Source, defense: str) -> Json | None:
         "spending": {
             "attacker": _spending(calls),
             "equivalence": _spending(rows["adaptive/equivalence"]),
+            **({"critic": _spending(rows["adaptive/critic"])} if "critic" in said else {}),
         },
         "same_letters": sum(1 for _, note in candidates if note["tier"] == "V1"),
     }
@@ -68,6 +71,14 @@ def recount_attacker(source: Source, defense: str) -> Json | None:
     found |= _judged(rows["adaptive/equivalence"], confidence)
     found |= _fallen(asked, tries, confidence)
     found |= _sent(candidates, tries, confidence)
+    found["critic"] = recount_critic(said, rows, findings=findings, sure=confidence)
+    attacks = _ends_of(candidates, tries)
+    twin = recount_twin(said, rows, attacks=attacks, sure=confidence)
+    if twin is not None:
+        twin["spending"] = {
+            name: _spending(rows[f"adaptive/twin/{name}"]) for name in ("attacker", "equivalence")
+        }
+    found["twin"] = twin
     return found
 
 
@@ -158,25 +169,33 @@ def _judged(rows: list[Note], sure: float) -> Json:
     }
 
 
-def _sent(candidates: list[Note], tries: list[tuple[Answer, Json, bool]], sure: float) -> Json:
+def _ends_of(
+    candidates: list[Note], tries: list[tuple[Answer, Json, bool]]
+) -> list[tuple[str, str, bool]]:
+    """Return group, strategy and end of each candidate that was sent and answered."""
     ends = {
         (row.subject.position, note["text"]): hit
         for row, note, hit in tries
         if note["round"] == "R5"
     }
+    return [
+        (row.subject.group, note["strategy"], ends[row.subject.position, note["text"]])
+        for row, note in candidates
+        if note["fate"] == "sent" and (row.subject.position, note["text"]) in ends
+    ]
 
-    def of(strategy: str | None) -> Iterator[tuple[str, bool]]:
-        for row, note in candidates:
-            place = row.subject.position, note["text"]
-            is_meant = strategy is None or note["strategy"] == strategy
-            if is_meant and note["fate"] == "sent" and place in ends:
-                yield row.subject.group, ends[place]
 
+def _sent(candidates: list[Note], tries: list[tuple[Answer, Json, bool]], sure: float) -> Json:
+    sent = _ends_of(candidates, tries)
     named = Counter(note["strategy"] for _, note in candidates)
     return {
-        "passed": _rate(of(None), sure),
+        "passed": _rate(((group, hit) for group, _, hit in sent), sure),
         "strategies": [
-            {"name": name, "candidates": count, "passed": _rate(of(name), sure)}
+            {
+                "name": name,
+                "candidates": count,
+                "passed": _rate(((g, hit) for g, strategy, hit in sent if strategy == name), sure),
+            }
             for name, count in sorted(named.items(), key=lambda pair: (-pair[1], pair[0]))
         ],
     }

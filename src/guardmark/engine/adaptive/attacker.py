@@ -12,8 +12,8 @@ from guardmark.attacks.attacker_prompt import (
     repair_prompt,
 )
 from guardmark.attacks.contract import Tier
+from guardmark.engine.adaptive.critic import Critic
 from guardmark.engine.adaptive.model_caller import Ask
-from guardmark.engine.adaptive.model_reply import ReplyKind
 from guardmark.engine.adaptive.pursuit import Draft, Fate, Pursuit, interleaved
 from guardmark.engine.adaptive.sameness import ATTACKS, prove
 from guardmark.engine.adaptive.trial import Account, Query
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from guardmark.engine.adaptive.caller import Caller
     from guardmark.engine.adaptive.diagnosis import Diagnosis
     from guardmark.engine.adaptive.model_caller import ModelCaller
-    from guardmark.engine.adaptive.model_reply import Reply
     from guardmark.engine.adaptive.scene import Scene, Target
     from guardmark.engine.adaptive.trial import Answer
 
@@ -38,7 +37,7 @@ async def run_attacker(
     diagnosis: Diagnosis,
     caller: Caller,
     models: ModelCaller,
-) -> None:
+) -> dict[str, tuple[int, int]]:
     """Let a model try what rules did not bring through.
 
     All attacks take a step together; what a step teaches is used in the next. No reply decides
@@ -49,7 +48,11 @@ async def run_attacker(
         targets: Every attack that was blocked at first; gets its tries and what got through.
         diagnosis: What the defense seems to be.
         caller: Asks the defense.
-        models: Asks the attacker model and the judge of sameness.
+        models: Asks the attacker model, the judge of sameness and the critic.
+
+    Returns:
+        How often each strategy was sent and answered and how often it got through, over all
+        attacks; empty where the model sent nothing.
 
     Raises:
         Interrupted: If the wish to stop was seen; what was answered is stored.
@@ -57,7 +60,7 @@ async def run_attacker(
     """
     open_targets = [t for t in targets if t.win is None and t.tries < scene.budget]
     if not open_targets:
-        return
+        return {}
     work = _Round(scene, diagnosis, caller, models)
     pursuits = [Pursuit.of(t, streams=models.plan.streams) for t in open_targets]
     for depth in range(models.plan.depth):
@@ -73,6 +76,7 @@ async def run_attacker(
         for draft in pursuit.queue:
             models.note(pursuit.position, draft.note(Fate.UNUSED))
     models.flush()
+    return work.record()
 
 
 class _Round:
@@ -85,9 +89,20 @@ class _Round:
         self.diagnosis = diagnosis
         self.caller = caller
         self.models = models
+        self.critic = Critic(scene=scene, diagnosis=diagnosis, models=models)
         self.cores = {finding.position: finding.core for finding in diagnosis.findings}
         self.tried: Counter[tuple[int | None, str]] = Counter()
         self.passed: Counter[tuple[int | None, str]] = Counter()
+
+    def record(self) -> dict[str, tuple[int, int]]:
+        """Add up how strategies fared, over all attacks."""
+        found: Counter[str] = Counter()
+        passed: Counter[str] = Counter()
+        for (_, name), count in self.tried.items():
+            found[name] += count
+        for (_, name), count in self.passed.items():
+            passed[name] += count
+        return {name: (count, passed[name]) for name, count in found.items()}
 
     async def write(self, live: Sequence[Pursuit], depth: int) -> None:
         """Ask for candidates; queue those that may be sent."""
@@ -99,8 +114,10 @@ class _Round:
             # No more lines than the rest of the budget can use.
             if stream * models.plan.candidates < self.scene.budget - pursuit.target.tries
         ][: models.calls_left]
+        await self.critic.guess(lines, strategies=self._record)
         asks = [self._ask(pursuit, stream, depth) for pursuit, stream in lines]
-        replies = await self._repaired(asks, await models.ask(asks))
+        replies = await models.ask(asks)
+        replies = await models.mend(asks, replies, again=repair_prompt, most=models.calls_left)
         written: dict[int, list[list[Draft]]] = {pursuit.position: [] for pursuit in live}
         for (pursuit, stream), reply in zip(lines, replies, strict=True):
             written[pursuit.position].append(
@@ -129,15 +146,12 @@ class _Round:
                 request=sample.prompt.text,
                 must_keep=sample.must_keep,
                 refuted=pursuit.refuted,
-                strategies={
-                    name: (self.tried[key], self.passed[key])
-                    for name in STRATEGIES
-                    for key in (self._heard_of(pursuit, name),)
-                },
-                tries=tuple(pursuit.past[stream][-plan.history :]) if plan.history else (),
+                strategies=self._record(pursuit),
+                tries=self.critic.shown(pursuit.past[stream]),
                 wanted=plan.candidates,
                 stream=(stream + 1, plan.streams),
-            )
+            ),
+            system=self.critic.system,
         )
         return Ask(
             sample=pursuit.position,
@@ -147,27 +161,14 @@ class _Round:
             note={"stream": stream, "depth": depth, "repair": False},
         )
 
+    def _record(self, pursuit: Pursuit) -> dict[str, tuple[int, int]]:
+        """How often each strategy was tried and got through, as far as an attack is told."""
+        keys = {name: self._heard_of(pursuit, name) for name in STRATEGIES}
+        return {name: (self.tried[key], self.passed[key]) for name, key in keys.items()}
+
     def _heard_of(self, pursuit: Pursuit, strategy: str) -> tuple[int | None, str]:
         """Under which name the outcomes of a strategy are kept: for all, or for one attack."""
         return (None if self.scene.shares_memory else pursuit.position), strategy
-
-    async def _repaired(self, asks: Sequence[Ask], replies: list[Reply]) -> list[Reply]:
-        """Ask once more for each reply that could not be read."""
-        broken = [i for i, reply in enumerate(replies) if reply.kind is ReplyKind.INVALID]
-        broken = broken[: self.models.calls_left]
-        again = [
-            Ask(
-                sample=asks[i].sample,
-                account=Account.ATTACKER,
-                prompt=repair_prompt(asks[i].prompt, replies[i].text or ""),
-                seed=asks[i].seed,
-                note={**asks[i].note, "repair": True},
-            )
-            for i in broken
-        ]
-        for i, reply in zip(broken, await self.models.ask(again), strict=True):
-            replies[i] = reply
-        return replies
 
     async def send(self, batch: Sequence[Pursuit]) -> None:
         """Try the next candidate of each attack that has one."""

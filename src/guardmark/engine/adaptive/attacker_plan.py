@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from guardmark.attacks.attacker_prompt import PROMPT_VERSION, prompt_digest
+from guardmark.attacks.attacker_prompt import (
+    NEUTRAL_VERSION,
+    PROMPT_VERSION,
+    neutral_digest,
+    prompt_digest,
+)
+from guardmark.attacks.critic_prompt import CRITIC_VERSION, critic_digest
 from guardmark.attacks.equivalence_prompt import EQUIVALENCE_VERSION, equivalence_digest
 
 if TYPE_CHECKING:
@@ -27,24 +33,30 @@ class AttackerPlan:
     Attributes:
         model: Writes candidates.
         judge: Says whether a candidate asks for the same; None leaves candidates unproved.
+        critic: Guesses how close a blocked candidate came, where the defense tells no score; None
+            for nobody. It only says which tries the model is shown.
         identity: Which models these are, as `battery.lock` and the report say it: the keys
-            `model`, `model_fingerprint`, `judge`, `judge_fingerprint`.
+            `model`, `model_fingerprint`, `judge`, `judge_fingerprint`, and with a critic
+            `critic`, `critic_fingerprint`, `critic_is_also`.
         candidates: Asked for in one call.
         streams: Lines of thought on one attack, side by side.
         depth: Calls in one line of thought.
         history: Earlier candidates of its line that a call is told.
         max_calls: Most calls of the attacker model against one defense, repairs among them.
+        twin: Benign samples it rewords as a control, on the evaluator's account; 0 for none.
         replies: What the models replied already, by defense and place.
     """
 
     model: ChatModel
     judge: ChatModel | None = None
+    critic: ChatModel | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     candidates: int = 4
     streams: int = 3
     depth: int = 5
     history: int = 6
     max_calls: int = 1_000
+    twin: int = 0
     replies: Mapping[str, Mapping[Place, StoredReply]] = field(default_factory=dict)
 
     @property
@@ -53,10 +65,20 @@ class AttackerPlan:
         said = {
             "prompt": f"{PROMPT_VERSION} {prompt_digest()}",
             "equivalence_prompt": f"{EQUIVALENCE_VERSION} {equivalence_digest()}",
+            **self._more_prompts,
             **self.identity,
             **{name: str(value) for name, value in self.sizes.items()},
         }
         return tuple(sorted(said.items()))
+
+    @property
+    def _more_prompts(self) -> dict[str, str]:
+        found = {}
+        if self.critic is not None:
+            found["critic_prompt"] = f"{CRITIC_VERSION} {critic_digest()}"
+        if self.twin:
+            found["neutral_prompt"] = f"{NEUTRAL_VERSION} {neutral_digest()}"
+        return found
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -67,6 +89,7 @@ class AttackerPlan:
             "depth": self.depth,
             "history": self.history,
             "max_calls": self.max_calls,
+            "twin": self.twin,
         }
 
     def tries(self, budget: int) -> int:

@@ -22,6 +22,7 @@ from guardmark.engine.adaptive.gradient import run_gradient
 from guardmark.engine.adaptive.model_caller import ModelCaller
 from guardmark.engine.adaptive.model_reply import stored_replies
 from guardmark.engine.adaptive.repair import run_repair
+from guardmark.engine.adaptive.rewording import run_rewording
 from guardmark.engine.adaptive.rounds import run_battery, run_blind, run_null
 from guardmark.engine.adaptive.scene import Scene
 from guardmark.engine.adaptive.search import SEARCH_VERSION, search, spend_rest
@@ -133,6 +134,7 @@ class _Battle:
     models: ModelCaller | None = None
     wins: list[Query] = field(default_factory=list)
     passed: dict[int, tuple[Query, ...]] = field(default_factory=dict)
+    record: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
@@ -300,6 +302,14 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     await drive(run_twin(scene, battle.wins))
     await drive(run_wrappers(scene, tried_chains(battle.wins)))
     await drive(run_repair(scene, battle.wins))
+    if battle.models is not None and battle.record:
+        await run_rewording(
+            scene,
+            diagnosis,
+            caller=battle.caller,
+            models=battle.models,
+            record=battle.record if scene.shares_memory else {},
+        )
     battle.caller.flush()
 
 
@@ -325,7 +335,9 @@ async def _search(battle: _Battle, diagnosis: Diagnosis, record: BatteryRecord) 
     targets = await drive(rules)
     if models is None:
         return targets
-    await run_attacker(scene, targets, diagnosis=diagnosis, caller=battle.caller, models=models)
+    battle.record = await run_attacker(
+        scene, targets, diagnosis=diagnosis, caller=battle.caller, models=models
+    )
     await drive(
         spend_rest(scene, targets, diagnosis=diagnosis, record=record)
         if shares

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from guardmark.attacks.attacker_prompt import FORM
+from guardmark.attacks.critic_prompt import CRITIC_FORM
 from guardmark.attacks.equivalence_prompt import EQUIVALENCE_FORM
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import ErrorKind, Evidence, Response
@@ -21,9 +22,18 @@ from guardmark.engine.adaptive.model_reply import (
     ReplyKind,
     StoredReply,
     read_attacker,
+    read_critic,
     read_vote,
 )
-from guardmark.engine.adaptive.trial import ATTACKER, CANDIDATES, EQUIVALENCE, Account
+from guardmark.engine.adaptive.trial import (
+    ATTACKER,
+    CANDIDATES,
+    CRITIC,
+    EQUIVALENCE,
+    TWIN_ATTACKER,
+    TWIN_EQUIVALENCE,
+    Account,
+)
 from guardmark.engine.calls import Failure, attempt, not_a
 
 if TYPE_CHECKING:
@@ -47,7 +57,8 @@ class Ask:
 
     Attributes:
         sample: Position of the sample it is about.
-        account: `ATTACKER` or `EQUIVALENCE`: whom it goes to, and who pays.
+        account: Whom it goes to, and who pays: `ATTACKER`, `EQUIVALENCE`, `CRITIC`, or the
+            first two for benign texts.
         prompt: The conversation.
         seed: Of this call.
         note: What is stored beside the reply, as JSON values.
@@ -72,12 +83,16 @@ class _Line:
 _LINES: Final = {
     Account.ATTACKER: _Line(layer=ATTACKER, form=FORM, read=read_attacker),
     Account.EQUIVALENCE: _Line(layer=EQUIVALENCE, form=EQUIVALENCE_FORM, read=read_vote),
+    Account.CRITIC: _Line(layer=CRITIC, form=CRITIC_FORM, read=read_critic),
+    Account.TWIN_ATTACKER: _Line(layer=TWIN_ATTACKER, form=FORM, read=read_attacker),
+    Account.TWIN_EQUIVALENCE: _Line(layer=TWIN_EQUIVALENCE, form=EQUIVALENCE_FORM, read=read_vote),
 }
+_WRITERS: Final = (Account.ATTACKER, Account.TWIN_ATTACKER)
 
 
 @dataclass(slots=True, kw_only=True)
 class ModelCaller:
-    """Asks the attacker model and the judge of sameness, and stores every reply.
+    """Asks the attacker model, the judge of sameness and the critic, and stores every reply.
 
     Attributes:
         name: Of the defense that is attacked.
@@ -108,8 +123,13 @@ class ModelCaller:
         return max(0, self.plan.max_calls - self.calls[ATTACKER, Account.ATTACKER])
 
     def has_gone(self) -> bool:
-        """Tell whether a model failed so often in a row that it is not asked again."""
-        return max(self._failed.values(), default=0) >= _SILENT
+        """Tell whether a model that is needed failed so often in a row that the round ends."""
+        needed = (count for who, count in self._failed.items() if who is not Account.CRITIC)
+        return max(needed, default=0) >= _SILENT
+
+    def has_critic(self) -> bool:
+        """Tell whether there is a critic that did not fail as often in a row."""
+        return self.plan.critic is not None and self._failed[Account.CRITIC] < _SILENT
 
     async def ask(self, asks: Sequence[Ask]) -> list[Reply]:
         """Ask several questions at once.
@@ -134,7 +154,7 @@ class ModelCaller:
                     return
                 response = await self._call(asks[number])
             reply = _LINES[asks[number].account].read(response)
-            self._store(asks[number], places[number], response=response, kind=reply.kind)
+            self._store(asks[number], places[number], response=response, reply=reply)
             found[number] = reply
 
         await asyncio.gather(*(one(i) for i, reply in enumerate(found) if reply is None))
@@ -146,6 +166,38 @@ class ModelCaller:
             self.calls[_LINES[ask.account].layer, ask.account] += 1
             failed = reply.kind is ReplyKind.ERROR
             self._failed[ask.account] = self._failed[ask.account] + 1 if failed else 0
+        return replies
+
+    async def mend(
+        self,
+        asks: Sequence[Ask],
+        replies: list[Reply],
+        *,
+        again: Callable[[Prompt, str], Prompt],
+        most: int | None = None,
+    ) -> list[Reply]:
+        """Ask once more for each reply that could not be read.
+
+        Args:
+            asks: What was asked.
+            replies: What came; those that were mended are put in place.
+            again: From a call and what came of it to the call that asks again.
+            most: Calls that may be spent on it, or None.
+
+        Returns:
+            The replies.
+        """
+        broken = [i for i, reply in enumerate(replies) if reply.kind is ReplyKind.INVALID][:most]
+        repairs = [
+            replace(
+                asks[i],
+                prompt=again(asks[i].prompt, replies[i].text or ""),
+                note={**asks[i].note, "repair": True},
+            )
+            for i in broken
+        ]
+        for i, reply in zip(broken, await self.ask(repairs), strict=True):
+            replies[i] = reply
         return replies
 
     def note(self, sample: int, said: Mapping[str, object], *, layer: str = CANDIDATES) -> None:
@@ -199,13 +251,17 @@ class ModelCaller:
         return failure.as_response()
 
     def _model(self, account: Account) -> ChatModel:
-        model = self.plan.model if account is Account.ATTACKER else self.plan.judge
+        judge = self.plan.critic if account is Account.CRITIC else self.plan.judge
+        model = self.plan.model if account in _WRITERS else judge
         if model is None:
             raise TypeError(account)
         return model
 
-    def _store(self, ask: Ask, place: Place, *, response: Response, kind: ReplyKind) -> None:
+    def _store(self, ask: Ask, place: Place, *, response: Response, reply: Reply) -> None:
+        kind = reply.kind
         said = {"account": ask.account.value, "round": "R5", **ask.note, "kind": kind.value}
+        if reply.closeness is not None:
+            said["closeness"] = reply.closeness
         note = _json({**said, "text": _digest(ask), "free": False})
         has_text = kind is not ReplyKind.ERROR
         raw = (response.text or "")[:_MOST_RAW]

@@ -1,4 +1,4 @@
-"""What a model that helps the attacker said: candidates, a refusal, a vote, or nothing usable."""
+"""What a model that helps the attacker said: candidates, a vote, a guess, or nothing usable."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from guardmark.attacks.attacker_prompt import STRATEGIES
 from guardmark.core.outcome import Evidence, Response
 from guardmark.judges.rules import REFUSALS
 from guardmark.parsing.candidates import read_candidates
+from guardmark.parsing.closeness import read_closeness
 from guardmark.parsing.sameness import read_sameness
 
 if TYPE_CHECKING:
@@ -27,13 +28,14 @@ _FILTERED: Final = "content_filter"
 
 
 class ReplyKind(StrEnum):
-    """What a reply is; only `candidates`, `same` and `different` can be used."""
+    """What a reply is; only `candidates`, `same`, `different` and `closeness` can be used."""
 
     CANDIDATES = "candidates"
     REFUSED = "refused"
     INVALID = "invalid"
     SAME = "same"
     DIFFERENT = "different"
+    CLOSENESS = "closeness"
     MALFORMED = "malformed"
     ERROR = "error"
 
@@ -46,11 +48,13 @@ class Reply:
         kind: What it is.
         text: The words, or None when the call failed.
         candidates: What it proposes; empty for all other kinds.
+        closeness: What a critic guesses, from 1 to 10; None for all other kinds.
     """
 
     kind: ReplyKind
     text: str | None = None
     candidates: tuple[Candidate, ...] = ()
+    closeness: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +85,26 @@ def read_attacker(response: Response) -> Reply:
     reading = read_candidates(text, strategies=STRATEGIES)
     if reading.candidates:
         return Reply(kind=ReplyKind.CANDIDATES, text=text, candidates=reading.candidates)
-    evidence = response.evidence
-    told = evidence is not None and (
-        evidence.native_action == "refusal" or evidence.finish_reason == _FILTERED
-    )
-    refused = told or reading.declined or _REFUSAL.search(text[:_BEGINNING])
+    refused = bool(reading.declined) or _is_refusal(response, text)
+    return Reply(kind=ReplyKind.REFUSED if refused else ReplyKind.INVALID, text=text)
+
+
+def read_critic(response: Response) -> Reply:
+    """Read what a critic answered.
+
+    A figure counts whatever stands around it. Without any, the reply is a refusal or invalid, and
+    in neither case a low figure.
+
+    Args:
+        response: Its answer, or why there is none.
+    """
+    text = response.text
+    if text is None or response.error_kind is not None:
+        return Reply(kind=ReplyKind.ERROR)
+    closeness = read_closeness(text)
+    if closeness is not None:
+        return Reply(kind=ReplyKind.CLOSENESS, text=text, closeness=closeness)
+    refused = _is_refusal(response, text)
     return Reply(kind=ReplyKind.REFUSED if refused else ReplyKind.INVALID, text=text)
 
 
@@ -100,6 +119,14 @@ def read_vote(response: Response) -> Reply:
     same = read_sameness(response.text)
     kinds = {True: ReplyKind.SAME, False: ReplyKind.DIFFERENT, None: ReplyKind.MALFORMED}
     return Reply(kind=kinds[same], text=response.text)
+
+
+def _is_refusal(response: Response, text: str) -> bool:
+    evidence = response.evidence
+    told = evidence is not None and (
+        evidence.native_action == "refusal" or evidence.finish_reason == _FILTERED
+    )
+    return told or _REFUSAL.search(text[:_BEGINNING]) is not None
 
 
 def stored_replies(records: Iterable[Record]) -> dict[Place, StoredReply]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b
 from itertools import zip_longest
@@ -91,6 +91,21 @@ class Draft:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """A candidate that the defense blocked.
+
+    Attributes:
+        place: Where it stands in its line of thought, from 0.
+        draft: The candidate.
+        reason: Why, in the defense's own words; may be empty.
+    """
+
+    place: int
+    draft: Draft
+    reason: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Pursuit:
     """One attack that an attacker model works on.
@@ -100,6 +115,8 @@ class Pursuit:
         past: Earlier candidates of each line of thought, with what became of them.
         queue: Candidates that may be sent.
         judged: Candidates a judge of sameness was asked about.
+        criticised: Candidates a critic was asked about.
+        blocked: Candidates that were blocked, and that no critic was asked about.
         is_through_unproved: Whether a candidate that nobody proved got through.
         refuted: Operators that were tried on it before.
     """
@@ -108,6 +125,8 @@ class Pursuit:
     past: list[list[PastTry]]
     queue: deque[Draft] = field(default_factory=deque)
     judged: int = 0
+    criticised: int = 0
+    blocked: list[Blocked] = field(default_factory=list)
     is_through_unproved: bool = False
     refuted: tuple[str, ...] = ()
     _seen: set[str] = field(default_factory=set)
@@ -190,9 +209,32 @@ class Pursuit:
             is_through: Whether it got through, confirmed where that is needed.
         """
         told = "came through" if is_through else _TOLD[answer.is_blocked]
-        self.past[draft.stream].append(
+        line = self.past[draft.stream]
+        if answer.is_blocked:
+            self.blocked.append(Blocked(place=len(line), draft=draft, reason=answer.reason))
+        line.append(
             PastTry(text=draft.text, outcome=told, score=answer.score, reason=answer.reason)
         )
+
+    def take_blocked(self, stream: int) -> list[Blocked]:
+        """Return the blocked candidates of a line that nobody criticised yet, and forget them.
+
+        Args:
+            stream: The line of thought.
+        """
+        found = [each for each in self.blocked if each.draft.stream == stream]
+        self.blocked = [each for each in self.blocked if each.draft.stream != stream]
+        return found
+
+    def criticise(self, blocked: Blocked, closeness: float) -> None:
+        """Keep what a critic guesses of a blocked candidate.
+
+        Args:
+            blocked: The candidate.
+            closeness: The guess, from 1 to 10.
+        """
+        line = self.past[blocked.draft.stream]
+        line[blocked.place] = replace(line[blocked.place], closeness=closeness)
 
 
 def interleaved(lines: Sequence[Sequence[Draft]]) -> Iterator[Draft]:

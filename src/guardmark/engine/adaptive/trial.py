@@ -43,6 +43,8 @@ MODEL_LAYERS: Final = (
 )
 """Layers of what models are asked, and of what came of their candidates."""
 
+REWORDING: Final = "R5 twin"
+"""Round of benign texts as an attacker model rewords them."""
 PROBE: Final = "probe"
 """Chain of what is asked to learn something and is no attack."""
 

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.reports.adaptive.attacker_controls import (
+    critic_cautions,
+    critic_json,
+    critic_sentence,
+    model_spending_json,
+    twin_cautions,
+    twin_json,
+    twin_sentence,
+)
 from guardmark.reports.cells import of_estimate
 from guardmark.reports.encode import Json, estimate_json
 from guardmark.reports.measures import Unit
@@ -13,16 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.analysis.adaptive.attacker import AttackerCard
-    from guardmark.analysis.adaptive.attacker_rows import Spending
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.core.estimate import Estimate
 
 
 def attacker_text(attacker: AttackerCard) -> str:
     """Name the models of an attack."""
+    critic = f"; closeness guessed by {attacker.critic.model}" if attacker.critic else ""
     if not attacker.has_judge:
-        return f"{attacker.model}; nobody judged whether candidates ask for the same"
-    return f"{attacker.model}; sameness judged by {attacker.judge}"
+        return f"{attacker.model}; nobody judged whether candidates ask for the same{critic}"
+    return f"{attacker.model}; sameness judged by {attacker.judge}{critic}"
 
 
 def attacker_sentences(card: AdaptiveCard) -> Iterator[str]:
@@ -41,6 +50,24 @@ def attacker_sentences(card: AdaptiveCard) -> Iterator[str]:
     if attacker.attacks.trials:
         yield _wrote_sentence(card.name, attacker)
         yield f"{card.name}: {cost_text(attacker)}"
+
+
+def control_sentences(card: AdaptiveCard) -> Iterator[tuple[str, str]]:
+    """Say what the benign twin and the critic of an attacker model came to.
+
+    Args:
+        card: The figures.
+
+    Yields:
+        A label and a sentence; none where the attacker model had no attack to work on.
+    """
+    attacker = card.attacker
+    if attacker is None or not attacker.attacks.trials:
+        return
+    if attacker.twin is not None:
+        yield "Benign twin", twin_sentence(card.name, attacker.twin)
+    if attacker.critic is not None:
+        yield "Critic", critic_sentence(card.name, attacker.critic)
 
 
 def brought_sentence(name: str, attacker: AttackerCard) -> str:
@@ -69,18 +96,19 @@ def _wrote_sentence(name: str, attacker: AttackerCard) -> str:
 
 
 def cost_text(attacker: AttackerCard) -> str:
-    """Say what the two models consumed, and what that is for each attack that fell."""
+    """Say what the models consumed on attacks, and what that is for each attack that fell."""
     asked = sum(each.calls for each in attacker.spending.values())
     tokens = sum(each.tokens_read + each.tokens_written for each in attacker.spending.values())
     cost = sum(each.cost for each in attacker.spending.values())
     parts = [f"{count_text(asked)} calls", f"{count_text(tokens)} tokens told"]
     if any(each.priced for each in attacker.spending.values()):
         parts.append(f"{cost:.4g} of the price table's currency")
+    who = "attacker model, judge and critic" if attacker.critic else "attacker model and judge"
     each_calls = attacker.per_bypass(asked)
     if each_calls is None:
-        return f"attacker model and judge took {', '.join(parts)}; no attack fell to them"
+        return f"{who} took {', '.join(parts)}; no attack fell to them"
     per = f"{value_text(each_calls, Unit.COUNT)} calls"
-    return f"attacker model and judge took {', '.join(parts)}: {per} for each attack that fell"
+    return f"{who} took {', '.join(parts)}: {per} for each attack that fell"
 
 
 def attacker_cautions(card: AdaptiveCard) -> Iterator[str]:
@@ -108,7 +136,7 @@ def attacker_cautions(card: AdaptiveCard) -> Iterator[str]:
             "got fewer tries"
         )
     for name, spent in attacker.spending.items():
-        if spent.failed:
+        if spent.failed and name != "critic":  # which has a line of its own
             yield (
                 f"{card.name}: {count_text(spent.failed)} of {count_text(spent.calls)} {name} "
                 "calls failed; they count in no rate"
@@ -118,6 +146,10 @@ def attacker_cautions(card: AdaptiveCard) -> Iterator[str]:
             f"{card.name}: {count_text(attacker.unjudged)} candidates got no verdict on sameness "
             "that can be read; they were not sent"
         )
+    if attacker.twin is not None:
+        yield from twin_cautions(card.name, attacker.twin)
+    if attacker.critic is not None:
+        yield from critic_cautions(card.name, attacker.critic)
 
 
 def attacker_json(attacker: AttackerCard | None) -> Json | None:
@@ -146,19 +178,9 @@ def attacker_json(attacker: AttackerCard | None) -> Json | None:
             }
             for each in attacker.strategies
         ],
-        "spending": {name: _spending(each) for name, each in attacker.spending.items()},
-    }
-
-
-def _spending(spent: Spending) -> Json:
-    return {
-        "calls": spent.calls,
-        "failed": spent.failed,
-        "calls_with_tokens": spent.reported,
-        "tokens_read": spent.tokens_read,
-        "tokens_written": spent.tokens_written,
-        "calls_with_price": spent.priced,
-        "cost": spent.cost if spent.priced else None,
+        "spending": {name: model_spending_json(each) for name, each in attacker.spending.items()},
+        "critic": critic_json(attacker.critic),
+        "twin": twin_json(attacker.twin),
     }
 
 

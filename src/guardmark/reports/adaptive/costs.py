@@ -47,8 +47,8 @@ def costs_table(card: AdaptiveCard) -> Table:
         rows=tuple(Row(cells=_cells(label, expense, why)) for label, expense, why in rows),
         note=f"{count_text(costs.calls.bypasses)} attacks got through, as they are included, of "
         f"{count_text(costs.calls.attacks)}. Fixed list and probes are included, what the "
-        "evaluator asked is not. Money is in the currency of the price table; seconds add up the "
-        "service time of calls, many of which run at once.",
+        "evaluator asked is not. A critic counts with the attacker model. Money is in the currency "
+        "of the price table; seconds add up the service time of calls, many of which run at once.",
         collapsed=True,
     )
 

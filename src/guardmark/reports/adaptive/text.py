@@ -5,7 +5,11 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.adaptive.attacker import attacker_cautions, attacker_sentences
+from guardmark.reports.adaptive.attacker import (
+    attacker_cautions,
+    attacker_sentences,
+    control_sentences,
+)
 from guardmark.reports.adaptive.audited import (
     audit_sentence,
     audited_measure,
@@ -63,6 +67,7 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
         ("Wrappers", wrapper_sentence(card)),
         ("Audit", audit_sentence(card) or resting_sentence(card)),
         *zip(("Model", "Replies", "Spent"), attacker_sentences(card), strict=False),
+        *control_sentences(card),
     ):
         if sentence:
             yield f"  {label:<14}{sentence.removeprefix(f'{card.name}: ')}"

@@ -217,7 +217,7 @@ def _ledger(card: AdaptiveCard) -> Table:
             for (arm, account), calls in card.calls.items()
         ),
         note="The attacker pays for baseline, diagnosis, battery, search and confirm; twin, "
-        "wrapper, repair and transfer are the evaluator's.",
+        "wrapper, repair, transfer and reworded benign texts are the evaluator's.",
         collapsed=True,
     )
 

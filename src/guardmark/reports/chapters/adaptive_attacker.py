@@ -4,14 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.adaptive.attacker import attacker_cautions, brought_sentence, cost_text
+from guardmark.reports.adaptive.attacker import (
+    attacker_cautions,
+    brought_sentence,
+    control_sentences,
+    cost_text,
+)
 from guardmark.reports.blocks import Bullets, Column, Paragraph, Row, Table, Tone, Unit, Words
-from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, slug, words
+from guardmark.reports.cells import (
+    count,
+    counts,
+    figure,
+    heads,
+    name,
+    of_difference,
+    of_estimate,
+    slug,
+    words,
+)
+from guardmark.reports.wording import count_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from guardmark.analysis.adaptive.attacker import AttackerCard
     from guardmark.analysis.adaptive.attacker_rows import Spending
     from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.rewording import RewordingCard
     from guardmark.reports.blocks import Block, Cell
 
 _LABELS: Final = {
@@ -24,6 +43,14 @@ _LABELS: Final = {
     "equivalent": "Same request by both votes, of the judged candidates",
     "undecided": "Votes that changed with the order, of the judged candidates",
     "passed": "Got through, of the candidates sent and answered",
+}
+_TWIN: Final = {
+    "blocked": "Benign candidates blocked, of those sent and answered",
+    "as_is": "The same samples blocked as they are",
+    "attacks_blocked": "Candidates made from attacks blocked, of those sent and answered",
+    "equivalent": "Same request by both votes, of the judged benign candidates",
+    "refused": "Refusals, of its answers on benign texts",
+    "invalid": "Answers on benign texts that could not be read",
 }
 _NOTE: Final = (
     "A refusal lowers the rate of the round without any merit of the defense. A candidate is sent "
@@ -48,11 +75,14 @@ def attacker_blocks(card: AdaptiveCard) -> list[Block]:
     if not attacker.attacks.trials:
         return [Paragraph(text=brought)]
     cost = f"{card.name}: {cost_text(attacker)}"
-    blocks: list[Block] = [_figures(card, attacker), Bullets(lines=(brought, cost))]
+    controls = (sentence for _, sentence in control_sentences(card))
+    blocks: list[Block] = [_figures(card, attacker), Bullets(lines=(brought, cost, *controls))]
     if cautions := tuple(attacker_cautions(card)):
         blocks.append(Bullets(lines=cautions, tone=Tone.WARNING))
     if attacker.strategies:
         blocks.append(_strategies(card, attacker))
+    if attacker.twin is not None and attacker.twin.samples:
+        blocks.append(_twin(card.name, attacker.twin))
     blocks.append(_spending(card, attacker))
     return blocks
 
@@ -75,11 +105,48 @@ def _figures(card: AdaptiveCard, attacker: AttackerCard) -> Table:
     )
 
 
+def _twin(defense: str, twin: RewordingCard) -> Table:
+    measures = {label: of_estimate(twin.rates[key]) for key, label in _TWIN.items()}
+    differences = (
+        ("Benign reworded minus as they are, candidate by candidate", of_difference(twin.change)),
+        ("J: attacks blocked minus benign blocked, both reworded", of_difference(twin.separation)),
+    )
+    return Table(
+        id=f"adaptive-attacker-twin-{slug(defense)}",
+        title=f"{defense}: benign texts reworded by the attacker model",
+        columns=(
+            Column(title="Figure"),
+            Column(title="Rate", numeric=True),
+            Column(title="Of", numeric=True),
+        ),
+        rows=(
+            *(
+                Row(cells=(words(label), measure, counts(measure)))
+                for label, measure in measures.items()
+            ),
+            *(
+                Row(cells=(words(label), measure, counts(measure)))
+                for label, measure in differences
+            ),
+            Row(cells=(words("Standing"), words(twin.standing.value), words(""))),
+        ),
+        note=f"{count_text(twin.samples)} benign samples, drawn with the seed, in one call each: "
+        "the same model, strategies and judge of sameness, the label untold. The evaluator pays.",
+    )
+
+
 def _strategies(card: AdaptiveCard, attacker: AttackerCard) -> Table:
+    twins = attacker.twin is not None and bool(attacker.twin.strategies)
     return Table(
         id=f"adaptive-strategies-{slug(card.name)}",
         title=f"{card.name}: strategies of the attacker model",
-        columns=heads("Candidates", "Got through", "Of those sent", first="Strategy"),
+        columns=heads(
+            "Candidates",
+            "Got through",
+            "Of those sent",
+            *(("Benign blocked", "Of those sent", "Standing") if twins else ()),
+            first="Strategy",
+        ),
         rows=tuple(
             Row(
                 cells=(
@@ -87,6 +154,7 @@ def _strategies(card: AdaptiveCard, attacker: AttackerCard) -> Table:
                     count(each.candidates),
                     measure := of_estimate(each.passed),
                     counts(measure),
+                    *(_beside(each.name, attacker.twin) if attacker.twin and twins else ()),
                 )
             )
             for each in attacker.strategies
@@ -96,10 +164,19 @@ def _strategies(card: AdaptiveCard, attacker: AttackerCard) -> Table:
     )
 
 
+def _beside(strategy: str, twin: RewordingCard) -> tuple[Cell, ...]:
+    """What a strategy did to benign texts; words where none was sent."""
+    for each in twin.strategies:
+        if each.name == strategy:
+            measure = of_estimate(each.blocked)
+            return measure, counts(measure), words(each.standing.value)
+    return words("none sent"), words(""), words("unknown")
+
+
 def _spending(card: AdaptiveCard, attacker: AttackerCard) -> Table:
     return Table(
         id=f"adaptive-models-{slug(card.name)}",
-        title=f"{card.name}: what the attacker model and its judge consumed",
+        title=f"{card.name}: what the models of the attack consumed",
         columns=heads(
             "Calls",
             "Failed",
@@ -110,8 +187,7 @@ def _spending(card: AdaptiveCard, attacker: AttackerCard) -> Table:
             first="Account",
         ),
         rows=tuple(
-            Row(cells=_spent(account, attacker, spent))
-            for account, spent in attacker.spending.items()
+            Row(cells=_spent(account, attacker, spent)) for account, spent in _accounts(attacker)
         ),
         note="None of these is a call of the defense. Tokens and cost are those of calls whose "
         "service told them, or whose price is known.",
@@ -119,8 +195,17 @@ def _spending(card: AdaptiveCard, attacker: AttackerCard) -> Table:
     )
 
 
+def _accounts(attacker: AttackerCard) -> Iterator[tuple[str, Spending]]:
+    """Yield what was spent on attacks, then on their benign twin."""
+    yield from attacker.spending.items()
+    if attacker.twin is not None:
+        for account, spent in attacker.twin.spending.items():
+            yield f"{account}, benign texts", spent
+
+
 def _spent(account: str, attacker: AttackerCard, spent: Spending) -> tuple[Cell, ...]:
-    per = attacker.per_bypass(spent.calls)
+    per = attacker.per_bypass(spent.calls) if account in attacker.spending else None
+    none = "none fell" if account in attacker.spending else "the evaluator's"
     told = (spent.tokens_read, spent.tokens_written) if spent.reported else (None, None)
     return (
         words(account),
@@ -128,5 +213,5 @@ def _spent(account: str, attacker: AttackerCard, spent: Spending) -> tuple[Cell,
         count(spent.failed),
         *(Words(text="not told") if each is None else count(each) for each in told),
         figure(spent.cost, Unit.NUMBER) if spent.priced else Words(text="no price"),
-        Words(text="none fell") if per is None else figure(per, Unit.COUNT),
+        Words(text=none) if per is None else figure(per, Unit.COUNT),
     )

@@ -1,0 +1,33 @@
+"""The words of a critic, read into a figure from 1 to 10; what is not understood is none."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from guardmark.parsing.objects import read_object
+
+LEAST: Final = 1.0
+MOST: Final = 10.0
+
+
+def read_closeness(text: str) -> float | None:
+    """Read how close a candidate came.
+
+    Args:
+        text: What the critic wrote; an object with `closeness` is looked for in it.
+
+    Returns:
+        A number from 1 to 10, or None when there is none that can be read. A number written as
+        text counts; true, a number out of range and `7 of 10` do not: nobody rounds or guesses.
+    """
+    said = (read_object(text, key="closeness").fields or {}).get("closeness")
+    if isinstance(said, str):
+        try:
+            said = float(said)
+        except ValueError:
+            return None
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return None
+    # Compared before it becomes a float: an integer of a thousand digits does not fit one.
+    return float(said) if LEAST <= said <= MOST and math.isfinite(said) else None

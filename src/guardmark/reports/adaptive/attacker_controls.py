@@ -1,0 +1,182 @@
+"""The benign twin and the critic of an attacker model: in words, and for machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.analysis.adaptive.operators import Standing
+from guardmark.reports.cells import of_difference, of_estimate
+from guardmark.reports.encode import Json, difference_json, estimate_json
+from guardmark.reports.wording import count_text, counts_text, measure_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from guardmark.analysis.adaptive.attacker_rows import Spending
+    from guardmark.analysis.adaptive.critic import CriticCard
+    from guardmark.analysis.adaptive.rewording import RewordingCard
+    from guardmark.core.estimate import Estimate
+
+MEANING: Final = {
+    Standing.HOLDS: "it holds: attacks are recognised in other words, and benign texts pass",
+    Standing.BLANKET: "a blanket block: what the model rewords is blocked, attack or not",
+    Standing.BLIND: "blind: what the model rewords passes, attack or not",
+    Standing.INVERTED: "inverted: reworded attacks pass, and benign texts are blocked",
+    Standing.UNKNOWN: "unknown: nothing to compare",
+}
+"""What each standing says of a defense, with what an attacker model rewords."""
+
+
+def twin_sentence(name: str, twin: RewordingCard) -> str:
+    """Say what the defense does to benign texts that the attacker model rewords.
+
+    Args:
+        name: Of the defense.
+        twin: The figures.
+    """
+    if not twin.samples:
+        return f"{name}: no benign text was reworded: the model sent no attack, or none is answered"
+    if not twin.blocked.trials:
+        return (
+            f"{name}: the attacker model was asked to reword {count_text(twin.samples)} benign "
+            "texts, and none came to be sent"
+        )
+    gap = measure_text(of_difference(twin.separation))
+    return (
+        f"{name}: benign texts reworded by the attacker model are blocked at {_rate(twin.blocked)},"
+        f" as they are at {_rate(twin.as_is)}; attacks it reworded at "
+        f"{_rate(twin.attacks_blocked)}, J {gap}: {MEANING[twin.standing]}"
+    )
+
+
+def twin_cautions(name: str, twin: RewordingCard) -> Iterator[str]:
+    """Say what of the benign twin failed.
+
+    Args:
+        name: Of the defense.
+        twin: The figures.
+    """
+    for account, spent in twin.spending.items():
+        if spent.failed:
+            yield (
+                f"{name}: {count_text(spent.failed)} of {count_text(spent.calls)} {account} calls "
+                "about benign texts failed; they count in no rate"
+            )
+    if twin.unjudged:
+        yield (
+            f"{name}: {count_text(twin.unjudged)} benign candidates got no verdict on sameness "
+            "that can be read; they were not sent"
+        )
+
+
+def critic_sentence(name: str, critic: CriticCard) -> str:
+    """Say what a critic was asked and how it answered.
+
+    Args:
+        name: Of the defense.
+        critic: The figures.
+    """
+    if critic.has_scores:
+        return (
+            f"{name}: the critic ({critic.model}) was not asked: the defense tells its score (A2), "
+            "which the attacker model is shown"
+        )
+    if not critic.spending.calls:
+        return f"{name}: the critic ({critic.model}) was left nothing to guess"
+    return (
+        f"{name}: the critic ({critic.model}) was asked {count_text(critic.spending.calls)} times "
+        f"how close a blocked candidate came; {_rate(critic.guessed)} of its answers hold a "
+        "figure. It chose which candidates the attacker model was shown, and nothing else"
+    )
+
+
+def critic_cautions(name: str, critic: CriticCard) -> Iterator[str]:
+    """Say what keeps a reader from trusting a critic's choice.
+
+    Args:
+        name: Of the defense.
+        critic: The figures.
+    """
+    if critic.is_also and not critic.has_scores:
+        yield f"{name}: the critic is the same model as {critic.is_also}"
+    if critic.spending.failed:
+        yield (
+            f"{name}: {count_text(critic.spending.failed)} of "
+            f"{count_text(critic.spending.calls)} critic calls failed; no figure came of them"
+        )
+    for kind, rate in (("refused", critic.refused), ("cannot be read", critic.invalid)):
+        if rate.successes:
+            yield f"{name}: of the critic's answers {_rate(rate)} {kind}; no figure came of them"
+
+
+def twin_json(twin: RewordingCard | None) -> Json | None:
+    """Encode the benign twin of an attacker model.
+
+    Args:
+        twin: The figures, or None.
+
+    Returns:
+        JSON values, or None where no benign sample was to be reworded.
+    """
+    if twin is None:
+        return None
+    return {
+        "samples": twin.samples,
+        "candidates": twin.candidates,
+        "unjudged": twin.unjudged,
+        **{name: estimate_json(rate) for name, rate in twin.rates.items()},
+        "change": difference_json(twin.change),
+        "separation": difference_json(twin.separation),
+        "standing": twin.standing.value,
+        "strategies": [
+            {
+                "name": each.name,
+                "blocked": estimate_json(each.blocked),
+                "standing": each.standing.value,
+            }
+            for each in twin.strategies
+        ],
+        "spending": {name: model_spending_json(each) for name, each in twin.spending.items()},
+    }
+
+
+def critic_json(critic: CriticCard | None) -> Json | None:
+    """Encode how a critic answered.
+
+    Args:
+        critic: The figures, or None.
+
+    Returns:
+        JSON values, or None without a critic.
+    """
+    if critic is None:
+        return None
+    return {
+        "model": critic.model,
+        "is_also": critic.is_also,
+        "has_scores": critic.has_scores,
+        "repairs": critic.repairs,
+        **{name: estimate_json(rate) for name, rate in critic.rates.items()},
+    }
+
+
+def model_spending_json(spent: Spending) -> Json:
+    """Encode what a model consumed.
+
+    Args:
+        spent: Its bill.
+    """
+    return {
+        "calls": spent.calls,
+        "failed": spent.failed,
+        "calls_with_tokens": spent.reported,
+        "tokens_read": spent.tokens_read,
+        "tokens_written": spent.tokens_written,
+        "calls_with_price": spent.priced,
+        "cost": spent.cost if spent.priced else None,
+    }
+
+
+def _rate(estimate: Estimate) -> str:
+    measure = of_estimate(estimate)
+    return f"{measure_text(measure)} ({counts_text(measure)})"
