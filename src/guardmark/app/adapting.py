@@ -31,6 +31,7 @@ from guardmark.app.probing import probe_parts
 from guardmark.app.protecting import protected_of, target_name
 from guardmark.app.reporting import find_run, run_config
 from guardmark.app.running import run
+from guardmark.app.staying import staying
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.protocols import Closable, SampleBound
@@ -201,9 +202,10 @@ class _Work:
         self.session.announce(f"Attacking {', '.join(names)} in {folder.path}")
         with folder.lock(started=started), RecordWriter(folder.records) as writer:
             folder.write_text(LOCK, lock_text(plan.lock))
-            summary = await run_adaptive(
-                plan, writer, samples, earlier=earlier, stop=self.session.stop
-            )
+            with staying():
+                summary = await run_adaptive(
+                    plan, writer, samples, earlier=earlier, stop=self.session.stop
+                )
         if summary.is_interrupted:
             return Adapted(folder=folder, defenses=names, summary=summary, trace=None)
         with RecordReader(folder.records) as reader:

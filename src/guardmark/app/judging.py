@@ -20,6 +20,7 @@ from guardmark.app.probing import probe_judge
 from guardmark.app.registry import settings_model
 from guardmark.app.reporting import find_run
 from guardmark.app.settings import PriceSettings, RunSettings, ServiceSettings, Settings
+from guardmark.app.staying import staying
 from guardmark.core.errors import ConfigError
 from guardmark.core.protocols import Closable
 from guardmark.core.record import FIRST_LAYER, Stage
@@ -124,7 +125,8 @@ def judge_run(
             added.append(store_bypass_labels(writer, bypasses, source=sheet))
         done = _Done(layers=(), summaries=(), warnings=())
         if loaded is not None:
-            done = run_on_loop(work.judge(writer, loaded, layer), loaded.config.run)
+            with staying():
+                done = run_on_loop(work.judge(writer, loaded, layer), loaded.config.run)
     name = done.layers[0].split("/")[0] if done.layers else ""
     with RecordReader(folder.records) as reader:
         flips = find_flips(reader, name) if name else None

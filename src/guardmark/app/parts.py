@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from guardmark.app.network import judge_name
 from guardmark.app.placing import placed
 from guardmark.app.registry import BuildContext, build_part
+from guardmark.app.staying import staying
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
 from guardmark.core.version import VERSION
@@ -245,7 +246,8 @@ def build_one(
 
 def _built(loaded: LoadedConfig, path: tuple[str, ...], name: str, context: BuildContext) -> object:
     try:
-        return build_part(loaded.parts[path], name, context)
+        with staying():
+            return build_part(loaded.parts[path], name, context)
     except ConfigError as error:
         raise placed(error, loaded, path) from error
 

@@ -16,7 +16,9 @@ from guardmark.app.logbook import ending_line, logbook
 from guardmark.app.network import concurrency_of, open_services
 from guardmark.app.parts import build_parts
 from guardmark.app.probing import probe_parts
+from guardmark.app.rebuilding import rebuilds
 from guardmark.app.remembering import kept_answers
+from guardmark.app.staying import staying
 from guardmark.app.stopping import check_rules, early_stop, with_rules
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import RunManifest
@@ -221,7 +223,8 @@ class _Invocation:
                 failed = count_errors(writer) if options.retry_errors else 0
                 if failed or not writer.stored.is_complete:
                     # Nobody is asked about a run that has all of its records.
-                    warnings.extend(await probe_parts(self.parts))
+                    with staying():
+                        warnings.extend(await probe_parts(self.parts))
                 keep()
                 if failed:
                     supersede_errors(writer)
@@ -256,13 +259,14 @@ class _Invocation:
             note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
             self._bind(writer)
             self._describe(folder, manifest)
-            summary = await run_engine(
-                replace(self._plan(), memory=memory),
-                writer,
-                progress=self.session.progress,
-                stop=self.session.stop,
-                stop_rule=early_stop(folder, self.loaded.config.run.stop_when),
-            )
+            with staying():
+                summary = await run_engine(
+                    replace(self._plan(), memory=memory),
+                    writer,
+                    progress=self.session.progress,
+                    stop=self.session.stop,
+                    stop_rule=early_stop(folder, self.loaded.config.run.stop_when),
+                )
             note(ending_line(summary))
         return RunResult(
             folder=folder,
@@ -338,6 +342,7 @@ class _Invocation:
                 config.run.max_errors if options.max_errors is None else options.max_errors
             ),
             workers=Workers(config.run.workers),
+            factories=rebuilds(self.loaded, self.parts),
             pipeline=self.parts.pipeline,
         )
 

@@ -16,6 +16,7 @@ EXIT_FAULT = 70
 EXIT_INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _GC_THRESHOLD = 50_000
+_PATIENCE_S = 0.3
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -33,7 +34,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     gc.set_threshold(_GC_THRESHOLD, 20, 20)
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
-    sys.exit(_guarded([word for word in words if word != "--debug"], debug=debug))
+    code = _guarded([word for word in words if word != "--debug"], debug=debug)
+    if code == EXIT_INTERRUPTED:
+        _leave_at_once(code)
+    sys.exit(code)
+
+
+def _leave_at_once(code: int) -> None:
+    """End without waiting for threads that are inside a call; all that is stored is stored."""
+    import threading
+    from time import monotonic
+
+    until = monotonic() + _PATIENCE_S
+    others = [t for t in threading.enumerate() if t is not threading.main_thread()]
+    for thread in [t for t in others if not t.daemon]:
+        thread.join(max(0.0, until - monotonic()))
+        if thread.is_alive():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
 
 def _guarded(words: list[str], *, debug: bool) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -16,16 +16,19 @@ from guardmark.cli.terminal import clean
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.engine.progress import Progress
 from guardmark.engine.runner import Ending
-from guardmark.engine.stop import StopSignal
+from guardmark.engine.stop import Abandoned, StopSignal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from guardmark.app.running import RunOptions
 
 EXIT_INTERRUPTED = 130
 EXIT_UNTRUSTWORTHY = 5
+_HANGUP = getattr(signal, "SIGHUP", None)  # neither is there on Windows
+_ALARM = getattr(signal, "SIGALRM", None)
+_PATIENCE_S = 0.5
 
 
 def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json: bool) -> int:
@@ -95,22 +98,41 @@ def _same_command() -> str:
 def interruptible(stop: StopSignal) -> Iterator[None]:
     """Turn the first Ctrl-C or termination into an orderly end; the second one ends at once.
 
+    A call that answers at once and does not come back by then is abandoned. What parts print
+    meanwhile goes to stderr: stdout carries what the command says, and nothing else.
+
     Args:
         stop: Is set by the first signal.
     """
 
     def on_signal(number: int, _frame: object) -> None:
-        if stop.is_set:
+        # A terminal that closes may hang up more than once.
+        if stop.is_set and number != _HANGUP:
             raise KeyboardInterrupt
         stop.set(signal.Signals(number).name)
+        if _ALARM is not None:
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)
 
-    before = {number: signal.signal(number, on_signal) for number in _signals()}
+    def on_alarm(_number: int, _frame: object) -> None:
+        if stop.is_calling:
+            raise Abandoned
+
+    handlers: dict[int, Callable[[int, object], None]] = dict.fromkeys(_signals(), on_signal)
+    if _ALARM is not None:
+        handlers[_ALARM] = on_alarm
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     finally:
+        if _ALARM is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _signals() -> tuple[signal.Signals, ...]:
-    return (signal.SIGINT, signal.SIGTERM)
+def _signals() -> Iterator[int]:
+    yield from (signal.SIGINT, signal.SIGTERM)
+    # Whoever started us with nohup wants no end when the terminal goes.
+    if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:
+        yield _HANGUP

@@ -17,11 +17,13 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.core.sample import View
+from guardmark.engine.stop import Abandoned
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from guardmark.core.sample import Prompt
+    from guardmark.engine.stop import StopSignal
 
 _MESSAGE: Final = 2000  # characters of an exception's text that are kept
 ALWAYS_SHOWN: Final = (View.TEXT, View.CONVERSATION)
@@ -32,6 +34,8 @@ SKIPPED: Final = Decision(
     evidence=Evidence(message="the sample has nothing for this defense's view"),
 )
 T = TypeVar("T")
+Answers = tuple[list[Decision], list[int]]
+"""Decisions and their latencies in nanoseconds, in the order of the prompts."""
 
 
 class Failure:
@@ -99,19 +103,63 @@ def not_a(wanted: str, answer: object) -> Failure:
 
 
 def decide_all(
-    decide: Callable[[Prompt], object], prompts: Sequence[Prompt]
-) -> tuple[list[Decision], list[int]]:
+    decide: Callable[[Prompt], object],
+    prompts: Sequence[Prompt],
+    *,
+    is_over: Callable[[], bool] | None = None,
+) -> Answers:
     """Ask a defense that answers at once about several prompts.
 
     Args:
         decide: The defense's function.
         prompts: In order.
+        is_over: Tells before each call whether it is still wanted.
 
     Returns:
-        Decisions and latencies in nanoseconds, in the order of the prompts.
+        Decisions and latencies in nanoseconds, in the order of the prompts; fewer than prompts
+        when it was over before the last.
     """
-    decisions, latencies, clock = list[Decision](), list[int](), perf_counter_ns
+    decisions, latencies = list[Decision](), list[int]()
+    _decide_into(decisions, latencies, decide=decide, prompts=prompts, is_over=is_over)
+    return decisions, latencies
+
+
+def decide_unless_abandoned(
+    decide: Callable[[Prompt], object], prompts: Sequence[Prompt], stop: StopSignal
+) -> Answers:
+    """Ask as `decide_all`, in the main thread, where a call may be abandoned.
+
+    Args:
+        decide: The defense's function.
+        prompts: In order.
+        stop: Is told that a call is going on.
+
+    Returns:
+        As `decide_all`; what was answered before the call that was abandoned.
+    """
+    decisions, latencies = list[Decision](), list[int]()
+    try:
+        stop.is_calling = True
+        _decide_into(decisions, latencies, decide=decide, prompts=prompts, is_over=None)
+    except Abandoned:
+        del latencies[len(decisions) :]
+    finally:
+        stop.is_calling = False
+    return decisions, latencies
+
+
+def _decide_into(
+    decisions: list[Decision],
+    latencies: list[int],
+    *,
+    decide: Callable[[Prompt], object],
+    prompts: Sequence[Prompt],
+    is_over: Callable[[], bool] | None,
+) -> None:
+    clock = perf_counter_ns
     for prompt in prompts:
+        if is_over is not None and is_over():
+            return
         start = clock()
         try:
             decision = decide(prompt)
@@ -127,7 +175,6 @@ def decide_all(
             if isinstance(decision, Decision)
             else not_a("Decision", decision).as_decision()
         )
-    return decisions, latencies
 
 
 async def attempt(call: Callable[..., Awaitable[T]], *about: Any) -> T | Failure:

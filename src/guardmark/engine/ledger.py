@@ -47,6 +47,7 @@ class Ledger:
     Attributes:
         plan: What is done.
         writer: Where answers are stored.
+        stop: A wish to stop.
         halt: Why the run ends early, or None.
         reason: The same in a user's words.
         calls: Calls made.
@@ -75,7 +76,7 @@ class Ledger:
         self.busy_ns = self.lag_ns = self.errors = 0
         self.cost = 0.0
         self._progress = progress
-        self._stop = stop
+        self.stop = stop
         self._rule = stop_rule
         self._ended: set[str] = set()
         self._began = monotonic()
@@ -150,8 +151,8 @@ class Ledger:
         """Tell whether another call may be made, looking at stop, budget and limits."""
         if self.halt is not None:
             return False
-        if self._stop.is_set:
-            self.end(Halt.INTERRUPTED, self._stop.reason)
+        if self.stop.is_set:
+            self.end(Halt.INTERRUPTED, self.stop.reason)
             return False
         budget = self.plan.budget
         for spent, limit, what in (

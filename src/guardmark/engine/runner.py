@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import BudgetReached, StorageError, UntrustworthyRun
 from guardmark.core.manifest import LatencyMode
-from guardmark.core.protocols import BatchDefense, InlineDefense
+from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
 from guardmark.engine import plan as planning
 from guardmark.engine.batches import ask_batches, batches_of
-from guardmark.engine.inline import run_inline, run_pooled
+from guardmark.engine.inline import run_inline
 from guardmark.engine.ledger import Halt, Ledger
 from guardmark.engine.pipeline import Flow
 from guardmark.engine.plan import Workers
+from guardmark.engine.pool import run_pooled
 from guardmark.engine.progress import Progress
 from guardmark.engine.service import feed_of, workers_of
 from guardmark.engine.stop import StopSignal
@@ -237,6 +238,8 @@ async def _run_inline(task: DefenseTask, ledger: Ledger) -> None:
     await warm_up(task, ledger)
     is_pooled = ledger.plan.workers is not Workers.INLINE
     is_pooled = is_pooled and ledger.plan.timing.mode is not LatencyMode.ISOLATED
+    # What answers by looking samples up knows them in this process only, and gains nothing.
+    is_pooled = is_pooled and not isinstance(defense, SampleBound)
     is_cold = ledger.plan.timing.warmup == 0
     for desk in task.desks:
         chunks = ledger.writer.stored.pending(desk.lane, order=ledger.order)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 
+class Abandoned(KeyboardInterrupt):
+    """Raised into a call that does not come back although the run is to end."""
+
+
 class StopSignal:
     """Set once; the engine looks at it many times a second.
 
     Attributes:
         reason: Why to stop; empty while nobody asked.
+        is_calling: Whether the main thread is inside a part that answers at once, where
+            nothing of ours can look at the wish: there, and only there, `Abandoned` may be
+            raised by a signal handler.
     """
 
-    __slots__ = ("reason",)
+    __slots__ = ("is_calling", "reason")
 
     def __init__(self) -> None:
         self.reason = ""
+        self.is_calling = False
 
     def set(self, reason: str = "interrupted") -> None:
         """Ask the run to end; what is finished is stored, what is in flight is dropped.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter_ns
@@ -11,7 +12,7 @@ from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense, InlineDefense
 from guardmark.core.record import Stage
 from guardmark.engine.asking import asking
-from guardmark.engine.calls import as_decision, attempt
+from guardmark.engine.calls import as_decision, attempt, decide_unless_abandoned, skipping
 from guardmark.engine.watch import supervise
 from guardmark.store.codes import FLAG_COLD
 
@@ -82,12 +83,25 @@ async def warm_up(task: DefenseTask, ledger: Ledger) -> None:
         for pair in zip(chunk.positions, chunk.prompts, strict=True)
     )
     samples = islice(every, wanted)
-    width = 1 if isinstance(task.defense, InlineDefense) else plan.in_flight(task.name)
-    ask = asking(task.defense)
+    width, ask = plan.in_flight(task.name), asking(task.defense)
+    if isinstance(task.defense, InlineDefense):
+        width, ask = 1, _at_once(task.defense, ledger)
     await supervise(
         [_warm_each(ask, samples, lane=lane, ledger=ledger) for _ in range(min(width, wanted))],
         ledger,
     )
+
+
+def _at_once(defense: InlineDefense, ledger: Ledger) -> Callable[[Prompt], Awaitable[Decision]]:
+    decide = skipping(defense.decide_now, defense.view)
+
+    async def ask(prompt: Prompt) -> Decision:
+        decisions, _ = decide_unless_abandoned(decide, [prompt], ledger.stop)
+        if not decisions:
+            await asyncio.Event().wait()  # abandoned: whoever supervises us will cancel us
+        return decisions[0]
+
+    return ask
 
 
 async def _warm_each(
