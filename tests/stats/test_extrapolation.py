@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.stats import betabinom
 
 from guardmark.stats.drawing import Drawing
 from guardmark.stats.extrapolation import extrapolate_success, fit_beta_binomial
@@ -153,3 +154,20 @@ def test_counts_that_do_not_fit_are_refused(successes: list[int], k: int, said: 
     """The message says what is wrong."""
     with pytest.raises(ValueError, match=said):
         extrapolate_success([5], successes, k=k)
+
+
+@given(st.lists(st.tuples(st.integers(2, 40), st.integers(0, 40)), min_size=2, max_size=25))
+@settings(deadline=None)
+def test_no_other_beta_makes_the_tries_likelier(rows: list[tuple[int, int]]) -> None:
+    """The fit lies on top of the likelihood that the textbook's mass function gives."""
+    tries = np.array([n for n, _ in rows])
+    successes = np.array([min(n, c) for n, c in rows])
+    fit = fit_beta_binomial(tries, successes)
+    a, b = fit.a or 0.0, fit.b or 0.0
+    assume(1e-3 < a + b < 1e6)  # at its edges, where samples are all alike, the search ends
+
+    def height(a: float, b: float) -> float:
+        return float(betabinom.logpmf(successes, tries, a, b).sum())
+
+    others = [height(a * more, b * less) for more in (0.9, 1.1) for less in (0.9, 1.1)]
+    assert height(a, b) >= max(others) - 1e-6

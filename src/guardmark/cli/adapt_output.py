@@ -19,7 +19,6 @@ from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import clean
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
-from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,12 +87,7 @@ def carry_out(
     if done.trace is None:
         _say(f"Interrupted; what was answered is stored. To continue: {_again(done, typed)}")
         return None, ()
-    report(done.folder.path)
-    from guardmark.analysis.adaptive.card import analyse_adaptive
-    from guardmark.analysis.settings import AnalysisSettings
-
-    with RecordReader(done.folder.records) as reader:
-        cards = analyse_adaptive(reader, AnalysisSettings.of(reader.manifest()))
+    cards = report(done.folder.path).analysis.adaptive
     files = (
         ("report", done.folder.report_html),
         ("repair", write_repair(done.folder, cards)),

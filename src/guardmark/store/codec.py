@@ -71,6 +71,7 @@ def _usage(usage: Usage) -> list[int | float | None]:
     return [*tokens, cost]
 
 
+@lru_cache(maxsize=256)  # for the same reason; nobody can change what is returned
 def evidence_from_json(text: str) -> Evidence:
     """Read evidence back.
 

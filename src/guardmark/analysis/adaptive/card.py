@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -218,6 +219,7 @@ class _View:
         self.places = sorted(p for p in battle.baseline if attack[p])
         self.groups = groups[self.places]
         self.static = np.array([battle.baseline[p] for p in self.places], dtype=bool)
+        self._known: dict[tuple[str, frozenset[str]], NDArray[np.float64]] = {}
 
     def rate(self, hits: NDArray[np.bool_]) -> Estimate:
         return grouped_rate(hits, self.groups, confidence=self.confidence)
@@ -227,14 +229,17 @@ class _View:
 
     def by(self, arm: str, k: int, tiers: frozenset[str] = FULL) -> NDArray[np.bool_]:
         """Mark attacks that got through as they are or by the k-th try of an arm."""
-        firsts = (self._first(arm, place, tiers) for place in self.places)
-        reached = np.array([f is not None and f <= k for f in firsts], dtype=bool)
-        marks: NDArray[np.bool_] = np.logical_or(self.static, reached)
+        marks: NDArray[np.bool_] = self.static | (self._firsts(arm, tiers) <= k)
         return marks
 
-    def _first(self, arm: str, place: int, tiers: frozenset[str]) -> int | None:
-        story = self.battle.stories[arm].get(place)
-        return None if story is None else story.first(tiers)
+    def _firsts(self, arm: str, tiers: frozenset[str]) -> NDArray[np.float64]:
+        """Number of the first bypass of each attack; infinite without any. Asked for often."""
+        if (arm, tiers) not in self._known:
+            stories = self.battle.stories[arm]
+            told = (stories[p].first(tiers) if p in stories else None for p in self.places)
+            firsts = [math.inf if first is None else float(first) for first in told]
+            self._known[arm, tiers] = np.array(firsts, dtype=np.float64)
+        return self._known[arm, tiers]
 
     def fallen(self, until: str, tiers: frozenset[str]) -> NDArray[np.bool_]:
         """Mark attacks that had got through by the end of a round."""

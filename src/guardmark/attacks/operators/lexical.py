@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
@@ -106,10 +106,12 @@ def _differ_by_list(
     return all(b.lower() in table.get(a.lower(), ()) for a, b in changed)
 
 
+@cache
 def _numbers() -> Mapping[str, tuple[str, ...]]:
     return {word: (other,) for word, other in plurals().items()}
 
 
+@cache
 def _spellings() -> Mapping[str, tuple[str, ...]]:
     return {word: (other,) for word, other in _OTHER_SPELLING.items()}
 
@@ -144,6 +146,8 @@ def _change_contractions(text: str, use: Use) -> str:
 
 
 def _expanded(text: str) -> str:
+    if "'" not in text and "\u2019" not in text:
+        return text
     return _SHORT.sub(
         lambda f: _cased_like(_EXPANDED[f[0].lower().replace("\u2019", "'")], f[0]), text
     )

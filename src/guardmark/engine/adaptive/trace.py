@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _KIND: Final = "guardmark adaptive trace"
 _VERSION: Final = 1
+_compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _COMPLAINT: Final = "blocked with word of a failure, says the trace"
 
 
@@ -98,7 +99,7 @@ def _row(record: Record, sample_id: str) -> dict[str, Any]:
 
 
 def _line(value: Mapping[str, object]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"
+    return f"{_compact(value)}\n"
 
 
 def read_trace(
