@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
-from guardmark.app.config import LoadedConfig, config_around, load_config, load_section
+from guardmark.app.config import (
+    LoadedConfig,
+    config_around,
+    load_config,
+    load_section,
+)
 from guardmark.app.network import has_address
 from guardmark.app.parts import build_one
 from guardmark.app.probing import probe_helper
+from guardmark.app.registry import helper_kind
 from guardmark.app.settings import AdaptiveSettings, PriceSettings, ServiceSettings, Settings
 from guardmark.core.errors import ConfigError
+from guardmark.core.protocols import PairJudge
 from guardmark.engine.adaptive.attacker_plan import AttackerPlan
 
 if TYPE_CHECKING:
@@ -29,6 +37,11 @@ _NO_JUDGE: Final = (
 )
 _OWN_JUDGE: Final = (
     "the attacker model judges its own candidates: name another model under adaptive.equivalence"
+)
+_NOT_CALIBRATED: Final = "not calibrated"
+_NO_CALIBRATION: Final = (
+    "tau of adaptive.equivalence is not calibrated, so nobody knows how often it calls another "
+    "request the same: guardmark attacks calibrate PAIRS.jsonl"
 )
 _DIGITS: Final = 16  # of a fingerprint, where a person reads it
 
@@ -180,7 +193,9 @@ def build_attacker(config: AttackerConfig, services: Services | None) -> Attacke
     judge, critic = (
         None
         if said is None
-        else build_one(loaded, (_SECTION, name), "model", name=name, services=services)
+        else build_one(
+            loaded, (_SECTION, name), helper_kind(name, said), name=name, services=services
+        )
         for name, said in (("equivalence", settings.equivalence), ("critic", settings.critic))
     )
     roles = (("the attacker model", model), ("the judge of sameness", judge))
@@ -195,6 +210,7 @@ def build_attacker(config: AttackerConfig, services: Services | None) -> Attacke
             "judge_fingerprint": "" if judge is None else judge.manifest.fingerprint[:_DIGITS],
             "same_model": "yes" if judge is not None and _which(model) == _which(judge) else "no",
             **({} if critic is None else _critic_identity(critic, roles)),
+            **_threshold_words(judge),
         },
         candidates=settings.candidates,
         streams=settings.streams,
@@ -260,6 +276,8 @@ def _warnings(plan: AttackerPlan) -> Iterator[str]:
         yield _NO_JUDGE
     elif plan.identity["same_model"] == "yes":
         yield _OWN_JUDGE
+    elif plan.identity.get("calibration") == _NOT_CALIBRATED:
+        yield _NO_CALIBRATION
     if also := plan.identity.get("critic_is_also"):
         yield (
             f"the critic is the same model as {also}: it sees no more than they do; name another "
@@ -267,3 +285,19 @@ def _warnings(plan: AttackerPlan) -> Iterator[str]:
         )
     if plan.critic is not None and not plan.history:
         yield "the critic is not asked: with history: 0 no earlier candidate is shown"
+
+
+def _threshold_words(judge: BuiltPart | None) -> dict[str, str]:
+    """Say from which cosine on texts count as the same request, and where that comes from."""
+    if judge is None or not isinstance(judge.part, PairJudge):
+        return {}
+    said = judge.manifest.settings
+    known = said.get("calibration")
+    told = {"tau": str(said.get("tau")), "calibration": _NOT_CALIBRATED}
+    if isinstance(known, Mapping):
+        told["calibration"] = (
+            f"{known['pairs']} {str(known['sha256'])[:12]}, {known['false_same']} of "
+            f"{known['different']} different pairs and {known['true_same']} of {known['same']} "
+            "equal ones called the same"
+        )
+    return told

@@ -70,7 +70,8 @@ class ChatSettings(Settings):
         if context.services is None:
             raise ConfigError(f"{where} calls {self.address}, which is not possible here.")
         endpoint = context.services.endpoint(
-            f"{self.address}/chat/completions", secret_headers=self._headers(where)
+            f"{self.address}/chat/completions",
+            secret_headers=service_headers(self.preset, self.api_key, where),
         )
         options = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.options}
         if self.seed is not None:
@@ -83,9 +84,23 @@ class ChatSettings(Settings):
             price=None if price is None else Price(**price.model_dump()),
         )
 
-    def _headers(self, where: str) -> dict[str, str]:
-        usual = PRESETS[self.preset][1] if self.preset else ""
-        secret = self.api_key or (Secret(env=usual) if usual else None)
-        if secret is None:
-            return {}
-        return {"Authorization": f"Bearer {read_secret(secret, f'{where}.api_key')}"}
+
+def service_headers(preset: Preset | None, api_key: Secret | None, where: str) -> dict[str, str]:
+    """Return the headers that carry the key of a service.
+
+    Args:
+        preset: Fills in where the key usually stands.
+        api_key: Where it stands, or None.
+        where: Path of the settings, for messages.
+
+    Returns:
+        The headers; empty without a key.
+
+    Raises:
+        ConfigError: If the key is not set.
+    """
+    usual = PRESETS[preset][1] if preset else ""
+    secret = api_key or (Secret(env=usual) if usual else None)
+    if secret is None:
+        return {}
+    return {"Authorization": f"Bearer {read_secret(secret, f'{where}.api_key')}"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from guardmark.app.registry import settings_model
+from guardmark.app.registry import helper_kind, settings_model
 from guardmark.app.settings import Config, Secret
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 
@@ -319,7 +319,7 @@ def _helper_settings(adaptive: object) -> Iterator[tuple[str, Path_, dict[str, A
         yield "gradient", ("adaptive", "gradient"), adaptive["gradient"]
     for name in ("attacker", "equivalence", "critic"):
         if isinstance(adaptive.get(name), dict):
-            yield "model", ("adaptive", name), adaptive[name]
+            yield helper_kind(name, adaptive[name]), ("adaptive", name), adaptive[name]
 
 
 def _loose_ends(config: Config, source: _Source) -> Iterator[str]:

@@ -211,7 +211,7 @@ def build_one(
         loaded: The checked configuration.
         path: Where its settings stand, for example `("pipeline", "model")`. Only parts of a
             pipeline have to do with its system prompt.
-        kind: `model` or `judge`.
+        kind: `model`, `judge` or `embedding`.
         name: Name of the part in records and reports.
         services: The one client of the run, or None when nothing may be called.
 

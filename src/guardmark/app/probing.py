@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.app.network import has_address
 from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
 from guardmark.core.outcome import ErrorKind, VerdictLabel
-from guardmark.core.protocols import GuidedModel
+from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.core.sample import Prompt
 from guardmark.defenses.probe import PATIENCE_S
 
@@ -99,9 +99,11 @@ async def probe_helper(built: BuiltPart, name: str) -> int | None:
 
     Raises:
         ServiceError: If it cannot be reached or refuses us, within 10 s.
-        UntrustworthyRun: If what is there is no chat server.
+        UntrustworthyRun: If what is there speaks another protocol.
     """
-    if isinstance(built.part, GuidedModel):
+    if isinstance(built.part, PairJudge):
+        call = built.part.compare(_ANSWER, _ANSWER)
+    elif isinstance(built.part, GuidedModel):
         call = built.part.answer_in(_READY, form=_READY_FORM, seed=0)
     else:
         call = built.part.answer(_READY)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _DEFENSES = "guardmark.app.defense_settings"
 _MODELS = "guardmark.app.model_settings"
+_EMBEDDINGS = "guardmark.app.embedding_settings"
 
 BUILTIN_PARTS: dict[str, dict[str, str]] = {
     "defense": {
@@ -47,6 +48,10 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
         "panel": "guardmark.app.judge_settings:PanelSettings",
         "rules": "guardmark.app.judge_settings:RulesJudgeSettings",
     },
+    "embedding": {
+        "embedding": f"{_EMBEDDINGS}:EmbeddingSettings",
+        "local-embedding": f"{_EMBEDDINGS}:LocalEmbeddingSettings",
+    },
     "gradient": {
         "hotflip": "guardmark.app.gradient_settings:HotFlipSettings",
     },
@@ -57,6 +62,7 @@ GROUPS = {
     "defense": "guardmark.defenses",
     "model": "guardmark.models",
     "judge": "guardmark.judges",
+    "embedding": "guardmark.embeddings",
     "gradient": "guardmark.gradient_attacks",
 }
 """Kind to the entry-point group under which other packages add theirs."""
@@ -96,7 +102,7 @@ def settings_model(kind: str, part_type: str) -> type[BaseModel]:
     """Return the settings of a registered type.
 
     Args:
-        kind: `defense`, `model`, `judge` or `gradient`.
+        kind: `defense`, `model`, `judge`, `embedding` or `gradient`.
         part_type: The type as written in a configuration.
 
     Returns:
@@ -108,7 +114,9 @@ def settings_model(kind: str, part_type: str) -> type[BaseModel]:
     """
     table = known_types(kind)
     if part_type not in table:
-        raise UnknownName(f"{kind} type", part_type, table)
+        # A judge of sameness may be a model as well.
+        others = known_types("model") if kind == "embedding" else {}
+        raise UnknownName(f"{kind} type", part_type, [*others, *table])
     module_name, _, attribute = table[part_type].partition(":")
     try:
         return cast("type[BaseModel]", getattr(import_module(module_name), attribute))
@@ -123,7 +131,7 @@ def known_types(kind: str) -> Mapping[str, str]:
     """Return every type of a kind with the place it is loaded from.
 
     Args:
-        kind: `defense`, `model`, `judge` or `gradient`.
+        kind: `defense`, `model`, `judge`, `embedding` or `gradient`.
 
     Returns:
         Type to `module:name`, built-in ones and those of other packages.
@@ -141,6 +149,17 @@ def known_types(kind: str) -> Mapping[str, str]:
             )
         table[entry.name] = entry.value
     return table
+
+
+def helper_kind(name: str, settings: Mapping[str, object]) -> str:
+    """Return of which kind a part is that helps an attacker.
+
+    Args:
+        name: Its key in the section `adaptive`.
+        settings: What stands there. Sameness is judged by a model or by embeddings.
+    """
+    is_model = name != "equivalence" or settings.get("type") in known_types("model")
+    return "model" if is_model else "embedding"
 
 
 def build_part(settings: Any, name: str, context: BuildContext) -> object:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from guardmark.app.registry import GROUPS, known_types, settings_model
 from guardmark.app.settings import Config
+
+_HELPERS: Final = {
+    "attacker": ("model",),
+    "equivalence": ("model", "embedding"),
+    "critic": ("model",),
+    "gradient": ("gradient",),
+}
+"""Keys of the section `adaptive` that name a part, to the kinds it may be of."""
 
 
 def config_schema() -> dict[str, Any]:
@@ -34,9 +42,9 @@ def config_schema() -> dict[str, Any]:
     pipeline["model"] = {"$ref": "#/$defs/model"}
     pipeline["judges"]["items"] = {"$ref": "#/$defs/judge"}
     adaptive = definitions["AdaptiveSettings"]["properties"]
-    helpers = dict.fromkeys(("attacker", "equivalence", "critic"), "model")
-    for helper, kind in {**helpers, "gradient": "gradient"}.items():
-        adaptive[helper] = {"anyOf": [{"$ref": f"#/$defs/{kind}"}, {"type": "null"}]}
+    for helper, kinds in _HELPERS.items():
+        places = [{"$ref": f"#/$defs/{kind}"} for kind in kinds]
+        adaptive[helper] = {"anyOf": [*places, {"type": "null"}]}
     return schema
 
 

@@ -123,6 +123,15 @@ class GuidedModel(Part, Protocol):
 
 
 @runtime_checkable
+class PairJudge(Part, Protocol):
+    """A judge of sameness to whom the order of two texts means nothing: asked once a pair."""
+
+    async def compare(self, first: str, second: str) -> Response:
+        """Say in a JSON object with `same` whether both ask for the same."""
+        ...
+
+
+@runtime_checkable
 class Judge(Part, Protocol):
     """Anything that labels a response."""
 

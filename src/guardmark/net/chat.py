@@ -124,8 +124,7 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         protocol is an error of kind contract, never an empty text.
     """
     if exchange.error_kind is not None:
-        said = _server_message(exchange.body)
-        return _failure(exchange, exchange.error_kind, f"{exchange.message}{said}")
+        return _failure(exchange, exchange.error_kind, failure_message(exchange))
     try:
         document = json.loads(exchange.body)
         choice = document["choices"][0]
@@ -142,7 +141,7 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
         text=said,
         is_refusal=said is refusal and said is not text,
         finish_reason=str(choice.get("finish_reason") or ""),
-        usage=_usage(document.get("usage"), price),
+        usage=read_usage(document.get("usage"), price),
         choices=_token_choices(choice.get("logprobs")),
         attempts=exchange.attempts,
         service_ns=exchange.service_ns,
@@ -197,9 +196,29 @@ def _server_message(body: bytes) -> str:
     return f"; the server says: {line}" if line else ""
 
 
-def _usage(said: object, price: Price | None) -> Usage | None:
+def failure_message(exchange: Exchange) -> str:
+    """Say what failed, in our words and those of the server.
+
+    Args:
+        exchange: What came over the wire, with an error.
+    """
+    return f"{exchange.message}{_server_message(exchange.body)}"
+
+
+def read_usage(said: object, price: Price | None, *, written: int | None = None) -> Usage | None:
+    """Read what a call consumed.
+
+    Args:
+        said: The field of the answer, whatever it is.
+        price: What the model costs, or None.
+        written: Tokens written, where the protocol has no field for them.
+
+    Returns:
+        Tokens and money, or None when nothing is known of either.
+    """
     told = said if isinstance(said, dict) else {}
-    read, written = _count(told.get("prompt_tokens")), _count(told.get("completion_tokens"))
+    read = _count(told.get("prompt_tokens"))
+    written = _count(told.get("completion_tokens")) if written is None else written
     cost = None if price is None else _cost(price, read, written)
     if not isinstance(said, dict) and cost is None:
         return None

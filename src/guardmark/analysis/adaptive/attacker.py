@@ -67,7 +67,8 @@ class AttackerCard:
         unusable: Candidates that are empty, endless or no text.
         unused: Candidates that were not needed, or that time ran out for.
         equivalent: Share of the judged candidates that both votes call the same request.
-        undecided: Share of the judged candidates on which the votes differ with the order.
+        undecided: Share of the judged candidates on which the votes differ with the order;
+            undefined where embeddings judge, which know no order.
         unjudged: Candidates the judge gave no readable verdict on; they were not sent.
         strict: Candidates that needed no judge, since they hold the same letters.
         passed: Share of the sent and answered candidates that got through, proved or not.
@@ -77,6 +78,8 @@ class AttackerCard:
         critic: What a critic of blocked candidates answered, or None without one.
         twin: What the same model's rewording did to benign texts, or None where that was not
             asked for.
+        tau: Cosine from which on embeddings call two texts the same; None for a model as judge.
+        calibration: Where tau comes from, or that it comes from nowhere; empty without tau.
     """
 
     model: str
@@ -103,6 +106,8 @@ class AttackerCard:
     calls_left: int
     critic: CriticCard | None = None
     twin: RewordingCard | None = None
+    tau: float | None = None
+    calibration: str = ""
 
     @property
     def rates(self) -> Mapping[str, Estimate]:
@@ -165,11 +170,12 @@ def read_attacker(
         return None
     rows = read_attacker_rows(reader, battle.name)
     rate = partial(rate_of_marks, groups=groups, confidence=confidence)
+    votes = 1 if "tau" in said else 2
     answered = [each for each in rows.exchanges if each.kind != "error"]
     judged = [
         (sample, kinds)
         for sample, kinds in rows.votes
-        if len(kinds) == 2 and set(kinds) <= {"same", "different"}
+        if len(kinds) == votes and set(kinds) <= {"same", "different"}
     ]
     fates = Counter(each.fate for each in rows.candidates)
     fell, through, only = _fallen(battle, rows)
@@ -192,7 +198,7 @@ def read_attacker(
         unusable=fates["unusable"],
         unused=fates["unused"],
         equivalent=rate((sample, set(kinds) == {"same"}) for sample, kinds in judged),
-        undecided=rate((sample, len(set(kinds)) > 1) for sample, kinds in judged),
+        undecided=rate((p, len(set(kinds)) > 1) for p, kinds in judged if len(kinds) > 1),
         unjudged=fates["unjudged"],
         strict=sum(each.tier == "V1" for each in rows.candidates),
         passed=rate((place, hit) for place, _, hit in sent),
@@ -210,6 +216,8 @@ def read_attacker(
             attacks=[(place, each.strategy, hit) for place, each, hit in sent],
             confidence=confidence,
         ),
+        tau=float(said["tau"]) if "tau" in said else None,
+        calibration=str(said.get("calibration", "")),
         calls_left=max(0, int(str(said.get("max_calls", 0))) - rows.attacker.calls),
     )
 

@@ -129,11 +129,12 @@ def read_rewording(
         return None
     rows = read_attacker_rows(reader, battle.name, layers=OF_BENIGN)
     rate = partial(rate_of_marks, groups=groups, confidence=confidence)
+    votes = 1 if "tau" in said else 2
     answered = [each for each in rows.exchanges if each.kind != "error"]
     judged = [
         (sample, set(kinds) == {"same"})
         for sample, kinds in rows.votes
-        if len(kinds) == 2 and set(kinds) <= {"same", "different"}
+        if len(kinds) == votes and set(kinds) <= {"same", "different"}
     ]
     sent = _sent(battle, rows.candidates)
     blocked = rate((each.sample, each.is_blocked) for each in sent)

@@ -6,7 +6,12 @@ import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.attacker_controls import recount_critic, recount_twin
+from guardmark.app.verify.attacker_controls import (
+    recount_critic,
+    recount_twin,
+    vote_of,
+    votes_wanted,
+)
 from guardmark.app.verify.rates import Trial, rate
 
 if TYPE_CHECKING:
@@ -68,7 +73,9 @@ def recount_attacker(source: Source, defense: str) -> Json | None:
         found[name] = _rate(
             ((row.subject.group, note["fate"] == fate) for row, note in candidates), confidence
         )
-    found |= _judged(rows["adaptive/equivalence"], confidence)
+    found["tau"] = float(said["tau"]) if "tau" in said else None
+    found["calibration"] = said.get("calibration", "")
+    found |= _judged(said, rows["adaptive/equivalence"], confidence)
     found |= _fallen(asked, tries, confidence)
     found |= _sent(candidates, tries, confidence)
     found["critic"] = recount_critic(said, rows, findings=findings, sure=confidence)
@@ -152,20 +159,22 @@ def _fallen(asked: dict[int, str], tries: list[tuple[Answer, Json, bool]], sure:
     }
 
 
-def _judged(rows: list[Note], sure: float) -> Json:
+def _judged(said: Json, rows: list[Note], sure: float) -> Json:
     votes: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
     groups: dict[int, str] = {}
     for row, note in rows:
         groups[row.subject.position] = row.subject.group
-        votes[row.subject.position, note["candidate"]].append(note["kind"])
+        votes[row.subject.position, note["candidate"]].append(vote_of(said, row, note))
     full = [
         (groups[place[0]], kinds)
         for place, kinds in votes.items()
-        if sorted(kinds) in (["same", "same"], ["different", "same"], ["different", "different"])
+        if set(kinds) <= {"same", "different"} and len(kinds) == votes_wanted(said)
     ]
     return {
-        "equivalent": _rate(((group, kinds == ["same", "same"]) for group, kinds in full), sure),
-        "undecided": _rate(((group, kinds[0] != kinds[1]) for group, kinds in full), sure),
+        "equivalent": _rate(((group, set(kinds) == {"same"}) for group, kinds in full), sure),
+        "undecided": _rate(
+            ((group, kinds[0] != kinds[1]) for group, kinds in full if len(kinds) > 1), sure
+        ),
     }
 
 

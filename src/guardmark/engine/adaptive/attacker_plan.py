@@ -13,6 +13,7 @@ from guardmark.attacks.attacker_prompt import (
 )
 from guardmark.attacks.critic_prompt import CRITIC_VERSION, critic_digest
 from guardmark.attacks.equivalence_prompt import EQUIVALENCE_VERSION, equivalence_digest
+from guardmark.core.protocols import PairJudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,8 +37,9 @@ class AttackerPlan:
         critic: Guesses how close a blocked candidate came, where the defense tells no score; None
             for nobody. It only says which tries the model is shown.
         identity: Which models these are, as `battery.lock` and the report say it: the keys
-            `model`, `model_fingerprint`, `judge`, `judge_fingerprint`, and with a critic
-            `critic`, `critic_fingerprint`, `critic_is_also`.
+            `model`, `model_fingerprint`, `judge`, `judge_fingerprint`; of a judge by embeddings
+            `tau` and `calibration`; with a critic `critic`, `critic_fingerprint`,
+            `critic_is_also`.
         candidates: Asked for in one call.
         streams: Lines of thought on one attack, side by side.
         depth: Calls in one line of thought.
@@ -48,7 +50,7 @@ class AttackerPlan:
     """
 
     model: ChatModel
-    judge: ChatModel | None = None
+    judge: ChatModel | PairJudge | None = None
     critic: ChatModel | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     candidates: int = 4
@@ -58,6 +60,11 @@ class AttackerPlan:
     max_calls: int = 1_000
     twin: int = 0
     replies: Mapping[str, Mapping[Place, StoredReply]] = field(default_factory=dict)
+
+    @property
+    def votes(self) -> int:
+        """How often a candidate is judged: in both orders, unless the order means nothing."""
+        return 1 if isinstance(self.judge, PairJudge) else 2
 
     @property
     def lock(self) -> tuple[tuple[str, str], ...]:

@@ -14,7 +14,7 @@ from guardmark.attacks.critic_prompt import CRITIC_FORM
 from guardmark.attacks.equivalence_prompt import EQUIVALENCE_FORM
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import ErrorKind, Evidence, Response
-from guardmark.core.protocols import GuidedModel
+from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.core.record import Stage
 from guardmark.engine.adaptive.caller import Interrupted
 from guardmark.engine.adaptive.model_reply import (
@@ -62,6 +62,7 @@ class Ask:
         prompt: The conversation.
         seed: Of this call.
         note: What is stored beside the reply, as JSON values.
+        pair: Two texts, for a judge of sameness that takes them as they are.
     """
 
     sample: int
@@ -69,6 +70,7 @@ class Ask:
     prompt: Prompt
     seed: int
     note: Mapping[str, object]
+    pair: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,14 +237,16 @@ class ModelCaller:
         return _LINES[ask.account].read(stored.response)
 
     async def _call(self, ask: Ask) -> Response:
-        model = self._model(ask.account)
-        if isinstance(model, GuidedModel):
+        model, pair = self._model(ask.account), ask.pair
+        if isinstance(model, PairJudge):
+            said: object = await attempt(model.compare, *(pair or ("", "")))
+        elif isinstance(model, GuidedModel):
 
             async def guided(prompt: Prompt) -> Response:
                 form = _LINES[ask.account].form
                 return await model.answer_in(prompt, form=form, seed=ask.seed)
 
-            said: object = await attempt(guided, ask.prompt)
+            said = await attempt(guided, ask.prompt)
         else:
             said = await attempt(model.answer, ask.prompt)
         if isinstance(said, Response):
@@ -250,7 +254,7 @@ class ModelCaller:
         failure = said if isinstance(said, Failure) else not_a("Response", said)
         return failure.as_response()
 
-    def _model(self, account: Account) -> ChatModel:
+    def _model(self, account: Account) -> ChatModel | PairJudge:
         judge = self.plan.critic if account is Account.CRITIC else self.plan.judge
         model = self.plan.model if account in _WRITERS else judge
         if model is None:

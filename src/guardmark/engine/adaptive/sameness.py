@@ -1,4 +1,4 @@
-"""Which candidates may be sent: those that a judge calls the same request, in both orders."""
+"""Which candidates may be sent: those that a judge calls the same request, in any order."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ async def prove(
     asks = [
         vote
         for pursuit, draft in open_
-        for vote in _votes(scene, models.name, pursuit, draft=draft, side=side)
+        for vote in _votes(scene, models.name, pursuit, draft=draft, side=side)[: models.plan.votes]
     ]
-    votes = await models.ask(asks)
+    votes, each = await models.ask(asks), models.plan.votes
     for i, (pursuit, draft) in enumerate(open_):
-        said = {_SAME.get(reply.kind) for reply in votes[2 * i : 2 * i + 2]}
+        said = {_SAME.get(reply.kind) for reply in votes[each * i : each * (i + 1)]}
         if said == {True}:
             draft.tier = Tier.V3.value
             continue
@@ -104,6 +104,7 @@ def _votes(scene: Scene, name: str, pursuit: Pursuit, *, draft: Draft, side: Sid
                 prompt=prompt,
                 seed=draw.getrandbits(31),
                 note={"candidate": number, "order": order},
+                pair=(first, second),
             )
         )
     return asks

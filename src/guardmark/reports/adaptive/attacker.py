@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.adaptive.attacker_controls import (
     critic_cautions,
@@ -25,13 +25,19 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.core.estimate import Estimate
 
+NOT_CALIBRATED: Final = "not calibrated"
+"""What stands in the place of a calibration that never was."""
+
 
 def attacker_text(attacker: AttackerCard) -> str:
     """Name the models of an attack."""
     critic = f"; closeness guessed by {attacker.critic.model}" if attacker.critic else ""
     if not attacker.has_judge:
         return f"{attacker.model}; nobody judged whether candidates ask for the same{critic}"
-    return f"{attacker.model}; sameness judged by {attacker.judge}{critic}"
+    told = f"{attacker.model}; sameness judged by {attacker.judge}"
+    if attacker.tau is not None:
+        told += f", cosine {attacker.tau:g} and above (tau: {attacker.calibration})"
+    return f"{told}{critic}"
 
 
 def attacker_sentences(card: AdaptiveCard) -> Iterator[str]:
@@ -123,13 +129,7 @@ def attacker_cautions(card: AdaptiveCard) -> Iterator[str]:
     attacker = card.attacker
     if attacker is None or not attacker.attacks.trials:
         return
-    if not attacker.has_judge:
-        yield (
-            f"{card.name}: no judge of sameness: {_rate(attacker.unproved)} of the attacks came "
-            "through as candidates that nobody proved (V4); they count in no other rate"
-        )
-    if attacker.is_same_model:
-        yield f"{card.name}: the attacker model judged its own candidates"
+    yield from _proof_cautions(card.name, attacker)
     if not attacker.calls_left:
         yield (
             f"{card.name}: the bound on calls of the attacker model was reached, so some attacks "
@@ -152,6 +152,22 @@ def attacker_cautions(card: AdaptiveCard) -> Iterator[str]:
         yield from critic_cautions(card.name, attacker.critic)
 
 
+def _proof_cautions(name: str, attacker: AttackerCard) -> Iterator[str]:
+    """Say what weakens the proof that candidates ask for the same."""
+    if not attacker.has_judge:
+        yield (
+            f"{name}: no judge of sameness: {_rate(attacker.unproved)} of the attacks came "
+            "through as candidates that nobody proved (V4); they count in no other rate"
+        )
+    if attacker.tau is not None and attacker.calibration == NOT_CALIBRATED:
+        yield (
+            f"{name}: tau not calibrated: nobody knows how often a cosine of "
+            f"{attacker.tau:g} calls another request the same"
+        )
+    if attacker.is_same_model:
+        yield f"{name}: the attacker model judged its own candidates"
+
+
 def attacker_json(attacker: AttackerCard | None) -> Json | None:
     """Encode the figures of an attacker model.
 
@@ -167,6 +183,8 @@ def attacker_json(attacker: AttackerCard | None) -> Json | None:
         "model": attacker.model,
         "judge": attacker.judge,
         "is_same_model": attacker.is_same_model,
+        "tau": attacker.tau,
+        "calibration": attacker.calibration,
         **{name: estimate_json(rate) for name, rate in attacker.rates.items()},
         **attacker.counts,
         "calls_left": attacker.calls_left,

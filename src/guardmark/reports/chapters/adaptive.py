@@ -61,7 +61,7 @@ _ROUNDS: Final = {
     "R5": "attacker model",
 }
 _NONE: Final = "No adaptive rounds were run; an attacker who adapts may do better than these rates."
-_JUDGED: Final = ", and what a judge called the same request in both orders (V3)"
+_JUDGED: Final = ", and what was judged the same request (V3)"
 
 
 def write(analysis: RunAnalysis) -> Section:

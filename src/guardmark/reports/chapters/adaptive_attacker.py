@@ -40,7 +40,7 @@ _LABELS: Final = {
     "invalid": "Answers that could not be read, asked again included",
     "repeated": "Repeats, of its candidates",
     "lost": "Candidates that lost a piece that must be kept",
-    "equivalent": "Same request by both votes, of the judged candidates",
+    "equivalent": "Same request by every vote, of the judged candidates",
     "undecided": "Votes that changed with the order, of the judged candidates",
     "passed": "Got through, of the candidates sent and answered",
 }
@@ -54,8 +54,9 @@ _TWIN: Final = {
 }
 _NOTE: Final = (
     "A refusal lowers the rate of the round without any merit of the defense. A candidate is sent "
-    "only after a judge called it the same request twice, in both orders, or when it holds the "
-    "same letters; calls that failed and verdicts that cannot be read count in no rate."
+    "only after it was judged the same request (by a model twice, in both orders; by embeddings "
+    "when their cosine reaches tau), or when it holds the same letters; calls that failed and "
+    "verdicts that cannot be read count in no rate."
 )
 
 
