@@ -133,7 +133,7 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
     """
     if path is None:
         return AttackerConfig(loaded=loaded, folder=loaded.folder)
-    own = _read(path)
+    own = read_attacker_file(path)
     said = own.config.adaptive
     if said is None or (said.attacker is None and said.gradient is None):
         raise ConfigError(
@@ -158,7 +158,18 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
     return AttackerConfig(loaded=replace(loaded, config=config, parts=parts), folder=own.folder)
 
 
-def _read(path: Path) -> LoadedConfig:
+def read_attacker_file(path: Path) -> LoadedConfig:
+    """Read a configuration, or a file that names models of an attack only.
+
+    Args:
+        path: The YAML file.
+
+    Returns:
+        The configuration; a file of models alone stands in one that measures nothing.
+
+    Raises:
+        ConfigError: If it cannot be read or holds mistakes.
+    """
     text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
     if any(line.startswith("version:") for line in text.splitlines()):
         return load_config(path)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from guardmark.cli.calibrate import calibrate_command
+
 if TYPE_CHECKING:
     from guardmark.attacks.chain import Chain
     from guardmark.attacks.contract import Attempt, Operator
@@ -16,13 +18,17 @@ if TYPE_CHECKING:
 def command() -> click.Command:
     """Return the command."""
 
-    @click.group(help="List, describe and apply the operators that adaptive attacks are made of.")
+    @click.group(
+        help="List, describe and apply the operators that adaptive attacks are made of; calibrate "
+        "the embeddings that judge sameness."
+    )
     def attacks() -> None:
         """Hold the commands."""
 
     attacks.add_command(_list())
     attacks.add_command(_show())
     attacks.add_command(_apply())
+    attacks.add_command(calibrate_command())
     return attacks
 
 

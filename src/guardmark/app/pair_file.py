@@ -1,0 +1,105 @@
+"""Labelled pairs of texts: one JSON object a line, every mistake named at once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.errors import DatasetError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MOST_FAULTS: Final = 3
+_SHAPE: Final = '{"a": "...", "b": "...", "same": true}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledPair:
+    """Two texts and whether somebody says that they ask for the same.
+
+    Attributes:
+        first: A text.
+        second: Another one.
+        is_same: The label.
+        group: Pairs of one group are not independent; the first text where nothing is said.
+    """
+
+    first: str
+    second: str
+    is_same: bool
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairFile:
+    """The pairs of a file.
+
+    Attributes:
+        name: Of the file.
+        sha256: Of its bytes, in hex.
+        pairs: In order.
+    """
+
+    name: str
+    sha256: str
+    pairs: tuple[LabelledPair, ...]
+
+
+def read_pairs(path: Path) -> PairFile:
+    """Read labelled pairs.
+
+    Args:
+        path: JSONL with `a`, `b`, `same`, and `group` where pairs share an origin.
+
+    Raises:
+        DatasetError: If the file cannot be read, holds no pair, or a line is none; the first
+            lines are named.
+    """
+    try:
+        raw = path.read_bytes()
+        lines = raw.decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"The pairs {path} cannot be read: {error}.") from error
+    pairs: list[LabelledPair] = []
+    faults: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        found = _pair(line)
+        if isinstance(found, str):
+            faults.append(f"{path}:{number}: {found}")
+        else:
+            pairs.append(found)
+    if faults:
+        more = f"\nand {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
+        raise DatasetError("\n".join(faults[:_MOST_FAULTS]) + more + f"\nA line reads: {_SHAPE}")
+    if not pairs:
+        raise DatasetError(f"{path} holds no pair.\nA line reads: {_SHAPE}")
+    return PairFile(name=path.name, sha256=sha256(raw).hexdigest(), pairs=tuple(pairs))
+
+
+def _pair(line: str) -> LabelledPair | str:
+    """Return the pair of a line, or what is wrong with it."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return "is no JSON."
+    if not isinstance(said, dict):
+        return "is no JSON object."
+    for name in ("a", "b"):
+        if not isinstance(said.get(name), str) or not said[name].strip():
+            return f"{name} must be a text, found {said.get(name)!r:.40}."
+    if not isinstance(said.get("same"), bool):
+        return f"same must be true or false, found {said.get('same')!r:.40}."
+    group = said.get("group")
+    if group is not None and not isinstance(group, str | int):
+        return f"group must be a text or a number, found {group!r:.40}."
+    return LabelledPair(
+        first=said["a"],
+        second=said["b"],
+        is_same=said["same"],
+        group=said["a"] if group is None else str(group),
+    )
