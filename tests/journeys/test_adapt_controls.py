@@ -1,0 +1,193 @@
+"""From the terminal: a critic and a benign twin, recorded, replayed, killed, verified and shown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from aiohttp import web
+from tests.conftest import Loopback, Serve
+from tests.journeys.command_line import MAIN
+from tests.journeys.test_adapt_attacker import CONFIG, Steady, guardmark, prepare
+
+from guardmark.reports.summary import summary_schema
+
+CRITIC = '  critic: {{type: chat, base_url: "{url}/v1", model: guesser}}\n  twin: 2\n'
+FULL = CONFIG.replace("  candidates: 2\n", f"{CRITIC}  candidates: 2\n")
+
+
+class Guessing(Steady):
+    """With a critic, whose answers follow from the question alone too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.guessed = 0
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        body: dict[str, Any] = await request.json()
+        messages = body["messages"]
+        if body["model"] != "guesser" or messages[0]["role"] != "system":
+            return await super().respond(request)
+        self.guessed += 1
+        chance = sha256(json.loads(messages[1]["content"])["call"].encode()).digest()[0] % 10
+        text = "Hard to say." if chance == 0 else json.dumps({"reason": "", "closeness": chance})
+        message = {"role": "assistant", "content": text}
+        usage = {"prompt_tokens": 7, "completion_tokens": 3}
+        return web.json_response({"choices": [{"message": message}], "usage": usage})
+
+
+@pytest.fixture
+async def guessing(serve: Serve, tmp_path: Path) -> tuple[Guessing, Loopback]:
+    """Start all three models, and write a configuration that names them."""
+    models = Guessing()
+    server = await serve(models.respond)
+    prepare(tmp_path, FULL.format(url=server.url))
+    return models, server
+
+
+async def test_critic_and_twin_are_repeated_offline_and_counted_twice(
+    tmp_path: Path, guessing: tuple[Guessing, Loopback]
+) -> None:
+    """The same bytes by cassette and by trace; every figure holds, and a changed one is found."""
+    models, server = guessing
+    typed = ("adapt", "guard.yaml", "--budget", "32")
+    first = await guardmark(tmp_path, *typed, "-o", "first", "--record", "tape.jsonl")
+    assert first.code == 0, first.err
+    assert "critic: chat guesser" in first.err
+    assert "Benign twin" in first.out
+    assert "Critic" in first.out
+    assert models.guessed > 0
+    await server.stop()
+    assert (await guardmark(tmp_path, "run", "guard.yaml", "-o", "second")).code == 0
+    again = ("adapt", "second", "--budget", "32", "--replay", "first/trace.jsonl")
+    second = await guardmark(tmp_path, *again, "--replay", "tape.jsonl")
+    assert second.code == 0, second.err
+    one, two = (
+        json.loads((tmp_path / name / "summary.json").read_text("utf-8"))
+        for name in ("first", "second")
+    )
+    assert one["adaptive"] == two["adaptive"]
+    assert (tmp_path / "first/trace.jsonl").read_bytes() == (
+        tmp_path / "second/trace.jsonl"
+    ).read_bytes()
+    jsonschema.validate(one, json.loads(summary_schema()))
+    attacker = one["adaptive"][0]["attacker"]
+    assert attacker["twin"]["samples"] == 2
+    assert attacker["critic"]["guessed"]["trials"] > 0
+    assert (
+        attacker["spending"]["critic"]["tokens_read"] == 7 * attacker["spending"]["critic"]["calls"]
+    )
+    verified = await guardmark(tmp_path, "verify", "first")
+    assert verified.code == 0, verified.out
+    attacker["twin"]["blocked"]["trials"] += 1
+    attacker["critic"]["repairs"] += 1
+    (tmp_path / "first/summary.json").write_text(json.dumps(one), encoding="utf-8")
+    found = await guardmark(tmp_path, "verify", "first")
+    assert found.code == 1
+    assert "attacker.twin.blocked.trials" in found.out
+    assert "attacker.critic.repairs" in found.out
+
+
+async def test_a_kill_between_guesses_loses_nothing(
+    tmp_path: Path, guessing: tuple[Guessing, Loopback]
+) -> None:
+    """After SIGKILL at a question about a benign text, the trace is that of one go."""
+    models, _ = guessing
+    typed = ("adapt", "guard.yaml", "--budget", "16", "-o")
+    whole = await guardmark(tmp_path, *typed, "whole")
+    assert whole.code == 0, whole.err
+    asked = len(models.asked)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", MAIN, *typed, "parts"),
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+
+    async def kill(number: int) -> None:
+        if number == 2 * asked - 1:
+            process.send_signal(signal.SIGKILL)
+            models.on_ask = None
+
+    models.on_ask = kill
+    assert await process.wait() == -signal.SIGKILL
+    before = len(models.asked)
+    done = await guardmark(tmp_path, "adapt", "parts", "--budget", "16")
+    assert done.code == 0, done.err
+    assert len(models.asked) - before < asked // 2
+    assert (tmp_path / "parts/trace.jsonl").read_bytes() == (
+        tmp_path / "whole/trace.jsonl"
+    ).read_bytes()
+
+
+async def test_check_asks_a_critic_for_a_word_too(
+    tmp_path: Path, guessing: tuple[Guessing, Loopback]
+) -> None:
+    """As `adapt` does at its start."""
+    done = await guardmark(tmp_path, "check", "guard.yaml", "--probe", "1")
+    assert done.code == 0, done.err
+    assert "Probe of critic: 1 answer" in done.out
+
+
+async def test_a_critic_that_cannot_be_used_is_told_before_anything_is_spent(
+    tmp_path: Path, serve: Serve
+) -> None:
+    """Code 4 by its name; no run is begun."""
+    models = Steady()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if (await request.json())["model"] == "guesser":
+            return web.Response(status=401, text="no such key")
+        return await models.respond(request)
+
+    prepare(tmp_path, FULL.format(url=(await serve(respond)).url))
+    done = await guardmark(tmp_path, "adapt", "guard.yaml", "--budget", "8", "-o", "out")
+    assert done.code == 4, done.err
+    assert "The critic cannot be used" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("writer", "the attacker model"), ("checker", "the judge of sameness")],
+)
+async def test_a_critic_that_is_another_role_too_is_warned_of(
+    tmp_path: Path, guessing: tuple[Guessing, Loopback], model: str, said: str
+) -> None:
+    """Before anything is spent, and in the report."""
+    _, server = guessing
+    config = FULL.format(url=server.url).replace("model: guesser", f"model: {model}")
+    prepare(tmp_path, config)
+    done = await guardmark(tmp_path, "adapt", "guard.yaml", "--budget", "8", "-o", "out")
+    assert done.code == 0, done.err
+    assert f"the critic is the same model as {said}" in done.err
+    report = (tmp_path / "out/report.html").read_text("utf-8")
+    assert f"the critic is the same model as {said}" in report
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("{attacker: {type: scripted}, crtic: {type: scripted}}", "Did you mean 'critic'"),
+        ("{attacker: {type: scripted}, critic: {type: scriptd}}", "Did you mean 'scripted'"),
+        ("{attacker: {type: scripted}, twin: -1}", "twin"),
+        ("{critic: {type: scripted}}", "names no attacker model"),
+    ],
+)
+async def test_a_misspelt_control_is_told_with_its_place(
+    tmp_path: Path, section: str, said: str
+) -> None:
+    """Mistakes are named before anything runs."""
+    prepare(tmp_path, CONFIG.split("adaptive:", maxsplit=1)[0].format() + "report: [json]\n")
+    (tmp_path / "attacker.yaml").write_text(f"adaptive: {section}\n", encoding="utf-8")
+    done = await guardmark(tmp_path, "adapt", "guard.yaml", "--config", "attacker.yaml")
+    assert done.code == 2, done.err
+    assert said in done.err
