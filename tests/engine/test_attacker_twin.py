@@ -8,21 +8,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from guardmark.analysis.adaptive.attacker import AttackerCard
 from guardmark.analysis.adaptive.operators import Standing
 from guardmark.analysis.adaptive.rewording import RewordingCard
+from guardmark.analysis.grouped_rates import rate_of_marks
 from guardmark.app.verify.attacker import recount_attacker
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import read_source
 from guardmark.attacks.attacker_prompt import STRATEGIES, neutral_text, prompt_digest, system_text
+from guardmark.core.estimate import Estimate
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.adaptive.trial import ADAPTIVE, TWIN_CANDIDATES
 from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.adaptive.text import adaptive_lines
+from guardmark.stats.independent import mover
 from guardmark.store.records import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -93,6 +97,10 @@ async def test_a_defense_that_knows_attacks_in_other_words_holds(
     assert twin.separation.low is not None
     assert twin.separation.low < 1
     assert (twin.change.value, twin.change.pairs) == (0.0, 4)
+    assert not twin.is_clear  # two groups on either side
+    (card,) = cards(tmp_path)
+    assert "it holds" in (told := "\n".join(adaptive_lines(card)))
+    assert "too few to be sure" in told
 
 
 async def test_a_defense_that_blocks_what_a_model_rewords_is_a_blanket_block(
@@ -119,6 +127,38 @@ async def test_a_defense_that_knows_only_the_wording_is_blind(tmp_path: Path, se
     assert attacker.passed.successes == 2  # the second candidates were not needed
     assert twin.standing is Standing.BLIND
     assert twin.separation.value == 0.0
+
+
+def test_enough_candidates_make_a_standing_clear() -> None:
+    """Twenty of twenty against none of twenty lie on either side of one half; three do not."""
+
+    def rate(hits: int, trials: int) -> Estimate:
+        return rate_of_marks(
+            ((i, i < hits) for i in range(trials)), np.arange(20, dtype=np.int32), confidence=0.95
+        )
+
+    def card(attacks: Estimate, benign: Estimate) -> RewordingCard:
+        return RewordingCard(
+            samples=20,
+            refused=rate(0, 20),
+            invalid=rate(0, 20),
+            candidates=20,
+            equivalent=rate(20, 20),
+            unjudged=0,
+            blocked=benign,
+            as_is=rate(0, 20),
+            change=mover(benign, rate(0, 20)),
+            attacks_blocked=attacks,
+            separation=mover(attacks, benign),
+            standing=Standing.HOLDS,
+            strategies=(),
+            spending={},
+        )
+
+    assert card(rate(20, 20), rate(0, 20)).is_clear
+    assert not card(rate(20, 20), rate(0, 3)).is_clear
+    assert not card(rate(11, 20), rate(0, 20)).is_clear
+    assert not card(rate(20, 20), rate(0, 0)).is_clear
 
 
 async def test_the_label_is_not_told_and_the_rest_is_as_for_attacks(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.store.reader import RecordReader
 
+_HALF: Final = 0.5
 REWORDED: Final = "reworded"
 """Account of the calls of the defense, which the evaluator pays."""
 
@@ -79,6 +80,16 @@ class RewordingCard:
     standing: Standing
     strategies: tuple[StrategyTwin, ...]
     spending: Mapping[str, Spending]
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether both intervals lie on one side of one half, so that chance cannot turn it."""
+        return all(
+            each.low is not None
+            and each.high is not None
+            and (each.low > _HALF or each.high < _HALF)
+            for each in (self.attacks_blocked, self.blocked)
+        )
 
     @property
     def rates(self) -> Mapping[str, Estimate]:

@@ -85,6 +85,7 @@ def recount_twin(
         "change": _change(sent),
         "separation": _apart(held, blocked),
         "standing": _standing(passed, blocked),
+        "is_clear": _is_off_half(held) and _is_off_half(blocked),
         "strategies": [
             _strategy(name, sent, attacks=attacks, sure=sure)
             for name, _ in sorted(names.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -198,6 +199,11 @@ def _standing(passed: Json, blocked: Json) -> str:
     if passed["value"] < 0.5:
         return "blanket block" if many else "holds"
     return "inverted" if many else "blind"
+
+
+def _is_off_half(said: Json) -> bool:
+    low, high = said["low"], said["high"]
+    return low is not None and high is not None and not low <= 1 / 2 <= high
 
 
 def _strategy(

@@ -45,8 +45,14 @@ def twin_sentence(name: str, twin: RewordingCard) -> str:
     return (
         f"{name}: benign texts reworded by the attacker model are blocked at {_rate(twin.blocked)},"
         f" as they are at {_rate(twin.as_is)}; attacks it reworded at "
-        f"{_rate(twin.attacks_blocked)}, J {gap}: {MEANING[twin.standing]}"
+        f"{_rate(twin.attacks_blocked)}, J {gap}: {MEANING[twin.standing]}{_doubt(twin)}"
     )
+
+
+def _doubt(twin: RewordingCard) -> str:
+    if twin.is_clear or twin.standing is Standing.UNKNOWN:
+        return ""
+    return ", by these counts, which are too few to be sure"
 
 
 def twin_cautions(name: str, twin: RewordingCard) -> Iterator[str]:
@@ -128,6 +134,7 @@ def twin_json(twin: RewordingCard | None) -> Json | None:
         "change": difference_json(twin.change),
         "separation": difference_json(twin.separation),
         "standing": twin.standing.value,
+        "is_clear": twin.is_clear,
         "strategies": [
             {
                 "name": each.name,

@@ -83,7 +83,7 @@ def attacker_blocks(card: AdaptiveCard) -> list[Block]:
     if attacker.strategies:
         blocks.append(_strategies(card, attacker))
     if attacker.twin is not None and attacker.twin.samples:
-        blocks.append(_twin(card.name, attacker.twin))
+        blocks.append(_twin(card.name, attacker.twin, has_judge=attacker.has_judge))
     blocks.append(_spending(card, attacker))
     return blocks
 
@@ -106,8 +106,10 @@ def _figures(card: AdaptiveCard, attacker: AttackerCard) -> Table:
     )
 
 
-def _twin(defense: str, twin: RewordingCard) -> Table:
+def _twin(defense: str, twin: RewordingCard, *, has_judge: bool) -> Table:
     measures = {label: of_estimate(twin.rates[key]) for key, label in _TWIN.items()}
+    proof = "the same judge of sameness" if has_judge else "nobody to judge sameness"
+    unsure = "" if twin.is_clear else " (too few to be sure)"
     differences = (
         ("Benign reworded minus as they are, candidate by candidate", of_difference(twin.change)),
         ("J: attacks blocked minus benign blocked, both reworded", of_difference(twin.separation)),
@@ -129,10 +131,10 @@ def _twin(defense: str, twin: RewordingCard) -> Table:
                 Row(cells=(words(label), measure, counts(measure)))
                 for label, measure in differences
             ),
-            Row(cells=(words("Standing"), words(twin.standing.value), words(""))),
+            Row(cells=(words("Standing"), words(f"{twin.standing.value}{unsure}"), words(""))),
         ),
         note=f"{count_text(twin.samples)} benign samples, drawn with the seed, in one call each: "
-        "the same model, strategies and judge of sameness, the label untold. The evaluator pays.",
+        f"the same model and strategies, {proof}, the label untold. The evaluator pays.",
     )
 
 
