@@ -117,6 +117,7 @@ async def test_a_line_that_was_cut_off_is_dropped(
     path = tmp_path / "c.jsonl"
     recorder = make_services(record=path)
     await recorder.endpoint(server.url).send(b"x")
+    await recorder.close()
     with path.open("ab") as file:
         file.write(b'{"guardmark_cassette": 1, "key": "ab')
     assert (await make_services(replay=path).endpoint(server.url).send(b"x")).status == 200
@@ -124,6 +125,46 @@ async def test_a_line_that_was_cut_off_is_dropped(
     await continued.endpoint(server.url).send(b"z")
     lines = path.read_bytes().splitlines()
     assert [json.loads(line)["request"] for line in lines] == ["x", "z"]
+
+
+async def test_two_runs_do_not_record_into_one_cassette(
+    make_services: Make, serve: Serve, tmp_path: Path
+) -> None:
+    """The second would cut off what the first is writing."""
+    path = tmp_path / "c.jsonl"
+    first = make_services(record=path)
+    with pytest.raises(StorageError, match="recorded by another run"):
+        Services(record=path)
+    await first.endpoint((await serve(_counting())).url).send(b"x")
+    await first.close()
+    assert len(path.read_bytes().splitlines()) == 1
+    await Services(record=path).close()
+
+
+@pytest.mark.parametrize("field", ["response", "service_ns", "status", "attempts", "key"])
+async def test_an_answer_that_was_edited_is_not_replayed(
+    make_services: Make, serve: Serve, tmp_path: Path, field: str
+) -> None:
+    """It is named with its line: figures of a replay are those of the recording or none."""
+    path = tmp_path / "c.jsonl"
+    recorder = make_services(record=path)
+    endpoint = recorder.endpoint((await serve(_counting())).url)
+    for body in (b"x", b"y"):
+        await endpoint.send(body)
+    await recorder.close()
+    first, second = map(json.loads, path.read_bytes().splitlines())
+    second[field] = first["key"] if field == "key" else "201"
+    path.write_text(f"{json.dumps(first)}\n{json.dumps(second)}\n")
+    with pytest.raises(ConfigError, match="line 2: this exchange was changed"):
+        Services(replay=path)
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000, b"[]", b"null", b"7", b"\xff\xfe", b"{}"])
+def test_a_line_of_another_kind_is_named(tmp_path: Path, line: bytes) -> None:
+    """However odd it is."""
+    (tmp_path / "c.jsonl").write_bytes(line + b"\n")
+    with pytest.raises(ConfigError, match="line 1: this is no exchange"):
+        Services(replay=tmp_path / "c.jsonl")
 
 
 def test_a_file_that_is_no_cassette_is_named(tmp_path: Path) -> None:

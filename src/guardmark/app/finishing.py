@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.app.artefacts import write_reports
 from guardmark.core.outcome import Outcome
-from guardmark.core.record import Stage
+from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.summary import summary_json
 from guardmark.reports.terminal import render_terminal
 from guardmark.store.records import RecordReader
@@ -104,38 +104,85 @@ def _own_gate(folder: RunDir, analysis: RunAnalysis, config: Config) -> tuple[st
     return ("", 0) if result is None else (render_gate(result), EXITS[result.standing])
 
 
-def _complaints(analysis: RunAnalysis, config: Config, folder: RunDir) -> Iterator[str]:
-    """Defenses that failed or mumbled more often than the configuration allows."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """How a part answered: who it is, where its records stand, and how many failed."""
+
+    name: str
+    defense: str
+    stage: Stage
+    layer: str
+    total: int
+    errors: int
+    malformed: int
+
+
+def _asked(analysis: RunAnalysis, reader: RecordReader) -> Iterator[_Asked]:
+    """Defenses, then the target model and the judges of a pipeline."""
     for defense in analysis.defenses:
         counts = defense.card.confusion
-        for outcome, failed, kind, limit, setting in (
-            (Outcome.ERROR, counts.errors, "errors", config.run.error_limit, "error_limit"),
-            (
-                Outcome.MALFORMED,
-                counts.malformed,
-                "malformed answers",
-                config.run.malformed_limit,
-                "malformed_limit",
-            ),
-        ):
-            if counts.total and failed / counts.total > limit:
-                option = "--errors" if outcome is Outcome.ERROR else "--malformed"
-                yield (
-                    f"Not to be trusted: {defense.name} gave {failed:,} {kind} for "
-                    f"{counts.total:,} samples, over the limit of {limit:.0%} (run.{setting}).\n"
-                    f"{_most_often(folder, defense.name, outcome)}"
-                    f"To read them: guardmark show {quote(str(folder.path))} {option}"
-                )
-
-
-def _most_often(folder: RunDir, defense: str, outcome: Outcome) -> str:
-    """The commonest reason a defense's records give, as a line; empty without any."""
-    with RecordReader(folder.records) as reader:
-        reasons = Counter(
-            record.evidence.message.partition("\n")[0][:_REASON]
-            for record in reader.records(defense=defense, stage=Stage.DEFENSE)
-            if record.outcome == outcome.value and record.evidence and record.evidence.message
+        yield _Asked(
+            name=defense.name,
+            defense=defense.name,
+            stage=Stage.DEFENSE,
+            layer=FIRST_LAYER,
+            total=counts.total,
+            errors=counts.errors,
+            malformed=counts.malformed,
         )
+    for arm, stage, layer in reader.lanes():
+        if stage not in {Stage.MODEL, Stage.JUDGE} or layer.partition("/")[0] != FIRST_LAYER:
+            continue  # a later judging has said itself how it went
+        found = Counter[str]()
+        for each in reader.counts(arm, stage=stage, layer=layer):
+            found[each.outcome] += each.count
+        judge = layer.partition("/")[2]
+        yield _Asked(
+            name="the target model" if stage is Stage.MODEL else f"the judge {judge}".rstrip(),
+            defense=arm,
+            stage=stage,
+            layer=layer,
+            total=found.total(),
+            errors=found[Outcome.ERROR],
+            malformed=found[Outcome.MALFORMED],
+        )
+
+
+def _complaints(analysis: RunAnalysis, config: Config, folder: RunDir) -> Iterator[str]:
+    """Parts that failed or mumbled more often than the configuration allows."""
+    run = config.run
+    with RecordReader(folder.records) as reader:
+        for part in _asked(analysis, reader):
+            for outcome, failed, kind, limit, setting in (
+                (Outcome.ERROR, part.errors, "errors", run.error_limit, "error_limit"),
+                (
+                    Outcome.MALFORMED,
+                    part.malformed,
+                    "malformed answers",
+                    run.malformed_limit,
+                    "malformed_limit",
+                ),
+            ):
+                if part.total and failed / part.total > limit:
+                    option = "--errors" if outcome is Outcome.ERROR else "--malformed"
+                    yield (
+                        f"Not to be trusted: {part.name} gave {failed:,} {kind} for "
+                        f"{part.total:,} samples, over the limit of {limit:.0%} (run.{setting}).\n"
+                        f"{_most_often(reader, part, outcome)}"
+                        f"To read them: guardmark show {quote(str(folder.path))} {option}"
+                    )
+
+
+def _most_often(reader: RecordReader, part: _Asked, outcome: Outcome) -> str:
+    """The commonest reason the records of a part give, as a line; empty without any."""
+    reasons = Counter(
+        record.evidence.message.partition("\n")[0][:_REASON]
+        for record in reader.records(defense=part.defense, stage=part.stage)
+        if record.key.layer == part.layer
+        and record.outcome == outcome.value
+        and record.evidence
+        and record.evidence.message
+    )
     if not reasons:
         return ""
     ((reason, times),) = reasons.most_common(1)

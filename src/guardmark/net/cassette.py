@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Any
 
 from guardmark.core.errors import ConfigError, StorageError
+from guardmark.core.locks import try_lock
 from guardmark.core.outcome import Attempt, ErrorKind
 from guardmark.net.exchange import Exchange
 
@@ -84,6 +85,7 @@ class Recorder:
             "message": exchange.message,
             "attempts": [[a.service_ns, a.status, a.error, a.wait_ns] for a in exchange.attempts],
         }
+        line["seal"] = _seal(line)
         try:
             self._file.write(json.dumps(line).encode() + b"\n")
             self._file.flush()
@@ -108,7 +110,7 @@ class Player:
         redactor: The same secrets must be hidden as in the recording for keys to agree.
 
     Raises:
-        ConfigError: If the file is missing or is no cassette.
+        ConfigError: If the file is missing, is no cassette, or was changed after it was recorded.
     """
 
     def __init__(self, path: Path, redactor: Redactor) -> None:
@@ -156,6 +158,11 @@ def _key(request: Request) -> str:
     return sha256(json.dumps(head).encode() + b"\n" + request.body).hexdigest()
 
 
+def _seal(line: Mapping[str, object]) -> str:
+    """Hash what a line says, so that an edited answer is not replayed as the recorded one."""
+    return sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()
+
+
 def _written(data: bytes) -> object:
     """Write bytes as text where they are text, so that people can read the file."""
     try:
@@ -174,6 +181,12 @@ def _open_to_append(path: Path) -> IO[bytes]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a+b")
+        if not try_lock(file):
+            file.close()
+            raise StorageError(
+                f"The cassette {path} is being recorded by another run.\n"
+                "Next: wait for it, or name another file with --record."
+            )
         file.seek(0)
         complete = sum(len(line) for line in file if line.endswith(b"\n"))
         file.truncate(complete)
@@ -195,8 +208,13 @@ def _load(path: Path) -> dict[str, deque[Exchange]]:
     for number, line in enumerate(lines[:-1], start=1):
         try:
             document = json.loads(line)
+            if document.pop("seal", None) not in {None, _seal(document)}:
+                raise ConfigError(
+                    f"{path}, line {number}: this exchange was changed after it was recorded.\n"
+                    "Next: record anew; a replay of other answers would be another run."
+                )
             answers[document["key"]].append(_exchange(document))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigError(
                 f"{path}, line {number}: this is no exchange that guardmark recorded."
             ) from error

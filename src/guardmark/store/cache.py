@@ -102,11 +102,20 @@ class AnswerCache:
         Returns:
             The answer, its evidence marked as from the cache and without a latency; None
             when there is none.
+
+        Raises:
+            StoreError: If what is kept there is no answer.
         """
         with errors_of(self._path):
             query = "SELECT answer FROM answers WHERE key = ?"
             row = self._connection.execute(query, (key,)).fetchone()
-        return None if row is None else _answer_of(json.loads(row[0]))
+        try:
+            return None if row is None else _answer_of(json.loads(row[0]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(
+                f"{self._path} is damaged: an answer in it cannot be read.\n"
+                "Next: remove the file; what it held is asked again."
+            ) from error
 
     def keep(self, key: bytes, answer: Answer) -> bool:
         """Keep an answer, unless it is none: errors and malformed answers are asked again.

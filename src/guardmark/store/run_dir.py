@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from guardmark.core.errors import StorageError
+from guardmark.core.locks import try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,7 +227,7 @@ class RunDir:
         with _errors_of(self.path):
             file = os.fdopen(os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644), "r+")
         with file:
-            if not _try_lock(file):
+            if not try_lock(file):
                 raise StorageError(_in_use(self.path, _read_holder(file)))
             with _errors_of(self.path):
                 file.seek(0)
@@ -250,7 +251,7 @@ def holder_of(folder: Path) -> Holder | None:
     except OSError:
         return None
     with file:
-        return None if _try_lock(file) else _read_holder(file)
+        return None if try_lock(file) else _read_holder(file)
 
 
 def _in_use(path: Path, holder: Holder) -> str:
@@ -268,23 +269,6 @@ def _read_holder(file: IO[str]) -> Holder:
         return Holder(pid=int(said["pid"]), host=str(said["host"]), started=str(said["started"]))
     except (ValueError, KeyError, TypeError):
         return Holder(pid=0, host="unknown")  # taken a moment ago, not yet signed
-
-
-def _try_lock(file: IO[str]) -> bool:
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            # Beyond the content: Windows would also keep others from reading locked bytes.
-            file.seek(1 << 20)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]  # Windows only
-        else:
-            import fcntl
-
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 @contextmanager
