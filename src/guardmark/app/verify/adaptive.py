@@ -6,10 +6,21 @@ from collections import Counter
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.adaptive_curves import area, area_of, chen, survival
-from guardmark.app.verify.adaptive_rows import ARMS, FULL, ROUNDS, STRICT, Fight, read_fights
+from guardmark.app.verify.adaptive_curves import area, area_of, beyond, chen, survival
+from guardmark.app.verify.adaptive_rows import (
+    ARMS,
+    FINDINGS,
+    FULL,
+    ROUNDS,
+    STRICT,
+    Fight,
+    read_fights,
+)
 from guardmark.app.verify.adaptive_tables import costs, operators, repairs, seconds, transfers
 from guardmark.app.verify.audited import recount_audit
+from guardmark.app.verify.means import gap
+from guardmark.app.verify.paired import brief, difference, flipped, holm, marked
+from guardmark.app.verify.rates import Trial, rate
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,6 +45,8 @@ def recount_attacks(source: Source, stated: Json) -> list[Json]:
     return [
         {
             "missing": total - len(fight.static),
+            "settings": source.layers["adaptive"],
+            "findings": source.layers[f"{FINDINGS}{fight.name}"],
             **_recount(fight, told.get(fight.name, {})),
             **recount_audit(source, fight),
         }
@@ -54,30 +67,57 @@ def recount_attack_seconds(source: Source) -> Json:
 
 
 def recount_attack_pairs(source: Source) -> list[Json]:
-    """Return how every two attacked defenses compare: values and counts, not the tests.
+    """Return how every two attacked defenses compare over the attacks that both answered.
 
     Args:
         source: All that the run stored.
     """
-    pairs = []
-    for one, other in combinations(read_fights(source), 2):
-        both = [place for place in one.static if place in other.static]
-        first, second = one.firsts("adaptive"), other.firsts("adaptive")
-        gaps = [
-            area_of(first[place], one.budget) - area_of(second[place], one.budget) for place in both
-        ]
-        fell = one.fallen("R5", FULL), other.fallen("R5", FULL)
-        value = sum(gaps) / len(gaps) if gaps else None
-        pairs.append(
-            {
-                "first": one.name,
-                "second": other.name,
-                "attacks": len(both),
-                "area": {"difference": {"value": value, "pairs": len(both)}},
-                "outcome": {"difference": _difference(both, fell[0], fell[1])},
-            }
-        )
+    fights = read_fights(source)
+    pairs = [_pair(one, other) for one, other in combinations(fights, 2)]
+    for side in ("area", "outcome"):
+        adjusted = holm([pair[side]["difference"]["p_value"] for pair in pairs])
+        for pair, p_value in zip(pairs, adjusted, strict=True):
+            pair[side]["adjusted_p"] = p_value
     return pairs
+
+
+def _pair(one: Fight, other: Fight) -> Json:
+    both = [place for place in one.static if place in other.static]
+    first, second = one.firsts("adaptive"), other.firsts("adaptive")
+    gaps = [
+        area_of(first[place], one.budget) - area_of(second[place], one.budget) for place in both
+    ]
+    groups = [one.group[place] for place in both]
+    fell = one.fallen("R5", FULL), other.fallen("R5", FULL)
+    places = zip(groups, *([place in side for place in both] for side in fell), strict=True)
+    return {
+        "first": one.name,
+        "second": other.name,
+        "attacks": len(both),
+        "area": {"difference": _area_gap(gaps, groups, one.confidence)},
+        "outcome": {"difference": difference(marked(places), one.confidence)},
+    }
+
+
+def _area_gap(gaps: list[float], groups: list[str], confidence: float) -> Json:
+    """Return the mean gap of areas, and the mid-p of all signs of the groups' sums.
+
+    The sums are taken in thousandths, so that they are whole (Fisher 1935, section 21).
+    """
+    said = gap(gaps, groups, confidence)
+    method = f"area, {said.pop('limits')}"
+    sums = dict.fromkeys(groups, 0.0)
+    for value, group in zip(gaps, groups, strict=True):
+        sums[group] += value
+    is_tested = len(sums) > 1 or len(gaps) == 1
+    return {
+        **said,
+        "method": method,
+        "p_value": flipped([round(1000 * each) for each in sums.values()]) if is_tested else None,
+        "pairs": len(gaps),
+        "first_only": None,
+        "second_only": None,
+    }
 
 
 def _recount(fight: Fight, stated: Json) -> Json:
@@ -95,8 +135,10 @@ def _recount(fight: Fight, stated: Json) -> Json:
         "unanswered": sum(not row.answer.is_answered for row in asked),
         "rounds": [{"round": name, **_both_tiers(fight, name)} for name in rounds],
         **_arms(fight, static),
-        "robustness_delta": _difference(attacks, last, static),
+        "robustness_delta": _gain(fight, last, static),
         "battery": _both_tiers(fight, "R1"),
+        "extrapolated": beyond(fight),
+        "reliability": _reliability(fight),
         **survival(fight),
         "operators": operators(fight, [each["chain"] for each in stated.get("operators", ())]),
         "repairs": repairs(fight, [each["name"] for each in stated.get("repairs", ())]),
@@ -121,11 +163,11 @@ def _arms(fight: Fight, static: set[int]) -> Json:
         ],
         "blind_asr_at": chen(fight, ks),
         "gains": [
-            {"k": k, "gain": _difference(attacks, _by(adaptive, k), _by(blind, k))}
+            {"k": k, "gain": _gain(fight, _by(adaptive, k), _by(blind, k))}
             for k in ks
             if k in _GAINS or k == fight.budget
         ],
-        "null_gain": _difference(attacks, _by(null, fight.budget), static),
+        "null_gain": _gain(fight, _by(null, fight.budget), static),
         "area": area(fight, firsts),
     }
 
@@ -145,12 +187,20 @@ def _by(firsts: dict[int, int | None], k: int) -> set[int]:
     return {place for place, first in firsts.items() if first is not None and first <= k}
 
 
-def _difference(places: list[int], first: set[int], second: set[int]) -> Json:
-    one = sum(place in first and place not in second for place in places)
-    two = sum(place in second and place not in first for place in places)
-    return {
-        "value": (one - two) / len(places) if places else None,
-        "pairs": len(places),
-        "first_only": one,
-        "second_only": two,
-    }
+def _gain(fight: Fight, first: set[int], second: set[int]) -> Json:
+    places = ((fight.group[place], place in first, place in second) for place in fight.static)
+    return brief(marked(places), fight.confidence)
+
+
+def _reliability(fight: Fight) -> Json | None:
+    """Return how many of the passes that were sent again passed again."""
+    sent = [
+        (place, passed)
+        for (layer, place, _), again in fight.again.items()
+        if layer == ARMS["adaptive"]
+        for passed in again
+    ]
+    if not sent:
+        return None
+    trials = [Trial(group=fight.group[p], hit=hit) for p, hit in sent if p in fight.static]
+    return rate(trials, fight.confidence)

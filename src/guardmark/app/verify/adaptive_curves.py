@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.rates import student, wilson
+from guardmark.app.verify.extrapolation import Told, extrapolate
+from guardmark.app.verify.means import share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +14,9 @@ if TYPE_CHECKING:
     from guardmark.app.verify.adaptive_rows import Fight
 
 Json = dict[str, Any]
+
+_AHEAD: Final = 4
+"""Times the budget, as far as blind tries are extrapolated."""
 
 
 def area_of(first: int | None, budget: int) -> float:
@@ -48,27 +50,16 @@ def area(fight: Fight, firsts: dict[str, dict[int, int | None]]) -> Json:
 
 
 def _mean(fight: Fight, firsts: dict[int, int | None]) -> Json:
-    known = {first: area_of(first, fight.budget) for first in set(firsts.values())}
-    areas = {place: known[first] for place, first in firsts.items()}
-    groups: defaultdict[str, list[float]] = defaultdict(list)
-    for place, value in areas.items():
-        groups[fight.group[place]].append(value)
-    n, k = len(areas), len(groups)
-    mean = math.fsum(areas.values()) / n if n else None
-    found: Json = {"value": mean, "trials": n, "groups": k}
-    if mean is None or k < 2:
-        return {**found, "low": None, "high": None}
-    whole = all(math.isclose(value, round(value)) for value in areas.values())
-    if mean in {0.0, 1.0} or (n == k and whole):
-        z = NormalDist().inv_cdf((1 + fight.confidence) / 2)
-        low, high = wilson(round(mean * k) / k, k, z)
-        return {**found, "low": low, "high": high}
-    residual = math.fsum(math.fsum(value - mean for value in told) ** 2 for told in groups.values())
-    spread = math.sqrt(residual * k / (k - 1)) / n
-    if spread < 1e-12:
-        return {**found, "low": None, "high": None}
-    half = student((1 + fight.confidence) / 2, k - 1) * spread
-    return {**found, "low": max(0.0, mean - half), "high": min(1.0, mean + half)}
+    # Many trapezoids add up to a hair beside 1; a curve that stands at 1 from the start is 1.
+    known = {first: round(area_of(first, fight.budget), 12) for first in set(firsts.values())}
+    areas = [known[first] for first in firsts.values()]
+    return _ratio(fight, areas, [fight.group[place] for place in firsts], name="area")
+
+
+def _ratio(fight: Fight, values: Sequence[float], groups: Sequence[str], *, name: str) -> Json:
+    said = share(values, groups, fight.confidence)
+    method = f"{name}, {said.pop('limits')}"
+    return {**said, "method": method, "trials": len(values), "replicates": 0}
 
 
 def survival(fight: Fight) -> Json:
@@ -103,21 +94,42 @@ def chen(fight: Fight, ks: Sequence[int]) -> list[Json]:
         fight: The tries.
         ks: Tries to speak of.
     """
-    tries, counts = fight.searched("adaptive/blind"), []
-    for place, is_static in fight.static.items():
-        told = tries.get(place, [])[: fight.budget]
-        wins = sum(map(fight.holds, told))
-        counts.append(
-            (fight.budget, fight.budget) if is_static else (len(tries.get(place, [])), wins)
-        )
+    counts = _counts(fight)
     if not counts or min(n for n, _ in counts) < 1:
         return []
     least = min(n for n, _ in counts)
+    groups = [fight.group[place] for place in fight.static]
     found = []
     for k in ks:
-        value = None
+        missed: list[float] = []
         if least >= k:
-            missed = (math.comb(n - wins, k) / math.comb(n, k) for n, wins in counts)
-            value = 1 - math.fsum(missed) / len(counts)
-        found.append({"k": k, "rate": {"value": value, "trials": len(counts)}})
+            missed = [math.comb(n - wins, k) / math.comb(n, k) for n, wins in counts]
+        mean = _ratio(fight, [1 - each for each in missed], groups if missed else (), name="chen")
+        found.append({"k": k, "rate": {**mean, "trials": len(counts), "groups": len({*groups})}})
     return found
+
+
+def beyond(fight: Fight) -> Json | None:
+    """Return what several times as many blind tries would reach, by a fitted model.
+
+    Args:
+        fight: The tries.
+    """
+    told = [
+        Told(group=fight.group[place], tries=n, hits=wins)
+        for place, (n, wins) in zip(fight.static, _counts(fight), strict=True)
+    ]
+    if not told or min(each.tries for each in told) < 1:
+        return None
+    k = _AHEAD * fight.budget
+    return {"k": k, "rate": extrapolate(told, k, fight.confidence)}
+
+
+def _counts(fight: Fight) -> list[tuple[int, int]]:
+    """Return tries and bypasses of each attack in the blind arm; those that pass always pass."""
+    tries, counts = fight.searched("adaptive/blind"), []
+    for place, is_static in fight.static.items():
+        told = tries.get(place, [])
+        wins = sum(map(fight.holds, told[: fight.budget]))
+        counts.append((fight.budget, fight.budget) if is_static else (len(told), wins))
+    return counts

@@ -24,7 +24,8 @@ FULL: Final = ("V0", "V1", "V2", "V3-table", "V3")
 """Every proved tier."""
 ROUNDS: Final = ("R0", "R1", "R2", "R3", "R4", "R5")
 """Rounds, in order."""
-_FINDINGS: Final = "adaptive/findings/"
+FINDINGS: Final = "adaptive/findings/"
+"""What the layers of findings begin with; the name of the defense follows."""
 
 
 @dataclass(slots=True)
@@ -149,9 +150,9 @@ def read_fights(source: Source) -> list[Fight]:
     settings = source.layers.get("adaptive", {})
     fights: dict[str, Fight] = {}
     for layer, said in source.layers.items():
-        if layer.startswith(_FINDINGS):
+        if layer.startswith(FINDINGS):
             flags = set(said.get("flags", ()))
-            name = layer.removeprefix(_FINDINGS)
+            name = layer.removeprefix(FINDINGS)
             fights[name] = Fight(
                 name=name,
                 budget=int(settings.get("budget", 0)),

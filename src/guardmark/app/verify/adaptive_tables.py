@@ -88,6 +88,7 @@ def _growth(fight: Fight, rows: list[Row]) -> Json:
         "low": low,
         "high": high,
         "trials": len(ratios),
+        "confidence": fight.confidence,
     }
 
 

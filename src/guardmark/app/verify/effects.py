@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.app.verify.paired import difference, marked
 from guardmark.app.verify.rates import Trial, rate
 
 if TYPE_CHECKING:
@@ -80,16 +81,16 @@ def _gradient(source: Source, tries: list[tuple[Answer, Json]], name: str) -> Js
 
     full = share(_PROVED)
     blocked = [place for place, passed in ends.passed.items() if not passed]
-    gained = sum(bool(won[place] & _PROVED) for place in blocked)
     return {
         "strict": share({"V0", "V1"}),
         "full": full,
-        "gain": {
-            "value": gained / len(ends.passed) if ends.passed else None,
-            "pairs": len(ends.passed),
-            "first_only": gained,
-            "second_only": 0,
-        },
+        "gain": difference(
+            marked(
+                (ends.group[place], passed or bool(won[place] & _PROVED), passed)
+                for place, passed in ends.passed.items()
+            ),
+            confidence,
+        ),
         "unproved": sum("V4" in won[p] and not won[p] & _PROVED for p in blocked),
         "tries": len(asked),
     }
@@ -220,15 +221,10 @@ def _effects(ends: _Ends, shared: dict[int, str], own: dict[int, str], confidenc
         }
 
     def merit(arm: Callable[[int], str]) -> Json:
-        pairs = [(bare(place), arm(place)) for place in ends.passed]
-        known = [pair for pair in pairs if not {"malformed", "error"} & set(pair)]
-        first, second = known.count(("unsafe", "safe")), known.count(("safe", "unsafe"))
-        return {
-            "value": (first - second) / len(known) if known else None,
-            "pairs": len(known),
-            "first_only": first,
-            "second_only": second,
-        }
+        pairs = [(ends.group[place], bare(place), arm(place)) for place in ends.passed]
+        known = [pair for pair in pairs if not {"malformed", "error"} & {*pair[1:]}]
+        places = ((group, one == "unsafe", two == "unsafe") for group, one, two in known)
+        return difference(marked(places), confidence)
 
     return {
         "undefended": share(bare),

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.app.verify.agreement import alpha
 from guardmark.app.verify.rates import Trial, rate
 
 if TYPE_CHECKING:
@@ -128,12 +129,12 @@ def recount_bench(source: Source, bench: Bench) -> Json:
         bench: Its judges.
 
     Returns:
-        What each judge said, ties, and Krippendorff's alpha without its drawn interval.
+        What each judge said, ties, and Krippendorff's alpha.
     """
     return {
         "name": bench.name,
         "tied": sum(ruling.is_tied for ruling in bench.rulings.values()),
-        "agreement": _agreement(bench) if len(bench.layers) > 1 else None,
+        "agreement": _agreement(source, bench) if len(bench.layers) > 1 else None,
         "judges": [_judge(source, layer, said) for layer, said in bench.layers.items()],
     }
 
@@ -166,11 +167,7 @@ def _name(source: Source, layer: str) -> str:
     return name if slash else str(source.layers.get(layer, {}).get("judge") or alone)
 
 
-def _agreement(bench: Bench) -> Json:
-    """Krippendorff's nominal alpha, pair by pair (Krippendorff 2011).
-
-    One minus the disagreement within answers over that between any two ratings.
-    """
+def _agreement(source: Source, bench: Bench) -> Json:
     rated: dict[Place, list[str]] = {}
     groups: dict[Place, str] = {}
     for said in bench.layers.values():
@@ -178,20 +175,8 @@ def _agreement(bench: Bench) -> Json:
             groups[place] = answer.subject.group
             if answer.outcome in JUDGED:
                 rated.setdefault(place, []).append(answer.outcome)
-    units = {place: labels for place, labels in rated.items() if len(labels) > 1}
-    ratings = [label for labels in units.values() for label in labels]
-    unlike = 0.0
-    for labels in units.values():
-        differing = sum(one != two for one in labels for two in labels)
-        unlike += differing / (len(labels) - 1)
-    counts = Counter(ratings)
-    between = sum(counts[one] * counts[two] for one in counts for two in counts if one != two)
-    return {
-        "value": 1 - (len(ratings) - 1) * unlike / between if between else None,
-        "units": len(units),
-        "ratings": len(ratings),
-        "groups": len({groups[place] for place in units}),
-    }
+    units = [(groups[place], labels) for place, labels in rated.items() if len(labels) > 1]
+    return alpha(source, units, float(source.manifest["confidence"]))
 
 
 def check_panels(source: Source, comparer: Comparer) -> None:
