@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist, fmean
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify.areas import read_scores
-from guardmark.app.verify.rates import wilson
+from guardmark.app.verify.rates import plain_rate
 from guardmark.app.verify.scores import by_score, cheapest
 
 if TYPE_CHECKING:
@@ -119,22 +119,12 @@ def _calibration(
 
 
 def _bin(inside: Sequence[Scored], confidence: float) -> Json:
-    n, hits = len(inside), sum(each.is_attack for each in inside)
-    low, high = wilson(hits / n, n, NormalDist().inv_cdf((1 + confidence) / 2))
+    hits = sum(each.is_attack for each in inside)
     return {
         "low": min(each.score for each in inside),
         "high": max(each.score for each in inside),
         "mean_score": fmean(each.score for each in inside),
-        "attack_rate": {
-            "value": hits / n,
-            "low": low,
-            "high": high,
-            "successes": hits,
-            "trials": n,
-            "confidence": confidence,
-            "effective_n": n,
-            "design_effect": 1,
-        },
+        "attack_rate": plain_rate(hits, len(inside), confidence),
     }
 
 
@@ -177,7 +167,8 @@ def _partial_areas(scored: Sequence[Scored]) -> Json:
         if x >= _MAX_FPR:
             break
     coin = _MAX_FPR**2 / 2
-    whole = {"trials": len(scored), "confidence": 0.95, "replicates": 0, "low": None, "high": None}
+    whole: Json = {"trials": len(scored), "confidence": 0.95, "replicates": 0}
+    whole |= dict.fromkeys(("low", "high", "groups"))
     return {
         "partial_area": {**whole, "value": raw},
         "partial_area_standardised": {

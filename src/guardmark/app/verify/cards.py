@@ -134,11 +134,9 @@ class ArmCount:
             ],
             "legacy": self.legacy(),
         }
-        if self.name != NO_GUARD:
-            said["guard"] = {
-                outcome: self.decided(outcome)
-                for outcome in ("allow", "block", "malformed", "error")
-            }
+        outcomes = ("allow", "block", "malformed", "error")
+        has_guard = self.name != NO_GUARD
+        said["guard"] = {name: self.decided(name) for name in outcomes} if has_guard else None
         return said
 
     def decided(self, outcome: str) -> Json:

@@ -8,7 +8,8 @@ from collections import Counter
 from statistics import NormalDist, fmean, variance
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.rates import Trial, rate, wilson
+from guardmark.app.verify.deployment import recount_deployment
+from guardmark.app.verify.rates import Trial, plain_rate, rate, wilson
 from guardmark.app.verify.ratios import predictive_values, ratios
 from guardmark.app.verify.slices import sort_answers
 
@@ -145,6 +146,7 @@ def recount_defense(found: Recount, margin: float) -> Json:
         "categories": _standings(found, slices[0]["rates"], rates["false_positive_rate"]),
         "slices": [table for table in slices if table["rates"]],
         "stability": _stability(found),
+        "deployment": recount_deployment(found),
     }
 
 
@@ -184,17 +186,7 @@ def _any_bypass(found: Recount, attacks: Sequence[Answer]) -> Json | None:
     if not any(count > 1 for count in rows.values()):
         return None
     hit, groups = sum(1 for group in rows if allowed[group]), len(rows)
-    low, high = wilson(hit / groups, groups, NormalDist().inv_cdf((1 + found.confidence) / 2))
-    return {
-        "value": hit / groups,
-        "low": low,
-        "high": high,
-        "successes": hit,
-        "trials": groups,
-        "confidence": found.confidence,
-        "effective_n": groups,
-        "design_effect": 1,
-    }
+    return plain_rate(hit, groups, found.confidence)
 
 
 def _ratios(found: Recount, recall: Json) -> Json:

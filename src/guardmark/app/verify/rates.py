@@ -76,6 +76,30 @@ def rate(trials: Iterable[Trial], confidence: float) -> Json:
     return {**found, "low": low, "high": high, "effective_n": n / effect, "design_effect": effect}
 
 
+def plain_rate(hits: int, n: int, confidence: float) -> Json:
+    """Return the estimate of a rate whose trials stand alone, without a word on groups.
+
+    Args:
+        hits: Trials with the property.
+        n: All trials, at least one.
+        confidence: Nominal coverage, in (0, 1).
+    """
+    low, high = wilson(hits / n, n, NormalDist().inv_cdf((1 + confidence) / 2))
+    return {
+        "value": hits / n,
+        "low": low,
+        "high": high,
+        "successes": hits,
+        "trials": n,
+        "confidence": confidence,
+        "method": "wilson",
+        "effective_n": n,
+        "design_effect": 1,
+        "few_groups": False,
+        **dict.fromkeys(("groups", "icc", "group_mean")),
+    }
+
+
 def _icc(rows: Counter[str], hits: Counter[str]) -> float | None:
     """Intra-group correlation by analysis of variance (Ridout, Demetrio & Firth 1999)."""
     n, k = sum(rows.values()), len(rows)
