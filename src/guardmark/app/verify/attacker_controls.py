@@ -7,6 +7,7 @@ from collections import Counter
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
+from guardmark.app.verify.paired import difference, marked
 from guardmark.app.verify.rates import Trial, rate
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def recount_twin(
         "blocked": blocked,
         "as_is": _rate(first.values(), sure),
         "attacks_blocked": held,
-        "change": _change(sent),
+        "change": difference(marked((group, now, was) for group, _, _, now, was in sent), sure),
         "separation": _apart(held, blocked),
         "standing": _standing(passed, blocked),
         "is_clear": _is_off_half(held) and _is_off_half(blocked),
@@ -164,17 +165,6 @@ def _judged(said: Json, rows: list[Note]) -> list[tuple[str, bool]]:
 
 def _rate(marks: Iterable[tuple[str, bool]], sure: float) -> Json:
     return rate((Trial(group=group, hit=hit) for group, hit in marks), sure)
-
-
-def _change(sent: list[Sent]) -> Json:
-    one = sum(now and not was for _, _, _, now, was in sent)
-    two = sum(was and not now for _, _, _, now, was in sent)
-    return {
-        "value": (one - two) / len(sent) if sent else None,
-        "pairs": len(sent),
-        "first_only": one,
-        "second_only": two,
-    }
 
 
 def _apart(first: Json, second: Json) -> Json:

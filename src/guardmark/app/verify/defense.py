@@ -8,7 +8,6 @@ from collections import Counter
 from statistics import NormalDist, fmean, variance
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.deployment import recount_deployment
 from guardmark.app.verify.rates import Trial, plain_rate, rate, wilson
 from guardmark.app.verify.ratios import predictive_values, ratios
 from guardmark.app.verify.slices import sort_answers
@@ -146,7 +145,6 @@ def recount_defense(found: Recount, margin: float) -> Json:
         "categories": _standings(found, slices[0]["rates"], rates["false_positive_rate"]),
         "slices": [table for table in slices if table["rates"]],
         "stability": _stability(found),
-        "deployment": recount_deployment(found),
     }
 
 

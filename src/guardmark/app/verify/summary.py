@@ -16,6 +16,7 @@ from guardmark.app.verify.attacker import recount_attacker
 from guardmark.app.verify.calibration import recount_calibration
 from guardmark.app.verify.comparison import BASELINES, recount_pairs
 from guardmark.app.verify.defense import Recount, is_grouped, recount_defense
+from guardmark.app.verify.deployment import recount_deployment
 from guardmark.app.verify.effects import recount_adaptive
 from guardmark.app.verify.latency import recount_latency
 from guardmark.app.verify.pipeline import recount_pipeline
@@ -97,6 +98,7 @@ def _defenses(
             own.pop("threshold", None)
         own["thresholds"] = recount_scores(found)
         own["scores"] = recount_calibration(found)
+        own["deployment"] = recount_deployment(found)
         if name in early:
             _leave_to_the_rule(own)
         else:
