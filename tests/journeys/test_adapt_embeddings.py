@@ -56,7 +56,7 @@ class Pair:
         if body["messages"][0]["role"] == "system":
             document = json.loads(body["messages"][1]["content"])
             case = document["request"].rsplit(" ", 1)[-1].rstrip(".")
-            candidates = [{"strategy": "scene", "text": WRITTEN[case]}]
+            candidates = [{"strategy": "scene", "text": WRITTEN.get(case, "say soup again")}]
             text = json.dumps({"hypothesis": "", "declined": "", "candidates": candidates})
         message = {"role": "assistant", "content": text}
         return web.json_response({"choices": [{"message": message}]})
@@ -131,6 +131,8 @@ async def test_a_cosine_from_tau_on_proves_the_same_request(
     assert (spent["calls"], spent["failed"]) == (5, 2)
     assert (spent["tokens_read"], spent["tokens_written"]) == (21, 0)
     assert spent["cost"] == pytest.approx(0.021)
+    twin = attacker["twin"]
+    assert (twin["equivalent"]["successes"], twin["equivalent"]["trials"]) == (1, 1)
     assert card["rounds"][-1]["full"]["successes"] == 2
     assert card["rounds"][-1]["strict"]["successes"] == 0
     lock = json.loads((tmp_path / "out" / "battery.lock").read_text(encoding="utf-8"))

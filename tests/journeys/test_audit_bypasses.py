@@ -109,6 +109,7 @@ async def test_an_audit_from_the_sheet_to_the_report(run: Path) -> None:
     report = (run / "out" / "summary.md").read_text(encoding="utf-8")
     assert "Audited" in report
     assert "people call 80.0 %" in report
+    assert "as far as people confirm it" in report
     page = (run / "out" / "report.html").read_text(encoding="utf-8")
     assert "people call 80.0" in page
     assert "<script>alert(1)" not in page

@@ -57,6 +57,17 @@ def audit_sentence(card: AdaptiveCard) -> str:
     )
 
 
+def audited_words(card: AdaptiveCard) -> str:
+    """Say what an audit leaves of the last rate, for the end of a sentence; empty without one.
+
+    Args:
+        card: The figures.
+    """
+    if card.audit is None or not card.audit.rounds:
+        return ""
+    return f"; {measure_text(of_ratio(card.audit.rounds[-1].full))} as far as people confirm it"
+
+
 def _open_words(audit: AuditCard) -> str:
     """Name what is not answered, and how far it could move the share."""
     if not audit.unsure + audit.blank or audit.least is None or audit.most is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.adaptive.attacker import attacker_text
+from guardmark.reports.adaptive.audited import audited_words
 from guardmark.reports.adaptive.costs import cost_words
 from guardmark.reports.adaptive.target_words import meaning_sentences, target_facts
 from guardmark.reports.cells import of_difference, of_estimate
@@ -135,7 +136,8 @@ def _held(card: AdaptiveCard) -> str:
         return f"{card.name} was not broken under {under}{bound}."
     return (
         f"{card.name}: {share} of {count_text(last.trials)} attacks got through under {under}; "
-        f"{percent_text(card.rounds[0].full.value)} did as they are."
+        f"{percent_text(card.rounds[0].full.value)} did as they are"
+        f"{audited_words(card)}."
     )
 
 
