@@ -121,6 +121,8 @@ def test_a_mistake_on_the_command_line(
         ("guard.py:check", "import nothing_x", "ModuleNotFoundError"),
         ("guard.py:check", "def check(:", "SyntaxError"),
         ("guard.py:check", "check = 5", "guard.py:check"),
+        ("guard.py:check", "import sys; sys.exit(0)", "mine raised SystemExit while it was built"),
+        ("guard.py:check", "class P(BaseException): pass\nraise P('no')", "mine raised P while"),
         ("guard.py", "def check(text): return True", "guard.py"),
     ],
 )

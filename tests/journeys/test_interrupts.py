@@ -138,6 +138,56 @@ def test_processes_of_a_run_that_was_killed_end_too(tmp_path: Path) -> None:
     finish(tmp_path)
 
 
+def test_a_terminal_that_is_closed_ends_the_run_in_order(tmp_path: Path) -> None:
+    """There is nobody left to tell; what was finished is stored, and the code says interrupted."""
+    import pty
+
+    lay_out(tmp_path)
+    ours, theirs = pty.openpty()
+    # The first terminal that a session without one opens becomes its own.
+    line = ["sh", "-c", 'exec "$@" <"$0" >"$0" 2>&1', os.ttyname(theirs)]
+    line += words("run", "bench.yaml", "-o", "out")
+    child = subprocess.Popen(line, cwd=tmp_path, start_new_session=True)
+    os.close(theirs)
+    for _ in range(6000):
+        if list(tmp_path.glob("in-*")):
+            break
+        time.sleep(0.01)
+    os.close(ours)
+    assert child.wait(timeout=60) == 130
+    assert stored(tmp_path) >= 4
+    finish(tmp_path)
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_run_goes_on_though_nobody_reads_what_it_says(tmp_path: Path, stream: str) -> None:
+    """A reader that left took nothing of the measurement with it."""
+    lay_out(tmp_path)
+    (tmp_path / "hang").unlink()
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run(
+        words("run", "bench.yaml", "-o", "out"),
+        cwd=tmp_path,
+        check=False,
+        timeout=60,
+        **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs},  # type: ignore[call-overload]
+    )
+    os.close(theirs)
+    assert done.returncode == (0 if stream == "stderr" else 141)
+    assert stored(tmp_path) == 120
+    assert (tmp_path / "out/report.html").exists()
+
+
+def test_closed_streams_are_no_fault(tmp_path: Path) -> None:
+    """Some that start programs leave them none."""
+    lay_out(tmp_path)
+    (tmp_path / "hang").unlink()
+    line = ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *words("run", "bench.yaml", "-o", "out")]
+    assert subprocess.run(line, cwd=tmp_path, check=False, timeout=60).returncode == 0
+    assert stored(tmp_path) == 120
+
+
 def test_a_run_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     """A hang-up that was to be ignored is ignored."""
     lay_out(tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from guardmark.core.errors import StorageError
-from guardmark.store.run_dir import RunDir, holder_of
+from guardmark.store.run_dir import RunDir, holder_of, whole_file
 
 HOLD = """
 import sys
@@ -38,6 +38,20 @@ def test_a_failed_write_keeps_the_earlier_file(tmp_path: Path) -> None:
         run.write_text("summary.json", "\ud800")
     assert run.summary_json.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_what_a_killed_writer_left_is_swept_away(tmp_path: Path) -> None:
+    """Not what another one is writing at this moment, nor the files of another name."""
+    folder = RunDir(path=tmp_path)
+    (tmp_path / ".report.html.k1lled00").write_text("half a rep")
+    (tmp_path / ".other.html.k1lled00").write_text("half")
+    with whole_file(tmp_path / "report.html") as file:
+        file.write(b"slow")
+        file.flush()
+        folder.write_text("report.html", "whole")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"report.html", ".other.html.k1lled00"}
+    assert folder.report_html.read_text() == "slow"
 
 
 @pytest.mark.parametrize("name", ["../out.txt", "/etc/out.txt", "a/../../b"])

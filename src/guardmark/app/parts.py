@@ -250,6 +250,12 @@ def _built(loaded: LoadedConfig, path: tuple[str, ...], name: str, context: Buil
             return build_part(loaded.parts[path], name, context)
     except ConfigError as error:
         raise placed(error, loaded, path) from error
+    except BaseException as error:
+        # Nobody's sys.exit may pass for an exit code of ours, nor a native library's panic.
+        if isinstance(error, Exception | KeyboardInterrupt):
+            raise
+        said = f"{name} raised {type(error).__name__} while it was built: {error}"
+        raise placed(ConfigError(said), loaded, path) from error
 
 
 def _target_system_prompt(loaded: LoadedConfig) -> str:

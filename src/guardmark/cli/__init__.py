@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from guardmark.cli.terminal import clean, tell
 from guardmark.core.errors import GuardmarkError
 
 if TYPE_CHECKING:
@@ -32,12 +35,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Thousands of long-lived objects are made while modules load; looking for garbage among
     # them at the usual pace costs a tenth of a short command.
     gc.set_threshold(_GC_THRESHOLD, 20, 20)
+    _stand_in_for_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     code = _guarded([word for word in words if word != "--debug"], debug=debug)
     if code == EXIT_INTERRUPTED:
         _leave_at_once(code)
     sys.exit(code)
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Give ourselves streams where whoever started us closed them (`>&-`)."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+            setattr(sys, name, nowhere)
 
 
 def _leave_at_once(code: int) -> None:
@@ -65,13 +77,17 @@ def _guarded(words: list[str], *, debug: bool) -> int:
     except GuardmarkError as error:
         return _tell(error, error.exit_code, debug=debug)
     except KeyboardInterrupt:
-        sys.stderr.write("\nInterrupted.\n")
+        tell("\nInterrupted.\n")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output went away (`guardmark show | head`): that is no fault.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
+    except SystemExit as left:
+        # So click ends, with 1, when the reader of our output went away (`guardmark show | head`):
+        # that is no fault, and 1 has another meaning here. Nobody else may end us like that.
+        return _BROKEN_PIPE if left.code == 1 else EXIT_FAULT
     except Exception as error:  # noqa: BLE001 - the edge of the command line: exit 70
+        if isinstance(error, OSError) and error.errno == errno.EIO and not error.filename:
+            # The terminal was closed, which is no fault.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _BROKEN_PIPE
         return _usage_or_fault(error, debug=debug)
 
 
@@ -81,20 +97,18 @@ def _usage_or_fault(error: Exception, *, debug: bool) -> int:
     if isinstance(error, Exit):
         return error.exit_code
     if isinstance(error, Abort):
-        sys.stderr.write("\nInterrupted.\n")
+        tell("\nInterrupted.\n")
         return EXIT_INTERRUPTED
     if isinstance(error, ClickException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "guardmark"
-        sys.stderr.write(f"{error.format_message()}\nTo see what is possible: {path} --help\n")
+        tell(f"{error.format_message()}\nTo see what is possible: {path} --help\n")
         return 2
     return _tell_fault(error, debug=debug)
 
 
 def _tell(error: GuardmarkError, code: int, *, debug: bool) -> int:
-    from guardmark.cli.terminal import clean
-
-    sys.stderr.write(clean(str(error)).rstrip() + "\n")
+    tell(clean(str(error)).rstrip() + "\n")
     if debug:
         _trace(error)
     return code
@@ -105,14 +119,12 @@ def _tell_fault(error: Exception, *, debug: bool) -> int:
     import tempfile
     import traceback
 
-    from guardmark.cli.terminal import clean
-
     with tempfile.NamedTemporaryFile(
         "w", prefix="guardmark-fault-", suffix=".log", delete=False, encoding="utf-8"
     ) as log:
         log.write("".join(traceback.format_exception(error)))
     first = (str(error).splitlines() or [""])[0][:300]
-    sys.stderr.write(
+    tell(
         f"A fault of guardmark itself: {type(error).__name__}: {clean(first)}\n"
         f"The traceback is in {log.name}; what was stored is safe, and the run can be continued.\n"
     )
@@ -124,4 +136,4 @@ def _tell_fault(error: Exception, *, debug: bool) -> int:
 def _trace(error: BaseException) -> None:
     import traceback
 
-    sys.stderr.write("".join(traceback.format_exception(error)))
+    tell("".join(traceback.format_exception(error)))

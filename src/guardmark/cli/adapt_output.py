@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from guardmark.app.repairing import write_repair
 from guardmark.app.reporting import report
 from guardmark.app.running import RunOptions, Session
 from guardmark.cli.run_output import interruptible
-from guardmark.cli.terminal import clean
+from guardmark.cli.terminal import clean, tell
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
 
@@ -109,4 +108,4 @@ def _again(done: Adapted, typed: AsTyped) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{clean(text)}\n")
+    tell(f"{clean(text)}\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from guardmark.app.reporting import report
 from guardmark.app.running import Session
 from guardmark.cli.progress import ProgressLine
 from guardmark.cli.run_output import interruptible
-from guardmark.cli.terminal import clean
+from guardmark.cli.terminal import clean, tell
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
 from guardmark.reports.judge_quality import quality_json, quality_lines
@@ -57,4 +56,4 @@ def tell_quality(run: Path, *, as_json: bool) -> str:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{clean(text)}\n")
+    tell(f"{clean(text)}\n")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from guardmark.app.matrix import MatrixDone, run_matrix
 from guardmark.app.running import RunOptions, Session
 from guardmark.cli.run_output import interruptible
-from guardmark.cli.terminal import clean
+from guardmark.cli.terminal import clean, tell
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
 
@@ -43,4 +42,4 @@ def carry_out(path: Path, out: Path, *, limit: int | None, offline: bool) -> Mat
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{clean(text)}\n")
+    tell(f"{clean(text)}\n")

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self
 
+from guardmark.cli.terminal import tell
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ class ProgressLine:
         if self._thread.is_alive():
             self._thread.join()
         if self._is_live and not self._is_quiet:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+            tell("\r\x1b[2K")
 
     def _watch(self) -> None:
         pause = _LIVE_EVERY_S if self._is_live else _PLAIN_EVERY_S
@@ -53,8 +53,7 @@ class ProgressLine:
             if not self._done_before:
                 self._done_before = self._progress.done
             line = self._line()
-            sys.stderr.write(f"\r\x1b[2K{line}" if self._is_live else f"{line}\n")
-            sys.stderr.flush()
+            tell(f"\r\x1b[2K{line}" if self._is_live else f"{line}\n")
 
     def _line(self) -> str:
         pulses = self._progress.snapshot()

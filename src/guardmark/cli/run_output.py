@@ -12,7 +12,7 @@ from guardmark.app.config import load_config
 from guardmark.app.configuration import builtin_config
 from guardmark.app.running import Session, run
 from guardmark.cli.progress import ProgressLine
-from guardmark.cli.terminal import clean
+from guardmark.cli.terminal import clean, tell
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.engine.progress import Progress
 from guardmark.engine.runner import Ending
@@ -85,7 +85,7 @@ def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json:
 
 def _say(text: str) -> None:
     line_start = "\r\x1b[2K" if sys.stderr.isatty() else ""
-    sys.stderr.write(f"{line_start}{clean(text)}\n")
+    tell(f"{line_start}{clean(text)}\n")
 
 
 def _same_command() -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from contextlib import suppress
 
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI sequences: colours, cursor movement
@@ -40,3 +42,16 @@ def one_line(text: str, width: int) -> str:
     """
     squeezed = " ".join(clean(text).split())
     return squeezed if len(squeezed) <= width else squeezed[: width - 1] + "…"
+
+
+def tell(text: str) -> None:
+    """Write to stderr, if anybody still reads it.
+
+    A terminal that was closed and a pipe whose reader is gone are no reason to end a run.
+
+    Args:
+        text: Written as it is.
+    """
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -10,6 +10,7 @@ import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from filecmp import cmp
+from glob import escape
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -292,6 +293,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(number, "wb") as file:
+                try_lock(file)
+                _sweep(path, besides=Path(name))
                 yield file
                 file.flush()
                 is_known = path.is_file() and cmp(name, path, shallow=False)
@@ -306,6 +309,20 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             with suppress(OSError):
                 Path(name).unlink()
             raise
+
+
+def _sweep(path: Path, *, besides: Path) -> None:
+    """Remove what writers of a file left half written when they were killed.
+
+    Whoever still writes holds a lock, as a new file does a moment after it was made; until then
+    it is empty, and left alone.
+    """
+    for left in path.parent.glob(f".{escape(path.name)}.*"):
+        with suppress(OSError):
+            if left != besides and left.stat().st_size:
+                with left.open("rb+") as file:
+                    if try_lock(file):
+                        left.unlink()
 
 
 @contextmanager
