@@ -1,0 +1,127 @@
+"""What is said of a critic and of a benign twin, and what never is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from guardmark.analysis.adaptive.attacker_rows import Spending
+from guardmark.analysis.adaptive.critic import CriticCard
+from guardmark.analysis.adaptive.operators import Standing
+from guardmark.analysis.adaptive.rewording import RewordingCard
+from guardmark.analysis.grouped_rates import rate_of_marks
+from guardmark.core.estimate import Estimate
+from guardmark.reports.adaptive.attacker_controls import (
+    critic_cautions,
+    critic_json,
+    critic_sentence,
+    twin_cautions,
+    twin_json,
+    twin_sentence,
+)
+from guardmark.stats.independent import mover
+
+
+def rate(hits: int, trials: int) -> Estimate:
+    """A rate of samples that stand alone."""
+    marks = ((i, i < hits) for i in range(trials))
+    return rate_of_marks(marks, np.arange(max(trials, 1), dtype=np.int32), confidence=0.95)
+
+
+CRITIC = CriticCard(
+    model="chat guesser",
+    is_also="",
+    has_scores=False,
+    guessed=rate(18, 20),
+    refused=rate(0, 20),
+    invalid=rate(2, 20),
+    repairs=3,
+    spending=Spending(calls=24, failed=1),
+)
+TWIN = RewordingCard(
+    samples=20,
+    refused=rate(1, 20),
+    invalid=rate(0, 20),
+    candidates=40,
+    equivalent=rate(30, 38),
+    unjudged=2,
+    blocked=rate(1, 30),
+    as_is=rate(0, 18),
+    change=mover(rate(1, 30), rate(0, 18)),
+    attacks_blocked=rate(38, 40),
+    separation=mover(rate(38, 40), rate(1, 30)),
+    standing=Standing.HOLDS,
+    strategies=(),
+    spending={"attacker": Spending(calls=20), "equivalence": Spending(calls=76, failed=4)},
+)
+
+
+def test_a_twin_is_told_with_its_counts_and_its_meaning() -> None:
+    """Reworded and as they are, J with its interval, and no doubt where counts carry it."""
+    said = twin_sentence("d", TWIN)
+    assert "3.3 % [0.6, 16.7] (1/30)" in said
+    assert "(38/40), J +91.7 points [" in said
+    assert said.endswith("attacks are recognised in other words, and benign texts pass")
+
+
+@pytest.mark.parametrize("standing", list(Standing))
+def test_every_standing_has_words(standing: Standing) -> None:
+    """None falls through to its bare name."""
+    card = replace(TWIN, standing=standing, blocked=rate(2, 3))
+    said = twin_sentence("d", card)
+    assert f"{standing.value}" in said or standing is Standing.HOLDS
+    assert ("too few to be sure" in said) is (standing is not Standing.UNKNOWN)
+
+
+def test_a_twin_without_candidates_says_why() -> None:
+    """Nothing reworded is another thing than nothing that could be sent."""
+    assert "no benign text was reworded" in twin_sentence("d", replace(TWIN, samples=0))
+    assert "none came to be sent" in twin_sentence("d", replace(TWIN, blocked=rate(0, 0)))
+
+
+def test_what_failed_at_a_twin_is_named() -> None:
+    """Failed calls by account, and verdicts that nobody can read."""
+    failed, unread = twin_cautions("d", TWIN)
+    assert "4 of 76 equivalence calls about benign texts failed" in failed
+    assert "2 benign candidates got no verdict" in unread
+    clean = replace(TWIN, unjudged=0, spending={"attacker": Spending(calls=20)})
+    assert not list(twin_cautions("d", clean))
+
+
+def test_a_critic_is_told_by_what_it_answered_and_not_by_its_figures() -> None:
+    """No mean closeness anywhere: it is no measurement."""
+    said = critic_sentence("d", CRITIC)
+    assert "24 times" in said
+    assert "(18/20)" in said
+    assert said.endswith("and nothing else")
+    encoded = critic_json(CRITIC)
+    assert encoded is not None
+    assert not [key for key in encoded if "close" in key]
+
+
+def test_a_critic_that_was_not_asked_says_why() -> None:
+    """Scores make it needless; or no line went on."""
+    assert "tells its score (A2)" in critic_sentence("d", replace(CRITIC, has_scores=True))
+    idle = replace(CRITIC, spending=Spending())
+    assert "was left nothing to guess" in critic_sentence("d", idle)
+
+
+def test_what_a_critic_failed_at_is_named() -> None:
+    """The role it shares, failed calls, refusals and answers that cannot be read."""
+    also = replace(CRITIC, is_also="the attacker model", refused=rate(1, 20))
+    shared, failed, refused, unread = critic_cautions("d", also)
+    assert "same model as the attacker model" in shared
+    assert "1 of 24 critic calls failed" in failed
+    assert "(1/20) refused" in refused
+    assert "(2/20) cannot be read" in unread
+    clean = replace(CRITIC, invalid=rate(0, 20), spending=Spending(calls=20))
+    assert not list(critic_cautions("d", clean))
+    assert not list(critic_cautions("d", replace(also, has_scores=True, refused=rate(0, 0))))[2:]
+
+
+def test_without_one_there_is_nothing_to_encode() -> None:
+    """Null in `summary.json`."""
+    assert critic_json(None) is None
+    assert twin_json(None) is None
