@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +79,15 @@ def json_loop(path: str) -> None:
             json.loads(line)
 
 
+def folding(data: str, times: str) -> None:
+    """T12: NFKD, case folding and SHA-256 of every text, again and again."""
+    with Path(data).open(encoding="utf-8") as lines:
+        texts = [json.loads(line)["text"] for line in lines]
+    for _ in range(int(times)):
+        for text in texts:
+            sha256(normalize("NFKD", text).casefold().encode()).digest()
+
+
 async def _aiohttp(texts: Iterator[str], url: str, in_flight: int) -> None:
     import aiohttp
 
@@ -101,7 +111,7 @@ def aiohttp_client(data: str, url: str, in_flight: str) -> None:
     asyncio.run(_aiohttp(iter(texts), url, int(in_flight)))
 
 
-FLOORS = {f.__name__: f for f in (in_process, regex_only, json_loop, aiohttp_client)}
+FLOORS = {f.__name__: f for f in (in_process, regex_only, json_loop, folding, aiohttp_client)}
 
 if __name__ == "__main__":
     FLOORS[sys.argv[1]](*sys.argv[2:])

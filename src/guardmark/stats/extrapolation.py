@@ -296,7 +296,7 @@ def _best_mean(tally: _Tally, size: NDArray[np.float64]) -> NDArray[np.float64]:
         spread = mean * (1 - mean)
         step = spread * slope / ((1 - 2 * mean) * slope + spread * bend)
         wanted = mean - step
-        fits = (wanted > low) & (wanted < high)
+        fits = (wanted >= low) & (wanted <= high)
         before, mean = mean, np.where(fits, wanted, (low + high) / 2)
         if bool(np.all(np.abs(mean - before) <= _CLOSE * mean)):
             break
