@@ -22,7 +22,7 @@ from guardmark.app.bypass_labels import read_bypass_labels, store_bypass_labels
 from guardmark.app.variant_texts import VariantTexts
 from guardmark.app.verify.adaptive import recount_attacks
 from guardmark.app.verify.difference import Comparer
-from guardmark.app.verify.source import read_source
+from guardmark.app.verify.source import open_source
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.core.errors import DatasetError, StorageError, StoreError, UnknownName
@@ -277,7 +277,8 @@ async def test_the_second_path_counts_an_audit_alike(run: Path, tmp_path: Path) 
     draw_bypasses(run, out=tmp_path / "b.csv")
     read_in(run, fill(tmp_path / "b.csv", ANSWERS))
     stated = json.loads(json.dumps({"adaptive": adaptive_json(cards(run, seed=0))}))
-    found = {"adaptive": recount_attacks(read_source(run / "records.sqlite"), stated)}
+    with open_source(run / "records.sqlite") as source:
+        found = {"adaptive": recount_attacks(source, stated)}
 
     def differences() -> list[str]:
         comparer = Comparer()

@@ -10,7 +10,7 @@ import pytest
 
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.files import check_trace
-from guardmark.app.verify.source import read_source
+from guardmark.app.verify.source import open_source
 from guardmark.core.outcome import Attempt, Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.engine.adaptive.campaign import AdaptivePlan
@@ -71,10 +71,10 @@ async def test_a_complaint_taken_out_of_a_trace_is_found(tmp_path: Path) -> None
     """`verify` tells from the records which blocks spoke of a failure."""
     await attack(tmp_path, samples(8, 4), plan_of(Failing("d", keyword)))
     path = tmp_path / "trace.jsonl"
-    source = read_source(tmp_path / "records.sqlite")
     for edit, differs in (("", False), (',"complaint":true', True)):
         path.write_text(trace(tmp_path, "d").replace(edit, ""), encoding="utf-8")
         comparer = Comparer()
-        check_trace(path, source, comparer)
+        with open_source(tmp_path / "records.sqlite") as source:
+            check_trace(path, source, comparer)
         found = [finding.place for finding in comparer.findings if finding.place != "data"]
         assert bool(found) is differs

@@ -10,7 +10,7 @@ import pytest
 
 from guardmark.app.verify.attacker import recount_attacker
 from guardmark.app.verify.difference import Comparer
-from guardmark.app.verify.source import read_source
+from guardmark.app.verify.source import open_source
 from guardmark.attacks.attacker_prompt import PastTry
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.record import Stage
@@ -278,7 +278,8 @@ async def test_the_other_path_counts_a_critic_too(tmp_path: Path, seat: Seat) ->
     table.critic = lambda text: REFUSAL if text == "a" else {"closeness": 4}
     _, attacker = await card_of(tmp_path, seat, table, ["x"], has_critic=True, budget=32)
     stated = json.loads(json.dumps(attacker_json(attacker)))
-    found = recount_attacker(read_source(tmp_path / "records.sqlite"), "d")
+    with open_source(tmp_path / "records.sqlite") as source:
+        found = recount_attacker(source, "d")
     comparer = Comparer()
     comparer.tree("summary.json", "", said=stated, found=found)
     assert comparer.findings == []

@@ -17,7 +17,7 @@ from guardmark.analysis.adaptive.rewording import RewordingCard
 from guardmark.analysis.grouped_rates import rate_of_marks
 from guardmark.app.verify.attacker import recount_attacker
 from guardmark.app.verify.difference import Comparer
-from guardmark.app.verify.source import read_source
+from guardmark.app.verify.source import open_source
 from guardmark.attacks.attacker_prompt import STRATEGIES, neutral_text, prompt_digest, system_text
 from guardmark.core.estimate import Estimate
 from guardmark.core.record import Stage
@@ -77,7 +77,8 @@ async def twin_of(
 
 def differences(folder: Path, stated: dict[str, Any]) -> list[str]:
     """Name the figures that `verify`, which has a path of its own, counts otherwise."""
-    found = recount_attacker(read_source(folder / "records.sqlite"), "d")
+    with open_source(folder / "records.sqlite") as source:
+        found = recount_attacker(source, "d")
     comparer = Comparer()
     comparer.tree("summary.json", "", said=stated, found=found)
     return [finding.place for finding in comparer.findings]

@@ -17,7 +17,7 @@ from guardmark.app.verify.adaptive import (
     recount_attacks,
 )
 from guardmark.app.verify.difference import Comparer
-from guardmark.app.verify.source import read_source
+from guardmark.app.verify.source import open_source
 from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.adaptive.costs import seconds_json
@@ -59,12 +59,12 @@ def stated(attacked: Path) -> Json:
 @pytest.fixture(scope="module")
 def recounted(attacked: Path, stated: Json) -> Json:
     """The same from the tables, by the other path."""
-    source = read_source(attacked / "records.sqlite")
-    return {
-        "adaptive": recount_attacks(source, stated),
-        "adaptive_pairs": recount_attack_pairs(source),
-        "seconds": recount_attack_seconds(source),
-    }
+    with open_source(attacked / "records.sqlite") as source:
+        return {
+            "adaptive": recount_attacks(source, stated),
+            "adaptive_pairs": recount_attack_pairs(source),
+            "seconds": recount_attack_seconds(source),
+        }
 
 
 def compared(said: Json, found: Json) -> Comparer:
@@ -142,7 +142,8 @@ def test_a_row_that_is_left_out_is_missed(stated: Json, attacked: Path) -> None:
     """The order of a table is taken from the file, its rows are not."""
     fewer = copy.deepcopy(stated)
     del fewer["adaptive"][0]["operators"][7]
-    found = recount_attacks(read_source(attacked / "records.sqlite"), fewer)
+    with open_source(attacked / "records.sqlite") as source:
+        found = recount_attacks(source, fewer)
     findings = compared(fewer, {"adaptive": found}).findings
     assert any("operators (entries)" in str(finding) for finding in findings)
 

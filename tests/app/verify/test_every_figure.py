@@ -13,7 +13,7 @@ import pytest
 from tests.journeys.command_line import CONFIG, guardmark, set_up
 
 from guardmark.app.verify.difference import Comparer
-from guardmark.app.verify.source import Source, read_source
+from guardmark.app.verify.source import open_source
 from guardmark.app.verify.summary import recount_summary
 
 Json = dict[str, Any]
@@ -53,20 +53,29 @@ class Told:
 
     Attributes:
         stated: Its `summary.json`.
-        source: What it stored.
+        records: What it stored.
         recounted: The same, counted a second time.
     """
 
     stated: Json
-    source: Source
+    records: Path
     recounted: Json
 
 
 def read(folder: Path) -> Told:
     """Read a finished run by both ways."""
     stated = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    source = read_source(folder / "records.sqlite")
-    return Told(stated=stated, source=source, recounted=recount_summary(source, stated))
+    return Told(
+        stated=stated,
+        records=folder / "records.sqlite",
+        recounted=recount(folder / "records.sqlite", stated),
+    )
+
+
+def recount(records: Path, stated: Json) -> Json:
+    """Count a run a second time."""
+    with open_source(records) as source:
+        return recount_summary(source, stated)
 
 
 def carry_out(folder: Path, *words: str) -> Told:
@@ -95,7 +104,8 @@ def judged(folder: Path) -> Told:
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(("audit_id", "human_label"))
-        names = [s.id for s in read_source(folder / "out" / "records.sqlite").subjects]
+        with open_source(folder / "out" / "records.sqlite") as source:
+            names = [subject.id for subject in source.subjects()]
         writer.writerows(
             (f"{name}#0", ("safe", "unsafe")[n % 3 == 0]) for n, name in enumerate(names)
         )
@@ -185,4 +195,4 @@ def test_every_number_that_is_off_is_noticed(told: Told) -> None:
 
 def test_the_second_count_takes_no_number_from_the_file(told: Told) -> None:
     """With every number of the file wrong it counts the same."""
-    assert recount_summary(told.source, forged(told.stated)) == told.recounted
+    assert recount(told.records, forged(told.stated)) == told.recounted

@@ -41,7 +41,7 @@ def recount_attacks(source: Source, stated: Json) -> list[Json]:
         stated: What it does say, for the order of its tables.
     """
     told = {each.get("defense"): each for each in stated.get("adaptive", ())}
-    total = sum(subject.is_attack for subject in source.subjects)
+    total = sum(subject.is_attack for subject in source.subjects())
     return [
         {
             "missing": total - len(fight.static),

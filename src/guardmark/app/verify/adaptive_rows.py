@@ -161,8 +161,8 @@ def read_fights(source: Source) -> list[Fight]:
                 has_attacker="attacker" in settings,
             )
     arms = {*ARMS.values(), "adaptive/attacker", "adaptive/critic"}
-    for answer in source.answers:
-        if answer.stage == "try" and answer.layer in arms and answer.defense in fights:
+    for answer in source.answers("try"):
+        if answer.layer in arms and answer.defense in fights:
             note = json.loads(answer.text or "{}")
             fights[answer.defense].take(Row(answer, note, answer.layer))
     return list(fights.values())

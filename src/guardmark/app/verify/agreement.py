@@ -30,7 +30,7 @@ def in_order(source: Source, groups: Iterable[str]) -> list[str]:
         groups: Some of its groups.
     """
     wanted = set(groups)
-    return list(dict.fromkeys(s.group for s in source.subjects if s.group in wanted))
+    return list(dict.fromkeys(group for group in source.groups() if group in wanted))
 
 
 def alpha(source: Source, rated: Sequence[tuple[str, Sequence[str]]], confidence: float) -> Json:

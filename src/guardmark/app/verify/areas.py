@@ -15,7 +15,7 @@ from guardmark.app.verify.rates import student, student_tail
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.app.verify.defense import Recount
+    from guardmark.app.verify.recount import Recount
 
 Json = dict[str, Any]
 
@@ -42,11 +42,7 @@ def read_scores(found: Recount) -> list[Scored]:
     Args:
         found: The answers of one defense.
     """
-    scored = [
-        Scored(float(answer.score), answer.subject.is_attack, answer.subject.group)
-        for answer in found.answers
-        if answer.is_answered and answer.score is not None
-    ]
+    scored = list(_by_place(found).values())
     return scored if len({each.is_attack for each in scored}) == 2 else []
 
 
@@ -115,7 +111,7 @@ def _drawn_areas(found: Recount, sides: Sequence[Sequence[Scored]]) -> list[list
     first = sides[0]
     present = {each.group for each in first}
     # Groups are drawn in the order in which the data first name them.
-    named = dict.fromkeys(s.group for s in found.source.subjects if s.group in present)
+    named = dict.fromkeys(group for group in found.source.groups() if group in present)
     numbers = {group: number for number, group in enumerate(named)}
     labels = [{numbers[each.group] for each in first if each.is_attack == side} for side in (1, 0)]
     strata = [labels[0] - labels[1], labels[1] - labels[0], labels[0] & labels[1]]
@@ -189,12 +185,15 @@ def recount_areas(recounts: dict[str, Recount]) -> list[Json]:
 
 
 def _by_place(found: Recount) -> dict[tuple[int, int], Scored]:
+    told = found.decisions
+    rows = [row for row in found.rows() if found.is_scored(row)]
+    groups = found.source.groups() if rows else []
     return {
-        (answer.repeat, answer.subject.position): Scored(
-            float(answer.score), answer.subject.is_attack, answer.subject.group
+        (told.repeats[row], place): Scored(
+            told.scores[row], found.samples.is_attack(place), groups[place]
         )
-        for answer in found.answers
-        if answer.is_answered and answer.score is not None
+        for row in rows
+        for place in (told.places[row],)
     }
 
 

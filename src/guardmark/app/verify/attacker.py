@@ -41,8 +41,8 @@ def recount_attacker(source: Source, defense: str) -> Json | None:
     if said is None:
         return None
     rows: defaultdict[str, list[Note]] = defaultdict(list)
-    for answer in source.answers:
-        if answer.defense == defense and answer.stage == "try":
+    for answer in source.answers("try"):
+        if answer.defense == defense:
             rows[answer.layer].append((answer, json.loads(answer.text or "{}")))
     confidence = float(source.manifest["confidence"])
     asked, kinds = _exchanges(rows["adaptive/attacker"])

@@ -136,8 +136,8 @@ def _sheet(source: Source, defense: str) -> tuple[str, dict[tuple[int, str], str
     """Return the newest sheet that speaks of a defense, with its file's name."""
     for layer in reversed([name for name in source.layers if name.startswith(_SHEETS)]):
         told = {}
-        for answer in source.answers:
-            if answer.layer == layer and answer.defense == defense and answer.stage == "try":
+        for answer in source.answers("try"):
+            if answer.layer == layer and answer.defense == defense:
                 note = json.loads(answer.text or "{}")
                 told[answer.subject.position, note["text"]] = note["same"]
         if told:

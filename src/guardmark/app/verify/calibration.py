@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from guardmark.app.verify.areas import Scored
-    from guardmark.app.verify.defense import Recount
+    from guardmark.app.verify.recount import Recount
 
 Json = dict[str, Any]
 

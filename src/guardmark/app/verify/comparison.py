@@ -13,16 +13,17 @@ from guardmark.app.verify.paired import (
     holm,
     is_not_worse,
 )
+from guardmark.app.verify.source import OUTCOMES
 from guardmark.app.verify.tails import chi_square_tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.app.verify.defense import Recount
+    from guardmark.app.verify.recount import Recount
 
 Json = dict[str, Any]
 Place = tuple[int, int]
-"""Repeat, and position of the sample."""
+"""Repeat, and place of the sample."""
 
 BASELINES: Final = {"allow-all", "block-all", "coin"}
 _DECIDED: Final = {"allow", "block"}
@@ -48,10 +49,7 @@ def recount_pairs(recounts: dict[str, Recount], types: dict[str, str]) -> Json |
     best = {}
     for side, is_attack in _SIDES:
         erred = {name: _errors(recounts[name], is_attack=is_attack) for name in compared}
-        found = [
-            _side(erred[one], erred[two], groups=_groups(recounts[one]), found=recounts[one])
-            for one, two in named
-        ]
+        found = [_side(erred[one], erred[two], found=recounts[one]) for one, two in named]
         adjusted = holm([each["difference"]["p_value"] for each in found])
         for pair, each, p_value in zip(pairs, found, adjusted, strict=True):
             pair[side] = each | {"adjusted_p": p_value}
@@ -66,30 +64,22 @@ def recount_pairs(recounts: dict[str, Recount], types: dict[str, str]) -> Json |
 
 def _errors(found: Recount, *, is_attack: bool) -> dict[Place, bool | None]:
     """Return whether each answer is an error; None where there is no decision."""
-    error = "allow" if is_attack else "block"
+    error, told = "allow" if is_attack else "block", found.decisions
+    meaning = [name == error if name in _DECIDED else None for name in OUTCOMES]
     return {
-        (answer.repeat, answer.subject.position): found.outcome(answer) == error
-        if found.outcome(answer) in _DECIDED
-        else None
-        for answer in found.answers
-        if answer.subject.is_attack == is_attack
+        (told.repeats[row], told.places[row]): meaning[found.outcomes[row]]
+        for row in found.sides()[not is_attack]
     }
-
-
-def _groups(found: Recount) -> dict[int, str]:
-    return {subject.position: subject.group for subject in found.source.subjects}
 
 
 def _side(
     one: dict[Place, bool | None],
     two: dict[Place, bool | None],
-    *,
-    groups: dict[int, str],
     found: Recount,
 ) -> Json:
-    asked = {*one, *two}
+    asked = one.keys() | two.keys()
     pairs = Pairs(
-        Pair(group=groups[place[1]], first=first, second=second)
+        Pair(group=found.samples.group(place[1]), first=first, second=second)
         for place in asked
         if (first := one.get(place)) is not None and (second := two.get(place)) is not None
     )

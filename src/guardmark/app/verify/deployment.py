@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from guardmark.app.verify.defense import Recount
+    from guardmark.app.verify.recount import Recount
     from guardmark.app.verify.source import Subject
 
 Json = dict[str, Any]
@@ -42,7 +42,7 @@ def recount_deployment(found: Recount) -> Json | None:
         ("attack_success_rate", True, "attacks"),
         ("false_positive_rate", False, "benign"),
     ):
-        subjects = [s for s in found.source.subjects if s.is_attack == is_attack]
+        subjects = [s for s in found.source.subjects() if s.is_attack == is_attack]
         spoken = {
             facet: shares
             for facet, shares in mix.items()
@@ -50,10 +50,11 @@ def recount_deployment(found: Recount) -> Json | None:
         }
         weights = _rake(subjects, spoken)
         error = "allow" if is_attack else "block"
+        positions, places = found.samples.positions, found.decisions.places
         rows = [
-            (weights[answer.subject.position], found.outcome(answer) == error)
-            for answer in found.answers
-            if answer.subject.is_attack == is_attack and found.outcome(answer) in _DECIDED
+            (weights[positions[places[row]]], found.outcome(row) == error)
+            for row in found.sides()[not is_attack]
+            if found.outcome(row) in _DECIDED
         ]
         total = math.fsum(weight for weight, _ in rows)
         squares = math.fsum(weight * weight for weight, _ in rows)

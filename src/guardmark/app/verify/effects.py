@@ -39,9 +39,8 @@ def recount_adaptive(source: Source) -> list[Json]:
     names = [n.removeprefix(_FINDINGS) for n in source.layers if n.startswith(_FINDINGS)]
     settings = source.layers.get(_TARGET)
     tries: defaultdict[str, list[tuple[Answer, Json]]] = defaultdict(list)
-    for answer in source.answers:
-        if answer.stage == "try":
-            tries[answer.defense].append((answer, json.loads(answer.text or "{}")))
+    for answer in source.answers("try"):
+        tries[answer.defense].append((answer, json.loads(answer.text or "{}")))
     return [
         {
             "defense": name,

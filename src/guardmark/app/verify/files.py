@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.app.verify.difference import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from guardmark.app.verify.difference import Comparer
@@ -37,7 +37,7 @@ def check_lines(path: Path, source: Source, comparer: Comparer) -> None:
         source: All that the run stored.
         comparer: Takes what differs.
     """
-    own = [answer for answer in source.answers if answer.stage != "try"]
+    own = source.lines()
     _check_each(path, own, comparer, tell=_line)
 
 
@@ -49,7 +49,7 @@ def check_trace(path: Path, source: Source, comparer: Comparer) -> None:
         source: All that the run stored.
         comparer: Takes what differs.
     """
-    tries = [answer for answer in source.answers if answer.stage == "try" and answer.layer in _ARMS]
+    tries = [answer for answer in source.answers("try") if answer.layer in _ARMS]
     with path.open(encoding="utf-8") as lines:
         head = _parsed(next(lines, ""))
     told = head.get("defenses") if isinstance(head, dict) else None
@@ -67,21 +67,21 @@ def check_trace(path: Path, source: Source, comparer: Comparer) -> None:
 
 def _check_each(
     path: Path,
-    answers: Sequence[Answer],
+    answers: Iterable[Answer],
     comparer: Comparer,
     *,
     tell: Callable[[Answer], Json],
     above: int = 0,
 ) -> None:
     """Compare the lines below some with what is told of as many records."""
+    said = told = 0
     with path.open(encoding="utf-8") as stream:
         lines = islice(stream, above, None)
         for number, (line, answer) in enumerate(zip_longest(lines, answers), 1 + above):
             place = f"line {number}"
+            said, told = said + (line is not None), told + (answer is not None)
             if line is None or answer is None:
-                said = len(_all_lines(path)) - above
-                comparer.value(path.name, "lines", said=said, found=len(answers))
-                return
+                continue
             parsed, found = _parsed(line), tell(answer)
             if parsed != found:
                 strange = _first_difference(parsed, found)
@@ -89,6 +89,8 @@ def _check_each(
                     Finding(file=path.name, place=place, said=strange[0], found=strange[1])
                 )
             comparer.compared += len(found)
+    if said != told:
+        comparer.value(path.name, "lines", said=said, found=told)
 
 
 def _try(answer: Answer) -> Json:
@@ -120,10 +122,6 @@ def _parsed(line: str) -> object:
         return json.loads(line)
     except ValueError:
         return None
-
-
-def _all_lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
 
 
 def _first_difference(said: object, found: Json) -> tuple[str, str]:

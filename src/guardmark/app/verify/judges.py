@@ -62,8 +62,8 @@ def read_benches(source: Source) -> list[Bench]:
         source: All that the run stored.
     """
     found: dict[str, Bench] = {}
-    for answer in source.answers:
-        if answer.stage != "judge" or is_human(source, answer.layer):
+    for answer in source.answers("judge"):
+        if is_human(source, answer.layer):
             continue
         name = answer.layer.partition("/")[0]
         bench = found.setdefault(name, Bench(name=name))
@@ -83,7 +83,7 @@ def read_people(source: Source) -> dict[Place, str]:
     Args:
         source: All that the run stored.
     """
-    said = [a for a in source.answers if a.stage == "judge" and is_human(source, a.layer)]
+    said = [a for a in source.answers("judge") if is_human(source, a.layer)]
     last = said[-1].layer if said else ""
     return {place_of(a): a.outcome for a in said if a.layer == last and a.outcome in JUDGED}
 
@@ -186,8 +186,8 @@ def check_panels(source: Source, comparer: Comparer) -> None:
         source: All that the run stored.
         comparer: Takes what differs.
     """
-    for answer in source.answers:
-        if answer.stage != "judge" or _type(source, answer.layer) != _PANEL:
+    for answer in source.answers("judge"):
+        if _type(source, answer.layer) != _PANEL:
             continue
         votes = [flagged for _, flagged, _ in (answer.evidence or {}).get("categories", ())]
         if votes:

@@ -6,11 +6,12 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from guardmark.app.verify.columns import NOTHING
 from guardmark.app.verify.rates import quantile, quantile_ranks
-from guardmark.app.verify.slices import sort_answers
+from guardmark.app.verify.slices import sort_rows
 
 if TYPE_CHECKING:
-    from guardmark.app.verify.defense import Recount
+    from guardmark.app.verify.recount import Recount
 
 Json = dict[str, Any]
 
@@ -19,28 +20,27 @@ def recount_latency(found: Recount) -> Json:
     """Return the block `timing` of one defense, in the shape of `summary.json`.
 
     Args:
-        found: Its answers.
+        found: Its decisions.
     """
-    manifest = found.source.manifest
+    told = found.decisions
+    manifest = found.manifest
     said: Json = {
         "mode": manifest["latency_mode"],
         "concurrency": manifest["concurrency"],
         "warmup": manifest["warmup"],
         "cold_ms": [
-            answer.latency_ns / 1e6
-            for answer in found.answers
-            if answer.flags & 2 and answer.latency_ns is not None
+            told.latencies_ns[row] / 1e6
+            for row in found.rows()
+            if told.is_cold(row) and told.latencies_ns[row] != NOTHING
         ],
-        "cached": sum(1 for answer in found.answers if answer.flags & 4),
-        "is_amortised": any(a.flags & 1 for a in found.answers if a.is_timed),
-        "is_from_plan": any(a.flags & 16 for a in found.answers if a.is_timed),
+        "cached": sum(map(told.is_cached, found.rows())),
+        "is_amortised": any(told.is_amortised(r) and told.is_timed(r) for r in found.rows()),
+        "is_from_plan": any(told.is_from_plan(r) and told.is_timed(r) for r in found.rows()),
     }
-    for side, answers in zip(("attacks", "benign"), found.sides(), strict=True):
+    for side, rows in zip(("attacks", "benign"), found.sides(), strict=True):
         # At equal times a timeout comes last: it would have taken longer.
         timed = sorted(
-            ((answer.latency_ns or 0) / 1e6, answer.error_kind == "timeout")
-            for answer in answers
-            if answer.is_timed
+            (told.latencies_ns[row] / 1e6, told.is_late(row)) for row in rows if told.is_timed(row)
         )
         said[side] = {
             "timed": len(timed),
@@ -52,11 +52,11 @@ def recount_latency(found: Recount) -> Json:
 
 
 def _medians(found: Recount) -> list[Json]:
-    tables: list[Json] = []
-    for facet, label, slices in sort_answers(found.source, found.sides()):
+    tables, told = list[Json](), found.decisions
+    for facet, label, slices in sort_rows(found):
         medians: dict[str, float | None] = {}
         for (name, _), inside in slices.items():
-            times = [a.latency_ns / 1e6 for a in inside if a.is_timed and a.latency_ns is not None]
+            times = [told.latencies_ns[row] / 1e6 for row in inside if told.is_timed(row)]
             medians[name] = median(times) if times else None
         if medians:
             tables.append({"facet": facet, "label": label, "median_ms": medians})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.app.verify.rates import student, student_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
 Json = dict[str, Any]
 
@@ -25,12 +25,12 @@ class Pair:
     """One sample that both sides answered.
 
     Attributes:
-        group: Its origin.
+        group: Its origin, by name or number.
         first: Whether the first has the property.
         second: Whether the second has it.
     """
 
-    group: str
+    group: Hashable
     first: bool
     second: bool
 
@@ -43,7 +43,11 @@ class Pairs:
     """
 
     def __init__(self, pairs: Iterable[Pair]) -> None:
-        self.rows, self.first, self.second = (Counter[str](), Counter[str](), Counter[str]())
+        self.rows, self.first, self.second = (
+            Counter[object](),
+            Counter[object](),
+            Counter[object](),
+        )
         self.both = 0
         for pair in pairs:
             self.rows[pair.group] += 1

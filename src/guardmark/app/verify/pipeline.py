@@ -20,10 +20,10 @@ from guardmark.app.verify.paired import difference, marked
 from guardmark.app.verify.rates import Trial, rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.app.verify.judges import Place
-    from guardmark.app.verify.source import Answer, Source
+    from guardmark.app.verify.source import Answer, Source, Subject
 
 Json = dict[str, Any]
 Places = dict[tuple[int, int], "Answer"]
@@ -42,17 +42,18 @@ def recount_pipeline(source: Source) -> Json | None:
     if not counted:
         return None
     models, benches, people = _answers(source), read_benches(source), read_people(source)
+    subjects = list(source.subjects())
     said = []
     for name, arm in counted.items():
         again = {
-            bench.name: _count(source, name, models=models, bench=bench).scope("system")
+            bench.name: _count(source, name, subjects, models=models, bench=bench).scope("system")
             for bench in benches
         }
         gain = _gain(arm, counted.get(NO_GUARD))
         fixed = _corrected(arm, people)
         said.append({**arm.everything(), "judgings": again, "gain": gain, "corrected": fixed})
     return {
-        "label_sources": dict(Counter(s.label_source for s in source.subjects if s.label_source)),
+        "label_sources": dict(Counter(s.label_source for s in subjects if s.label_source)),
         "model_errors": sum(answer.outcome == "error" for answer in models.values()),
         "arms": said,
         "judgings": [recount_bench(source, bench) for bench in benches],
@@ -66,28 +67,32 @@ def count_arms(source: Source) -> dict[str, ArmCount]:
     Args:
         source: All that the run stored.
     """
-    if not any(a.stage == "model" and a.defense == NO_GUARD for a in source.answers):
+    if not any(answer.defense == NO_GUARD for answer in source.answers("model")):
         return {}
     models, benches = _answers(source), read_benches(source)
     first = benches[0] if benches else Bench(name="run")
     arms = (source.manifest.get("settings", {}).get("pipeline") or {}).get("guards")
+    subjects = list(source.subjects())
     names = arms if isinstance(arms, list) else [NO_GUARD, *source.guards()]
-    return {name: _count(source, name, models=models, bench=first) for name in names}
+    return {name: _count(source, name, subjects, models=models, bench=first) for name in names}
 
 
 def _answers(source: Source) -> Places:
-    return {
-        place_of(answer): answer
-        for answer in source.answers
-        if answer.stage == "model" and answer.layer == "run"
-    }
+    return {place_of(answer): answer for answer in source.answers("model") if answer.layer == "run"}
 
 
-def _count(source: Source, name: str, *, models: Mapping[Place, Answer], bench: Bench) -> ArmCount:
-    decided = {place_of(answer): answer.outcome for answer in source.decisions(name)}
+def _count(
+    source: Source,
+    name: str,
+    subjects: Sequence[Subject],
+    *,
+    models: Mapping[Place, Answer],
+    bench: Bench,
+) -> ArmCount:
+    decided = source.decided(name)
     cases = []
     for repeat in range(source.manifest["repeats"]):
-        for subject in source.subjects:
+        for subject in subjects:
             place = (repeat, subject.position)
             decision = "allow" if name == NO_GUARD else decided.get(place)
             if decision is not None:
@@ -152,7 +157,7 @@ def _human(source: Source, bench: Bench) -> Json | None:
     people = read_people(source)
     if not people:
         return None
-    groups = {subject.position: subject.group for subject in source.subjects}
+    groups = {subject.position: subject.group for subject in source.subjects()}
     tally, missing = Counter[tuple[str, str]](), 0
     caught: dict[str, list[Trial]] = {label: [] for label in JUDGED}
     pairs = []

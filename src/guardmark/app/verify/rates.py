@@ -13,9 +13,13 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
 Json = dict[str, Any]
+
+
+Shapes = Counter[tuple[int, int]]
+"""Trials and hits of a group to how many groups have so many: all that a rate depends on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +27,11 @@ class Trial:
     """One row that counts.
 
     Attributes:
-        group: Its origin.
+        group: Its origin, by name or number.
         hit: Whether it has the property.
     """
 
-    group: str
+    group: Hashable
     hit: bool
 
 
@@ -39,14 +43,29 @@ def rate(trials: Iterable[Trial], confidence: float) -> Json:
         confidence: Nominal coverage, in (0, 1).
 
     Returns:
-        Value, bounds, counts and what is known of groups. The formulas are those of
-        docs/explanation/statistics.md: Wilson (1927) at the effective number of trials.
+        What `rate_of` says of them.
     """
-    rows, hits = Counter[str](), Counter[str]()
+    rows, hits = Counter[object](), Counter[object]()
     for trial in trials:
         rows[trial.group] += 1
         hits[trial.group] += trial.hit
-    n, x, k = sum(rows.values()), sum(hits.values()), len(rows)
+    return rate_of(Counter((rows[group], hits[group]) for group in rows), confidence)
+
+
+def rate_of(shapes: Shapes, confidence: float) -> Json:
+    """Return the default estimate of a rate from how its trials lie in groups.
+
+    Args:
+        shapes: Trials and hits of a group to how many groups have so many.
+        confidence: Nominal coverage, in (0, 1).
+
+    Returns:
+        Value, bounds, counts and what is known of groups. The formulas are those of
+        docs/explanation/statistics.md: Wilson (1927) at the effective number of trials.
+    """
+    n = sum(count * m for (m, _), count in shapes.items())
+    x = sum(count * h for (_, h), count in shapes.items())
+    k = shapes.total()
     found: Json = {"successes": x, "trials": n, "confidence": confidence, "groups": k}
     if n == 0:
         nothing = dict.fromkeys(
@@ -55,8 +74,8 @@ def rate(trials: Iterable[Trial], confidence: float) -> Json:
         return {**found, **nothing, "method": "wilson", "few_groups": False}
     p = x / n
     found["value"] = p
-    found["group_mean"] = math.fsum(hits[g] / rows[g] for g in rows) / k
-    found["icc"] = icc = _icc(rows, hits)
+    found["group_mean"] = _sum(shapes, lambda m, h: h / m) / k
+    found["icc"] = icc = _icc(shapes, n=n, p=p)
     found["few_groups"] = k < 10 and n > k
     if n == k:
         low, high = wilson(p, n, NormalDist().inv_cdf((1 + confidence) / 2))
@@ -71,7 +90,7 @@ def rate(trials: Iterable[Trial], confidence: float) -> Json:
     found["method"] = "wilson_clustered"
     if k == 1:
         return {**found, "low": None, "high": None, "effective_n": None, "design_effect": None}
-    effect = _design_effect(rows, hits, icc)
+    effect = _design_effect(shapes, n=n, p=p, icc=icc)
     low, high = wilson(p, n / effect, student((1 + confidence) / 2, k - 1))
     return {**found, "low": low, "high": high, "effective_n": n / effect, "design_effect": effect}
 
@@ -100,33 +119,36 @@ def plain_rate(hits: int, n: int, confidence: float) -> Json:
     }
 
 
-def _icc(rows: Counter[str], hits: Counter[str]) -> float | None:
+def _sum(shapes: Shapes, term: Callable[[int, int], float]) -> float:
+    """Add a term up over all groups, from its trials and its hits."""
+    return math.fsum(count * term(m, h) for (m, h), count in shapes.items())
+
+
+def _icc(shapes: Shapes, *, n: int, p: float) -> float | None:
     """Intra-group correlation by analysis of variance (Ridout, Demetrio & Firth 1999)."""
-    n, k = sum(rows.values()), len(rows)
+    k = shapes.total()
     if k < 2 or n <= k:
         return None
-    p = sum(hits.values()) / n
-    between = math.fsum(rows[g] * (hits[g] / rows[g] - p) ** 2 for g in rows) / (k - 1)
-    within = math.fsum(hits[g] * (1 - hits[g] / rows[g]) for g in rows) / (n - k)
-    usual = (n - sum(m * m for m in rows.values()) / n) / (k - 1)
+    between = _sum(shapes, lambda m, h: m * (h / m - p) ** 2) / (k - 1)
+    within = _sum(shapes, lambda m, h: h * (1 - h / m)) / (n - k)
+    usual = (n - _sum(shapes, lambda m, _: m * m) / n) / (k - 1)
     total = between + (usual - 1) * within
     return (between - within) / total if total > 0 else None
 
 
-def _design_effect(rows: Counter[str], hits: Counter[str], icc: float | None) -> float:
+def _design_effect(shapes: Shapes, *, n: int, p: float, icc: float | None) -> float:
     """How much the groups inflate the variance, drawn to its limit where that cannot be seen."""
-    n, k, x = sum(rows.values()), len(rows), sum(hits.values())
-    p = x / n
-    limit = sum(m * m for m in rows.values()) / n
+    k = shapes.total()
+    limit = _sum(shapes, lambda m, _: m * m) / n
     linearised = limit
-    if 0 < x < n:
-        residual = math.fsum((hits[g] - p * rows[g]) ** 2 for g in rows)
+    if 0 < p < 1:
+        residual = _sum(shapes, lambda m, h: (h - p * m) ** 2)
         variance = residual * k / (k - 1) / n**2
         linearised = min(max(variance / (p * (1 - p) / n), 1.0), limit)
     correlation = 1.0 if icc is None else min(max(icc, 0.0), 1.0)
     seen = max(linearised, 1 + (limit - 1) * correlation)
-    with_hit = sum(1 for g in rows if hits[g] > 0)
-    with_miss = sum(1 for g in rows if hits[g] < rows[g])
+    with_hit = sum(count for (_, h), count in shapes.items() if h > 0)
+    with_miss = sum(count for (m, h), count in shapes.items() if h < m)
     telling = min(with_hit, with_miss)
     weight = telling / (telling + 2)
     return weight * seen + (1 - weight) * limit
@@ -241,8 +263,11 @@ def quantile_ranks(n: int, share: float, confidence: float) -> tuple[int | None,
 
 
 def _binomial_quantile(probability: float, n: int, p: float) -> int:
+    # Below, all terms together are under 1e-20 of any probability that is asked for.
+    mean = n * p
+    first = max(0, math.floor(mean - 12 * math.sqrt(mean * (1 - p)) - 50))
     summed = 0.0
-    for k in range(n + 1):
+    for k in range(first, n + 1):
         log_choose = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
         summed += math.exp(log_choose + k * math.log(p) + (n - k) * math.log1p(-p))
         if summed >= probability * (1 - 1e-12):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from guardmark.app.verify.drawing import Counts, Figure
 
 Json = dict[str, Any]
-Cell = tuple[str, bool, bool]
+Cell = tuple[Hashable, bool, bool]
 """Group of a sample that counts, whether it is an attack, and whether it was blocked."""
 
 
@@ -77,16 +78,22 @@ def ratios(
     )
 
 
+_ONE: Final[tuple[Counts, ...]] = tuple(
+    tuple(float(place == at) for at in range(4)) for place in range(4)
+)
+"""The counts of a single sample, by its place among them."""
+
+
 def _strata(cells: Iterable[Cell], *, is_grouped: bool) -> Strata:
     """Sort groups by whether they hold attacks, benign samples, or both; these come last."""
-    counts: dict[str, list[int]] = {}
+    counts: dict[object, list[int]] = {}
     alone: tuple[list[Counts], list[Counts]] = ([], [])
     for group, is_attack, is_blocked in cells:
         place = 2 * (not is_attack) + (not is_blocked)
         if is_grouped:
             counts.setdefault(group, [0, 0, 0, 0])[place] += 1
         else:
-            alone[not is_attack].append(tuple(float(place == at) for at in range(4)))
+            alone[not is_attack].append(_ONE[place])
     if not is_grouped:
         return Strata([sorted(side, reverse=True) for side in alone], in_order=True)
     sides: tuple[list[Counts], ...] = ([], [], [])

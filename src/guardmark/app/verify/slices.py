@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from array import array
+from bisect import bisect_left
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from guardmark.app.verify.source import Answer, Source, Subject
-
-Json = dict[str, Any]
+    from guardmark.app.verify.columns import Samples
+    from guardmark.app.verify.recount import Recount
 
 _FACETS: Final = (
     "category",
@@ -36,58 +37,65 @@ _LENGTHS: Final = (
     (3_000, "1,001 to 3,000"),
     (math.inf, "over 3,000"),
 )
+_EDGES: Final = [most for most, _ in _LENGTHS]
 
 Slice = tuple[str, int]
 """Name of a slice, and how many rare values it holds together."""
-Sorted = dict[Slice, list["Answer"]]
+Sorted = dict[Slice, "array[int]"]
 
 
-def sort_answers(
-    source: Source, sides: Sequence[Sequence[Answer]]
-) -> list[tuple[str, str, Sorted]]:
-    """Sort the answers of one defense into the slices of every facet.
+def sort_rows(found: Recount) -> Iterator[tuple[str, str, Sorted]]:
+    """Sort the decisions of one defense into the slices of every facet.
 
     Args:
-        source: All that the run stored; its samples decide which values are rare.
-        sides: Answers to attacks, then those to benign samples.
+        found: Its decisions; the samples of the run decide which values are rare.
 
-    Returns:
-        Facet, label, and the answers of each slice; rare values together come last.
+    Yields:
+        Facet, label, and the rows of each slice; rare values together come last.
     """
-    found = []
+    samples, places = found.samples, found.decisions.places
     for facet in _FACETS:
-        for label, answers in zip(("attack", "benign"), sides, strict=True):
-            name = _namer(source, facet, label)
+        values = _values(samples, facet)
+        for label, rows in zip(("attack", "benign"), found.sides(), strict=True):
+            named = _names(samples, facet, label)
             slices: Sorted = {}
-            for answer in answers:
-                slices.setdefault(name(answer.subject), []).append(answer)
-            ordered = dict(sorted(slices.items(), key=lambda pair: pair[0][1]))
-            found.append((facet, label, ordered))
-    return found
+            for row in rows:
+                name = named[values[places[row]]]
+                if name not in slices:
+                    slices[name] = array("i")
+                slices[name].append(row)
+            yield facet, label, dict(sorted(slices.items(), key=lambda pair: pair[0][1]))
 
 
-def _namer(source: Source, facet: str, label: str) -> Callable[[Subject], Slice]:
-    values = Counter(
-        _value(subject, facet)
-        for subject in source.subjects
-        if subject.is_attack == (label == "attack")
-    )
-    rare = {value for value, count in values.items() if count < _RARE_BELOW} - {_ABSENT}
-    if len(rare) < 2 or facet not in _OPEN[label]:
-        return lambda subject: (_value(subject, facet), 0)
-    together = (f"other ({len(rare):,} values with fewer than {_RARE_BELOW} samples)", len(rare))
-
-    def named(subject: Subject) -> Slice:
-        value = _value(subject, facet)
-        return together if value in rare else (value, 0)
-
-    return named
+def _values(samples: Samples, facet: str) -> Sequence[int]:
+    """What stands for the value of every sample: its length's step, or its kind."""
+    if facet != "length":
+        return samples.kinds
+    return bytes(bisect_left(_EDGES, length) for length in samples.lengths)
 
 
-def _value(subject: Subject, facet: str) -> str:
+def _names(samples: Samples, facet: str, label: str) -> dict[int, Slice]:
+    """Return the slice of every value that samples of a label have."""
     if facet == "length":
-        return next(name for most, name in _LENGTHS if subject.length <= most)
-    value = subject.facets[facet]
+        return {step: (name, 0) for step, (_, name) in enumerate(_LENGTHS)}
+    counts, is_attack = Counter[str](), label == "attack"
+    words = {
+        number: _word(kind.facets, facet)
+        for number, kind in samples.of_kind.items()
+        if kind.is_attack == is_attack
+    }
+    for number, count in Counter(samples.kinds).items():
+        if number in words:
+            counts[words[number]] += count
+    rare = {value for value, count in counts.items() if count < _RARE_BELOW} - {_ABSENT}
+    if len(rare) < 2 or facet not in _OPEN[label]:
+        rare = set()
+    together = (f"other ({len(rare):,} values with fewer than {_RARE_BELOW} samples)", len(rare))
+    return {n: together if value in rare else (value, 0) for n, value in words.items()}
+
+
+def _word(facets: Mapping[str, str], facet: str) -> str:
+    value = facets[facet]
     if facet == "subcategory" and value:
-        value = f"{subject.facets['category']}/{value}"
+        value = f"{facets['category']}/{value}"
     return value or _ABSENT

@@ -61,12 +61,13 @@ def check_slices(path: Path, source: Source, comparer: Comparer) -> None:
             Finding(file=path.name, place="", said="no request of slices", found="figures")
         )
         return
-    variants = list(dict.fromkeys(_variant(subject) for subject in source.subjects))
-    drawn = [_drawn(source, sizes, seed) for seed in seeds]
+    subjects = list(source.subjects())
+    variants = list(dict.fromkeys(map(_variant, subjects)))
+    drawn = [_drawn(subjects, sizes, seed) for seed in seeds]
     found = {
         "run": source.manifest["name"],
         "confidence": source.manifest["confidence"],
-        "variants": [_held(source, variant, sizes) for variant in variants],
+        "variants": [_held(subjects, variant, sizes) for variant in variants],
         "cards": [
             {
                 "arm": card.arm,
@@ -74,7 +75,7 @@ def check_slices(path: Path, source: Source, comparer: Comparer) -> None:
                 "variant": variant,
                 "figures": _figures(source, card, variant, drawn),
             }
-            for card in _cards(source)
+            for card in _cards(source, subjects)
             for variant in (None, *variants)
         ],
     }
@@ -85,10 +86,10 @@ def _variant(subject: Subject) -> str:
     return subject.facets["variant"] or "original"
 
 
-def _drawn(source: Source, sizes: dict[bool, int], seed: int) -> set[int]:
+def _drawn(subjects: list[Subject], sizes: dict[bool, int], seed: int) -> set[int]:
     """Positions of the samples of one slice."""
     kinds: dict[tuple[str, bool], list[Subject]] = {}
-    for subject in source.subjects:
+    for subject in subjects:
         kinds.setdefault((_variant(subject), subject.is_attack), []).append(subject)
     chosen = set[int]()
     for (_, is_attack), members in kinds.items():
@@ -97,8 +98,8 @@ def _drawn(source: Source, sizes: dict[bool, int], seed: int) -> set[int]:
     return chosen
 
 
-def _held(source: Source, variant: str, sizes: dict[bool, int]) -> Json:
-    labels = [s.is_attack for s in source.subjects if _variant(s) == variant]
+def _held(subjects: list[Subject], variant: str, sizes: dict[bool, int]) -> Json:
+    labels = [s.is_attack for s in subjects if _variant(s) == variant]
     attacks, benign = labels.count(True), labels.count(False)
     return {
         "variant": variant,
@@ -109,17 +110,18 @@ def _held(source: Source, variant: str, sizes: dict[bool, int]) -> Json:
     }
 
 
-def _cards(source: Source) -> Iterator[_Card]:
-    arms = count_arms(source)
+def _cards(source: Source, subjects: list[Subject]) -> Iterator[_Card]:
+    arms, by_position = count_arms(source), {each.position: each for each in subjects}
     for name in dict.fromkeys([*arms, *source.guards()]):
         if name != NO_GUARD:
+            decided = [
+                (by_position[position], outcome)
+                for (_, position), outcome in source.decided(name).items()
+                if outcome in {"allow", "block"}
+            ]
             rows = [
-                _Row(
-                    subject=answer.subject,
-                    is_wrong=(answer.outcome == "allow") == answer.subject.is_attack,
-                )
-                for answer in source.decisions(name)
-                if answer.is_answered
+                _Row(subject=subject, is_wrong=(outcome == "allow") == subject.is_attack)
+                for subject, outcome in decided
             ]
             yield _Card(arm=name, scope="defense", names=_DEFENSE, rows=rows)
         if name not in arms:

@@ -1,27 +1,28 @@
 """Samples and answers read straight from the tables, for the second path of `verify`.
 
-Nothing here shares code with the readers that reports use: plain SQL, plain Python values.
+Nothing here shares code with the readers that reports use: plain SQL, plain Python values. Rows
+come one at a time, so that a run of a million samples needs no more memory than its columns.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
-from dataclasses import dataclass
-from hashlib import sha256
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 Json = dict[str, Any]
 
 OUTCOMES: Final = ("allow", "block", "malformed", "error", "safe", "unsafe", "answered")
-_STAGES: Final = ("defense", "model", "judge", "try", "warmup")
-_ERRORS: Final = (
+STAGES: Final = ("defense", "model", "judge", "try", "warmup")
+ERRORS: Final = (
     "timeout",
     "connection",
     "refused",
@@ -43,19 +44,41 @@ _SCORES: Final = (
 )
 _MODES: Final = ("answered", "refused_or_blocked", "indirect", "non_answer")
 
+_FACETS: Final = (
+    "category",
+    "subcategory",
+    "severity",
+    "language",
+    "variant",
+    "technique",
+    "source",
+)
 _SAMPLES: Final = (
-    "SELECT s.position, s.id, coalesce(s.origin, s.id), s.length, lower(hex(s.digest)),"
-    " k.is_attack, k.category, k.subcategory, k.severity, k.language, k.variant, k.technique,"
-    " k.source, s.text, s.rest FROM samples s JOIN kinds k ON k.id = s.kind ORDER BY s.position"
+    "SELECT s.position, s.id, coalesce(s.origin, s.id), s.length, lower(hex(s.digest)), s.kind,"
+    " s.rest FROM samples s JOIN kinds k ON k.id = s.kind ORDER BY s.position"
 )
 _ANSWERS: Final = (
-    "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.outcome, r.score, r.score_kind,"
-    " r.error_kind, r.answer_mode, r.latency_ns, r.flags, x.text,"
-    " ifnull(x.evidence, y.evidence) FROM records r"
+    "SELECT s.position, s.id, coalesce(s.origin, s.id), s.length, lower(hex(s.digest)), s.kind,"
+    " s.rest, d.name, r.stage, l.name, r.repeat, r.outcome, r.score, r.score_kind, r.error_kind,"
+    " r.answer_mode, r.latency_ns, r.flags, x.text, ifnull(x.evidence, y.evidence) FROM records r"
+    " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
     " JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
     " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
     " AND x.repeat = r.repeat AND x.sample = r.sample LEFT JOIN sayings y ON y.id = r.said"
-    " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
+)
+_BY_KEY: Final = " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
+_GROUPS: Final = (
+    "SELECT coalesce(s.origin, s.id) FROM samples s JOIN kinds k ON k.id = s.kind"
+    " ORDER BY s.position"
+)
+_DECIDED: Final = (
+    "SELECT repeat, sample, outcome FROM records JOIN samples ON position = sample"
+    " WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = 0"
+    " AND layer = (SELECT id FROM layers WHERE name = 'run') ORDER BY repeat, sample"
+)
+_GUARDS: Final = (
+    "SELECT d.name, EXISTS (SELECT 1 FROM records r WHERE r.defense = d.id AND r.stage = 0)"
+    " FROM defenses d ORDER BY d.id"
 )
 
 
@@ -69,7 +92,6 @@ class Subject:
         group: Its origin, or its own id.
         length: Characters of the text under test.
         sha256: Content hash, hex.
-        text_sha256: Hash (hex) of the text under test.
         is_attack: Its label.
         facets: Facet to value; the empty word where nothing is stated.
         label_source: How its label was come by, or the empty word.
@@ -80,7 +102,6 @@ class Subject:
     group: str
     length: int
     sha256: str
-    text_sha256: str
     is_attack: bool
     facets: dict[str, str]
     label_source: str
@@ -127,133 +148,240 @@ class Answer:
         """Whether it is a decision."""
         return self.outcome in {"allow", "block"}
 
-    @property
-    def is_timed(self) -> bool:
-        """Whether its time counts: measured, warm, uncached; of errors only timeouts."""
-        ended = self.outcome != "error" or self.error_kind == "timeout"
-        return self.latency_ns is not None and ended and not self.flags & (2 | 4)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What samples have in common.
+
+    Attributes:
+        is_attack: Their label.
+        facets: Facet to value; the empty word where nothing is stated.
+    """
+
+    is_attack: bool
+    facets: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """All that a run stored.
+    """All that a run stored: little of it in memory, the rest read as often as it is asked for.
 
     Attributes:
+        connection: The open tables, as they were at one moment.
         manifest: What was run, as JSON.
         state: How far the run came.
         planned: Records that were planned.
         retried: Errors that were asked about again.
-        subjects: The samples, in order.
-        answers: The records, in the order of defense, stage, layer, repeat, sample.
+        kinds: What samples have in common, by number.
         layers: Name of each later judging to what it was registered with; empty for the run's.
+        kept: Records that were held on to, by stage.
+        met: Samples of those records, by position.
+        named: Groups of the samples, once they were asked for.
     """
 
+    connection: sqlite3.Connection
     manifest: Json
     state: str
     planned: int
     retried: int
-    subjects: list[Subject]
-    answers: list[Answer]
+    kinds: dict[int, Kind]
     layers: dict[str, Json]
+    kept: dict[str, list[Answer]] = field(default_factory=dict)
+    met: dict[int, Subject] = field(default_factory=dict)
+    named: list[str] = field(default_factory=list)
 
-    def decisions(self, defense: str) -> list[Answer]:
-        """Return what one defense decided, by repeat, then sample.
+    def subjects(self) -> Iterator[Subject]:
+        """Read the samples, in order."""
+        for row in self.connection.execute(_SAMPLES):
+            yield self.met.get(row[0]) or self._subject(row)
+
+    def groups(self) -> list[str]:
+        """Return the group of every sample, in order, and hold on to them."""
+        if not self.named:
+            self.named.extend(name for (name,) in self.connection.execute(_GROUPS))
+        return self.named
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Read id and text under test of every sample, in order."""
+        yield from self.connection.execute("SELECT id, text FROM samples ORDER BY position")
+
+    def lines(self) -> Iterator[Answer]:
+        """Read every record but tries, by defense, stage, layer, repeat and sample."""
+        query = _ANSWERS + " WHERE r.stage != ?" + _BY_KEY
+        for row in self.connection.execute(query, (STAGES.index("try"),)):
+            yield self._answer(row, self._subject(row))
+
+    def paid(self) -> Iterator[Answer]:
+        """Read every record that says what it consumed, in the order of the tables."""
+        # Whether the word is a key of its own is for the reader to see.
+        query = _ANSWERS + " WHERE instr(ifnull(x.evidence, y.evidence), '\"usage\"')" + _BY_KEY
+        for row in self.connection.execute(query):
+            yield self._answer(row, self._subject(row))
+
+    def answers(self, stage: str) -> list[Answer]:
+        """Return the records of a stage in the order of `lines`, and hold on to them.
+
+        A defense in process is asked a million times; models, judges and attackers are not, and
+        what they said is read again and again.
+
+        Args:
+            stage: `model`, `judge` or `try`.
+        """
+        if stage not in self.kept:
+            query = _ANSWERS + " WHERE r.stage = ?" + _BY_KEY
+            self.kept[stage] = [
+                self._answer(row, self.met.setdefault(row[0], self._subject(row)))
+                for row in self.connection.execute(query, (STAGES.index(stage),))
+            ]
+        return self.kept[stage]
+
+    def guards(self) -> list[str]:
+        """Return the names of the defenses, in the order of the run.
+
+        One that was not asked yet counts, too: its figures are undefined, not absent.
+        """
+        known = {part["name"] for part in self.manifest["parts"] if part["kind"] == "defense"}
+        rows = self.connection.execute(_GUARDS)
+        return [name for name, has_decided in rows if has_decided or name in known]
+
+    def decided(self, defense: str) -> dict[tuple[int, int], str]:
+        """Return what one defense decided in the run itself, by repeat and position.
 
         Args:
             defense: Its name.
         """
-        return [
-            answer
-            for answer in self.answers
-            if answer.defense == defense and answer.stage == "defense" and answer.layer == "run"
-        ]
+        return {
+            (repeat, position): word(OUTCOMES, outcome)
+            for repeat, position, outcome in self.connection.execute(_DECIDED, (defense,))
+        }
 
-    def guards(self) -> list[str]:
-        """Return the names of the defenses, in the order of the run."""
-        asked = [answer.defense for answer in self.answers if answer.stage == "defense"]
-        return list(dict.fromkeys(asked))
+    def stored(self) -> int:
+        """Return how many records the run itself has, later judgings apart."""
+        layers = self.connection.execute("SELECT id, name FROM layers").fetchall()
+        own = {number for number, name in layers if name.partition("/")[0] == "run"}
+        stages = {STAGES.index(stage) for stage in ("defense", "model", "judge")}
+        query = "SELECT stage, layer, count(*) FROM records GROUP BY stage, layer"
+        counted = self.connection.execute(query)
+        return sum(count for stage, layer, count in counted if stage in stages and layer in own)
+
+    def _subject(self, row: tuple[Any, ...]) -> Subject:
+        kind = self.kinds[row[5]]
+        return Subject(
+            position=row[0],
+            id=row[1],
+            group=row[2],
+            length=row[3],
+            sha256=row[4],
+            is_attack=kind.is_attack,
+            facets=kind.facets,
+            label_source=_label_source(row[6]),
+        )
+
+    def _answer(self, row: tuple[Any, ...], subject: Subject) -> Answer:
+        return Answer(
+            subject=subject,
+            defense=row[7],
+            stage=word(STAGES, row[8]),
+            layer=row[9],
+            repeat=row[10],
+            outcome=word(OUTCOMES, row[11]),
+            score=row[12],
+            score_kind=word(_SCORES, row[13]),
+            error_kind=None if row[14] is None else word(ERRORS, row[14]),
+            answer_mode=None if row[15] is None else word(_MODES, row[15]),
+            latency_ns=row[16],
+            flags=row[17],
+            text=row[18],
+            evidence=None if row[19] is None else json.loads(row[19]),
+        )
 
 
-def read_source(path: Path) -> Source:
-    """Read everything a run stored.
+def word(words: tuple[str, ...], code: int) -> str:
+    """Return what a small number in the tables means.
+
+    Args:
+        words: The words, in the order of their numbers.
+        code: The number.
+
+    Raises:
+        StoreError: If no word has it.
+    """
+    if not 0 <= code < len(words):
+        raise StoreError(
+            f"A record says {code} where 0 to {len(words) - 1} have a meaning.\n"
+            "Next: restore records.sqlite from a copy."
+        )
+    return words[code]
+
+
+@contextmanager
+def open_source(path: Path) -> Iterator[Source]:
+    """Open everything a run stored, as it is at this moment.
 
     Args:
         path: Its `records.sqlite`.
 
-    Returns:
-        Samples and records as plain values; all of them in memory.
+    Yields:
+        The manifest and the layers; samples and records as they are asked for.
 
     Raises:
-        StoreError: If the tables cannot be read.
+        StoreError: If the tables cannot be read, now or later.
     """
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            said = dict(connection.execute("SELECT key, value FROM meta").fetchall())
-            subjects = [_subject(row) for row in connection.execute(_SAMPLES)]
-            by_position = {subject.position: subject for subject in subjects}
-            layers = connection.execute("SELECT name, settings FROM layers").fetchall()
-            retried = _retried(connection)
-            answers = [
-                _answer(row, by_position[row[4]])
-                for row in connection.execute(_ANSWERS)
-                if row[4] in by_position
-            ]
-    except (sqlite3.DatabaseError, IndexError) as error:
+        connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None
+        )
+        try:
+            # What a run that is under way adds meanwhile is not seen by half of the checks.
+            connection.execute("BEGIN")
+            yield _read_head(connection)
+        finally:
+            connection.close()
+    except sqlite3.DatabaseError as error:
         raise StoreError(
             f"{path} cannot be read ({error}).\nNext: restore it from a copy."
         ) from error
+
+
+def _read_head(connection: sqlite3.Connection) -> Source:
+    said = dict(connection.execute("SELECT key, value FROM meta").fetchall())
     return Source(
+        connection=connection,
         manifest=json.loads(said.get("manifest", "{}")),
         state=said.get("state", "new"),
         planned=int(said.get("planned", 0)),
-        retried=retried,
-        subjects=subjects,
-        answers=answers,
-        layers={name: json.loads(settings) for name, settings in layers},
+        retried=_retried(connection),
+        kinds={
+            number: Kind(is_attack=bool(label), facets=dict(zip(_FACETS, facets, strict=True)))
+            for number, label, *facets in connection.execute(
+                "SELECT id, is_attack, category, subcategory, severity, language, variant,"
+                " technique, source FROM kinds"
+            )
+        },
+        layers={
+            name: json.loads(settings)
+            for name, settings in connection.execute("SELECT name, settings FROM layers")
+        },
     )
+
+
+def _label_source(told: str | None) -> str:
+    rest = json.loads(told) if told else None
+    return str(rest.get("metadata", {}).get("label_source", "")) if isinstance(rest, dict) else ""
 
 
 def _retried(connection: sqlite3.Connection) -> int:
-    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'superseded'").fetchall():
+    if not has_superseded(connection):
         return 0
     kinds = connection.execute("SELECT error_kind FROM superseded").fetchall()
-    return sum(kind is None or _ERRORS[kind] != "skipped" for (kind,) in kinds)
+    return sum(kind is None or word(ERRORS, kind) != "skipped" for (kind,) in kinds)
 
 
-def _subject(row: tuple[Any, ...]) -> Subject:
-    names = ("category", "subcategory", "severity", "language", "variant", "technique", "source")
-    return Subject(
-        position=row[0],
-        id=row[1],
-        group=row[2],
-        length=row[3],
-        sha256=row[4],
-        text_sha256=sha256(row[13].encode(errors="surrogatepass")).hexdigest(),
-        is_attack=bool(row[5]),
-        facets=dict(zip(names, row[6:13], strict=True)),
-        label_source=str(_rest(row[14]).get("metadata", {}).get("label_source", "")),
-    )
+def has_superseded(connection: sqlite3.Connection) -> bool:
+    """Tell whether errors were ever asked about again.
 
-
-def _rest(told: str | None) -> Json:
-    rest = json.loads(told) if told else {}
-    return rest if isinstance(rest, dict) else {}
-
-
-def _answer(row: tuple[Any, ...], subject: Subject) -> Answer:
-    return Answer(
-        defense=row[0],
-        stage=_STAGES[row[1]],
-        layer=row[2],
-        repeat=row[3],
-        subject=subject,
-        outcome=OUTCOMES[row[5]],
-        score=row[6],
-        score_kind=_SCORES[row[7]],
-        error_kind=None if row[8] is None else _ERRORS[row[8]],
-        answer_mode=None if row[9] is None else _MODES[row[9]],
-        latency_ns=row[10],
-        flags=row[11],
-        text=row[12],
-        evidence=None if row[13] is None else json.loads(row[13]),
-    )
+    Args:
+        connection: The open tables.
+    """
+    query = "SELECT 1 FROM sqlite_schema WHERE name = 'superseded'"
+    return connection.execute(query).fetchone() is not None

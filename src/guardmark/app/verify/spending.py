@@ -20,7 +20,7 @@ def recount_spending(source: Source) -> list[Json]:
         source: All that the run stored.
     """
     lanes: dict[tuple[str, str, str], list[Answer]] = {}
-    for answer in source.answers:
+    for answer in source.paid():
         if isinstance((answer.evidence or {}).get("usage"), list):
             lanes.setdefault((answer.defense, answer.stage, answer.layer), []).append(answer)
     return [

@@ -14,21 +14,27 @@ from guardmark.app.verify.advice import recount_advice
 from guardmark.app.verify.areas import recount_areas
 from guardmark.app.verify.attacker import recount_attacker
 from guardmark.app.verify.calibration import recount_calibration
+from guardmark.app.verify.columns import read_samples
 from guardmark.app.verify.comparison import BASELINES, recount_pairs
-from guardmark.app.verify.defense import Recount, is_grouped, recount_defense
+from guardmark.app.verify.defense import recount_defense
 from guardmark.app.verify.deployment import recount_deployment
 from guardmark.app.verify.effects import recount_adaptive
 from guardmark.app.verify.latency import recount_latency
 from guardmark.app.verify.pipeline import recount_pipeline
+from guardmark.app.verify.recount import Recount, is_grouped
 from guardmark.app.verify.scores import recount_scores
+from guardmark.app.verify.source import OUTCOMES
 from guardmark.app.verify.spending import recount_spending
 
 if TYPE_CHECKING:
-    from guardmark.app.verify.source import Answer, Source
+    from guardmark.app.verify.columns import Samples
+    from guardmark.app.verify.source import Source
 
 Json = dict[str, Any]
 
 _LEFT_OUT: Final = "adaptive/left-out"
+_UNSEEN: Final = 255
+"""Stands where a sample has no record."""
 
 
 def recount_summary(source: Source, stated: Json) -> Json:
@@ -44,7 +50,10 @@ def recount_summary(source: Source, stated: Json) -> Json:
     manifest = source.manifest
     parts = {part["name"]: part for part in manifest["parts"] if part["kind"] == "defense"}
     said = {each.get("name"): each for each in stated.get("defenses", [])}
-    recounts = {name: Recount(source, name, said.get(name, {})) for name in source.guards()}
+    samples = read_samples(source)
+    recounts = {
+        name: Recount(source, samples, name, said.get(name, {})) for name in source.guards()
+    }
     telling = {name: found for name, found in recounts.items() if _is_candidate(parts, name)}
     return {
         "schema_version": 1,
@@ -53,9 +62,9 @@ def recount_summary(source: Source, stated: Json) -> Json:
             {key: data[key] for key in ("name", "version", "sha256", "attacks", "benign")}
             for data in manifest["data"]
         ],
-        "samples": _samples(source),
+        "samples": _samples(samples, manifest),
         **_defenses(source, stated, recounts=recounts, parts=parts),
-        "coverage": _coverage(source),
+        "coverage": _coverage(samples, manifest["categories"]),
         "areas": recount_areas(telling),
         "pipeline": recount_pipeline(source),
         "adaptive": [
@@ -71,7 +80,7 @@ def recount_summary(source: Source, stated: Json) -> Json:
         "adaptive_left_out": _left_out(source),
         "adaptive_pairs": recount_attack_pairs(source),
         "spending": recount_spending(source),
-        "worst": {"counts": _worst(recounts, parts)},
+        "worst": {"counts": _worst(samples, recounts, parts)},
         "timing": {
             "created_utc": manifest["created_utc"],
             "defenses": {name: recount_latency(found) for name, found in recounts.items()},
@@ -166,18 +175,12 @@ def _run(source: Source, said: str | None) -> Json:
         "on_malformed",
         "on_error",
     )
-    stored = sum(
-        1
-        for answer in source.answers
-        if answer.stage in {"defense", "model", "judge"}
-        and (answer.layer == "run" or answer.layer.startswith("run/"))
-    )
     return {
         **{key: manifest[key] for key in kept},
         "margin": manifest.get("settings", {}).get("stats", {}).get("margin", 0.05),
         "state": _state(source, said),
         "planned": source.planned,
-        "stored": stored,
+        "stored": source.stored(),
         "retried": source.retried,
     }
 
@@ -192,28 +195,31 @@ def _state(source: Source, said: str | None) -> str:
     return "interrupted" if stopped else source.state
 
 
-def _samples(source: Source) -> Json:
-    subjects = source.subjects
-    languages = Counter(s.facets["language"] for s in subjects if s.facets["language"])
-    groups = {subject.group for subject in subjects}
+def _samples(samples: Samples, manifest: Json) -> Json:
+    languages, labels = Counter[str](), Counter[bool]()
+    for number, count in Counter(samples.kinds).items():
+        kind = samples.of_kind[number]
+        labels[kind.is_attack] += count
+        languages[kind.facets["language"]] += count
+    del languages[""]
     return {
-        "attacks": sum(s.is_attack for s in subjects),
-        "benign": sum(not s.is_attack for s in subjects),
-        "groups": len(groups),
-        "is_grouped": is_grouped(source),
+        "attacks": labels[True],
+        "benign": labels[False],
+        "groups": samples.group_count(),
+        "is_grouped": is_grouped(samples, manifest),
         "languages": sorted(languages, key=lambda name: (-languages[name], name)),
     }
 
 
-def _coverage(source: Source) -> Json:
-    declared = source.manifest["categories"]
+def _coverage(samples: Samples, declared: Json) -> Json:
     outer, inner = Counter[str](), Counter[str]()
-    for subject in source.subjects:
-        category, sub = subject.facets["category"], subject.facets["subcategory"]
-        if subject.is_attack and category:
-            outer[category] += 1
-        if subject.is_attack and sub:
-            inner[f"{category}/{sub}"] += 1
+    for number, count in Counter(samples.kinds).items():
+        kind = samples.of_kind[number]
+        category, sub = kind.facets["category"], kind.facets["subcategory"]
+        if kind.is_attack and category:
+            outer[category] += count
+        if kind.is_attack and sub:
+            inner[f"{category}/{sub}"] += count
     pairs = [f"{name}/{sub}" for name, subs in declared.items() for sub in subs]
     strange_outer, strange_inner = sorted({*outer} - {*declared}), sorted({*inner} - {*pairs})
     return {
@@ -227,35 +233,41 @@ def _coverage(source: Source) -> Json:
     }
 
 
-def _worst(recounts: dict[str, Recount], parts: dict[str, Json]) -> Json:
+def _worst(samples: Samples, recounts: dict[str, Recount], parts: dict[str, Json]) -> Json:
     """Count samples by what the candidates made of them, each by its worst repeat."""
     telling = [name for name in recounts if _is_candidate(parts, name)]
-    tally, seen = Counter[str](), dict[int, list[str]]()
-    labels: dict[int, bool] = {}
+    seen = bytearray(len(samples))  # a bit for each outcome
     for name in telling or list(recounts):
-        worst: dict[int, Answer] = {}
-        found = recounts[name]
-        for answer in found.answers:
-            place = answer.subject.position
-            if place not in worst or _badness(found, answer) >= _badness(found, worst[place]):
-                worst[place] = answer
-        for place, answer in worst.items():
-            seen.setdefault(place, []).append(found.outcome(answer))
-            labels[place] = answer.subject.is_attack
-    for place, outcomes in seen.items():
-        if labels[place] and "allow" in outcomes:
-            tally["bypass"] += 1
-        if not labels[place] and "block" in outcomes:
-            tally["false_alarm"] += 1
-        tally["error"] += "error" in outcomes
-        tally["malformed"] += "malformed" in outcomes
-        tally["different"] += {"allow", "block"} <= set(outcomes)
+        for place, outcome in enumerate(_worst_of(recounts[name])):
+            if outcome != _UNSEEN:
+                seen[place] |= 1 << outcome
+    labels = map(samples.is_attack, range(len(samples)))
+    tally = Counter[str]()
+    for (bits, is_attack), count in Counter(zip(seen, labels, strict=True)).items():
+        outcomes = {name for code, name in enumerate(OUTCOMES) if bits >> code & 1}
+        tally["bypass"] += count * (is_attack and "allow" in outcomes)
+        tally["false_alarm"] += count * (not is_attack and "block" in outcomes)
+        tally["error"] += count * ("error" in outcomes)
+        tally["malformed"] += count * ("malformed" in outcomes)
+        tally["different"] += count * ({"allow", "block"} <= outcomes)
     return {name: count for name, count in tally.items() if count}
 
 
-def _badness(found: Recount, answer: Answer) -> int:
-    outcome = found.outcome(answer)
-    wrong = "allow" if answer.subject.is_attack else "block"
+def _worst_of(found: Recount) -> bytearray:
+    """Outcome of the worst repeat of every sample; of equally bad ones the last."""
+    worst = bytearray([_UNSEEN]) * len(found.samples)
+    for is_attack, rows in zip((True, False), found.sides(), strict=True):
+        badness = {code: _badness(name, is_attack=is_attack) for code, name in enumerate(OUTCOMES)}
+        badness[_UNSEEN] = -1
+        for row in rows:
+            place, outcome = found.decisions.places[row], found.outcomes[row]
+            if badness[outcome] >= badness[worst[place]]:
+                worst[place] = outcome
+    return worst
+
+
+def _badness(outcome: str, *, is_attack: bool) -> int:
+    wrong = "allow" if is_attack else "block"
     return 2 if outcome == wrong else 1 if outcome in {"malformed", "error"} else 0
 
 

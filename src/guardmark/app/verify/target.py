@@ -39,11 +39,7 @@ def check_target(path: Path, source: Source, comparer: Comparer) -> None:
         comparer: Takes what differs.
     """
     layers = list(source.layers)
-    told = [
-        answer
-        for answer in source.answers
-        if answer.stage == "try" and is_about_target(answer.layer)
-    ]
+    told = [answer for answer in source.answers("try") if is_about_target(answer.layer)]
     told.sort(key=lambda each: layers.index(each.layer))
     found = [{"arm": _TARGET, "settings": source.layers.get(_TARGET, {})}, *map(_line, told)]
     said = path.read_text(encoding="utf-8").splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from guardmark.app.verify.difference import Comparer, Finding
 from guardmark.app.verify.files import check_lines, check_table, check_trace, check_verdicts
 from guardmark.app.verify.judges import check_panels
 from guardmark.app.verify.small_slices import check_slices
-from guardmark.app.verify.source import Source, read_source
+from guardmark.app.verify.source import Source, open_source
 from guardmark.app.verify.summary import recount_summary, stopped_early
 from guardmark.app.verify.target import check_target
 from guardmark.core.version import VERSION
@@ -72,8 +73,25 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
     """
     folder = find_run(path)
     damage = tuple(integrity.check(folder.records))
-    source = read_source(folder.records)
-    comparer, notes = Comparer(), list[str]()
+    comparer = Comparer()
+    with open_source(folder.records) as source:
+        notes = _check_all(folder, source, comparer, data=data)
+        is_same_version = source.manifest.get("guardmark_version") == VERSION
+    if is_same_version and not damage:
+        _compare_again(folder, comparer)
+    return Verification(
+        folder=folder.path,
+        compared=comparer.compared,
+        damage=damage,
+        findings=tuple(dict.fromkeys(comparer.findings)),
+        notes=notes,
+    )
+
+
+def _check_all(
+    folder: RunDir, source: Source, comparer: Comparer, *, data: Sequence[Path]
+) -> tuple[str, ...]:
+    """Compare every artefact with the second count; return what could not be compared."""
     stated = _stated(folder, comparer)
     recounted = recount_summary(source, stated)
     _check_reports(folder, stated, recounted=recounted, comparer=comparer)
@@ -92,7 +110,7 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
     }
     places = [*data, Path.cwd(), folder.path]
     missing = check_data(source, places, comparer, builtin=builtin)
-    notes += [f"{name} was not found; --data FOLDER says where it lies." for name in missing]
+    notes = [f"{name} was not found; --data FOLDER says where it lies." for name in missing]
     notes += _missing(folder, source)
     notes += [
         f"{name} was ended early by a rule: its headline rates were compared with reports "
@@ -104,15 +122,7 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
             f"Reports were not written again: the run is of guardmark "
             f"{source.manifest.get('guardmark_version')}, this is {VERSION}."
         )
-    elif not damage:
-        _compare_again(folder, stated, comparer)
-    return Verification(
-        folder=folder.path,
-        compared=comparer.compared,
-        damage=damage,
-        findings=tuple(dict.fromkeys(comparer.findings)),
-        notes=tuple(notes),
-    )
+    return tuple(notes)
 
 
 def _stated(folder: RunDir, comparer: Comparer) -> dict[str, Any]:
@@ -162,10 +172,9 @@ def _check_description(folder: RunDir, source: Source, comparer: Comparer) -> No
         comparer.tree(path.name, "", said=found, found=said)
     attacks = sum(data["attacks"] for data in source.manifest.get("data", ()))
     benign = sum(data["benign"] for data in source.manifest.get("data", ()))
-    held = sum(subject.is_attack for subject in source.subjects)
-    comparer.value(folder.data_manifest.name, "attacks", said=attacks, found=held)
-    total = len(source.subjects)
-    comparer.value(folder.data_manifest.name, "benign", said=benign, found=total - held)
+    labels = Counter(subject.is_attack for subject in source.subjects())
+    comparer.value(folder.data_manifest.name, "attacks", said=attacks, found=labels[True])
+    comparer.value(folder.data_manifest.name, "benign", said=benign, found=labels[False])
 
 
 def _missing(folder: RunDir, source: Source) -> list[str]:
@@ -183,9 +192,10 @@ def _missing(folder: RunDir, source: Source) -> list[str]:
     return [f"{name} is not there; to write it: guardmark report {folder.path}" for name in absent]
 
 
-def _compare_again(folder: RunDir, stated: dict[str, Any], comparer: Comparer) -> None:
+def _compare_again(folder: RunDir, comparer: Comparer) -> None:
     from guardmark.app.verify.again import compare_again, compare_slices_again
 
+    stated = _stated(folder, Comparer())
     with RecordReader(folder.records) as reader:
         config = run_config(reader.manifest())
         known = reader.defenses()
