@@ -32,7 +32,7 @@ def test_sample_columns_say_the_same_as_the_samples(
     samples = [sample(n) for n in range(30)]
     with RecordReader(path) as reader:
         columns = sample_columns(reader)
-    assert columns.ids == [s.id for s in samples]
+    assert list(columns.ids) == [s.id for s in samples]
     assert columns.is_attack.tolist() == [s.is_attack for s in samples]
     assert columns.length.tolist() == [len(s.prompt.text) for s in samples]
     for name in ("category", "subcategory", "language", "variant", "technique", "source"):
@@ -93,5 +93,5 @@ def test_a_run_without_samples_has_empty_columns(path: Path) -> None:
     RecordWriter(path).close()
     with RecordReader(path) as reader:
         columns = sample_columns(reader)
-    assert columns.ids == []
+    assert list(columns.ids) == []
     assert columns.category.names == ()

@@ -168,7 +168,7 @@ def _judge(frame: Frame, arm: Arm) -> _Judged:
     records, count = arm.records, frame.sample_count
     attack = frame.samples.is_attack[records.sample]
     wrong = np.where(attack, records.outcome == ALLOW, records.outcome == BLOCK)
-    badness = np.where(wrong, 2, np.where(records.outcome > BLOCK, 1, 0))
+    badness = np.where(wrong, 2, records.outcome > BLOCK).astype(np.int8)
     # The last write wins, so the worst answer is written last.
     rows = np.argsort(badness, kind="stable")
     at = records.sample[rows]
@@ -201,9 +201,9 @@ def _flags(frame: Frame, judged: list[_Judged]) -> dict[Flaw, NDArray[np.bool_]]
     }
 
 
-def _severity(frame: Frame) -> NDArray[np.int64]:
+def _severity(frame: Frame) -> NDArray[np.int8]:
     ranks = [_SEVERITY_RANK.get(name, 0) for name in frame.samples.severity.names]
-    found: NDArray[np.int64] = np.array(ranks, dtype=np.int64)[frame.samples.severity.codes]
+    found: NDArray[np.int8] = np.array(ranks, dtype=np.int8)[frame.samples.severity.codes]
     return found
 
 
@@ -217,12 +217,12 @@ def _miss(judged: _Judged, attack: NDArray[np.bool_]) -> NDArray[np.float64]:
     return found
 
 
-def _order(frame: Frame, judged: list[_Judged], severity: NDArray[np.int64]) -> NDArray[np.int64]:
+def _order(frame: Frame, judged: list[_Judged], severity: NDArray[np.int8]) -> NDArray[np.int64]:
     """Rank by severity, then by how many defenses erred, then by how far they missed."""
     attack = frame.samples.is_attack
     if not judged:  # a pipeline without any guard
         return np.argsort(-severity, kind="stable")
-    erred = sum(each.is_wrong.astype(np.int64) for each in judged)
+    erred = sum(each.is_wrong.astype(np.int16) for each in judged)
     missed = np.max([_miss(each, attack) for each in judged], axis=0)
     order: NDArray[np.int64] = np.lexsort((-missed, -np.asarray(erred), -severity))
     return order
@@ -231,7 +231,8 @@ def _order(frame: Frame, judged: list[_Judged], severity: NDArray[np.int64]) -> 
 def _listed(
     flagged: dict[Flaw, NDArray[np.bool_]], order: NDArray[np.int64], most: int
 ) -> list[int]:
-    queues = {flaw: order[flagged[flaw][order]].tolist() for flaw, _ in _SHARES}
+    # Of a queue no more is taken than the list is long, beside what was chosen from it before.
+    queues = {flaw: order[flagged[flaw][order]][: 2 * most].tolist() for flaw, _ in _SHARES}
     chosen: dict[int, None] = {}
     for flaw, share in reversed(_SHARES):
         for position in queues[flaw][: int(most * share)]:
@@ -247,7 +248,7 @@ def _listed(
     return sorted(chosen, key=lambda position: (not bypass[position], int(rank[position])))
 
 
-def _top(frame: Frame, judged: _Judged, severity: NDArray[np.int64]) -> list[int]:
+def _top(frame: Frame, judged: _Judged, severity: NDArray[np.int8]) -> list[int]:
     attack = frame.samples.is_attack
     order = np.lexsort((-_miss(judged, attack), -severity))
     bypassed = (judged.is_wrong & attack)[order]

@@ -18,7 +18,7 @@ from guardmark.stats.drawing import Drawing
 from guardmark.stats.quantiles import estimate_quantile, median_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -273,5 +273,5 @@ def _differing(
     return found[np.lexsort((found, -severity, ~frame.samples.is_attack[found]))]
 
 
-def _names(frame: Frame) -> tuple[str, ...]:
+def _names(frame: Frame) -> Sequence[str]:
     return frame.samples.severity.names

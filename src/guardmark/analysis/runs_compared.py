@@ -198,7 +198,7 @@ def _keys(reader: RecordReader, frame: Frame) -> list[_Key]:
 
 
 def _refuse_relabelled(
-    label: str, first: list[_Key], *, run: tuple[str, list[_Key]], ids: list[str]
+    label: str, first: list[_Key], *, run: tuple[str, list[_Key]], ids: Sequence[str]
 ) -> None:
     """Refuse a run that calls attacks what the first calls benign, or the other way round."""
     other, own = run

@@ -14,6 +14,7 @@ from guardmark.store import connect
 from guardmark.store.codes import OUTCOME_NAMES, STAGE_CODE
 from guardmark.store.samples import kinds_of
 from guardmark.store.schema import FACET_COLUMNS
+from guardmark.store.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ class Facet:
         codes: int32, one a sample.
     """
 
-    names: tuple[str, ...]
+    names: Sequence[str]
     codes: NDArray[np.int32]
 
     def of(self, places: NDArray[np.int64]) -> Facet:
@@ -80,7 +81,7 @@ class SampleColumns:
         length: Characters of the text under test.
     """
 
-    ids: list[str]
+    ids: Sequence[str]
     is_attack: NDArray[np.bool_]
     category: Facet
     subcategory: Facet
@@ -135,7 +136,7 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
     """
     import numpy as np
 
-    ids, groups = list[str](), list[str]()
+    ids, groups = Words(), Words()
     numbers, lengths = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     with connect.errors_of(reader.path):
         kinds = kinds_of(reader.connection)
@@ -143,7 +144,7 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
         while rows := cursor.fetchmany(_CHUNK):
             names, chunk, sizes, origins = zip(*rows, strict=True)
             if groups or any(origins):
-                groups = groups or list(ids)  # until here each stood alone, under its id
+                groups = groups or Words(ids)  # until here each stood alone, under its id
                 groups.extend(map(_either, origins, names))
             ids.extend(names)
             numbers.append(np.array(chunk, dtype=np.int64))
@@ -159,7 +160,7 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
         ids=ids,
         is_attack=np.array(said[0], dtype=np.bool_)[kind],
         length=np.concatenate(lengths),
-        group=_facet(groups or ids, is_unique=not groups),
+        group=_facet(groups) if groups else _apart(ids),
         **facets,
     )
 
@@ -168,11 +169,16 @@ def _either(origin: str | None, name: str) -> str:
     return name if origin is None else origin
 
 
-def _facet(values: Sequence[str], *, is_unique: bool = False) -> Facet:
+def _apart(ids: Sequence[str]) -> Facet:
+    """Every sample is a group of its own."""
     import numpy as np
 
-    if is_unique:
-        return Facet(names=tuple(values), codes=np.arange(len(values), dtype=np.int32))
+    return Facet(names=ids, codes=np.arange(len(ids), dtype=np.int32))
+
+
+def _facet(values: Sequence[str]) -> Facet:
+    import numpy as np
+
     seen: dict[str, int] = {}
     codes = np.fromiter(
         (seen.setdefault(value, len(seen)) for value in values), dtype=np.int32, count=len(values)
@@ -211,16 +217,14 @@ def record_columns(
             raise StoreError(f"The run has no {kind} {name!r}. It has: {', '.join(known)}.")
     kinds = (np.int64, np.int64, np.float64, np.int64)
     # At once into columns: as tuples they would take five times the memory until the end.
-    parts = [
-        [
-            np.array(said, dtype=kind)
-            for said, kind in zip(zip(*rows, strict=True), kinds, strict=True)
-        ]
-        for rows in _chunks(reader, (defense, STAGE_CODE[stage], layer))
-    ]
+    parts: list[list[NDArray[Any]]] = [[np.empty(0, dtype=kind)] for kind in kinds]
+    for rows in _chunks(reader, (defense, STAGE_CODE[stage], layer)):
+        for part, said in zip(parts, zip(*rows, strict=True), strict=True):
+            part.append(np.array(said, dtype=part[0].dtype))
 
     def column(at: int) -> NDArray[Any]:
-        return np.concatenate([np.empty(0, dtype=kinds[at]), *(part[at] for part in parts)])
+        pieces, parts[at] = parts[at], []
+        return np.concatenate(pieces)
 
     packed = column(1)
     return RecordColumns(
