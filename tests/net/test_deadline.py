@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
-from guardmark.net.deadline import Deadline
+from guardmark.net.deadline import Deadline, start_time
 
 
 async def _call(deadline: Deadline, seconds: float) -> str:
     with deadline.call():
+        start_time()
         await asyncio.sleep(seconds)
     return "in time"
 
@@ -50,6 +51,7 @@ async def test_a_call_that_is_late_and_cancelled_is_cancelled() -> None:
 
     async def slow() -> None:
         with deadline.call():
+            start_time()
             try:
                 await asyncio.sleep(60.0)
             except asyncio.CancelledError:
@@ -84,3 +86,29 @@ async def test_an_error_of_the_call_goes_through() -> None:
     """What a network does is named by others."""
     with pytest.raises(ConnectionError), Deadline(1.0).call():
         raise ConnectionError
+
+
+async def test_no_time_runs_before_there_is_a_connection() -> None:
+    """What comes before has a time of its own."""
+    deadline = Deadline(0.05)
+    with deadline.call():
+        await asyncio.sleep(0.2)
+        start_time()
+    assert await _call(deadline, 0) == "in time"
+
+
+async def test_a_second_connection_starts_the_time_anew() -> None:
+    """A kept connection may turn out to be closed already."""
+    deadline = Deadline(0.4)
+    with deadline.call():
+        for _ in range(4):
+            start_time()
+            await asyncio.sleep(0.15)
+    with pytest.raises(TimeoutError):
+        await _call(deadline, 60.0)
+
+
+async def test_without_a_call_there_is_nothing_to_start() -> None:
+    """Others may use the same connections."""
+    start_time()
+    assert await _call(Deadline(5.0), 0) == "in time"

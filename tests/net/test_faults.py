@@ -128,6 +128,67 @@ async def test_a_silent_server_times_out_once(make_services: Make, serve: Serve)
     assert exchange.service_ns >= 100_000_000
 
 
+async def test_a_quick_connection_leaves_no_time_for_the_answer(
+    make_services: Make, serve: Serve
+) -> None:
+    """However long connecting may take: what it does not use is nobody's."""
+
+    async def slow(request: web.Request) -> web.Response:
+        await asyncio.sleep(5)
+        return web.json_response({})
+
+    server = await serve(slow)
+    client = make_services(connect_timeout_s=60.0, read_timeout_s=0.2)
+    exchange = await client.endpoint(server.url).send(b"{}")
+    assert [attempt.error for attempt in exchange.attempts] == ["timeout"]
+
+
+async def test_a_slow_connection_takes_no_time_from_the_answer(
+    make_services: Make, serve: Serve, serve_raw: Serve, tmp_path: Path
+) -> None:
+    """Behind a slow handshake an answer has all of its time; together they may take both."""
+    patience_s, dawdling_s = 1.5, 1.0
+
+    async def slow(request: web.Request) -> web.Response:
+        await asyncio.sleep(dawdling_s)
+        return web.json_response({})
+
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    server = await serve(slow, tls=_certified(ca))
+    port = int(server.url.rsplit(":", 1)[1].split("/")[0])
+
+    async def delay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(dawdling_s)  # TCP is open; TLS has to wait
+        inward, outward = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            await asyncio.gather(_pass_on(reader, outward), _pass_on(inward, writer))
+        finally:
+            outward.close()
+            await outward.wait_closed()
+
+    door = await serve_raw(delay)
+    client = make_services(
+        connect_timeout_s=patience_s,
+        read_timeout_s=patience_s,
+        retries=0,
+        ca_file=str(tmp_path / "ca.pem"),
+    )
+    exchange = await client.endpoint(
+        door.url.replace("http://127.0.0.1", "https://localhost")
+    ).send(b"{}")
+    await client.close()
+    assert (exchange.status, exchange.error_kind) == (200, None), exchange.message
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+
+
 async def test_a_storm_of_429_passes(make_services: Make, serve: Serve) -> None:
     """Every caller gets its answer once the storm is over, and waits as it is told."""
     seen: dict[bytes, int] = {}

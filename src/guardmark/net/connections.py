@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
+from guardmark.net.deadline import start_time
+
 if TYPE_CHECKING:
     from aiohttp import ClientRequest, ClientTimeout
     from aiohttp.connector import Connection
@@ -34,7 +36,7 @@ class Connections(aiohttp.TCPConnector):
         traces: list[Trace],
         timeout: ClientTimeout,  # noqa: ASYNC109 - aiohttp's signature
     ) -> Connection:
-        """Return a connection on which nothing is left over.
+        """Return a connection on which nothing is left over; the time of the call runs from here.
 
         Args:
             req: What is about to be sent.
@@ -47,5 +49,6 @@ class Connections(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(req, traces, timeout)
             if connection.protocol is None or not connection.protocol.should_close:
+                start_time()
                 return connection
             connection.close()

@@ -1,16 +1,35 @@
-"""One timer for all calls of a service: they have the same time, so the oldest ends first."""
+"""One timer for all calls of a service: they have the same time, so the oldest ends first.
+
+The time of a call runs from when it has its connection: looking up the name, connecting and the
+handshake of TLS have a time of their own, and whoever is slow at the one may use all of the other.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from contextvars import Token
     from types import TracebackType
 
 
+_PRESENT: ContextVar[_Call | None] = ContextVar("_PRESENT", default=None)
+
+
+def start_time() -> None:
+    """Let the time of the present call run, if there is one: it has its connection now.
+
+    A call that connects once more starts anew.
+    """
+    call = _PRESENT.get()
+    if call is not None:
+        call.start()
+
+
 class Deadline:
-    """Ends calls that take longer than each of them may.
+    """Ends calls that take longer than each of them may, once `start_time` was called in them.
 
     A timer of its own costs a call a tenth of all its CPU, to be cancelled nearly always.
 
@@ -27,7 +46,10 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def call(self) -> _Call:
-        """Return a context for one call of the present task; it raises TimeoutError when late."""
+        """Return a context for one call of the present task; it raises TimeoutError when late.
+
+        Until `start_time` is called within it, no time runs.
+        """
         return _Call(self)
 
     def begin(self, call: _Call, task: asyncio.Task[Any]) -> float:
@@ -53,7 +75,7 @@ class Deadline:
         Args:
             call: What is over.
         """
-        del self._calls[call]
+        self._calls.pop(call, None)
 
     def _look(self) -> None:
         self._timer = None
@@ -70,13 +92,14 @@ class Deadline:
 class _Call:
     """The time of one call; as `asyncio.timeout`, but for the timer."""
 
-    __slots__ = ("_cancelling", "_deadline", "_is_late", "_task", "ends_s")
+    __slots__ = ("_cancelling", "_deadline", "_is_late", "_task", "_token", "ends_s")
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
         self._is_late = False
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
+        self._token: Token[_Call | None] | None = None
         self.ends_s = 0.0
 
     def __enter__(self) -> Self:
@@ -84,8 +107,14 @@ class _Call:
         if task is None:
             raise RuntimeError("a call is made by a task")
         self._cancelling = task.cancelling()
-        self.ends_s = self._deadline.begin(self, task)
+        self._token = _PRESENT.set(self)
         return self
+
+    def start(self) -> None:
+        """Let its time run from now."""
+        if self._task is not None:
+            self._deadline.end(self)  # calls are kept in the order in which they end
+            self.ends_s = self._deadline.begin(self, self._task)
 
     def __exit__(
         self,
@@ -94,6 +123,8 @@ class _Call:
         trace: TracebackType | None,
     ) -> None:
         self._deadline.end(self)
+        if self._token is not None:
+            _PRESENT.reset(self._token)
         if not self._is_late or self._task is None:
             return
         # Somebody else's wish to cancel goes through; ours becomes what it means.

@@ -20,9 +20,9 @@ class ServiceLimits:
         concurrency: Requests in flight at most; at least 1.
         rate: Requests in a time, as `300/min`, `5/s` or `1000/h`, or None.
         tokens: Tokens in a time, in the same form, or None.
-        connect_timeout_s: Longest time to look up the name and open a connection.
-        read_timeout_s: Longest time for the whole answer, so that a server that sends a
-            byte now and then ends as well.
+        connect_timeout_s: Longest time to look up the name and open a connection, TLS included.
+        read_timeout_s: Longest time from an open connection to the whole answer, so that a
+            server that sends a byte now and then ends as well.
         retries: Attempts beyond the first, at most.
         backoff_s: Mean wait before the first retry; doubles with each further one.
         adaptive: Whether to start gently, grow while latency holds and halve when told to

@@ -62,7 +62,7 @@ class Service:
         self._on_wire = 0
         self._peak = 0
         self.timeout = aiohttp.ClientTimeout(total=None, connect=limits.connect_timeout_s)
-        self.deadline = Deadline(limits.connect_timeout_s + limits.read_timeout_s)
+        self.deadline = Deadline(limits.read_timeout_s)
         self._adaptive = AdaptiveLimit(self.gate, limits.concurrency) if limits.adaptive else None
         self._requests = _request_limiter(limits.rate)
         self._tokens = _token_limiter(limits.tokens)
