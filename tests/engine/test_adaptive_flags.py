@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from guardmark.analysis.adaptive import rows as adaptive_rows
+from guardmark.analysis.adaptive.rows import read_battles, read_left_out
+from guardmark.analysis.run import analyse_run
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.files import check_trace
 from guardmark.app.verify.source import open_source
 from guardmark.core.outcome import Attempt, Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt
-from guardmark.engine.adaptive.campaign import AdaptivePlan
+from guardmark.engine.adaptive.campaign import LEFT_OUT, AdaptivePlan
 from guardmark.engine.adaptive.trace import read_trace
+from guardmark.store.records import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))
 from planted import AtOnce, attack, cards, keyword, samples, trace
@@ -65,6 +69,19 @@ async def test_blocks_that_speak_of_a_failure_are_flagged_in_a_replay_too(
     await attack(second, data, plan_of(kind("d", lambda _: False), trace=answers))
     assert cards(first)[0].flags == cards(second)[0].flags == ("ERRORS_AS_BLOCK",)
     assert trace(second, "d") == told
+
+
+async def test_who_was_left_out_is_stored_and_read_again(tmp_path: Path) -> None:
+    """Beside the tries of those that were attacked; nothing where nobody was left out."""
+    for left in ({}, {"output": "response"}):
+        folder = tmp_path / str(len(left))
+        folder.mkdir()
+        await attack(folder, samples(8, 4), plan_of(AtOnce("d", keyword), left_out=left))
+        with RecordReader(folder / "records.sqlite") as reader:
+            assert read_left_out(reader) == left
+            assert [battle.name for battle in read_battles(reader)] == ["d"]
+            assert analyse_run(reader).adaptive_left_out == left
+    assert LEFT_OUT == adaptive_rows.LEFT_OUT
 
 
 async def test_a_complaint_taken_out_of_a_trace_is_found(tmp_path: Path) -> None:
