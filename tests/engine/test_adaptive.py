@@ -16,7 +16,8 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
 from guardmark.engine.adaptive import campaign, trial
-from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings, earlier_tries
+from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings
+from guardmark.engine.adaptive.earlier import earlier_tries
 from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.stop import StopSignal
 from guardmark.reports.adaptive.card_json import adaptive_json

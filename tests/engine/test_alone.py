@@ -14,7 +14,8 @@ from guardmark.attacks.battery import Lock, lock_differences, lock_text, require
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt, Sample
-from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings, earlier_tries
+from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings
+from guardmark.engine.adaptive.earlier import earlier_tries
 from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.stop import StopSignal
 from guardmark.reports.adaptive.words import holding_sentence, threat_card

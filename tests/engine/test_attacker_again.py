@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from guardmark.core.errors import IncomparableRuns
-from guardmark.engine.adaptive.campaign import check_settings, earlier_replies, earlier_tries
+from guardmark.engine.adaptive.campaign import check_settings
+from guardmark.engine.adaptive.earlier import earlier_replies, earlier_tries
 from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.stop import StopSignal
 from guardmark.store.records import RecordReader

@@ -15,9 +15,10 @@ from guardmark.attacks.attacker_prompt import PastTry
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
-from guardmark.engine.adaptive.campaign import check_settings, earlier_replies, earlier_tries
+from guardmark.engine.adaptive.campaign import check_settings
 from guardmark.engine.adaptive.critic import Critic
 from guardmark.engine.adaptive.diagnosis import Diagnosis
+from guardmark.engine.adaptive.earlier import earlier_replies, earlier_tries
 from guardmark.engine.adaptive.model_caller import ModelCaller
 from guardmark.engine.adaptive.scene import Scene
 from guardmark.engine.adaptive.trace import read_trace

@@ -23,7 +23,8 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.adaptive import probe, target, trial
-from guardmark.engine.adaptive.campaign import AdaptivePlan, earlier_tries
+from guardmark.engine.adaptive.campaign import AdaptivePlan
+from guardmark.engine.adaptive.earlier import earlier_tries
 from guardmark.engine.adaptive.effects import measure_effects
 from guardmark.engine.adaptive.target import Known, Protected
 from guardmark.engine.adaptive.target_caller import TargetCaller

@@ -31,6 +31,7 @@ class AdaptOptions:
             for none.
         shared_memory: False: each attack learns from its own answers only, whatever the
             configuration says.
+        seeds: How often the search is carried out; None leaves it to the configuration.
         run: For the run that is made first.
     """
 
@@ -41,6 +42,7 @@ class AdaptOptions:
     replay: Path | None = None
     canaries: int = CANARIES
     shared_memory: bool = True
+    seeds: int | None = None
     run: RunOptions = field(default_factory=RunOptions)
 
 

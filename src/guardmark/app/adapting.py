@@ -39,10 +39,9 @@ from guardmark.engine.adaptive.campaign import (
     AdaptivePlan,
     AdaptiveSummary,
     check_settings,
-    earlier_replies,
-    earlier_tries,
     run_adaptive,
 )
+from guardmark.engine.adaptive.earlier import earlier_replies, earlier_tries
 from guardmark.engine.adaptive.target_trace import target_lines
 from guardmark.engine.adaptive.trace import read_trace, trace_lines
 from guardmark.engine.runner import Ending
@@ -249,6 +248,7 @@ class _Work:
             concurrency=self.config.loaded.config.run.concurrency,
             shares_memory=self.options.shared_memory and self.config.shares_memory,
             gradient=build_gradient(self.config.loaded, attacked),
+            seeds=self.options.seeds or self.config.seeds,
             attacker=None
             if attacker is None
             else replace(attacker.plan, replies=earlier_replies(reader, names)),

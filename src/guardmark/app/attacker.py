@@ -78,6 +78,12 @@ class AttackerConfig:
         said = self.loaded.config.adaptive
         return said is None or said.shared_memory
 
+    @property
+    def seeds(self) -> int:
+        """How often the search is carried out."""
+        said = self.loaded.config.adaptive
+        return 1 if said is None else said.seeds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attacker:

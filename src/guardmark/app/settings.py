@@ -197,9 +197,10 @@ class PipelineSettings(Settings):
 
 
 class AdaptiveSettings(Settings):
-    """How `guardmark adapt` attacks: its memory, models (round 5), gradients (access A3)."""
+    """How `guardmark adapt` attacks: memory, seeds, models (round 5), gradients (access A3)."""
 
     shared_memory: bool = True
+    seeds: int = Field(1, ge=1, le=100)
     gradient: dict[str, Any] | None = None
     attacker: dict[str, Any] | None = None
     equivalence: dict[str, Any] | None = None

@@ -66,10 +66,12 @@ class Lock:
     Attributes:
         attacker: Of an attacker model; empty without one.
         shares_memory: Whether attacks learn from each other.
+        seeds: How often the search is carried out; at least 1.
     """
 
     attacker: AttackerLock = ()
     shares_memory: bool = True
+    seeds: int = 1
 
     @property
     def memory(self) -> str:
@@ -115,6 +117,8 @@ def lock_text(lock: Lock = _USUAL) -> str:
     }
     if lock.attacker:
         content["attacker"] = dict(lock.attacker)
+    if lock.seeds > 1:
+        content["seeds"] = lock.seeds
     return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
@@ -175,6 +179,12 @@ def require_lock(text: str, lock: Lock = _USUAL) -> None:
     found = lock_differences(text, lock)
     if not found:
         return
+    if found == ("seeds",):
+        before = json.loads(text).get("seeds", 1)
+        raise IncomparableRuns(
+            f"The tries were made with seeds: {before}, not {lock.seeds}.\n"
+            f"Next: --seeds {before}, or measure in a new run."
+        )
     shown = ", ".join(found[:SHOWN_DIFFERENCES])
     more = f" and {len(found) - SHOWN_DIFFERENCES} more" if len(found) > SHOWN_DIFFERENCES else ""
     raise IncomparableRuns(

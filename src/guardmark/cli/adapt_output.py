@@ -39,6 +39,7 @@ class AsTyped:
         replays: A trace, a cassette, or both.
         canaries: Sentences a target model is asked to read through each operator.
         alone: Whether attacks may not learn from each other.
+        seeds: How often the search is carried out; None leaves it to the configuration.
     """
 
     budget: str
@@ -48,6 +49,7 @@ class AsTyped:
     replays: tuple[Path, ...]
     canaries: int
     alone: bool
+    seeds: int | None
 
 
 def carry_out(
@@ -74,6 +76,7 @@ def carry_out(
         replay=cassette,
         canaries=typed.canaries,
         shared_memory=not typed.alone,
+        seeds=typed.seeds,
         run=RunOptions(out=typed.out),
     )
     what: LoadedConfig | Path | None = subject
@@ -101,6 +104,7 @@ def _again(done: Adapted, typed: AsTyped) -> str:
     for option, path in (("--config", typed.config), ("--record", typed.record)):
         words += [] if path is None else [option, str(path)]
     words += ["--no-shared-memory"] if typed.alone else []
+    words += [] if typed.seeds is None else ["--seeds", str(typed.seeds)]
     words += [] if typed.canaries == CANARIES else ["--canaries", str(typed.canaries)]
     for path in typed.replays:
         words += ["--replay", str(path)]

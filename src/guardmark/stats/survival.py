@@ -241,7 +241,7 @@ def attack_success_at(
         reason = f"ASR@{k} needs {k} tries of every sample, got {int(n.min())}"
     value, limits = None, MeanLimits(None, None, "t", reason)
     if not reason:
-        per_sample = np.array([_any_of(int(a), int(b), k) for a, b in zip(n, c, strict=True)])
+        per_sample = np.array([chance_of_any(int(a), int(b), k) for a, b in zip(n, c, strict=True)])
         value = float(per_sample.mean())
         limits = share_limits(per_sample, codes, confidence=confidence)
     return Ratio(
@@ -319,7 +319,20 @@ def _mean_error(table: _LifeTable, after: NDArray[np.float64]) -> float:
     return math.sqrt(float(terms.sum()))
 
 
-def _any_of(tries: int, successes: int, k: int) -> float:
+def chance_of_any(tries: int, successes: int, k: int) -> float:
+    """Return the chance that at least one of k tries drawn from a sample's own got through.
+
+    Args:
+        tries: Tries of the sample, at least `k`.
+        successes: Tries of these that got through.
+        k: How many are drawn, at least 1.
+
+    Returns:
+        1 - C(n - c, k) / C(n, k).
+
+    References:
+        Chen et al. (2021), arXiv:2107.03374.
+    """
     failures = tries - successes
     if failures < k:
         return 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -21,9 +20,11 @@ from guardmark.analysis.adaptive.operators import (
 )
 from guardmark.analysis.adaptive.repairs import RepairCard, best_of, read_repairs
 from guardmark.analysis.adaptive.rows import ADAPTIVE, BLIND, FULL, NULL, STRICT, read_battles
+from guardmark.analysis.adaptive.seeds import GAINS, SeedsCard, measure_seeds
 from guardmark.analysis.adaptive.target import TargetCard, measure_target
 from guardmark.analysis.adaptive.target_rows import read_target
-from guardmark.analysis.grouped_rates import grouped_difference, grouped_rate
+from guardmark.analysis.adaptive.view import ROUNDS, View
+from guardmark.analysis.grouped_rates import grouped_rate
 from guardmark.stats.extrapolation import extrapolate_success
 from guardmark.stats.survival import (
     RestrictedMean,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Difference, Estimate, Ratio
     from guardmark.store.reader import RecordReader
 
-ROUNDS: Final = ("R0", "R1", "R2", "R3", "R4", "R5")
 _STEPS: Final = (1, 2, 5, 10, 16, 20, 50, 64, 100, 200, 512)
 _AHEAD: Final = 4  # times the budget, as far as blind tries are extrapolated
 
@@ -114,6 +114,7 @@ class AdaptiveCard:
         gradient: The arm with gradient access, or None without one.
         resting: Attacks that got through, but by nothing better than a judgement or a table.
         audit: What people say of bypasses that rest on a judgement, or None without a sheet.
+        seeds: What several seeds came to, or None for one; all else is of the first seed.
     """
 
     name: str
@@ -147,6 +148,7 @@ class AdaptiveCard:
     gradient: GradientCard | None = None
     resting: int = 0
     audit: AuditCard | None = None
+    seeds: SeedsCard | None = None
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -204,58 +206,6 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     return tuple(cards)
 
 
-class _View:
-    """The attacks of a battle that count, with their groups."""
-
-    def __init__(
-        self,
-        battle: Battle,
-        attack: NDArray[np.bool_],
-        groups: NDArray[np.int32],
-        confidence: float,
-    ) -> None:
-        self.battle = battle
-        self.confidence = confidence
-        self.places = sorted(p for p in battle.baseline if attack[p])
-        self.groups = groups[self.places]
-        self.static = np.array([battle.baseline[p] for p in self.places], dtype=bool)
-        self._known: dict[tuple[str, frozenset[str]], NDArray[np.float64]] = {}
-
-    def rate(self, hits: NDArray[np.bool_]) -> Estimate:
-        return grouped_rate(hits, self.groups, confidence=self.confidence)
-
-    def difference(self, first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Difference:
-        return grouped_difference(first, second, groups=self.groups, confidence=self.confidence)
-
-    def by(self, arm: str, k: int, tiers: frozenset[str] = FULL) -> NDArray[np.bool_]:
-        """Mark attacks that got through as they are or by the k-th try of an arm."""
-        marks: NDArray[np.bool_] = self.static | (self._firsts(arm, tiers) <= k)
-        return marks
-
-    def _firsts(self, arm: str, tiers: frozenset[str]) -> NDArray[np.float64]:
-        """Number of the first bypass of each attack; infinite without any. Asked for often."""
-        if (arm, tiers) not in self._known:
-            stories = self.battle.stories[arm]
-            told = (stories[p].first(tiers) if p in stories else None for p in self.places)
-            firsts = [math.inf if first is None else float(first) for first in told]
-            self._known[arm, tiers] = np.array(firsts, dtype=np.float64)
-        return self._known[arm, tiers]
-
-    def fallen(self, until: str, tiers: frozenset[str]) -> NDArray[np.bool_]:
-        """Mark attacks that had got through by the end of a round."""
-        marks = self.static.copy()
-        allowed = ROUNDS[: ROUNDS.index(until) + 1]
-        for i, place in enumerate(self.places):
-            if marks[i] or until == "R0":
-                continue
-            fixed, story = self.battle.battery.get(place), self.battle.stories[ADAPTIVE].get(place)
-            if fixed is not None and fixed.first(tiers) is not None:
-                marks[i] = True
-            elif story is not None:
-                marks[i] = any(t.round in allowed and story.holds(t, tiers) for t in story.tries)
-        return marks
-
-
 def _card(
     battle: Battle,
     attack: NDArray[np.bool_],
@@ -264,7 +214,7 @@ def _card(
     lengths: NDArray[np.int64],
     confidence: float,
 ) -> AdaptiveCard:
-    view, budget = _View(battle, attack, groups=groups, confidence=confidence), battle.budget
+    view, budget = View(battle, attack, groups=groups, confidence=confidence), battle.budget
     ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
     seen = {t.round for story in battle.stories[ADAPTIVE].values() for t in story.tries}
     seen |= {"R0", "R1"} | ({"R5"} if "attacker" in battle.settings else set())
@@ -290,7 +240,7 @@ def _card(
         gains=tuple(
             (k, view.difference(view.by(ADAPTIVE, k), view.by(BLIND, k)))
             for k in ks
-            if k in {1, 2, 5, 16, 64, budget}
+            if k in {*GAINS, budget}
         ),
         null_gain=view.difference(view.by(NULL, budget), view.static),
         delta=view.difference(last, view.static),
@@ -309,10 +259,11 @@ def _card(
         extrapolated=extrapolated,
         extrapolated_at=ahead,
         unanswered=battle.unanswered,
+        seeds=measure_seeds(battle, attack, groups=groups, ks=ks, confidence=confidence),
     )
 
 
-def _round_rate(view: _View, name: str) -> RoundRate:
+def _round_rate(view: View, name: str) -> RoundRate:
     return RoundRate(
         name=name,
         strict=view.rate(view.fallen(name, STRICT)),
@@ -320,11 +271,11 @@ def _round_rate(view: _View, name: str) -> RoundRate:
     )
 
 
-def _points(view: _View, layer: str, ks: Sequence[int]) -> tuple[tuple[int, float], ...]:
+def _points(view: View, layer: str, ks: Sequence[int]) -> tuple[tuple[int, float], ...]:
     return tuple((k, float(view.by(layer, k).mean())) for k in ks) if view.places else ()
 
 
-def _survival(view: _View, budget: int) -> tuple[SurvivalCurve | None, RestrictedMean | None]:
+def _survival(view: View, budget: int) -> tuple[SurvivalCurve | None, RestrictedMean | None]:
     stories = view.battle.stories[ADAPTIVE]
     spent = [(story.first(), len(story.tries)) for _, story in sorted(stories.items())]
     if not spent:
@@ -340,7 +291,7 @@ def _survival(view: _View, budget: int) -> tuple[SurvivalCurve | None, Restricte
 
 
 def _blind(
-    view: _View, ks: Sequence[int]
+    view: View, ks: Sequence[int]
 ) -> tuple[tuple[tuple[int, Ratio], ...], Ratio | None, int]:
     """Estimate success of exchangeable tries; an attack that passes as it is always passes."""
     stories = view.battle.stories[BLIND]
@@ -368,7 +319,7 @@ def _blind(
     return rates, guess, ahead
 
 
-def _area(view: _View, budget: int, *, last: NDArray[np.bool_]) -> AreaCard:
+def _area(view: View, budget: int, *, last: NDArray[np.bool_]) -> AreaCard:
     fates = read_fates(
         view.places,
         view.groups.tolist(),
@@ -381,7 +332,7 @@ def _area(view: _View, budget: int, *, last: NDArray[np.bool_]) -> AreaCard:
     return measure_area(fates, budget=budget, given_up=given_up, confidence=view.confidence)
 
 
-def _reliability(battle: Battle, view: _View) -> Estimate | None:
+def _reliability(battle: Battle, view: View) -> Estimate | None:
     again = battle.again
     if not again:
         return None

@@ -23,6 +23,8 @@ ATTACKER: Final = "adaptive/attacker"
 CRITIC: Final = "adaptive/critic"
 GRADIENT: Final = "adaptive/gradient"
 ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT)
+REPEATED: Final = (ADAPTIVE, BLIND, NULL)
+"""Arms that every seed has."""
 FINDINGS: Final = "adaptive/findings/"
 LEFT_OUT: Final = "adaptive/left-out"
 STRICT: Final = frozenset({"V0", "V1"})
@@ -103,6 +105,7 @@ class Battle:
         again: Position of each pass that was asked about again, and whether it passed again.
         unanswered: Tries without an answer.
         bills: Account of the adaptive arm, or of an attacker model, to what its calls took.
+        repeated: What `stories` is of the first seed, of each seed after it.
     """
 
     name: str
@@ -116,6 +119,7 @@ class Battle:
     again: Sequence[tuple[int, bool]]
     unanswered: int
     bills: Mapping[str, Bill]
+    repeated: Sequence[Mapping[str, Mapping[int, Story]]] = ()
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -127,6 +131,16 @@ class Battle:
     def budget(self) -> int:
         """Search calls an attack was worth."""
         return int(str(self.settings.get("budget", 0)))
+
+
+def seed_layer(arm: str, number: int) -> str:
+    """Return where the tries of an arm stand at the n-th seed.
+
+    Args:
+        arm: Layer of the arm at the first seed.
+        number: From 1.
+    """
+    return arm if number == 1 else f"{ADAPTIVE}/seed-{number}{arm.removeprefix(ADAPTIVE)}"
 
 
 def read_battles(reader: RecordReader) -> tuple[Battle, ...]:
@@ -165,19 +179,24 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ba
     flags = findings.get("flags", [])
     is_random = isinstance(flags, list) and bool({"RANDOMISED", "STATEFUL"} & set(flags))
     gathered = _Gathered()
-    for layer in ARMS:
-        for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
-            gathered.take(layer, record)
+    seeds = int(str(settings.get("seeds", 1)))
+    for number in range(1, seeds + 1):
+        for arm in ARMS if number == 1 else REPEATED:
+            layer = seed_layer(arm, number)
+            for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
+                gathered.take(layer, record)
     for layer, account in ((ATTACKER, MODEL_ACCOUNT), (CRITIC, CRITIC_ACCOUNT)):
         if layer in reader.layers():
             for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
                 gathered.bills[account].take(record)
-    return gathered.battle(name, findings, settings=settings, is_random=is_random)
+    return gathered.battle(name, findings, settings=settings, is_random=is_random, seeds=seeds)
 
 
 class _Gathered:
     def __init__(self) -> None:
-        self.by_arm: dict[str, defaultdict[int, Story]] = {arm: defaultdict(Story) for arm in ARMS}
+        self.by_layer: defaultdict[str, defaultdict[int, Story]] = defaultdict(
+            lambda: defaultdict(Story)
+        )
         self.battery: defaultdict[int, Story] = defaultdict(Story)
         self.baseline: dict[int, bool] = {}
         self.again: defaultdict[tuple[str, int, str], list[bool]] = defaultdict(list)
@@ -198,7 +217,7 @@ class _Gathered:
             if each.round == "R0":
                 self.baseline[each.sample] = each.passed
         elif each.account == "search":
-            self.by_arm[layer][each.sample].tries.append(each)
+            self.by_layer[layer][each.sample].tries.append(each)
         elif each.account == "battery":
             self.battery[each.sample].tries.append(each)
         elif each.account == "confirm":
@@ -213,6 +232,7 @@ class _Gathered:
         *,
         settings: Mapping[str, object],
         is_random: bool,
+        seeds: int,
     ) -> Battle:
         if is_random:
             self._confirm()
@@ -221,7 +241,11 @@ class _Gathered:
             findings=findings,
             settings=settings,
             baseline=self.baseline,
-            stories=self.by_arm,
+            stories={arm: self.by_layer[arm] for arm in ARMS},
+            repeated=[
+                {arm: self.by_layer[seed_layer(arm, number)] for arm in REPEATED}
+                for number in range(2, seeds + 1)
+            ],
             battery=self.battery,
             rest=self.rest,
             calls=self.calls,
@@ -240,7 +264,7 @@ class _Gathered:
         for (layer, sample, text), passed in self.again.items():
             if any(sum(passed[i : i + 3]) >= _AGAIN for i in range(0, len(passed), 3)):
                 held[layer, sample].add(text)
-        for layer, stories in self.by_arm.items():
+        for layer, stories in self.by_layer.items():
             _mark(
                 stories.items(), {key[1]: texts for key, texts in held.items() if key[0] == layer}
             )

@@ -16,6 +16,7 @@ from guardmark.app.verify.adaptive_rows import (
     Fight,
     read_fights,
 )
+from guardmark.app.verify.adaptive_seeds import recount_seeds
 from guardmark.app.verify.adaptive_tables import costs, operators, repairs, seconds, transfers
 from guardmark.app.verify.audited import recount_audit
 from guardmark.app.verify.means import gap
@@ -31,6 +32,7 @@ Json = dict[str, Any]
 
 _STEPS: Final = (1, 2, 5, 10, 16, 20, 50, 64, 100, 200, 512)
 _GAINS: Final = (1, 2, 5, 16, 64)
+_MODELS: Final = ("adaptive/attacker", "adaptive/critic")
 
 
 def recount_attacks(source: Source, stated: Json) -> list[Json]:
@@ -127,7 +129,8 @@ def _recount(fight: Fight, stated: Json) -> Json:
     rounds = [name for name in ROUNDS if name in seen]
     last = fight.fallen(rounds[-1], FULL)
     static = {place for place, is_static in fight.static.items() if is_static}
-    asked = [row for row in fight.asked if row.layer in ARMS.values()]
+    ks = [k for k in sorted({*_STEPS, fight.budget}) if k <= fight.budget]
+    asked = [row for row in fight.asked if row.layer not in _MODELS]
     called = [f"{row.layer}:{row.note['account']}" for row in asked if not row.note["free"]]
     return {
         "defense": fight.name,
@@ -145,6 +148,7 @@ def _recount(fight: Fight, stated: Json) -> Json:
         "transfers": transfers(fight, [each["source"] for each in stated.get("transfers", ())]),
         "calls": dict(Counter(called)),
         **costs(fight, bypasses=len(last)),
+        "seeds": recount_seeds(fight, ks, [k for k in ks if k in _GAINS or k == fight.budget]),
     }
 
 

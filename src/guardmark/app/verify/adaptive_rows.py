@@ -28,6 +28,16 @@ FINDINGS: Final = "adaptive/findings/"
 """What the layers of findings begin with; the name of the defense follows."""
 
 
+def seed_layer(layer: str, number: int) -> str:
+    """Return where the tries of an arm stand at the n-th seed.
+
+    Args:
+        layer: Of the arm at the first seed.
+        number: From 1.
+    """
+    return layer if number == 1 else layer.replace("adaptive", f"adaptive/seed-{number}", 1)
+
+
 @dataclass(slots=True)
 class Row:
     """One try.
@@ -62,6 +72,7 @@ class Fight:
         budget: Search calls for each attack.
         confidence: Nominal coverage.
         is_random: Whether a pass counts only when it was confirmed.
+        seeds: Seeds of the search.
         has_attacker: Whether an attacker model had a round, be it without a try.
         rows: Answered tries by layer and account, in order.
         asked: Every try, answered or not.
@@ -75,6 +86,7 @@ class Fight:
     confidence: float
     is_random: bool
     has_attacker: bool = False
+    seeds: int = 1
     rows: defaultdict[tuple[str, str], list[Row]] = field(default_factory=lambda: defaultdict(list))
     asked: list[Row] = field(default_factory=list)
     static: dict[int, bool] = field(default_factory=dict)
@@ -159,8 +171,11 @@ def read_fights(source: Source) -> list[Fight]:
                 confidence=float(source.manifest["confidence"]),
                 is_random=bool({"RANDOMISED", "STATEFUL"} & flags),
                 has_attacker="attacker" in settings,
+                seeds=int(settings.get("seeds", 1)),
             )
-    arms = {*ARMS.values(), "adaptive/attacker", "adaptive/critic"}
+    seeds = range(1, int(settings.get("seeds", 1)) + 1)
+    arms = {seed_layer(layer, number) for layer in ARMS.values() for number in seeds}
+    arms |= {"adaptive/attacker", "adaptive/critic"}
     for answer in source.answers("try"):
         if answer.layer in arms and answer.defense in fights:
             note = json.loads(answer.text or "{}")

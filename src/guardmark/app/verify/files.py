@@ -26,7 +26,7 @@ _ARMS: Final = (
     *("adaptive/attacker", "adaptive/equivalence", "adaptive/candidates", "adaptive/critic"),
     *("adaptive/twin/attacker", "adaptive/twin/equivalence", "adaptive/twin/candidates"),
 )
-"""Layers of an adaptive measurement, in the order of its trace."""
+"""Layers of an adaptive measurement of one seed, in the order of its trace."""
 
 
 def check_lines(path: Path, source: Source, comparer: Comparer) -> None:
@@ -49,20 +49,29 @@ def check_trace(path: Path, source: Source, comparer: Comparer) -> None:
         source: All that the run stored.
         comparer: Takes what differs.
     """
-    tries = [answer for answer in source.answers("try") if answer.layer in _ARMS]
+    settings = source.layers.get(_ARMS[0], {})
+    layers = _layers(int(settings.get("seeds", 1)))
+    tries = [answer for answer in source.answers("try") if answer.layer in layers]
     with path.open(encoding="utf-8") as lines:
         head = _parsed(next(lines, ""))
     told = head.get("defenses") if isinstance(head, dict) else None
     order = told if isinstance(told, list) else []
     asked = list(dict.fromkeys(answer.defense for answer in tries))
     comparer.value(path.name, "defenses", said=sorted(map(str, order)), found=sorted(asked))
-    settings = source.layers.get(_ARMS[0], {})
     for name, found in (("data", source.manifest.get("data_sha256")), ("settings", settings)):
         said = head.get(name) if isinstance(head, dict) else None
         comparer.value(path.name, name, said=said, found=found)
     order = [*order, *asked]
-    tries.sort(key=lambda each: (order.index(each.defense), _ARMS.index(each.layer)))
+    tries.sort(key=lambda each: (order.index(each.defense), layers.index(each.layer)))
     _check_each(path, tries, comparer, tell=_try, above=1)
+
+
+def _layers(seeds: int) -> list[str]:
+    """Return the layers of a trace in its order: what defenses were asked, then models."""
+    more = [
+        f"adaptive/seed-{n}{arm}" for n in range(2, seeds + 1) for arm in ("", "/blind", "/null")
+    ]
+    return [*_ARMS[:4], *more, *_ARMS[4:]]
 
 
 def _check_each(

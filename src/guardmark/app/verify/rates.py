@@ -168,12 +168,12 @@ def wilson(p: float, n: float, z: float) -> tuple[float, float]:
 
 
 @cache  # slices of equally many groups share it
-def student(probability: float, freedom: int) -> float:
+def student(probability: float, freedom: float) -> float:
     """Return the quantile of Student's t above the median, by bisection.
 
     Args:
         probability: In (0.5, 1).
-        freedom: Degrees of freedom, at least 1.
+        freedom: Degrees of freedom, above 0.
     """
     low, high = 0.0, 1.0
     while student_tail(high, freedom) > 1 - probability:
@@ -187,12 +187,12 @@ def student(probability: float, freedom: int) -> float:
     return (low + high) / 2
 
 
-def student_tail(t: float, freedom: int) -> float:
+def student_tail(t: float, freedom: float) -> float:
     """Return P(T > t) of Student's t: I_x(freedom/2, 1/2) / 2 at x = freedom / (freedom + t^2).
 
     Args:
         t: Not negative.
-        freedom: Degrees of freedom, at least 1.
+        freedom: Degrees of freedom, above 0.
     """
     return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5) / 2
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from time import perf_counter_ns
@@ -34,6 +34,7 @@ _FINAL: Final = (ErrorKind.SKIPPED, ErrorKind.LENGTH, ErrorKind.CONTRACT)
 
 Place = tuple[str, int, int]
 """Layer, position of the sample, number of the try."""
+_Answers = dict[tuple[int, str], Decision]  # by position of the sample and digest of the text
 
 
 class Interrupted(Exception):
@@ -79,7 +80,7 @@ class Caller:
     is_replay: bool = False
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
     _next: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _known: dict[tuple[str, int, str], Decision] = field(default_factory=dict)
+    _known: defaultdict[str, _Answers] = field(default_factory=lambda: defaultdict(dict))
     _waiting: int = 0
 
     async def drive(self, steps: Steps[T]) -> T:
@@ -128,6 +129,34 @@ class Caller:
             self.flush()
         return [_answer(decision) for decision in decisions if decision is not None]
 
+    def known(self, layer: str) -> dict[tuple[int, str], Decision]:
+        """Return a copy of what was answered in a layer so far.
+
+        Args:
+            layer: Of an arm.
+
+        Returns:
+            By position of the sample and digest of the text; errors are not among it.
+        """
+        return dict(self._known[layer])
+
+    def begin(self, layer: str, known: Mapping[tuple[int, str], Decision]) -> None:
+        """Let an arm know answers of another one, so that it pays for none of them again.
+
+        Args:
+            layer: Of an arm that has asked nothing yet.
+            known: From `known`.
+        """
+        self._known[layer] = dict(known)
+
+    def forget(self, layer: str) -> None:
+        """Drop what is known in a layer that asks nothing more; its rows are stored.
+
+        Args:
+            layer: Of an arm.
+        """
+        self._known.pop(layer, None)
+
     def flush(self) -> None:
         """Commit what was answered."""
         self.writer.flush()
@@ -149,7 +178,7 @@ class Caller:
             remembered = self.memory.get(places[-1])
             if remembered is not None:
                 found[index] = self._recall(remembered, query, digests[index])
-            elif not query.is_again and (known := self._known.get(source)) is not None:
+            elif not query.is_again and (known := self._answer_to(source)) is not None:
                 found[index] = known
                 self._store(query, places[-1], digest=digests[index], decision=known, latency=None)
             elif query.is_again or source not in twins:
@@ -170,9 +199,13 @@ class Caller:
                     query, places[index], digest=digests[index], decision=decision, latency=took
                 )
             if decision.outcome is not Outcome.ERROR:
-                self._known[sources[index]] = decision
+                self._known[batch[index].layer][sources[index][1:]] = decision
             answers.append(decision)
         return answers
+
+    def _answer_to(self, source: tuple[str, int, str]) -> Decision | None:
+        layer, sample, digest = source
+        return self._known[layer].get((sample, digest))
 
     def _recall(self, remembered: Remembered, query: Query, digest: str) -> Decision:
         if remembered.digest != digest:

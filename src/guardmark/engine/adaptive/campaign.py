@@ -10,9 +10,8 @@ from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.canon import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.gradient import GradientDefense
-from guardmark.core.record import Stage
 from guardmark.engine.adaptive.aftermath import run_transfer, run_twin, tried_chains
-from guardmark.engine.adaptive.alone import UNKNOWN, search_alone, spend_rest_alone
+from guardmark.engine.adaptive.alone import UNKNOWN, spend_rest_alone
 from guardmark.engine.adaptive.attacker import run_attacker
 from guardmark.engine.adaptive.baseline import measure_baseline
 from guardmark.engine.adaptive.caller import Caller, Interrupted
@@ -20,16 +19,15 @@ from guardmark.engine.adaptive.diagnosis import diagnose
 from guardmark.engine.adaptive.effects import by_attack, measure_effects
 from guardmark.engine.adaptive.gradient import run_gradient
 from guardmark.engine.adaptive.model_caller import ModelCaller
-from guardmark.engine.adaptive.model_reply import stored_replies
 from guardmark.engine.adaptive.repair import run_repair
+from guardmark.engine.adaptive.repeats import Start, repeat_search, search_by_rules
 from guardmark.engine.adaptive.rewording import run_rewording
 from guardmark.engine.adaptive.rounds import run_battery, run_blind, run_null
 from guardmark.engine.adaptive.scene import Scene
-from guardmark.engine.adaptive.search import SEARCH_VERSION, search, spend_rest
+from guardmark.engine.adaptive.search import SEARCH_VERSION, spend_rest
 from guardmark.engine.adaptive.target import TARGET
 from guardmark.engine.adaptive.target_caller import TargetCaller
-from guardmark.engine.adaptive.trace import remembered
-from guardmark.engine.adaptive.trial import ADAPTIVE, MODEL_LAYERS, watched
+from guardmark.engine.adaptive.trial import ADAPTIVE, watched
 from guardmark.engine.adaptive.wrapper import run_wrappers
 from guardmark.engine.stop import StopSignal
 
@@ -39,10 +37,8 @@ if TYPE_CHECKING:
     from guardmark.core.gradient import GradientAttack
     from guardmark.core.sample import Sample
     from guardmark.engine.adaptive.attacker_plan import AttackerPlan
-    from guardmark.engine.adaptive.beliefs import BatteryRecord
     from guardmark.engine.adaptive.caller import Place, Remembered
     from guardmark.engine.adaptive.diagnosis import Diagnosis
-    from guardmark.engine.adaptive.model_reply import StoredReply
     from guardmark.engine.adaptive.scene import Target
     from guardmark.engine.adaptive.target import Protected
     from guardmark.engine.adaptive.trial import Account, Query
@@ -71,6 +67,8 @@ class AdaptivePlan:
         shares_memory: Whether attacks learn from each other.
         gradient: Who follows the gradient of defenses that have one; None for no such arm.
         left_out: Name of each defense that no rewriting reaches to what it is shown instead.
+        seeds: How often the search and its control arms are carried out, each time with a seed
+            and a memory of its own; at least 1.
     """
 
     defenses: tuple[AnyDefense, ...]
@@ -83,12 +81,13 @@ class AdaptivePlan:
     shares_memory: bool = True
     gradient: GradientAttack | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    seeds: int = 1
 
     @property
     def lock(self) -> Lock:
         """What `battery.lock` says of the search and of the attacker model."""
         attacker = () if self.attacker is None else self.attacker.lock
-        return Lock(attacker=attacker, shares_memory=self.shares_memory)
+        return Lock(attacker=attacker, shares_memory=self.shares_memory, seeds=self.seeds)
 
     @property
     def settings(self) -> dict[str, object]:
@@ -107,6 +106,8 @@ class AdaptivePlan:
             said["attacker"] = {**self.attacker.identity, **self.attacker.sizes}
         if self.gradient is not None:
             said["gradient"] = self.gradient.name
+        if self.seeds > 1:
+            said["seeds"] = self.seeds
         return said
 
 
@@ -132,6 +133,8 @@ class _Battle:
     caller: Caller
     scene: Scene
     models: ModelCaller | None = None
+    seeds: int = 1
+    start: Start = field(default_factory=Start)
     wins: list[Query] = field(default_factory=list)
     passed: dict[int, tuple[Query, ...]] = field(default_factory=dict)
     record: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -148,14 +151,13 @@ def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
         IncomparableRuns: If they were made with another battery, budget or seed.
     """
     before = dict(reader.layer_settings(ADAPTIVE))
-    changed = [name for name in plan.settings if before and before.get(name) != plan.settings[name]]
-    if changed:
-        said = "; ".join(
-            f"{n}: {before.get(n)!s:.16}, now {plan.settings[n]!s:.16}" for n in changed
-        )
+    now = plan.settings
+    names = [*now, *(name for name in before if name not in now)] if before else []
+    if changed := [name for name in names if before.get(name) != now.get(name)]:
+        said = "; ".join(f"{n}: {before.get(n)!s:.16}, now {now.get(n)!s:.16}" for n in changed)
         raise IncomparableRuns(
             f"The tries in {reader.path} were made otherwise ({said}).\n"
-            "Next: use the same budget, seed and version, or measure in a new run."
+            "Next: use the same budget, seeds and version, or measure in a new run."
         )
 
 
@@ -201,11 +203,10 @@ async def run_adaptive(
         for battle in battles:
             await _fight(battle, writer)
             await _follow(battle, plan.gradient)
-        for battle in battles:
-            for other in battles:
-                if other is not battle:
-                    steps = run_transfer(battle.scene, other.wins, source=other.name)
-                    await battle.caller.drive(steps)
+        await _transfer(battles)
+        for turn in range(2, plan.seeds + 1):
+            for battle in battles:
+                await repeat_search(battle.scene, battle.caller, battle.start, turn=turn)
         if target is not None:
             found = {battle.name: battle.passed for battle in battles}
             await measure_effects(target, found, seed=plan.seed)
@@ -256,6 +257,7 @@ def _battle(
     attacker = plan.attacker
     return _Battle(
         name=defense.name,
+        seeds=plan.seeds,
         caller=Caller(
             defense=defense,
             samples=samples,
@@ -291,7 +293,9 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     writer.add_layer(f"{FINDINGS}{battle.name}", _findings(scene, baseline.flags, diagnosis))
     passes: list[Query] = []
     record = await drive(watched(run_battery(scene), passes))
-    targets = await _search(battle, diagnosis, record)
+    answers = battle.caller.known(ADAPTIVE) if battle.seeds > 1 else {}
+    battle.start = Start(diagnosis=diagnosis, record=record, answers=answers)
+    targets = await _search(battle)
     found = {target.position: target.win for target in targets if target.win is not None}
     battle.wins = [win for _, win in sorted({**record.wins, **found}.items())]
     # A pass of a random defense counts only where it was confirmed.
@@ -313,6 +317,14 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     battle.caller.flush()
 
 
+async def _transfer(battles: Sequence[_Battle]) -> None:
+    for battle in battles:
+        for other in battles:
+            if other is not battle:
+                steps = run_transfer(battle.scene, other.wins, source=other.name)
+                await battle.caller.drive(steps)
+
+
 async def _follow(battle: _Battle, attack: GradientAttack | None) -> None:
     """Carry out the arm with gradient access where the defense has gradients."""
     defense = battle.caller.defense
@@ -324,15 +336,14 @@ async def _follow(battle: _Battle, attack: GradientAttack | None) -> None:
         battle.caller.flush()
 
 
-async def _search(battle: _Battle, diagnosis: Diagnosis, record: BatteryRecord) -> list[Target]:
+async def _search(battle: _Battle) -> list[Target]:
     """Carry out rounds 2 to 4, and round 5 within the same budget where there is a model."""
     scene, drive, models = battle.scene, battle.caller.drive, battle.models
+    diagnosis, record = battle.start.diagnosis, battle.start.record
     before = (
         scene if models is None else scene.within(scene.budget - models.plan.tries(scene.budget))
     )
-    shares = scene.shares_memory
-    rules = search(before, diagnosis, record=record) if shares else search_alone(before)
-    targets = await drive(rules)
+    targets = await drive(search_by_rules(before, battle.start))
     if models is None:
         return targets
     battle.record = await run_attacker(
@@ -340,7 +351,7 @@ async def _search(battle: _Battle, diagnosis: Diagnosis, record: BatteryRecord) 
     )
     await drive(
         spend_rest(scene, targets, diagnosis=diagnosis, record=record)
-        if shares
+        if scene.shares_memory
         else spend_rest_alone(scene, targets)
     )
     return targets
@@ -355,43 +366,4 @@ def _findings(scene: Scene, flags: Sequence[str], diagnosis: Diagnosis) -> dict[
         "labels": dict(sorted(Counter(finding.label for finding in diagnosis.findings).items())),
         "folds": diagnosis.folds,
         "has_scores": scene.has_scores,
-    }
-
-
-def earlier_tries(reader: RecordReader, names: Sequence[str]) -> dict[str, dict[Place, Remembered]]:
-    """Return the tries that are stored already.
-
-    Args:
-        reader: The records.
-        names: Of the defenses.
-
-    Returns:
-        By defense: place of each try to its answer.
-    """
-    return {name: remembered(reader.records(defense=name, stage=Stage.TRY)) for name in names}
-
-
-def earlier_replies(
-    reader: RecordReader, names: Sequence[str]
-) -> dict[str, dict[Place, StoredReply]]:
-    """Return what models replied already.
-
-    Args:
-        reader: The records.
-        names: Of the defenses.
-
-    Returns:
-        By defense: place of each question to what came.
-    """
-    known = set(reader.layers())
-    return {
-        name: {
-            place: reply
-            for layer in MODEL_LAYERS
-            if layer in known
-            for place, reply in stored_replies(
-                reader.records(defense=name, stage=Stage.TRY, layer=layer)
-            ).items()
-        }
-        for name in names
     }

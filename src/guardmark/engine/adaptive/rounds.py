@@ -66,7 +66,7 @@ def run_null(scene: Scene) -> Steps[None]:
                 Account.SEARCH,
                 "null",
                 tier="V0",
-                layer=NULL,
+                layer=scene.layer(NULL),
                 is_again=True,
             )
             for place in live
@@ -98,7 +98,7 @@ def run_blind(scene: Scene) -> Steps[None]:
                     index=index,
                     account=Account.SEARCH,
                     round_="blind",
-                    layer=BLIND,
+                    arm=BLIND,
                 )
                 if query is not None and query.tier != "V4":
                     batch.append(query)

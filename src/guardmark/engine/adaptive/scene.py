@@ -13,6 +13,7 @@ from guardmark.attacks.chain import Chain
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.recovery import recovers
 from guardmark.engine.adaptive.folds import fold_numbers
+from guardmark.engine.adaptive.seeds import derive_seed, seed_layer
 from guardmark.engine.adaptive.trial import ADAPTIVE, Account, Query
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Scene:
         has_scores: Whether its answers carry scores.
         shares_memory: Whether attacks learn from each other.
         unit: What chance depends on beside the seed; the sample's id for an attack by itself.
+        turn: Number of the seed, from 1.
     """
 
     samples: Sequence[Sample]
@@ -83,6 +85,7 @@ class Scene:
     has_scores: bool = False
     shares_memory: bool = True
     unit: str = ""
+    turn: int = 1
 
     def within(self, budget: int) -> Scene:
         """Return the same scene for rounds that may not spend the whole budget.
@@ -99,6 +102,22 @@ class Scene:
             place: Position of its sample.
         """
         return replace(self, blocked=(place,), unit=self.samples[place].id)
+
+    def repeated(self, turn: int) -> Scene:
+        """Return the same scene for the search with another seed.
+
+        Args:
+            turn: Number of the seed, from 1; the seed itself is derived from that of the run.
+        """
+        return replace(self, seed=derive_seed(self.seed, turn), turn=turn)
+
+    def layer(self, arm: str = ADAPTIVE) -> str:
+        """Return where the tries of an arm stand.
+
+        Args:
+            arm: Layer of the arm at the first seed.
+        """
+        return seed_layer(arm, self.turn)
 
     def draw(self, *words: object) -> Random:
         """Return a generator that depends on the seed and these words only.
@@ -131,7 +150,7 @@ class Scene:
         index: int,
         account: Account,
         round_: str,
-        layer: str = ADAPTIVE,
+        arm: str = ADAPTIVE,
         span: tuple[int, int] | None = None,
     ) -> Query | None:
         """Make a variant of a sample's text.
@@ -142,7 +161,7 @@ class Scene:
             index: Which use of the chain on this sample, from 0.
             account: Who pays for asking about it.
             round_: In which round.
-            layer: Which arm asks.
+            arm: Which arm asks; the layer follows from it and the seed.
             span: Characters to rewrite, or None for all.
 
         Returns:
@@ -170,7 +189,7 @@ class Scene:
             round_,
             f"{key}{where}",
             made.tier.value,
-            layer,
+            self.layer(arm),
             decoded=decoded,
         )
 

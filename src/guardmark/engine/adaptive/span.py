@@ -82,7 +82,8 @@ def _by_score(scene: Scene, targets: list[Target], spans: dict[int, list[Span]])
             rest = text[:start] + text[start + size :]
             if rest.strip():
                 asked.append((target, (start, min(start + size, len(text)))))
-                batch.append(Query(target.position, rest, Account.SEARCH, "R4", PROBE))
+                layer = scene.layer()
+                batch.append(Query(target.position, rest, Account.SEARCH, "R4", PROBE, layer=layer))
                 target.tries += 1
     answers = yield batch
     lowest: dict[int, tuple[float, Span]] = {}

@@ -9,6 +9,7 @@ from guardmark.core.errors import IncomparableRuns, StoreError
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.record import Stage
 from guardmark.engine.adaptive.caller import Remembered, tells_of_failure
+from guardmark.engine.adaptive.seeds import asked_layers, first_layer
 from guardmark.engine.adaptive.trial import ADAPTIVE, LAYERS, MODEL_LAYERS
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def remembered(records: Iterable[Record]) -> dict[Place, Remembered]:
     """
     found: dict[Place, Remembered] = {}
     for record in records:
-        if record.key.layer not in LAYERS:
+        if first_layer(record.key.layer) not in LAYERS:
             continue  # of models
         note = json.loads(record.text or "{}")
         found[record.key.layer, record.key.sample, record.key.repeat] = Remembered(
@@ -63,13 +64,13 @@ def trace_lines(reader: RecordReader, *, defenses: Iterable[str]) -> Iterator[st
     Yields:
         Lines with their line feed, in the order defense, arm, try, sample.
     """
-    names = tuple(defenses)
+    names, asked = tuple(defenses), asked_layers(reader.layers())
     head = {"kind": _KIND, "version": _VERSION, "data": reader.manifest().data_sha256}
     head |= {"defenses": list(names), "settings": dict(reader.layer_settings(ADAPTIVE))}
     yield _line(head)
     ids = [sample.id for sample in reader.samples()]
     for name in names:
-        for layer in (*LAYERS, *MODEL_LAYERS):
+        for layer in (*asked, *MODEL_LAYERS):
             for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
                 yield _line(_row(record, ids[record.key.sample]))
 
@@ -137,7 +138,7 @@ def read_trace(
         )
     try:
         for row in lines[1:]:
-            if row["arm"] not in LAYERS:
+            if first_layer(row["arm"]) not in LAYERS:
                 continue
             place = (row["arm"], positions[row["sample"]], row["try"])
             found[row["defense"]][place] = _answer(row)

@@ -9,6 +9,7 @@ from guardmark.reports.adaptive.audited import audit_json
 from guardmark.reports.adaptive.costs import costs_json
 from guardmark.reports.adaptive.operators import operator_json
 from guardmark.reports.adaptive.pairs import area_json
+from guardmark.reports.adaptive.seeds import seeds_json
 from guardmark.reports.adaptive.target_json import gradient_json, target_json
 from guardmark.reports.adaptive.words import holding_sentence, threat_card
 from guardmark.reports.encode import Json, estimate_json, ratio_json
@@ -89,6 +90,7 @@ def _card(card: AdaptiveCard) -> Json:
         "attacker": attacker_json(card.attacker),
         "resting": card.resting,
         "audit": audit_json(card.audit),
+        "seeds": seeds_json(card.seeds),
     }
 
 

@@ -18,6 +18,7 @@ from guardmark.reports.adaptive.audited import (
 from guardmark.reports.adaptive.operators import wrapper_sentence
 from guardmark.reports.adaptive.pairs import area_sentence
 from guardmark.reports.adaptive.repair import repair_sentence
+from guardmark.reports.adaptive.seeds import of_mean, seeds_sentence
 from guardmark.reports.adaptive.target_words import reading_sentence, unknown_text
 from guardmark.reports.adaptive.words import (
     effort_sentence,
@@ -52,6 +53,7 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
     for label, text in threat_card(card):
         yield f"  {label:<14}{text}"
     yield from _rounds(card)
+    yield from _over_seeds(card)
     yield f"  {'Arm':<14}search calls: {card.budget:,} for each attack"
     yield f"  {'static':<14}{_rate(card.rounds[0].full)}"
     for arm in card.arms:
@@ -60,6 +62,7 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
         yield f"  {'gradient (A3)':<14}{_rate(card.gradient.full)}"
     yield f"  Benign        {_benign(card)}"
     for label, sentence in (
+        ("Seeds", seeds_sentence(card)),
         ("Learning", gain_sentence(card)),
         ("Area", area_sentence(card)),
         ("Cost", effort_sentence(card)),
@@ -76,6 +79,16 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
     yield from attacker_cautions(card)
     yield from flag_lines(card)
     yield from holding_sentences(card)
+
+
+def _over_seeds(card: AdaptiveCard) -> Iterator[str]:
+    """Write what had got through by each round, as means over seeds."""
+    if card.seeds is None:
+        return
+    yield f"  {'Mean':<14}over {len(card.seeds.counted)} seeds; the lines above are of seed 1"
+    for each in card.seeds.rounds:
+        strict, full = (measure_text(of_mean(mean)) for mean in (each.strict, each.full))
+        yield f"  {each.name:<14}{strict:<24}{full}"
 
 
 def wrapped_lines(lines: Iterable[str], width: int) -> Iterator[str]:

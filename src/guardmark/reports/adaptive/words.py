@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.reports.adaptive.attacker import attacker_text
 from guardmark.reports.adaptive.audited import audited_words
 from guardmark.reports.adaptive.costs import cost_words
+from guardmark.reports.adaptive.seeds import headline, of_mean
 from guardmark.reports.adaptive.target_words import meaning_sentences, target_facts
 from guardmark.reports.cells import of_difference, of_estimate
 from guardmark.reports.measures import Unit
@@ -51,12 +52,17 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
         ("Memory", _MEMORY[card.shares_memory]),
         ("Fixed list", str(card.settings.get("battery", ""))),
         ("Search calls", f"{count_text(card.budget)} for each attack"),
-        ("Seed", str(card.settings.get("seed", ""))),
+        ("Seed", str(card.settings.get("seed", "")) + _more_seeds(card)),
         ("Lock", str(card.settings.get("lock", ""))[:16]),
         ("Diagnosis", diagnosis_text(card)),
         *(() if card.target is None else target_facts(card.target)),
         *(() if attacker is None else (("Attacker", attacker_text(attacker)),)),
     )
+
+
+def _more_seeds(card: AdaptiveCard) -> str:
+    seeds = card.settings.get("seeds", 1)
+    return f"; the search with {seeds} seeds derived from it" if seeds != 1 else ""
 
 
 def _gradient_access(card: AdaptiveCard) -> str:
@@ -117,7 +123,9 @@ def holding_sentences(card: AdaptiveCard) -> tuple[str, ...]:
         card: The figures.
     """
     last = card.rounds[-1].full
-    means_something = last.successes or (last.trials and card.target is not None)
+    mean = headline(card)
+    fell = last.successes if mean is None else mean.value
+    means_something = fell or (last.trials and card.target is not None)
     return (_held(card), *(meaning_sentences(card) if means_something else ()))
 
 
@@ -128,27 +136,34 @@ def _held(card: AdaptiveCard) -> str:
         f"{ACCESS[bool(card.findings.get('has_scores'))][:2]}, knowledge "
         f"{_KNOWLEDGE[card.shares_memory][:2]}"
     )
-    share = measure_text(of_estimate(last))
+    mean = headline(card)
+    share = measure_text(of_estimate(last) if mean is None else of_mean(mean))
+    fell, high = (last.successes, last.high) if mean is None else (mean.value, mean.high)
+    over = "" if mean is None else f" at any of {mean.seeds} seeds"
     if not last.trials:
         return f"{card.name}: undefined under {under}: no attack was answered."
-    if not last.successes:
-        bound = f"; the true share may be up to {percent_text(last.high)}" if last.high else ""
-        return f"{card.name} was not broken under {under}{bound}."
+    if not fell:
+        bound = f"; the true share may be up to {percent_text(high)}" if high else ""
+        return f"{card.name} was not broken{over} under {under}{bound}."
+    over = "" if mean is None else f" on average over {mean.seeds} seeds"
     return (
-        f"{card.name}: {share} of {count_text(last.trials)} attacks got through under {under}; "
-        f"{percent_text(card.rounds[0].full.value)} did as they are"
+        f"{card.name}: {share} of {count_text(last.trials)} attacks got through{over} under "
+        f"{under}; {percent_text(card.rounds[0].full.value)} did as they are"
         f"{audited_words(card)}."
     )
 
 
 def gain_sentence(card: AdaptiveCard) -> str:
     """Say what learning added to drawing at random, at equal tries."""
-    gains = "; ".join(
-        f"{measure_text(of_difference(gain))} at {count_text(k)}" for k, gain in card.gains
-    )
-    below = [count_text(k) for k, gain in card.gains if gain.value is not None and gain.value < 0]
+    told = [(k, of_difference(gain)) for k, gain in card.gains]
+    over = ""
+    if card.seeds is not None and headline(card) is not None:
+        told = [(k, of_mean(gain, Unit.POINTS)) for k, gain in card.seeds.gains]
+        over = f", mean of {card.seeds.seeds} seeds"
+    gains = "; ".join(f"{measure_text(gain)} at {count_text(k)}" for k, gain in told)
+    below = [count_text(k) for k, gain in told if gain.value is not None and gain.value < 0]
     behind = f". Drawing at random did better at {', '.join(below)}" if below else ""
-    return f"{card.name}: adaptive minus blind at equal tries: {gains}{behind}"
+    return f"{card.name}: adaptive minus blind at equal tries{over}: {gains}{behind}"
 
 
 def effort_sentence(card: AdaptiveCard) -> str:

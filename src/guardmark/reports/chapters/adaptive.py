@@ -16,6 +16,14 @@ from guardmark.reports.adaptive.costs import costs_table
 from guardmark.reports.adaptive.operators import operator_tables, wrapper_sentence
 from guardmark.reports.adaptive.pairs import area_sentence, pairs_table
 from guardmark.reports.adaptive.repair import repair_blocks, repair_sentence
+from guardmark.reports.adaptive.seeds import (
+    arm_rows,
+    first_seed,
+    round_rows,
+    seed_line,
+    seeds_sentence,
+    seeds_table,
+)
 from guardmark.reports.adaptive.target_words import gradient_sentence
 from guardmark.reports.adaptive.words import (
     effort_sentence,
@@ -48,7 +56,7 @@ from guardmark.reports.wording import count_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.card import AdaptiveCard, ArmCurve
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.blocks import Block
 
@@ -82,6 +90,7 @@ def write(analysis: RunAnalysis) -> Section:
 
 def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     lines = [
+        *(said for said in (seeds_sentence(card),) if said),
         gain_sentence(card),
         area_sentence(card),
         effort_sentence(card),
@@ -104,6 +113,8 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     if flags := flag_lines(card):
         blocks.append(Bullets(lines=flags, tone=Tone.WARNING))
     blocks += [*effect_blocks(card), _rounds(card), _arms(card), Bullets(lines=tuple(lines))]
+    if (seeds := seeds_table(card)) is not None:
+        blocks.append(seeds)
     if len(card.arms[0].points) > 1:
         blocks.append(_curves(card))
     blocks += attacker_blocks(card)
@@ -129,8 +140,10 @@ def _rounds(card: AdaptiveCard) -> Table:
                 )
             )
             for each in card.rounds
-        ),
-        note="Of all attacks the defense answered, those that pass as they are included. Strict: "
+        )
+        + round_rows(card),
+        note=f"{first_seed(card)}Of all attacks the defense answered, those that pass as they are "
+        "included. Strict: "
         "the variant provably holds the same text. All proved tiers: bounded typing errors and "
         f"listed synonyms too{_JUDGED if card.attacker else ''}. What only a judge could prove "
         f"(V4) is never counted.{NOTE if audited else ''}",
@@ -151,6 +164,7 @@ def _arms(card: AdaptiveCard) -> Table:
             for each in card.arms
         ),
     ]
+    rows += arm_rows(card)
     if card.gradient is not None:
         rows.append(
             Row(
@@ -177,10 +191,11 @@ def _arms(card: AdaptiveCard) -> Table:
         title=f"{card.name}: control arms",
         columns=heads("ASR", "Search tries", first="Arm"),
         rows=tuple(rows),
-        note=f"Adaptive: rounds 2 to {5 if card.attacker else 4}, without the fixed list. "
-        "Blind: operators drawn at random, learning nothing. Null: the same text sent again, so "
-        "what it gains is chance in the defense. Gradient: swaps where the loss is steepest, for "
-        "a defense whose inside is known. Extrapolated: Beta-binomial fit, blind arm only.",
+        note=f"{first_seed(card)}Adaptive: rounds 2 to {5 if card.attacker else 4}, without the "
+        "fixed list. Blind: operators drawn at random, learning nothing. Null: the same text sent "
+        "again, so what it gains is chance in the defense. Gradient: swaps where the loss is "
+        "steepest, for a defense whose inside is known. Extrapolated: Beta-binomial fit, blind arm "
+        "only.",
     )
 
 
@@ -191,20 +206,20 @@ def _curves(card: AdaptiveCard) -> LineChart:
         title=f"{card.name}: attacks through by search tries",
         x_axis="Share of the budget spent",
         y_axis="ASR",
-        lines=tuple(
-            Line(
-                label=each.arm,
-                points=(
-                    (0.0, card.rounds[0].full.value or 0.0),
-                    *((k / last, share) for k, share in each.points),
-                ),
-            )
-            for each in card.arms
-        ),
+        lines=tuple(_line(card, each) for each in card.arms),
         x_unit=Unit.SHARE,
         y_unit=Unit.SHARE,
-        summary=f"Success of the adaptive, blind and null arms over {count_text(last)} tries.",
+        summary=f"Success of the adaptive, blind and null arms over {count_text(last)} tries"
+        f"{' as means over seeds with their intervals' if card.seeds else ''}.",
     )
+
+
+def _line(card: AdaptiveCard, arm: ArmCurve) -> Line:
+    if banded := seed_line(card, arm.arm):
+        return banded
+    last = card.arms[0].points[-1][0]
+    points = ((k / last, share) for k, share in arm.points)
+    return Line(label=arm.arm, points=((0.0, card.rounds[0].full.value or 0.0), *points))
 
 
 def _ledger(card: AdaptiveCard) -> Table:

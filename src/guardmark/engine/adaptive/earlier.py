@@ -1,0 +1,56 @@
+"""What a record file holds already: tries of each defense, and replies of models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from guardmark.core.record import Stage
+from guardmark.engine.adaptive.model_reply import stored_replies
+from guardmark.engine.adaptive.trace import remembered
+from guardmark.engine.adaptive.trial import MODEL_LAYERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.engine.adaptive.caller import Place, Remembered
+    from guardmark.engine.adaptive.model_reply import StoredReply
+    from guardmark.store.records import RecordReader
+
+
+def earlier_tries(reader: RecordReader, names: Sequence[str]) -> dict[str, dict[Place, Remembered]]:
+    """Return the tries that are stored already.
+
+    Args:
+        reader: The records.
+        names: Of the defenses.
+
+    Returns:
+        By defense: place of each try to its answer.
+    """
+    return {name: remembered(reader.records(defense=name, stage=Stage.TRY)) for name in names}
+
+
+def earlier_replies(
+    reader: RecordReader, names: Sequence[str]
+) -> dict[str, dict[Place, StoredReply]]:
+    """Return what models replied already.
+
+    Args:
+        reader: The records.
+        names: Of the defenses.
+
+    Returns:
+        By defense: place of each question to what came.
+    """
+    known = set(reader.layers())
+    return {
+        name: {
+            place: reply
+            for layer in MODEL_LAYERS
+            if layer in known
+            for place, reply in stored_replies(
+                reader.records(defense=name, stage=Stage.TRY, layer=layer)
+            ).items()
+        }
+        for name in names
+    }

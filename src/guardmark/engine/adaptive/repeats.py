@@ -1,0 +1,78 @@
+"""The search carried out again with another seed, which shows what was its luck."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from guardmark.engine.adaptive.alone import UNKNOWN, search_alone
+from guardmark.engine.adaptive.beliefs import BatteryRecord
+from guardmark.engine.adaptive.rounds import run_blind, run_null
+from guardmark.engine.adaptive.search import search
+from guardmark.engine.adaptive.trial import BLIND, NULL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from guardmark.core.outcome import Decision
+    from guardmark.engine.adaptive.caller import Caller
+    from guardmark.engine.adaptive.diagnosis import Diagnosis
+    from guardmark.engine.adaptive.scene import Scene, Target
+    from guardmark.engine.adaptive.trial import Steps
+
+
+@dataclass(slots=True, kw_only=True)
+class Start:
+    """What is known of a defense before the search, whatever the seed.
+
+    Attributes:
+        diagnosis: What the defense seems to be.
+        record: What the battery came to.
+        answers: What was answered so far, by position of the sample and digest of the text; kept
+            where there is more than one seed.
+    """
+
+    diagnosis: Diagnosis = UNKNOWN
+    record: BatteryRecord = field(default_factory=BatteryRecord)
+    answers: Mapping[tuple[int, str], Decision] = field(default_factory=dict)
+
+
+def search_by_rules(scene: Scene, start: Start) -> Steps[list[Target]]:
+    """Carry out rounds 2 to 4.
+
+    Args:
+        scene: After round 1; its budget is that of these rounds.
+        start: What is known by then.
+
+    Returns:
+        Every attack with what got through, if anything did.
+    """
+    if scene.shares_memory:
+        return search(scene, start.diagnosis, record=start.record)
+    return search_alone(scene)
+
+
+async def repeat_search(scene: Scene, caller: Caller, start: Start, *, turn: int) -> None:
+    """Carry out rounds 2 to 4 and their control arms with another seed and a new memory.
+
+    What was asked before the search is known to it, as it was at the first seed; what other
+    seeds asked is not, so that each pays for itself.
+
+    Args:
+        scene: Of the first seed, after round 1.
+        caller: Asks the defense.
+        start: What is known by then.
+        turn: Number of the seed, from 2.
+
+    Raises:
+        Interrupted: If the wish to stop was seen; what was answered is stored.
+    """
+    own = scene.repeated(turn)
+    caller.begin(own.layer(), start.answers)
+    await caller.drive(search_by_rules(own, start))
+    caller.forget(own.layer())
+    await caller.drive(run_null(own))
+    caller.forget(own.layer(NULL))
+    await caller.drive(run_blind(own))
+    caller.forget(own.layer(BLIND))
+    caller.flush()
