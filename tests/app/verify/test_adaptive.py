@@ -47,7 +47,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def stated(attacked: Path) -> Json:
     """What a summary says of them."""
-    found = cards(attacked)
+    found = cards(attacked, seed=0)
     said = {
         "adaptive": adaptive_json(found),
         "adaptive_pairs": pairs_json(compare_adaptive(found, confidence=0.95)),
@@ -116,6 +116,9 @@ PATHS = (
     ("adaptive", 0, "repairs", 2, "closed", "successes"),
     ("adaptive", 0, "repairs", 2, "cost", "trials"),
     ("adaptive", 1, "repairs", 2, "opened", "trials"),
+    ("adaptive", 0, "repair_fit", "closed", "successes"),
+    ("adaptive", 0, "repair_fit", "cost", "trials"),
+    ("adaptive", 1, "repair_fit", "opened", "high"),
     ("adaptive", 1, "transfers", 0, "passed", "successes"),
     ("adaptive", 0, "calls", "adaptive:battery"),
     ("adaptive", 0, "calls_per_bypass"),

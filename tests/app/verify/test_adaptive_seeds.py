@@ -13,7 +13,7 @@ import pytest
 from guardmark.app.verify.adaptive import recount_attacks
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.files import check_trace
-from guardmark.app.verify.source import read_source
+from guardmark.app.verify.source import open_source
 from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.card_json import adaptive_json
 
@@ -39,13 +39,14 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def stated(attacked: Path) -> Json:
     """What a summary says of them."""
-    return {"adaptive": json.loads(json.dumps(adaptive_json(cards(attacked))))}
+    return {"adaptive": json.loads(json.dumps(adaptive_json(cards(attacked, seed=0))))}
 
 
 @pytest.fixture(scope="module")
 def recounted(attacked: Path, stated: Json) -> Json:
     """The same from the tables, by the other path."""
-    return {"adaptive": recount_attacks(read_source(attacked / "records.sqlite"), stated)}
+    with open_source(attacked / "records.sqlite") as source:
+        return {"adaptive": recount_attacks(source, stated)}
 
 
 def compared(said: Json, found: Json) -> Comparer:
@@ -99,16 +100,16 @@ def test_a_changed_figure_over_seeds_is_found(
 def test_every_line_of_a_trace_of_several_seeds_is_compared(attacked: Path, tmp_path: Path) -> None:
     """A changed answer at the third seed is named."""
     text = trace(attacked, "plain", "hard", "luck", "all")
-    source = read_source(attacked / "records.sqlite")
-    (tmp_path / "trace.jsonl").write_text(text, encoding="utf-8")
-    comparer = Comparer()
-    check_trace(tmp_path / "trace.jsonl", source, comparer)
-    assert comparer.findings == []
-    lines = text.splitlines()
-    place = next(i for i, line in enumerate(lines) if '"adaptive/seed-3/blind"' in line)
-    flipped = {'"block"': '"allow"', '"allow"': '"block"'}
-    old = next(word for word in flipped if word in lines[place])
-    lines[place] = lines[place].replace(old, flipped[old])
-    (tmp_path / "trace.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    check_trace(tmp_path / "trace.jsonl", source, comparer)
-    assert len(comparer.findings) == 1
+    with open_source(attacked / "records.sqlite") as source:
+        (tmp_path / "trace.jsonl").write_text(text, encoding="utf-8")
+        comparer = Comparer()
+        check_trace(tmp_path / "trace.jsonl", source, comparer)
+        assert comparer.findings == []
+        lines = text.splitlines()
+        place = next(i for i, line in enumerate(lines) if '"adaptive/seed-3/blind"' in line)
+        flipped = {'"block"': '"allow"', '"allow"': '"block"'}
+        old = next(word for word in flipped if word in lines[place])
+        lines[place] = lines[place].replace(old, flipped[old])
+        (tmp_path / "trace.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        check_trace(tmp_path / "trace.jsonl", source, comparer)
+        assert len(comparer.findings) == 1

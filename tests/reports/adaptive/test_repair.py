@@ -86,6 +86,28 @@ def test_the_fragment_is_yaml_that_wraps_the_defense(
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_shares_are_counted_on_texts_the_repair_was_not_chosen_on(
+    planted_cards: tuple[AdaptiveCard, ...],
+) -> None:
+    """Sentence, table and fragment say both figures; too few groups are named."""
+    import dataclasses
+
+    card = planted_cards[0]
+    fit = card.repair_fit
+    assert fit is not None
+    assert fit.reason == ""
+    said = "chosen on one half of the groups and counted on the other, both ways"
+    assert said in repair_sentence(card)
+    table = repair_blocks(card, ["words"])[0]
+    assert isinstance(table, Table)
+    assert len(table.rows) == len(card.repairs) + 1
+    text = repair_fragment([card], ["words"])
+    assert text is not None
+    assert f"({fit.closed.successes}/{fit.closed.trials})" in text.replace("\n  # ", " ")
+    few = dataclasses.replace(card, repair_fit=dataclasses.replace(fit, reason="few groups"))
+    assert "on others undefined: few groups" in repair_sentence(few)
+
+
 def test_cleaning_that_hides_what_an_attack_is_known_by_is_seen(
     planted_cards: tuple[AdaptiveCard, ...],
 ) -> None:

@@ -11,6 +11,7 @@ from guardmark.analysis.adaptive.area import AreaCard, measure_area, read_fates
 from guardmark.analysis.adaptive.attacker import AttackerCard, read_attacker
 from guardmark.analysis.adaptive.audited import AuditCard, count_resting, read_audit_card
 from guardmark.analysis.adaptive.costs import CostCard, read_costs
+from guardmark.analysis.adaptive.crossfit import RepairFit, cross_fit_repairs
 from guardmark.analysis.adaptive.gradient import GradientCard, measure_gradient
 from guardmark.analysis.adaptive.operators import (
     OperatorCard,
@@ -26,6 +27,7 @@ from guardmark.analysis.adaptive.target_rows import read_target
 from guardmark.analysis.adaptive.view import ROUNDS, View
 from guardmark.analysis.grouped_rates import grouped_rate
 from guardmark.stats.extrapolation import extrapolate_success
+from guardmark.stats.split import split_by_group
 from guardmark.stats.survival import (
     RestrictedMean,
     SurvivalCurve,
@@ -114,6 +116,8 @@ class AdaptiveCard:
         gradient: The arm with gradient access, or None without one.
         resting: Attacks that got through, but by nothing better than a judgement or a table.
         audit: What people say of bypasses that rest on a judgement, or None without a sheet.
+        repair_fit: The best repair chosen on one half of the groups and counted on the other, or
+            None where none was tried.
         seeds: What several seeds came to, or None for one; all else is of the first seed.
     """
 
@@ -148,6 +152,7 @@ class AdaptiveCard:
     gradient: GradientCard | None = None
     resting: int = 0
     audit: AuditCard | None = None
+    repair_fit: RepairFit | None = None
     seeds: SeedsCard | None = None
 
     @property
@@ -190,6 +195,7 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     samples = sample_columns(reader)
     attack, groups = samples.is_attack, samples.group.codes
     rows, sure = read_target(reader), settings.confidence
+    side = split_by_group(samples.group.names, seed=settings.seed)[groups]
     cards = []
     for battle in battles:
         card = _card(battle, attack, groups=groups, lengths=samples.length, confidence=sure)
@@ -202,7 +208,8 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
         attacker = read_attacker(reader, battle, groups, confidence=sure)
         audit = read_audit_card(reader, battle, attack, groups=groups, settings=settings)
         card = replace(card, gradient=gradient, target=target, attacker=attacker, audit=audit)
-        cards.append(replace(card, resting=count_resting(battle, attack)))
+        fit = cross_fit_repairs(battle, attack, side=side, groups=groups, confidence=sure)
+        cards.append(replace(card, resting=count_resting(battle, attack), repair_fit=fit))
     return tuple(cards)
 
 

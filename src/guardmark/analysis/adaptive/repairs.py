@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
 
 HELD: Final = "repair, held"
-_JOINT: Final = "+"
+"""Round of attacks that are blocked as they are."""
+JOINT: Final = "+"
+"""Between the steps of a repair of several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class RepairCard:
     @property
     def steps(self) -> tuple[str, ...]:
         """The steps as a configuration names them."""
-        return tuple(self.name.split(_JOINT))
+        return tuple(self.name.split(JOINT))
 
     @property
     def net(self) -> float:

@@ -17,7 +17,14 @@ from guardmark.app.verify.adaptive_rows import (
     read_fights,
 )
 from guardmark.app.verify.adaptive_seeds import recount_seeds
-from guardmark.app.verify.adaptive_tables import costs, operators, repairs, seconds, transfers
+from guardmark.app.verify.adaptive_tables import (
+    costs,
+    operators,
+    repair_fit,
+    repairs,
+    seconds,
+    transfers,
+)
 from guardmark.app.verify.audited import recount_audit
 from guardmark.app.verify.means import gap
 from guardmark.app.verify.paired import brief, difference, flipped, holm, marked
@@ -50,10 +57,16 @@ def recount_attacks(source: Source, stated: Json) -> list[Json]:
             "settings": source.layers["adaptive"],
             "findings": source.layers[f"{FINDINGS}{fight.name}"],
             **_recount(fight, told.get(fight.name, {})),
+            "repair_fit": _repair_fit(fight, told.get(fight.name, {}), source),
             **recount_audit(source, fight),
         }
         for fight in read_fights(source)
     ]
+
+
+def _repair_fit(fight: Fight, stated: Json, source: Source) -> Json | None:
+    order = [each["name"] for each in stated.get("repairs", ())]
+    return repair_fit(fight, order, int(source.manifest["seed"]))
 
 
 def recount_attack_seconds(source: Source) -> Json:

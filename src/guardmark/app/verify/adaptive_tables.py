@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from hashlib import sha256
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,9 @@ Json = dict[str, Any]
 _PAID: Final = ("baseline", "diagnosis", "battery", "search", "confirm")
 _ANY_TIER: Final = ("V0", "V1", "V2", "V3-table", "V3", "V4")
 _ARM: Final = "adaptive"
+_SIDES: Final = ("closed", "cost", "opened")
+_HIT: Final = {"closed": False, "cost": False, "opened": True}
+_FEWEST_GROUPS: Final = 5
 
 
 def operators(fight: Fight, order: list[str]) -> list[Json]:
@@ -116,6 +120,67 @@ def repairs(fight: Fight, order: list[str]) -> list[Json]:
             }
         )
     return found
+
+
+def repair_fit(fight: Fight, order: list[str], seed: int) -> Json | None:
+    """Return the best repair chosen on one half of the groups and counted on the other.
+
+    Args:
+        fight: The tries.
+        order: Repairs as the table lists them; the first of equals is chosen.
+        seed: Of the split.
+    """
+    rows = fight.rows[_ARM, "repair"]
+    if not rows:
+        return None
+    halves = [[row for row in rows if _side(fight, row, seed) == half] for half in (0, 1)]
+    few = [{fight.group[row.place] for row in half if _kind(row) == "closed"} for half in halves]
+    if min(map(len, few)) < _FEWEST_GROUPS:
+        return {"chosen": [], **{side: _rate(fight, [], []) for side in _SIDES}}
+    order = list(dict.fromkeys([*order, *(row.note["chain"] for row in rows)]))
+    chosen = [_chosen(half, order) for half in halves]
+    counted: list[tuple[Row, bool]] = []
+    for half, name in zip(reversed(halves), chosen, strict=True):
+        if name is None:
+            each_text = {(row.place, _kind(row)): row for row in half}
+            counted += [(row, False) for row in each_text.values()]
+        mine = [row for row in half if row.note["chain"] == name]
+        counted += [(row, row.passed is _HIT[_kind(row)]) for row in mine]
+    found: Json = {"chosen": chosen}
+    for side in _SIDES:
+        told = [(row, hit) for row, hit in counted if _kind(row) == side]
+        found[side] = _rate(fight, [row for row, _ in told], [hit for _, hit in told])
+    return found
+
+
+def _chosen(half: list[Row], order: list[str]) -> str | None:
+    """Return the repair that is best on a half: share closed, less the shares lost and let in."""
+    net: dict[str, float] = {}
+    closes: dict[str, int] = {}
+    for name in order:
+        mine = [row for row in half if row.note["chain"] == name]
+        shares = {}
+        for side in _SIDES:
+            told = [row for row in mine if _kind(row) == side]
+            hits = sum(row.passed is _HIT[side] for row in told)
+            shares[side] = hits / len(told) if told else 0.0
+            closes[name] = hits if side == "closed" else closes[name]
+        net[name] = shares["closed"] - shares["cost"] - shares["opened"]
+    useful = {name for name in order if "+" not in name and net[name] > 0}
+    fits = [n for n in order if "+" not in n or set(n.split("+")) == useful]
+    helps = [name for name in fits if closes[name] and net[name] > 0]
+    return max(helps, key=net.__getitem__, default=None)
+
+
+def _kind(row: Row) -> str:
+    if row.note["round"] == "repair, held":
+        return "opened"
+    return "closed" if row.answer.subject.is_attack else "cost"
+
+
+def _side(fight: Fight, row: Row, seed: int) -> int:
+    name = f"{seed}\0{fight.group[row.place]}".encode("utf-8", "surrogatepass")
+    return int(int.from_bytes(sha256(name).digest()[:8], "big") < 2**63)
 
 
 def transfers(fight: Fight, order: list[str]) -> list[Json]:

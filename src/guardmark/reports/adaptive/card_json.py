@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.crossfit import RepairFit
     from guardmark.analysis.adaptive.repairs import RepairCard
     from guardmark.core.estimate import Difference
 
@@ -81,6 +82,7 @@ def _card(card: AdaptiveCard) -> Json:
         "operators": [operator_json(each) for each in card.operators],
         "repairs": [_repair(each) for each in card.repairs],
         "best_repair": None if best is None else best.name,
+        "repair_fit": _fit(card.repair_fit),
         "transfers": [
             {"source": each.source, "passed": estimate_json(each.passed)} for each in card.transfers
         ],
@@ -101,6 +103,18 @@ def _repair(card: RepairCard) -> Json:
         "closed": estimate_json(card.closed),
         "cost": estimate_json(card.cost),
         "opened": estimate_json(card.opened),
+    }
+
+
+def _fit(fit: RepairFit | None) -> Json | None:
+    if fit is None:
+        return None
+    return {
+        "chosen": list(fit.chosen),
+        "closed": estimate_json(fit.closed),
+        "cost": estimate_json(fit.cost),
+        "opened": estimate_json(fit.opened),
+        "reason": fit.reason,
     }
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.crossfit import RepairFit
     from guardmark.analysis.adaptive.repairs import RepairCard
     from guardmark.core.estimate import Estimate
     from guardmark.reports.blocks import Block
@@ -22,7 +23,7 @@ _WIDTH: Final = 96
 _FLOW: Final = 72  # where a list is broken: after the word that passes it
 _HEAD: Final = (
     "# Repairs found by guardmark adapt. Add the entries to `defenses:` of the configuration.",
-    "# Found on the attacks they are counted on: measure them on others before relying on them.",
+    "# Found on attacks of this run: measure them on others before relying on them.",
 )
 
 
@@ -31,7 +32,28 @@ def repair_sentence(card: AdaptiveCard) -> str:
     best = card.best_repair
     if best is None:
         return f"{card.name}: no cleaning of texts would have closed more than it costs"
-    return f"{card.name}: cleaning texts by {best.name} before the defense would {_effect(best)}"
+    return (
+        f"{card.name}: cleaning texts by {best.name} before the defense would {_effect(best)}; "
+        f"{fit_words(card)}"
+    )
+
+
+def fit_words(card: AdaptiveCard, *, with_counts: bool = False) -> str:
+    """Say what the best repair does to texts it was not chosen on.
+
+    Args:
+        card: The figures.
+        with_counts: Whether to put the counts behind each share.
+    """
+    fit = card.repair_fit
+    if fit is None:
+        return "counted on the texts it was chosen on"
+    if fit.reason:
+        return f"counted on the texts it was chosen on; on others undefined: {fit.reason}"
+    return (
+        "chosen on one half of the groups and counted on the other, both ways, the best would "
+        f"{_effect(fit, with_counts=with_counts)}"
+    )
 
 
 def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
@@ -90,6 +112,7 @@ def repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> tuple[str, ...]:
         "canon": CANON_VERSION,
     }
     lines = [*_remark(f"{card.name}, after cleaning: would {_effect(best, with_counts=True)}.")]
+    lines += _remark(f"Of texts it was not chosen on: {fit_words(card, with_counts=True)}.")
     lines += _yaml({fixed: cleaned})
     if best.opened.successes:
         both = repaired_name(card.name, taken, ending="-with-repair")
@@ -128,7 +151,7 @@ def _remark(text: str) -> Iterator[str]:
         yield f"# {line}"
 
 
-def _effect(best: RepairCard, *, with_counts: bool = False) -> str:
+def _effect(best: RepairCard | RepairFit, *, with_counts: bool = False) -> str:
     def share(estimate: Estimate) -> str:
         measure = of_estimate(estimate)
         return measure_text(measure) + (f" ({counts_text(measure)})" if with_counts else "")
@@ -152,22 +175,29 @@ def _table(card: AdaptiveCard) -> Table:
             "n",
             first="Cleaning",
         ),
-        rows=tuple(
-            Row(
-                cells=(
-                    name(each.name),
-                    *(
-                        cell
-                        for rate in (each.closed, each.cost, each.opened)
-                        for cell in (of_estimate(rate), counts(of_estimate(rate)))
-                    ),
-                )
-            )
-            for each in card.repairs
-        ),
+        rows=(*(_row(each.name, each) for each in card.repairs), *_fit_row(card)),
         note="Closed: of the bypasses found, blocked once cleaned. Lost: of benign texts that "
         "pass, blocked once cleaned. Let in: of attacks blocked as they are, passed once cleaned. "
-        "Found on the same attacks it would be used against. What helps by itself is tried "
-        "together in the last row.",
+        "What helps by itself is tried together. Rows are counted on the texts they would be "
+        "chosen on; the last one is chosen on one half of the groups and counted on the other, "
+        f"both ways{_chosen(card)}.",
         collapsed=True,
     )
+
+
+def _fit_row(card: AdaptiveCard) -> tuple[Row, ...]:
+    fit = card.repair_fit
+    return () if fit is None else (_row("best, cross-fitted", fit),)
+
+
+def _chosen(card: AdaptiveCard) -> str:
+    fit = card.repair_fit
+    if fit is None or fit.reason:
+        return "" if fit is None else f": undefined, {fit.reason}"
+    return f" (chosen: {' and '.join(each or 'none' for each in fit.chosen)})"
+
+
+def _row(label: str, told: RepairCard | RepairFit) -> Row:
+    rates = (told.closed, told.cost, told.opened)
+    cells = (cell for rate in rates for cell in (of_estimate(rate), counts(of_estimate(rate))))
+    return Row(cells=(name(label), *cells))
