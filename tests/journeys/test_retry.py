@@ -97,3 +97,37 @@ def test_what_cannot_be_retried_is_refused(
     assert said in done.err
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "elsewhere").exists()
+
+
+PAID = """\
+from pathlib import Path
+
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Usage
+
+def check(text):
+    paid = Evidence(usage=Usage(prompt_tokens=10, completion_tokens=1, cost=0.5))
+    if "7" in text and Path("down").exists():
+        return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.HTTP, evidence=paid)
+    blocks = "ignore" in text
+    return Decision(outcome=Outcome.BLOCK if blocks else Outcome.ALLOW, evidence=paid)
+"""
+
+
+def test_what_is_asked_again_was_paid_for_each_time(folder: Path) -> None:
+    """An error that cost something stays in the sums, on both paths, when an answer follows."""
+    (folder / "guard.py").write_text(PAID, encoding="utf-8")
+    (folder / "down").touch()
+    assert guardmark("run", "bench.yaml", "-o", "paid", cwd=folder).code == 5
+    before = json.loads((folder / "paid/summary.json").read_text(encoding="utf-8"))["spending"]
+    (folder / "down").unlink()
+    done = guardmark("run", "bench.yaml", "-o", "paid", "--retry-errors", cwd=folder)
+    assert done.code == 0, done.err
+    after = json.loads((folder / "paid/summary.json").read_text(encoding="utf-8"))["spending"]
+    assert [
+        (each["calls"], each["tokens_read"], each["cost"]) for each in (before[0], after[0])
+    ] == [
+        (40, 400, 20.0),
+        (44, 440, 22.0),
+    ]
+    verified = guardmark("verify", "paid", cwd=folder)
+    assert verified.code == 0, verified.err + verified.out

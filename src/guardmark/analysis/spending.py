@@ -21,7 +21,8 @@ class Spending:
         part: Name of the defense, model or judge.
         stage: `defense`, `warmup`, `model`, `judge` or `try`.
         layer: Which judging; `run` for the run itself.
-        calls: Answers that report usage and were asked for in this run.
+        calls: Answers that report usage and were asked for in this run; those that were asked
+            about again count each time.
         recalled: Answers that were kept from an earlier run; in no sum.
         tokens_read: Tokens read, or None where no answer reports any.
         tokens_written: Tokens written, or None where no answer reports any.

@@ -66,6 +66,8 @@ def open_services(
         ConfigError: If a service setting or a cassette cannot be used.
     """
     if not any(service_address(settings) for settings in loaded.parts.values()):
+        if replay is not None:
+            _check_cassette(replay)
         return None
     from guardmark.net import ServiceLimits, Services
 
@@ -90,6 +92,14 @@ def open_services(
         record=record,
         replay=replay,
     )
+
+
+def _check_cassette(path: Path) -> None:
+    """Read a cassette that no part will ask for: a mistyped name is a mistake all the same."""
+    from guardmark.net.cassette import Player
+    from guardmark.net.redaction import Redactor
+
+    Player(path, Redactor())
 
 
 def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:

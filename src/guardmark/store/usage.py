@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.store import connect
+from guardmark.store import connect, lookups
 from guardmark.store.codes import FLAG_CACHED, STAGE_CODE, STAGES
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class LaneUsage:
         name: Name of the defense or arm the records stand under.
         stage: Stage of the pipeline.
         layer: Which judging.
-        calls: Records that report usage and were asked for in this run.
+        calls: Calls that report usage and were made in this run, superseded ones among them.
         recalled: Records that report usage of an earlier run's call; in no sum.
         tokens_read: Tokens read, or None where no call reported any.
         tokens_written: Tokens written, or None where no call reported any.
@@ -98,10 +98,14 @@ class LaneUsage:
     priced: int
 
 
-_ALL_USAGE: Final = (
-    "SELECT d.name, x.stage, l.name, r.flags & ?, json_extract(x.evidence, '$.usage[0]'),"
-    " json_extract(x.evidence, '$.usage[1]'), json_extract(x.evidence, '$.usage[2]')"
+_STORED: Final = (
+    "SELECT x.defense, x.stage, x.layer, r.flags, x.evidence"
     " FROM details x JOIN records r USING (defense, stage, layer, repeat, sample)"
+)
+_ASKED_AGAIN: Final = " UNION ALL SELECT defense, stage, layer, flags, evidence FROM superseded"
+_ALL_USAGE: Final = (
+    "SELECT d.name, x.stage, l.name, x.flags & ?, json_extract(x.evidence, '$.usage[0]'),"
+    " json_extract(x.evidence, '$.usage[1]'), json_extract(x.evidence, '$.usage[2]') FROM ({}) x"
     " JOIN defenses d ON d.id = x.defense JOIN layers l ON l.id = x.layer"
     " WHERE instr(x.evidence, '\"usage\"') AND json_type(x.evidence, '$.usage') = 'array'"
     " ORDER BY x.defense, x.stage, x.layer"
@@ -115,11 +119,14 @@ def usage_by_lane(reader: RecordReader) -> tuple[LaneUsage, ...]:
         reader: An open reader.
 
     Returns:
-        One for each defense, stage and layer with a call that reported usage, in this order. The
-        sums are exact to the last digit, whatever the order of the records.
+        One for each defense, stage and layer with a call that reported usage, in this order. What
+        was asked about again was paid for each time. The sums are exact to the last digit,
+        whatever the order of the records.
     """
     with connect.errors_of(reader.path):
-        rows = reader.connection.execute(_ALL_USAGE, (FLAG_CACHED,)).fetchall()
+        again = _ASKED_AGAIN if lookups.has_superseded(reader.connection) else ""
+        query = _ALL_USAGE.format(_STORED + again)
+        rows = reader.connection.execute(query, (FLAG_CACHED,)).fetchall()
     found = []
     for (name, stage, layer), lane in groupby(rows, key=lambda row: row[:3]):
         everything = list(lane)

@@ -211,13 +211,6 @@ class Source:
         for row in self.connection.execute(query, (STAGES.index("try"),)):
             yield self._answer(row, self._subject(row))
 
-    def paid(self) -> Iterator[Answer]:
-        """Read every record that says what it consumed, in the order of the tables."""
-        # Whether the word is a key of its own is for the reader to see.
-        query = _ANSWERS + " WHERE instr(ifnull(x.evidence, y.evidence), '\"usage\"')" + _BY_KEY
-        for row in self.connection.execute(query):
-            yield self._answer(row, self._subject(row))
-
     def answers(self, stage: str) -> list[Answer]:
         """Return the records of a stage in the order of `lines`, and hold on to them.
 
