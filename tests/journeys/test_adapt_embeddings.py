@@ -202,3 +202,25 @@ async def test_mistakes_end_before_anything_is_spent(
     assert ends[1] in told
     assert len(told.splitlines()) <= 6
     assert not (tmp_path / "out").exists()
+
+
+async def test_a_look_before_asks_the_embeddings_too(
+    tmp_path: Path, pair: tuple[Pair, Loopback], serve: Serve
+) -> None:
+    """`check --probe` compares a sentence with itself; a service of another kind is named."""
+    models, server = pair
+    said = await guardmark(tmp_path, "check", "guard.yaml", "--probe", "1")
+    assert "judge of sameness" in said
+    assert len({*models.embedded[0]["input"]}) == 1
+
+    async def other(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"choices": []})
+
+    text = (tmp_path / "guard.yaml").read_text(encoding="utf-8")
+    place = f"{server.url}/v1\n    model: small"
+    assert place in text
+    changed = text.replace(place, f"{(await serve(other)).url}/v1\n    model: small")
+    (tmp_path / "guard.yaml").write_text(changed, encoding="utf-8")
+    said = await guardmark(tmp_path, *ADAPT, "-o", "out", code=5)
+    assert "the answer is not of the protocol of embeddings" in said
+    assert not (tmp_path / "out").exists()
