@@ -1,7 +1,7 @@
 """Reports written again by the code that writes them, to find any other change.
 
 This second look is no independent check of the figures; it finds an edit in places that the
-recount does not know, such as a bootstrap interval, an advice or a drawing.
+recount does not know, such as a sentence or a drawing.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ class Verification:
 def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
     """Compute every figure of a run again and compare it with every artefact.
 
-    Counts, rates, intervals, slices and quantiles are computed from the tables by formulas of
-    their own; the rest is compared with reports written again. Nothing is called or changed.
+    Every number of `summary.json` is computed from the tables by formulas of its own; words and
+    drawings are compared with reports written again. Nothing is called or changed.
 
     Args:
         path: The run.
@@ -117,6 +117,11 @@ def _check_all(
         "written again only, not counted a second time."
         for name in stopped_early(source, stated)
     ]
+    if comparer.uncounted:
+        notes.append(
+            f"{len(comparer.uncounted):,} figures take too many draws to be counted a second time "
+            f"(the first: {comparer.uncounted[0]}): compared with reports written again only."
+        )
     if source.manifest.get("guardmark_version") != VERSION:
         notes.append(
             f"Reports were not written again: the run is of guardmark "
