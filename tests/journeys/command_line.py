@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,6 +70,28 @@ def killed(*given: object, cwd: Path, after_s: float) -> bool:
             child.send_signal(signal.SIGKILL)
             return True
     return False
+
+
+def kill_once_stored(*given: object, cwd: Path) -> None:
+    """Type a command that measures into `out`, and kill it as soon as records are stored."""
+    records = cwd / "out" / "records.sqlite"
+    with subprocess.Popen(
+        words(*given), cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as child:
+        while child.poll() is None and not _has_records(records):
+            time.sleep(0.02)
+        child.send_signal(signal.SIGKILL)
+    assert child.returncode == -signal.SIGKILL, "it was done before"
+
+
+def _has_records(path: Path) -> bool:
+    if not path.exists():
+        return False
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            return bool(connection.execute("SELECT 1 FROM records").fetchone())
+        except sqlite3.OperationalError:
+            return False  # its tables are not there yet
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.journeys.command_line import CONFIG, guardmark, killed, set_up, write_rows
+from tests.journeys.command_line import CONFIG, guardmark, kill_once_stored, set_up, write_rows
 
 from guardmark.app.verify.verification import Verification, verify
 from guardmark.reports.layout import lay_out
@@ -155,7 +155,7 @@ def test_a_run_that_was_killed_holds_as_far_as_it_came(tmp_path: Path) -> None:
     (tmp_path / "guard.py").write_text(
         "import time\n" + GUARD.replace("    return", "    time.sleep(0.05)\n    return"), "utf-8"
     )
-    assert killed("run", "bench.yaml", "-o", "out", cwd=tmp_path, after_s=2.5)
+    kill_once_stored("run", "bench.yaml", "-o", "out", cwd=tmp_path)
     found = look(tmp_path / "out")
     assert found.holds, [*found.damage, *map(str, found.findings)][:10]
     assert any("what it stored so far" in note for note in found.notes)
@@ -365,3 +365,26 @@ def test_data_elsewhere_are_named_and_not_held_against_the_run(run: Path) -> Non
 def test_there_has_to_be_a_run(tmp_path: Path) -> None:
     """As for every reading command."""
     assert guardmark("verify", "nowhere", cwd=tmp_path).code == 3
+
+
+def test_reports_from_before_the_last_records_are_told_in_one_line(tmp_path: Path) -> None:
+    """A run that went on and was killed is no forgery, and its figures are not gone through."""
+    set_up(tmp_path, MEASURED + "run: {max_calls: 30}\n", count=40)
+    (tmp_path / "guard.py").write_text(GUARD, encoding="utf-8")
+    stopped = guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path)
+    assert stopped.code == 6, stopped.err
+    assert guardmark("report", "out", cwd=tmp_path).code == 0
+    assert look(tmp_path / "out").holds
+    early = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.*")}
+    assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 6
+    for name, content in early.items():
+        if not name.startswith(("records.", "run.log")):
+            (tmp_path / "out" / name).write_bytes(content)
+    done = guardmark("verify", "out", cwd=tmp_path)
+    assert done.code == 1
+    first, last = done.out.splitlines()[0], done.out.splitlines()[-1]
+    assert first.startswith("The reports are older than the records: they tell of 27 records")
+    assert "guardmark report" in first
+    assert "1 difference in" in last
+    assert guardmark("report", "out", cwd=tmp_path).code == 0
+    assert look(tmp_path / "out").holds

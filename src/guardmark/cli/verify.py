@@ -44,7 +44,7 @@ def command() -> click.Command:
 def _as_text(found: Verification) -> str:
     from guardmark.cli.terminal import one_line
 
-    said = [*found.damage, *map(str, found.findings)]
+    said = [*found.damage, *([found.outdated] if found.outdated else []), *map(str, found.findings)]
     lines = [one_line(each, 400) for each in said[:_LISTED]]
     if len(said) > _LISTED:
         lines.append(f"... and {len(said) - _LISTED:,} more; --json lists them all.")
@@ -66,6 +66,7 @@ def _as_json(found: Verification) -> str:
             "holds": found.holds,
             "compared": found.compared,
             "damage": list(found.damage),
+            "outdated": found.outdated or None,
             "findings": [
                 {"file": each.file, "place": each.place, "said": each.said, "found": each.found}
                 for each in found.findings

@@ -155,7 +155,7 @@ def raise_for(ledger: Ledger) -> None:
     if ledger.halt in {Halt.BUDGET, Halt.TIME}:
         raise BudgetReached(
             f"The budget is reached: {ledger.reason}. {ledger.added} records were added.\n"
-            "Next: give the same command again to go on."
+            "Next: give the same command again to go on; its budget begins anew."
         )
     if ledger.halt in {Halt.ERRORS, Halt.POLICY}:
         raise UntrustworthyRun(

@@ -41,6 +41,8 @@ class Verification:
         damage: What is wrong with the records themselves, a sentence each.
         findings: What the artefacts say otherwise than the records.
         notes: What could not be compared, and why.
+        outdated: That the reports were written before the last records were stored; empty when
+            they were not. Their figures are then not compared.
     """
 
     folder: Path
@@ -48,11 +50,12 @@ class Verification:
     damage: tuple[str, ...]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
+    outdated: str = ""
 
     @property
     def holds(self) -> bool:
         """Whether nothing was found."""
-        return not self.damage and not self.findings
+        return not self.damage and not self.findings and not self.outdated
 
 
 def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
@@ -75,9 +78,12 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
     damage = tuple(integrity.check(folder.records))
     comparer = Comparer()
     with open_source(folder.records) as source:
-        notes = _check_all(folder, source, comparer, data=data)
+        outdated = _outdated(folder, source)
+        if not outdated:
+            _check_artefacts(folder, source, comparer)
+        notes = _check_stored(folder, source, comparer, data=data)
         is_same_version = source.manifest.get("guardmark_version") == VERSION
-    if is_same_version and not damage:
+    if is_same_version and not damage and not outdated:
         _compare_again(folder, comparer)
     return Verification(
         folder=folder.path,
@@ -85,13 +91,28 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
         damage=damage,
         findings=tuple(dict.fromkeys(comparer.findings)),
         notes=notes,
+        outdated=outdated,
     )
 
 
-def _check_all(
-    folder: RunDir, source: Source, comparer: Comparer, *, data: Sequence[Path]
-) -> tuple[str, ...]:
-    """Compare every artefact with the second count; return what could not be compared."""
+def _outdated(folder: RunDir, source: Source) -> str:
+    """Say that a run went on after its reports were written; every figure would differ."""
+    said = _stated(folder, Comparer()).get("run", {})
+    told = [said.get(name) if isinstance(said, dict) else None for name in ("stored", "retried")]
+    for words, before, now in (
+        ("records", told[0], source.stored()),
+        ("errors asked about again", told[1], source.retried),
+    ):
+        if isinstance(before, int) and before < now:
+            return (
+                f"The reports are older than the records: they tell of {before:,} {words}, "
+                f"{now:,} are stored. To write them anew: guardmark report {folder.path}"
+            )
+    return ""
+
+
+def _check_artefacts(folder: RunDir, source: Source, comparer: Comparer) -> None:
+    """Compare every artefact with the second count."""
     stated = _stated(folder, comparer)
     recounted = recount_summary(source, stated)
     _check_reports(folder, stated, recounted=recounted, comparer=comparer)
@@ -101,9 +122,15 @@ def _check_all(
         check_trace(folder.trace, source, comparer)
     if folder.target.exists():
         check_target(folder.target, source, comparer)
-    check_panels(source, comparer)
     if folder.slice_stability.exists():
         check_slices(folder.slice_stability, source, comparer)
+
+
+def _check_stored(
+    folder: RunDir, source: Source, comparer: Comparer, *, data: Sequence[Path]
+) -> tuple[str, ...]:
+    """Compare what no report changes with the records; return what could not be compared."""
+    check_panels(source, comparer)
     _check_description(folder, source, comparer)
     builtin = {
         spec.shown_as: spec.path for each in BUILTIN_SETS for spec in builtin_specs(each.name)
@@ -115,7 +142,7 @@ def _check_all(
     notes += [
         f"{name} was ended early by a rule: its headline rates were compared with reports "
         "written again only, not counted a second time."
-        for name in stopped_early(source, stated)
+        for name in stopped_early(source, _stated(folder, Comparer()))
     ]
     if comparer.uncounted:
         notes.append(
