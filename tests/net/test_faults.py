@@ -480,3 +480,110 @@ async def test_a_retry_does_not_go_over_another_dead_connection(
     exchanges = [await endpoint.send(b"{}") for _ in range(8)]
     assert [e.error_kind for e in exchanges] == [None] * 8
     assert [(len(e.attempts), e.attempts[-1].error) for e in exchanges] == [(2, "")] * 8
+
+
+async def test_headers_that_drip_end_too(make_services: Make, serve_raw: Serve) -> None:
+    """A server that never finishes its first lines keeps no call alive (slow-loris)."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while True:
+            writer.write(b"a")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    services = make_services(connect_timeout_s=0.1, read_timeout_s=0.1)
+    exchange = await services.endpoint((await serve_raw(talk)).url).send(b"{}")
+    assert (exchange.error_kind, exchange.status) == (ErrorKind.TIMEOUT, None)
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.0 200 OK", b"HTTP/1.1 200 OK"])
+async def test_a_server_that_closes_after_each_answer_costs_no_attempt(
+    make_services: Make, serve_raw: Serve, head: bytes
+) -> None:
+    """An old server, and one that promises to keep the connection and does not."""
+    asked: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await _read_request(reader))
+        writer.write(head + b"\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+        await writer.drain()
+
+    endpoint = make_services(retries=0).endpoint((await serve_raw(talk)).url)
+    for number in range(20):
+        exchange = await endpoint.send(b"%d" % number)
+        assert (exchange.error_kind, exchange.attempts) == (None, ())
+        await asyncio.sleep(0.01)  # the end of the connection has arrived when the next one goes
+    assert asked == [b"%d" % number for number in range(20)]
+
+
+async def test_a_service_with_an_address_of_version_6_alone(make_services: Make) -> None:
+    """Its address stands in brackets, in a configuration too."""
+    asked: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await _read_request(reader))
+        writer.write(_GOOD)
+        await writer.drain()
+        writer.close()
+
+    try:
+        server = await asyncio.start_server(talk, "::1", 0)
+    except OSError:
+        pytest.skip("this machine has no IPv6 on loopback")
+    async with server:
+        url = f"http://[::1]:{server.sockets[0].getsockname()[1]}/v1"
+        exchange = await make_services().endpoint(url).send(b"{}")
+    assert (exchange.status, asked) == (200, [b"{}"])
+
+
+async def test_a_proxy_of_the_environment_gets_to_see_nothing(
+    make_services: Make, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is measured is the service that the configuration names, and its key is for it alone."""
+    seen: list[str] = []
+
+    async def spy(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("X-Key", ""))
+        return web.json_response({"from": "proxy"})
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"from": "service"})
+
+    proxy, server = await serve(spy), await serve(answer)
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, proxy.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    endpoint = make_services().endpoint(server.url, secret_headers={"X-Key": "sk-123456789"})
+    assert b"service" in (await endpoint.send(b"{}")).body
+    assert seen == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_carries_no_key_to_another_host(
+    make_services: Make, serve: Serve, status: int
+) -> None:
+    """It is an answer out of contract, told with what to do; the target is never asked."""
+    stolen: list[str] = []
+
+    async def thief(request: web.Request) -> web.Response:
+        stolen.append(str(request.headers))
+        return web.json_response({})
+
+    other = await serve(thief)
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(
+            status=status, headers={"Location": f"{other.url}/steal?k=sk-123456789"}
+        )
+
+    endpoint = make_services().endpoint(
+        (await serve(answer)).url, secret_headers={"X-Key": "sk-123456789"}
+    )
+    exchange = await endpoint.send(b"{}")
+    assert (exchange.error_kind, exchange.status) == (ErrorKind.CONTRACT, status)
+    assert "not followed" in exchange.message
+    assert "sk-123456789" not in exchange.message
+    assert stolen == []
