@@ -32,13 +32,14 @@ def recount_audit(source: Source, fight: Fight) -> Json:
     Returns:
         The keys `resting` and `audit`; the latter is None where no sheet was read in.
     """
-    ends = {number: _at_word(fight, number) for number in range(6)}
+    by_word = _firsts(fight)
+    ends = {number: _at_word(fight, number) if by_word else set() for number in range(6)}
     resting = ends[5]
     sheet = _sheet(source, fight.name)
     if sheet is None:
         return {"resting": len(resting), "audit": None}
     name, said = sheet
-    first = {place: _first(fight, place) for place in resting}
+    first = {place: by_word[place] for place in sorted(resting)}
     words = {
         place: said[place, row.note["text"]]
         for place, row in first.items()
@@ -127,9 +128,13 @@ def _at_word(fight: Fight, number: int) -> set[int]:
     return everything - fight.fallen(until, _BY_RULE)
 
 
-def _first(fight: Fight, place: int) -> Row:
-    tries = [*fight.rows["adaptive", "battery"], *fight.rows["adaptive", "search"]]
-    return next(row for row in tries if row.place == place and fight.holds(row, _BY_WORD))
+def _firsts(fight: Fight) -> dict[int, Row]:
+    """Return the first bypass by somebody's word of each attack that has one."""
+    found: dict[int, Row] = {}
+    for row in (*fight.rows["adaptive", "battery"], *fight.rows["adaptive", "search"]):
+        if row.place not in found and fight.holds(row, _BY_WORD):
+            found[row.place] = row
+    return found
 
 
 def _sheet(source: Source, defense: str) -> tuple[str, dict[tuple[int, str], str]] | None:
