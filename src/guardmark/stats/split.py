@@ -34,8 +34,9 @@ def split_by_group(groups: Sequence[str], *, share: float = 0.5, seed: int) -> N
     """
     require_fraction("share", share)
     limit = int(share * 2**64)
-    chosen = {name: _number(name, seed) < limit for name in set(groups)}
-    return np.array([chosen[name] for name in groups], dtype=np.bool_)
+    # Without a table of names: they are mostly distinct, and it would outweigh the samples.
+    sides = (_number(name, seed) < limit for name in groups)
+    return np.fromiter(sides, dtype=np.bool_, count=len(groups))
 
 
 def order_groups(groups: Iterable[str], *, seed: int) -> list[str]:

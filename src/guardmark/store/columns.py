@@ -34,8 +34,8 @@ __all__ = [
     "sample_digests",
 ]
 
-_CHUNK: Final = 1_000
-_SAMPLES: Final = "SELECT id, kind, length, origin FROM samples ORDER BY position"
+_CHUNK: Final = 250
+_SAMPLES: Final = "SELECT id, kind, length, origin FROM samples ORDER BY position LIMIT ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,21 +137,22 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
     import numpy as np
 
     ids, groups = Words(), Words()
-    numbers, lengths = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     with connect.errors_of(reader.path):
         kinds = kinds_of(reader.connection)
-        cursor = reader.connection.execute(_SAMPLES)
+        count = reader.sample_count()
+        numbers, lengths = (np.empty(count, dtype=np.int64) for _ in range(2))
+        cursor = reader.connection.execute(_SAMPLES, (count,))
         while rows := cursor.fetchmany(_CHUNK):
             names, chunk, sizes, origins = zip(*rows, strict=True)
+            here = slice(len(ids), len(ids) + len(rows))
+            numbers[here], lengths[here] = chunk, sizes
             if groups or any(origins):
                 groups = groups or Words(ids)  # until here each stood alone, under its id
                 groups.extend(map(_either, origins, names))
             ids.extend(names)
-            numbers.append(np.array(chunk, dtype=np.int64))
-            lengths.append(np.array(sizes, dtype=np.int64))
     places = np.zeros(max(kinds, default=-1) + 1, dtype=np.int64)
     places[list(kinds)] = range(len(kinds))
-    kind = places[np.concatenate(numbers)]
+    kind = places[numbers]
     said = list(zip(*kinds.values(), strict=True)) if kinds else [()] * (1 + len(FACET_COLUMNS))
     facets = {
         name: _facet(words).of(kind) for name, words in zip(FACET_COLUMNS, said[1:], strict=True)
@@ -159,7 +160,7 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
     return SampleColumns(
         ids=ids,
         is_attack=np.array(said[0], dtype=np.bool_)[kind],
-        length=np.concatenate(lengths),
+        length=lengths,
         group=_facet(groups) if groups else _apart(ids),
         **facets,
     )
@@ -215,44 +216,57 @@ def record_columns(
     ):
         if name not in known:
             raise StoreError(f"The run has no {kind} {name!r}. It has: {', '.join(known)}.")
-    kinds = (np.int64, np.int64, np.float64, np.int64)
+    key = (defense, STAGE_CODE[stage], layer)
+    count = _count(reader, key)
     # At once into columns: as tuples they would take five times the memory until the end.
-    parts: list[list[NDArray[Any]]] = [[np.empty(0, dtype=kind)] for kind in kinds]
-    for rows in _chunks(reader, (defense, STAGE_CODE[stage], layer)):
-        for part, said in zip(parts, zip(*rows, strict=True), strict=True):
-            part.append(np.array(said, dtype=part[0].dtype))
-
-    def column(at: int) -> NDArray[Any]:
-        pieces, parts[at] = parts[at], []
-        return np.concatenate(pieces)
-
-    packed = column(1)
+    columns: list[NDArray[Any]] = [
+        np.empty(count, dtype=kind) for kind in (np.int64, np.int64, np.float64, np.int64)
+    ]
+    filled = 0
+    for rows in _chunks(reader, key, count):
+        here = slice(filled, filled + len(rows))
+        for column, said in zip(columns, zip(*rows, strict=True), strict=True):
+            column[here] = said
+        filled += len(rows)
+    sample, packed, score, latency = columns
     return RecordColumns(
         defense=defense,
         stage=stage,
         layer=layer,
-        sample=column(0),
+        sample=sample,
         repeat=(packed >> 32).astype(np.int32),
         outcome=packed.astype(np.uint8).view(np.int8),
-        score=column(2),
-        latency_ns=column(3),
+        score=score,
+        latency_ns=latency,
         error_kind=(packed >> 16).astype(np.uint8).view(np.int8) - np.int8(1),
         answer_mode=(packed >> 24).astype(np.uint8).view(np.int8) - np.int8(1),
         flags=(packed >> 8).astype(np.uint8),
     )
 
 
-def _chunks(reader: RecordReader, key: tuple[str, int, str]) -> Iterator[list[tuple[Any, ...]]]:
+_OF_PART: Final = (
+    " FROM records WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
+    " AND layer = (SELECT id FROM layers WHERE name = ?)"
+)
+
+
+def _count(reader: RecordReader, key: tuple[str, int, str]) -> int:
+    with connect.errors_of(reader.path):
+        row = reader.connection.execute(f"SELECT count(*){_OF_PART}", key).fetchone()
+    return int(row[0])
+
+
+def _chunks(
+    reader: RecordReader, key: tuple[str, int, str], count: int
+) -> Iterator[list[tuple[Any, ...]]]:
     query = (
         # Small numbers travel in one, a byte each: a value handed over costs more than a shift.
         "SELECT sample, outcome | (flags << 8) | ((ifnull(error_kind, -1) + 1) << 16)"
         " | ((ifnull(answer_mode, -1) + 1) << 24) | (repeat << 32), score,"
-        " ifnull(latency_ns, -1) FROM records"
-        " WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
-        " AND layer = (SELECT id FROM layers WHERE name = ?) ORDER BY repeat, sample"
+        f" ifnull(latency_ns, -1){_OF_PART} ORDER BY repeat, sample LIMIT ?"
     )
     with connect.errors_of(reader.path):
-        cursor = reader.connection.execute(query, key)
+        cursor = reader.connection.execute(query, (*key, count))
         while rows := cursor.fetchmany(_CHUNK):
             yield rows
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MAGIC: Final = b"SQLite format 3\x00"
 _HEADER: Final = 100
 _PAGE: Final = 16384
-_CACHE_KB: Final = 1024  # rows come in order, so a larger cache only costs memory
+_CACHE_KB: Final = 128  # rows come in order, so a larger cache only costs memory
 _CHECKPOINT_PAGES: Final = 2000  # 32 MB of log between checkpoints: an fsync stalls calls in flight
 _DAMAGE: Final = ("not a database", "malformed", "no such table", "no such column")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from guardmark.store.lanes import Lane
     from guardmark.store.samples import Chunk
 
-_CHUNK: Final = 500
+_CHUNK: Final = 250
 _LANE: Final = "r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ?"
 _RANGE: Final = (
     "SELECT position, kind, text, prompt FROM samples s WHERE position >= ? AND position < ?"
