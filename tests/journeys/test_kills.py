@@ -100,3 +100,44 @@ def test_without_a_folder_the_newest_unfinished_run_is_continued(
     assert "Continuing" in done.err
     assert artefacts(finished[0]) == undisturbed
     assert "Writing" in guardmark("run", "bench.yaml", cwd=tmp_path).err
+
+
+def test_kills_while_files_are_written_leave_none_half_written(
+    tmp_path: Path, undisturbed: dict[str, object]
+) -> None:
+    """Every file is the old one, the new one or not there; the next command leaves no scraps."""
+    moments, struck, folder = random.Random(5), 0, tmp_path / "whole"
+    for number in range(8):
+        for path in folder.glob("*.*[lnv]"):  # html, json, jsonl, csv; written anew each time
+            if path.name not in SAME_BYTES:
+                path.unlink()
+        command = "report" if number % 2 else "run"
+        given = (command, "whole") if number % 2 else (command, "bench.yaml", "-o", "whole")
+        struck += killed(*given, cwd=tmp_path, after_s=moments.uniform(0.2, 1.6))
+        for path in folder.glob("*.json"):
+            json.loads(path.read_text("utf-8"))
+    assert struck >= 2
+    assert guardmark("report", "whole", cwd=tmp_path).code == 0
+    assert artefacts(folder) == undisturbed
+    left = [p.name for p in folder.iterdir() if p.name.startswith(".") and p.stat().st_size]
+    assert left == [".lock"]
+
+
+def test_an_attack_that_was_killed_again_and_again_is_the_attack_nobody_disturbed(
+    tmp_path: Path,
+) -> None:
+    """Each try is stored once, and those that follow are chosen as if nothing had happened."""
+    set_up(tmp_path, count=30)
+    for name in ("whole", "out"):
+        assert guardmark("run", "bench.yaml", "-o", name, cwd=tmp_path).code == 0
+    assert guardmark("adapt", "whole", "--budget", "8", cwd=tmp_path).code == 0
+    moments, struck = random.Random(7), 0
+    for _ in range(6):
+        given = ("adapt", "out", "--budget", "8")
+        struck += killed(*given, cwd=tmp_path, after_s=moments.uniform(0.2, 1.6))
+        assert check(tmp_path / "out/records.sqlite") == []
+    assert struck >= 2
+    assert guardmark("adapt", "out", "--budget", "8", cwd=tmp_path).code == 0
+    whole, out = (tmp_path / name / "trace.jsonl" for name in ("whole", "out"))
+    assert out.read_bytes() == whole.read_bytes()
+    assert guardmark("verify", "out", cwd=tmp_path).code == 0
