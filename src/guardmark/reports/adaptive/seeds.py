@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.blocks import Line, Row, Table
 from guardmark.reports.cells import heads, of_estimate, slug, words
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.seeds import SeedsCard
     from guardmark.stats.crossed import SeedMean
+
+_SHOWN: Final = 10  # seeds whose own figures fit a table; `summary.json` has all
 
 
 def seeds_json(card: SeedsCard | None) -> Json | None:
@@ -152,7 +154,7 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         _row("area, blind", told.area_blind, Unit.NUMBER),
     ]
     if told.mean_tries is not None:
-        rows.append(_row("mean tries up to the budget", told.mean_tries, Unit.COUNT))
+        rows.append(_row("mean tries up to the budget", told.mean_tries, Unit.NUMBER))
     for label, estimate in (
         ("fell at any seed, strict", told.any_seed_strict),
         ("fell at any seed, all proved tiers", told.any_seed_full),
@@ -174,7 +176,9 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
 
 
 def _row(label: str, mean: SeedMean, unit: Unit = Unit.SHARE) -> Row:
-    by_seed = ", ".join(value_text(each, unit) for each in mean.by_seed)
+    by_seed = ", ".join(value_text(each, unit) for each in mean.by_seed[:_SHOWN])
+    if mean.seeds > _SHOWN:
+        by_seed += f" and {count_text(mean.seeds - _SHOWN)} more"
     return Row(
         cells=(
             words(label),
@@ -190,7 +194,7 @@ def _spread_text(mean: SeedMean, unit: Unit) -> str:
         return "undefined"
     if unit in {Unit.SHARE, Unit.POINTS}:
         return f"{100 * mean.spread:.1f} points"
-    return f"{mean.spread:.3f}" if unit is Unit.NUMBER else f"{mean.spread:.1f}"
+    return value_text(mean.spread, unit)
 
 
 def first_seed(card: AdaptiveCard) -> str:
