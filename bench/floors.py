@@ -88,9 +88,10 @@ def folding(data: str, times: str) -> None:
             sha256(normalize("NFKD", text).casefold().encode()).digest()
 
 
-async def _aiohttp(texts: Iterator[str], url: str, in_flight: int) -> None:
+async def _aiohttp(texts: Iterator[str], url: str, in_flight: int) -> list[int]:
     import aiohttp
 
+    took: list[int] = []
     connector = aiohttp.TCPConnector(limit=in_flight)
     async with aiohttp.ClientSession(connector=connector) as session:
 
@@ -98,17 +99,24 @@ async def _aiohttp(texts: Iterator[str], url: str, in_flight: int) -> None:
             for text in texts:
                 body = json.dumps({"input": text}).encode()
                 headers = {"Content-Type": "application/json"}
+                start = perf_counter_ns()
                 async with session.post(url, data=body, headers=headers) as answer:
-                    bool(json.loads(await answer.read())["flagged"])
+                    said = await answer.read()
+                took.append(perf_counter_ns() - start)
+                bool(json.loads(said)["flagged"])
 
         await asyncio.gather(*(work() for _ in range(in_flight)))
+    return took
 
 
-def aiohttp_client(data: str, url: str, in_flight: str) -> None:
-    """T1: a bare aiohttp client with pulling workers that keeps nothing."""
+def aiohttp_client(data: str, url: str, in_flight: str, out: str) -> None:
+    """T1 to T4: a bare aiohttp client with pulling workers that keeps nothing but latencies."""
     with Path(data).open(encoding="utf-8") as lines:
         texts = [json.loads(line)["text"] for line in lines]
-    asyncio.run(_aiohttp(iter(texts), url, int(in_flight)))
+    took = asyncio.run(_aiohttp(iter(texts), url, int(in_flight)))
+    warm = sorted(took[int(in_flight) :])
+    late = {"p50": warm[len(warm) // 2] / 1e6, "p99": warm[len(warm) * 99 // 100] / 1e6}
+    Path(out).write_text(json.dumps(late), encoding="utf-8")
 
 
 FLOORS = {f.__name__: f for f in (in_process, regex_only, json_loop, folding, aiohttp_client)}

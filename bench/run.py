@@ -25,7 +25,9 @@ from table import Bench, Line, absolute, relative, show
 RESULTS = Path(__file__).parent / "results"
 EVERY_REPORT = ("html", "md", "json", "csv")
 NUMPY_S = 0.11  # importing numpy on the machine of the targets, CPU seconds
-FOLDINGS, FOLDING_S = 400, 0.44  # foldings of 1,000 texts, and what they take on that machine
+FOLDINGS, FOLDING_S = 400, 0.44
+"""Foldings of 1,000 texts, and CPU seconds they take on that machine: an estimate, as in
+`attacks.FLOOR_US`."""
 
 
 def t6(bench: Bench) -> list[Line]:
