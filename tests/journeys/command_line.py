@@ -72,26 +72,36 @@ def killed(*given: object, cwd: Path, after_s: float) -> bool:
     return False
 
 
-def kill_once_stored(*given: object, cwd: Path) -> None:
-    """Type a command that measures into `out`, and kill it as soon as records are stored."""
+def kill_once_stored(*given: object, cwd: Path, tape: Path | None = None) -> None:
+    """Type a command that measures into `out`, and kill it as soon as records are stored.
+
+    With a tape: only at a moment when exchanges are on it that no record tells of.
+    """
     records = cwd / "out" / "records.sqlite"
     with subprocess.Popen(
         words(*given), cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as child:
-        while child.poll() is None and not _has_records(records):
-            time.sleep(0.02)
+        while child.poll() is None:
+            child.send_signal(signal.SIGSTOP)  # nothing is stored between the look and the end
+            stored = _stored(records)
+            if stored and (tape is None or tape.read_bytes().count(b'"question"') > stored):
+                break
+            child.send_signal(signal.SIGCONT)
+            time.sleep(0.03)
         child.send_signal(signal.SIGKILL)
     assert child.returncode == -signal.SIGKILL, "it was done before"
 
 
-def _has_records(path: Path) -> bool:
+def _stored(path: Path) -> int:
+    """Count the records of the last defense."""
+    query = "SELECT count(*) FROM records WHERE defense = (SELECT max(id) FROM defenses)"
     if not path.exists():
-        return False
+        return 0
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
         try:
-            return bool(connection.execute("SELECT 1 FROM records").fetchone())
+            return int(connection.execute(query).fetchone()[0])
         except sqlite3.OperationalError:
-            return False  # its tables are not there yet
+            return 0  # its tables are not there yet, or it stopped while it was writing
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.protocols import DrawingModel, InlineDefense
+from guardmark.core.question import asking_about
 from guardmark.core.record import Stage
 from guardmark.core.sample import Message, Prompt, Role, View
 from guardmark.engine import memory
@@ -339,7 +340,8 @@ class Flow:
     async def _ask(
         self, call: Callable[..., Awaitable[Any]], about: About, part: str, case: Case
     ) -> tuple[Any, int | None]:
-        return await memory.ask(call, about, ledger=self._ledger, part=part, repeat=case.repeat)
+        with asking_about(part, case.repeat, case.position):
+            return await memory.ask(call, about, ledger=self._ledger, part=part, repeat=case.repeat)
 
     def _took(self, desk: Desk, case: Case, *, code: int, answer: Response | Verdict) -> None:
         self._ledger.took(desk, code=code, is_attack=case.is_attack, evidence=answer.evidence)

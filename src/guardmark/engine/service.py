@@ -7,6 +7,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from guardmark.core.manifest import LatencyMode
+from guardmark.core.question import asking_about
 from guardmark.engine import memory
 from guardmark.engine.asking import asking
 from guardmark.engine.calls import as_decision
@@ -95,9 +96,10 @@ async def ask_each(
         if planned is not None and not ledger.may_go_on():
             return
         lane = item.desk.lane
-        answer, took = await memory.ask(
-            ask, (item.prompt,), ledger=ledger, part=item.desk.name, repeat=lane.repeat
-        )
+        with asking_about(item.desk.name, lane.repeat, item.position):
+            answer, took = await memory.ask(
+                ask, (item.prompt,), ledger=ledger, part=item.desk.name, repeat=lane.repeat
+            )
         if planned is not None and took is not None:
             flags, took = flags | FLAG_PLANNED, perf_counter_ns() - planned
         ledger.took_decision(item, as_decision(answer), latency_ns=took, flags=flags)

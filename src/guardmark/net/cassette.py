@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import defaultdict, deque
+from collections import defaultdict
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Any
@@ -12,12 +12,14 @@ from typing import IO, TYPE_CHECKING, Any
 from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.locks import try_lock
 from guardmark.core.outcome import Attempt, ErrorKind
+from guardmark.core.question import present_question
 from guardmark.net.exchange import Exchange
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from guardmark.core.question import Question
     from guardmark.net.redaction import Redactor
 
 _VERSION = 1
@@ -44,7 +46,9 @@ class Recorder:
     """Writes exchanges to a file, one a line, each flushed when it is complete.
 
     An existing cassette is continued, so that a run which was interrupted may go on
-    recording; a last line that was cut off is removed first.
+    recording; a last line that was cut off is removed first. Each line says to which question
+    of the run it belongs and how often the recording had been taken up: what was answered but
+    not stored when a run was killed is asked again, and then recorded twice.
 
     Args:
         path: The file.
@@ -58,6 +62,7 @@ class Recorder:
         self._path = path
         self._redactor = redactor
         self._file = _open_to_append(path)
+        self._session = 1 + max((each.session for each in _read(path)), default=-1)
 
     def add(self, request: Request, exchange: Exchange) -> None:
         """Write one exchange.
@@ -85,6 +90,9 @@ class Recorder:
             "message": exchange.message,
             "attempts": [[a.service_ns, a.status, a.error, a.wait_ns] for a in exchange.attempts],
         }
+        question = present_question()
+        if question is not None:
+            line |= {"question": question, "session": self._session}
         line["seal"] = _seal(line)
         try:
             self._file.write(json.dumps(line).encode() + b"\n")
@@ -102,8 +110,10 @@ class Recorder:
 class Player:
     """Answers from a file instead of the network.
 
-    Equal requests get their recorded answers in the order of the recording, each once: a
-    run that asks more often than was recorded would otherwise pass off one answer as many.
+    A question gets the answers that were recorded for it when it was asked last, since those
+    are stored. Other equal requests get theirs in the order of the recording. Each is given
+    once: a run that asks more often than was recorded would otherwise pass off one answer as
+    many.
 
     Args:
         path: The file.
@@ -130,7 +140,11 @@ class Player:
         hidden = _redacted(request, self._redactor)
         left = self._answers.get(_key(hidden))
         if left:
-            return left.popleft()
+            question = present_question()
+            own = (each for each in left if question is not None and each.question == question)
+            chosen = next(own, left[0])
+            left.remove(chosen)
+            return chosen.exchange
         state = "no answer to this request" if left is None else "no further answer"
         shown = hidden.url.split("?", 1)[0]
         return Exchange(
@@ -195,7 +209,38 @@ def _open_to_append(path: Path) -> IO[bytes]:
     return file
 
 
-def _load(path: Path) -> dict[str, deque[Exchange]]:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Line:
+    """One line of a cassette.
+
+    Attributes:
+        key: Hash of the request.
+        question: What it was asked for, or None.
+        session: How often the recording had been taken up before.
+        exchange: What came back.
+    """
+
+    key: str
+    question: Question | None
+    session: int
+    exchange: Exchange
+
+
+def _load(path: Path) -> dict[str, list[_Line]]:
+    """Sort a cassette by request, without what was asked again when the recording went on."""
+    lines = list(_read(path))
+    last: dict[Question, int] = {}
+    for line in lines:
+        if line.question is not None:
+            last[line.question] = max(line.session, last.get(line.question, 0))
+    answers: dict[str, list[_Line]] = defaultdict(list)
+    for line in lines:
+        if line.question is None or line.session == last[line.question]:
+            answers[line.key].append(line)
+    return dict(answers)
+
+
+def _read(path: Path) -> Iterator[_Line]:
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -203,7 +248,6 @@ def _load(path: Path) -> dict[str, deque[Exchange]]:
             f"The cassette {path} cannot be read: {error.strerror}.\n"
             "To make one: guardmark run CONFIG --record FILE"
         ) from error
-    answers: dict[str, deque[Exchange]] = defaultdict(deque)
     # What follows the last line end was cut off while it was written.
     for number, line in enumerate(lines[:-1], start=1):
         try:
@@ -213,12 +257,24 @@ def _load(path: Path) -> dict[str, deque[Exchange]]:
                     f"{path}, line {number}: this exchange was changed after it was recorded.\n"
                     "Next: record anew; a replay of other answers would be another run."
                 )
-            answers[document["key"]].append(_exchange(document))
+            yield _line(document)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigError(
                 f"{path}, line {number}: this is no exchange that guardmark recorded."
             ) from error
-    return dict(answers)
+
+
+def _line(document: dict[str, Any]) -> _Line:
+    question = document.get("question")
+    if question is not None:
+        part, repeat, position = question
+        question = (str(part), int(repeat), int(position))
+    return _Line(
+        key=document["key"],
+        question=question,
+        session=int(document.get("session", 0)),
+        exchange=_exchange(document),
+    )
 
 
 def _exchange(document: dict[str, Any]) -> Exchange:
