@@ -94,25 +94,29 @@ def _band(
     numbers = {group: number for number, group in enumerate(groups)}
     known: dict[tuple[tuple[tuple[int, int], int], ...], float] = {}
     drawn = []
+    near = _Sums(Counter((each.tries, each.hits) for each in told).items()).best()
     for weights in draw_groups([range(len(groups))], seed=0, replicates=_DRAWS):
         tally = Counter[tuple[int, int]]()
         for each in told:
             tally[each.tries, each.hits] += weights[numbers[each.group]]
         cells = tuple(sorted((cell, times) for cell, times in tally.items() if times))
         if cells not in known:
-            known[cells] = success_at(k, cells)
+            known[cells] = success_at(k, cells, near)
         drawn.append(known[cells])
     drawn.sort()
     tail = (1 - confidence) / 2
     return quantile(drawn, tail), quantile(drawn, 1 - tail)
 
 
-def success_at(k: int, cells: Iterable[tuple[tuple[int, int], int]]) -> float:
+def success_at(
+    k: int, cells: Iterable[tuple[tuple[int, int], int]], near: tuple[float, float] | None = None
+) -> float:
     """Return the fitted chance that one of k tries gets through.
 
     Args:
         k: Tries.
         cells: Tries and hits of an attack, and how many attacks have them.
+        near: Size and mean of a fit to much the same attacks, where the search begins.
 
     Returns:
         0 where no try got through and 1 where every one did: neither has a fit.
@@ -122,7 +126,7 @@ def success_at(k: int, cells: Iterable[tuple[tuple[int, int], int]]) -> float:
         return 0.0
     if not sums.misses:
         return 1.0
-    size, mean = sums.best()
+    size, mean = (sums.beside(*near) if near else None) or sums.best()
     a, b = mean * size, (1 - mean) * size
     missed = math.fsum(math.log1p(-a / (a + b + step)) for step in range(k))
     return -math.expm1(min(0.0, missed))
@@ -180,6 +184,15 @@ class _Sums:
         top = max(range(22), key=heights.__getitem__)
         log_size = self._summit(grid[max(top - 1, 0)], grid[min(top + 1, 21)], means[top])
         return math.exp(log_size), self.mean(math.exp(log_size), means[top])
+
+    def beside(self, size: float, mean: float) -> tuple[float, float] | None:
+        """Return the same where a summit stands within one step of a size; else None."""
+        low, high = math.log(size) - 1, math.log(size) + 1
+        if low < _LOWEST or high > _HIGHEST:
+            return None
+        at = self._summit(low, high, mean)
+        found = math.exp(at)
+        return (found, self.mean(found, mean)) if low < at < high else None
 
     def _summit(self, low: float, high: float, mean: float) -> float:
         """Return where the rise passes 0 between two sizes, by false position (Illinois)."""
