@@ -319,6 +319,26 @@ TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("form", "name", "before", "after"),
+    [
+        ("csv", "records.csv", ",block,", ",allow,"),
+        ("svg", "figures/*.svg", ">0", ">1"),
+    ],
+)
+def test_an_export_that_was_edited_is_found(
+    run: Path, form: str, name: str, before: str, after: str
+) -> None:
+    """A drawing or table that lies in the folder of a run is taken for a part of it."""
+    exported = guardmark("export", run, "--to", form, cwd=run.parent)
+    assert exported.code == 0, exported.err
+    assert look(run).holds
+    path = next(path for path in sorted(run.glob(name)) if before in path.read_text("utf-8"))
+    text(str(path.relative_to(run)), before, after)(run)
+    found = look(run)
+    assert {finding.file for finding in found.findings} == {path.name}
+
+
 @pytest.mark.parametrize("name", TAMPERING)
 def test_tampering_is_found(run: Path, name: str) -> None:
     """Every kind of change is named with its file and place."""

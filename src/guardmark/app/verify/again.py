@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.analysis.small_slices import SliceRequest
 from guardmark.app.artefacts import write_reports
+from guardmark.app.exporting import export
 from guardmark.app.slicing import read_slices
 from guardmark.app.verify.difference import Comparer, Finding
 from guardmark.reports.small_slices import stability_json, stability_markdown
@@ -94,6 +95,28 @@ def compare_slices_again(folder: RunDir, comparer: Comparer) -> None:
             comparer.compared += 1
             if path.exists() and not _is_equal(path, place.path / path.name):
                 _compare(path, [place.path / path.name], comparer)
+
+
+def compare_exports_again(folder: RunDir, comparer: Comparer) -> None:
+    """Export again what lies where `guardmark export` puts it: the table and the drawings.
+
+    Args:
+        folder: The run; nothing in it is touched.
+        comparer: Takes what differs.
+    """
+    drawings = sorted(folder.file("figures").glob("*.svg"))
+    table = [path for path in [folder.file("records.csv")] if path.exists()]
+    for form, paths in (("csv", table), ("svg", drawings)):
+        if not paths:
+            continue
+        comparer.compared += len(paths)
+        with TemporaryDirectory(prefix="guardmark-verify-") as scratch:
+            place = Path(scratch) / "exported"
+            export(folder.path, form, out=place)
+            for path in paths:
+                fresh = place if form == "csv" else place / path.name
+                if not _is_equal(path, fresh):
+                    _compare(path, [fresh], comparer)
 
 
 def _is_equal(path: Path, other: Path) -> bool:

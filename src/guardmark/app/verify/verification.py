@@ -225,7 +225,11 @@ def _missing(folder: RunDir, source: Source) -> list[str]:
 
 
 def _compare_again(folder: RunDir, comparer: Comparer) -> None:
-    from guardmark.app.verify.again import compare_again, compare_slices_again
+    from guardmark.app.verify.again import (
+        compare_again,
+        compare_exports_again,
+        compare_slices_again,
+    )
 
     stated = _stated(folder, Comparer())
     with RecordReader(folder.records) as reader:
@@ -239,5 +243,6 @@ def _compare_again(folder: RunDir, comparer: Comparer) -> None:
         and isinstance(each.get("threshold"), int | float)
     )
     compare_again(folder, config, comparer, thresholds=anew)
+    compare_exports_again(folder, comparer)
     if folder.slice_stability.exists():
         compare_slices_again(folder, comparer)
