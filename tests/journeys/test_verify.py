@@ -320,21 +320,18 @@ TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize(
-    ("form", "name", "before", "after"),
-    [
-        ("csv", "records.csv", ",block,", ",allow,"),
-        ("svg", "figures/*.svg", ">0", ">1"),
-    ],
+    ("form", "name", "edit"),
+    [("csv", "records.csv", (",block,", ",allow,")), ("svg", "figures/*.svg", (">0", ">1"))],
 )
 def test_an_export_that_was_edited_is_found(
-    run: Path, form: str, name: str, before: str, after: str
+    run: Path, form: str, name: str, edit: tuple[str, str]
 ) -> None:
     """A drawing or table that lies in the folder of a run is taken for a part of it."""
     exported = guardmark("export", run, "--to", form, cwd=run.parent)
     assert exported.code == 0, exported.err
     assert look(run).holds
-    path = next(path for path in sorted(run.glob(name)) if before in path.read_text("utf-8"))
-    text(str(path.relative_to(run)), before, after)(run)
+    path = next(path for path in sorted(run.glob(name)) if edit[0] in path.read_text("utf-8"))
+    text(str(path.relative_to(run)), *edit)(run)
     found = look(run)
     assert {finding.file for finding in found.findings} == {path.name}
 
