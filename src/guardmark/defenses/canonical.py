@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from guardmark.canon import CANON_STEPS, Step, apply_steps
-from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
+from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from guardmark.core.outcome import Decision
-    from guardmark.core.protocols import BatchLimits, Defense
-    from guardmark.core.sample import Prompt, Sample, View
+    from guardmark.core.protocols import BatchLimits
+    from guardmark.core.sample import Prompt, Sample
 
-    AnyDefense = Defense | InlineDefense | BatchDefense
+Inner = Defense | InlineDefense | BatchDefense
+AnyInner = TypeVar("AnyInner", bound=Inner)
 
 WHOLE: Final = "canon"
 """In a list of steps: all those of the canonical form."""
@@ -68,6 +69,22 @@ class Cleaning:
         return prompt if cleaned == text else prompt.with_text(cleaned)
 
 
+class _Within(Generic[AnyInner]):
+    """Who is asked, and how texts are cleaned before."""
+
+    __slots__ = ("cleaned", "defense", "threshold")
+
+    def __init__(self, defense: AnyInner, cleaning: Cleaning) -> None:
+        self.defense = defense
+        self.cleaned = cleaning.of
+        self.threshold: float | None = getattr(defense, "threshold", None)
+
+    def bind(self, samples: Iterable[Sample]) -> None:
+        defense: object = self.defense
+        if isinstance(defense, SampleBound):
+            defense.bind(samples)
+
+
 class InlineCanonical:
     """Cleans for a defense that answers at once; the time of cleaning is part of its own.
 
@@ -77,14 +94,11 @@ class InlineCanonical:
         cleaning: How it is cleaned.
     """
 
-    __slots__ = ("_cleaning", "_inner", "name", "threshold", "view")
+    __slots__ = ("_within", "name", "threshold", "view")
 
     def __init__(self, name: str, inner: InlineDefense, cleaning: Cleaning) -> None:
-        self.name = name
-        self.view: View = inner.view
-        self.threshold: float | None = getattr(inner, "threshold", None)
-        self._inner = inner
-        self._cleaning = cleaning
+        self._within = _Within(inner, cleaning)
+        self.name, self.view, self.threshold = name, inner.view, self._within.threshold
 
     def bind(self, samples: Iterable[Sample]) -> None:
         """Tell the defense within of the samples, if it wants to know.
@@ -92,8 +106,7 @@ class InlineCanonical:
         Args:
             samples: Every sample of the run.
         """
-        if isinstance(self._inner, SampleBound):
-            self._inner.bind(samples)
+        self._within.bind(samples)
 
     def decide_now(self, prompt: Prompt) -> Decision:
         """Ask about a prompt whose text under test was cleaned.
@@ -104,20 +117,17 @@ class InlineCanonical:
         Returns:
             What the defense within says, unaltered.
         """
-        return self._inner.decide_now(self._cleaning.of(prompt))
+        return self._within.defense.decide_now(self._within.cleaned(prompt))
 
 
 class Canonical:
     """Cleans for a defense that is awaited. Arguments are those of `InlineCanonical`."""
 
-    __slots__ = ("_cleaning", "_inner", "name", "threshold", "view")
+    __slots__ = ("_within", "name", "threshold", "view")
 
     def __init__(self, name: str, inner: Defense, cleaning: Cleaning) -> None:
-        self.name = name
-        self.view: View = inner.view
-        self.threshold: float | None = getattr(inner, "threshold", None)
-        self._inner = inner
-        self._cleaning = cleaning
+        self._within = _Within(inner, cleaning)
+        self.name, self.view, self.threshold = name, inner.view, self._within.threshold
 
     def bind(self, samples: Iterable[Sample]) -> None:
         """Tell the defense within of the samples, if it wants to know.
@@ -125,8 +135,7 @@ class Canonical:
         Args:
             samples: Every sample of the run.
         """
-        if isinstance(self._inner, SampleBound):
-            self._inner.bind(samples)
+        self._within.bind(samples)
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask about a prompt whose text under test was cleaned.
@@ -137,25 +146,22 @@ class Canonical:
         Returns:
             What the defense within says, unaltered.
         """
-        return await self._inner.decide(self._cleaning.of(prompt))
+        return await self._within.defense.decide(self._within.cleaned(prompt))
 
 
 class BatchCanonical:
     """Cleans for a defense asked in batches. Arguments are those of `InlineCanonical`."""
 
-    __slots__ = ("_cleaning", "_inner", "name", "threshold", "view")
+    __slots__ = ("_within", "name", "threshold", "view")
 
     def __init__(self, name: str, inner: BatchDefense, cleaning: Cleaning) -> None:
-        self.name = name
-        self.view: View = inner.view
-        self.threshold: float | None = getattr(inner, "threshold", None)
-        self._inner = inner
-        self._cleaning = cleaning
+        self._within = _Within(inner, cleaning)
+        self.name, self.view, self.threshold = name, inner.view, self._within.threshold
 
     @property
     def batch_limits(self) -> BatchLimits:
         """Limits of the defense within."""
-        return self._inner.batch_limits
+        return self._within.defense.batch_limits
 
     def bind(self, samples: Iterable[Sample]) -> None:
         """Tell the defense within of the samples, if it wants to know.
@@ -163,8 +169,7 @@ class BatchCanonical:
         Args:
             samples: Every sample of the run.
         """
-        if isinstance(self._inner, SampleBound):
-            self._inner.bind(samples)
+        self._within.bind(samples)
 
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
         """Ask about prompts whose texts under test were cleaned.
@@ -175,11 +180,13 @@ class BatchCanonical:
         Returns:
             What the defense within says, in the order of the prompts.
         """
-        return await self._inner.decide_batch([self._cleaning.of(prompt) for prompt in prompts])
+        return await self._within.defense.decide_batch(
+            [self._within.cleaned(prompt) for prompt in prompts]
+        )
 
 
 def canonical_of(
-    inner: AnyDefense, *, name: str, cleaning: Cleaning
+    inner: Inner, *, name: str, cleaning: Cleaning
 ) -> InlineCanonical | Canonical | BatchCanonical:
     """Show a defense cleaned texts, asked the way it is asked without.
 
