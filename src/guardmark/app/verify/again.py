@@ -6,18 +6,18 @@ recount does not know, such as a sentence or a drawing.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.small_slices import SliceRequest
 from guardmark.app.artefacts import write_reports
 from guardmark.app.exporting import export
 from guardmark.app.slicing import read_slices
 from guardmark.app.verify.difference import Comparer, Finding
+from guardmark.app.verify.lines import parsed
 from guardmark.reports.small_slices import stability_json, stability_markdown
 from guardmark.store.run_dir import RunDir
 
@@ -77,7 +77,7 @@ def compare_slices_again(folder: RunDir, comparer: Comparer) -> None:
         folder: The run; nothing in it is touched.
         comparer: Takes what differs.
     """
-    said = _parsed(folder.slice_stability.read_bytes())
+    said = parsed(folder.slice_stability.read_bytes())
     try:
         request = SliceRequest(
             attacks=int(said["attacks"]),
@@ -142,7 +142,7 @@ def _compare(path: Path, fresh: list[Path], comparer: Comparer) -> None:
         return
     if path.suffix == ".json":
         found = len(comparer.findings)
-        one, two = _parsed(said), _parsed(wanted[0])
+        one, two = parsed(said), parsed(wanted[0])
         comparer.tree(path.name, "", said=one, found=two)
         comparer.tree(path.name, "", said=two, found=one)  # keys that only the file has
         if len(comparer.findings) > found or one == two:
@@ -150,13 +150,6 @@ def _compare(path: Path, fresh: list[Path], comparer: Comparer) -> None:
     count = said.count(b"\n")
     nearest = min(wanted, key=lambda rendering: abs(rendering.count(b"\n") - count))
     comparer.findings.extend(_lines(path.name, said, nearest))
-
-
-def _parsed(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except ValueError:
-        return None
 
 
 def _lines(name: str, said: bytes, wanted: bytes) -> Iterator[Finding]:

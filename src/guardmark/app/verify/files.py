@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import html
 import io
-import json
 import re
-from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify.difference import Finding
+from guardmark.app.verify.lines import compare_lines, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from guardmark.app.verify.difference import Comparer
@@ -37,8 +36,7 @@ def check_lines(path: Path, source: Source, comparer: Comparer) -> None:
         source: All that the run stored.
         comparer: Takes what differs.
     """
-    own = source.lines()
-    _check_each(path, own, comparer, tell=_line)
+    compare_lines(path, map(_line, source.lines()), comparer)
 
 
 def check_trace(path: Path, source: Source, comparer: Comparer) -> None:
@@ -53,7 +51,7 @@ def check_trace(path: Path, source: Source, comparer: Comparer) -> None:
     layers = _layers(int(settings.get("seeds", 1)))
     tries = [answer for answer in source.answers("try") if answer.layer in layers]
     with path.open(encoding="utf-8") as lines:
-        head = _parsed(next(lines, ""))
+        head = parsed(next(lines, ""))
     told = head.get("defenses") if isinstance(head, dict) else None
     order = told if isinstance(told, list) else []
     asked = list(dict.fromkeys(answer.defense for answer in tries))
@@ -63,7 +61,7 @@ def check_trace(path: Path, source: Source, comparer: Comparer) -> None:
         comparer.value(path.name, name, said=said, found=found)
     order = [*order, *asked]
     tries.sort(key=lambda each: (order.index(each.defense), layers.index(each.layer)))
-    _check_each(path, tries, comparer, tell=_try, above=1)
+    compare_lines(path, map(_try, tries), comparer, above=1)
 
 
 def _layers(seeds: int) -> list[str]:
@@ -74,36 +72,8 @@ def _layers(seeds: int) -> list[str]:
     return [*_ARMS[:4], *more, *_ARMS[4:]]
 
 
-def _check_each(
-    path: Path,
-    answers: Iterable[Answer],
-    comparer: Comparer,
-    *,
-    tell: Callable[[Answer], Json],
-    above: int = 0,
-) -> None:
-    """Compare the lines below some with what is told of as many records."""
-    said = told = 0
-    with path.open(encoding="utf-8") as stream:
-        lines = islice(stream, above, None)
-        for number, (line, answer) in enumerate(zip_longest(lines, answers), 1 + above):
-            place = f"line {number}"
-            said, told = said + (line is not None), told + (answer is not None)
-            if line is None or answer is None:
-                continue
-            parsed, found = _parsed(line), tell(answer)
-            if parsed != found:
-                strange = _first_difference(parsed, found)
-                comparer.findings.append(
-                    Finding(file=path.name, place=place, said=strange[0], found=strange[1])
-                )
-            comparer.compared += len(found)
-    if said != told:
-        comparer.value(path.name, "lines", said=said, found=told)
-
-
 def _try(answer: Answer) -> Json:
-    note = _parsed(answer.text or "{}")
+    note = parsed(answer.text or "{}")
     evidence = answer.evidence if isinstance(answer.evidence, dict) else {}
     # Only what an attacker model was told of its candidates stands in a trace.
     is_told = answer.layer == _ARMS[0] and isinstance(note, dict) and note.get("round") == "R5"
@@ -124,22 +94,6 @@ def _try(answer: Answer) -> Json:
         **({"reason": reason} if reason else {}),
         **({"complaint": True} if is_asked and failed else {}),
     }
-
-
-def _parsed(line: str) -> object:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
-
-
-def _first_difference(said: object, found: Json) -> tuple[str, str]:
-    if not isinstance(said, dict):
-        return "no JSON object", f"the record of {found.get('id', found.get('sample'))!r}"
-    for key in [*found, *said]:
-        if said.get(key) != found.get(key) or key not in said or key not in found:
-            return f"{key} {said.get(key)!r:.60}", f"{key} {found.get(key)!r:.60}"
-    return "another order", "the order of the records"
 
 
 def _line(answer: Answer) -> Json:

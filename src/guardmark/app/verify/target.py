@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.difference import Finding
+from guardmark.app.verify.lines import compare_lines, parsed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +25,7 @@ def is_about_target(layer: str) -> bool:
     Args:
         layer: Name of the layer.
     """
-    return layer in {_TARGET, _CANARIES} or layer.split("/")[:2] == ["adaptive", "verdict"]
+    return layer in {_TARGET, _CANARIES, _VERDICT} or layer.startswith(f"{_VERDICT}/")
 
 
 def check_target(path: Path, source: Source, comparer: Comparer) -> None:
@@ -41,27 +39,12 @@ def check_target(path: Path, source: Source, comparer: Comparer) -> None:
     layers = list(source.layers)
     told = [answer for answer in source.answers("try") if is_about_target(answer.layer)]
     told.sort(key=lambda each: layers.index(each.layer))
-    found = [{"arm": _TARGET, "settings": source.layers.get(_TARGET, {})}, *map(_line, told)]
-    said = path.read_text(encoding="utf-8").splitlines()
-    comparer.value(path.name, "lines", said=len(said), found=len(found))
-    for number, (line, wanted) in enumerate(zip_longest(said, found), 1):
-        if line is None or wanted is None:
-            return
-        comparer.compared += len(wanted)
-        parsed = _parsed(line)
-        if parsed != wanted:
-            comparer.findings.append(
-                Finding(
-                    file=path.name,
-                    place=f"line {number}",
-                    said=f"{line:.60}",
-                    found=f"{json.dumps(wanted):.60}",
-                )
-            )
+    head = {"arm": _TARGET, "settings": source.layers.get(_TARGET, {})}
+    compare_lines(path, [head, *map(_line, told)], comparer)
 
 
 def _line(answer: Answer) -> Json:
-    note = _parsed(answer.text or "{}")
+    note = parsed(answer.text or "{}")
     return {
         "defense": answer.defense,
         "arm": answer.layer,
@@ -73,10 +56,3 @@ def _line(answer: Answer) -> Json:
         "mode": answer.answer_mode,
         "error": answer.error_kind,
     }
-
-
-def _parsed(line: str) -> object:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return None
