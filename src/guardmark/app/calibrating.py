@@ -19,8 +19,7 @@ from guardmark.app.parts import build_one
 from guardmark.app.probing import probe_helper
 from guardmark.core.errors import ConfigError, StorageError, UntrustworthyRun
 from guardmark.core.protocols import Closable
-from guardmark.reports.cells import of_estimate
-from guardmark.reports.wording import counts_text, measure_text
+from guardmark.reports.cells import rate_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from guardmark.app.config import LoadedConfig
     from guardmark.app.parts import BuiltPart
-    from guardmark.core.estimate import Estimate
     from guardmark.core.outcome import ErrorKind
 
 _MOST_MISSING: Final = 0.1  # share of pairs without a cosine, over which a choice would flatter
@@ -186,11 +184,6 @@ def _fragment(said: Mapping[str, Any], encoder: str, pairs: PairFile, choice: Ta
     )
     return (
         "# Chosen on one half of the groups of the pairs, counted on the other half:\n"
-        f"# different pairs called the same {_rate(counted.false_same)},\n"
-        f"# equal pairs called the same {_rate(counted.true_same)}.\n{entry}"
+        f"# different pairs called the same {rate_text(counted.false_same)},\n"
+        f"# equal pairs called the same {rate_text(counted.true_same)}.\n{entry}"
     )
-
-
-def _rate(estimate: Estimate) -> str:
-    measure = of_estimate(estimate)
-    return f"{measure_text(measure)} ({counts_text(measure)})"

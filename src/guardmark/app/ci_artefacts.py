@@ -12,11 +12,10 @@ from guardmark.analysis.gate import GateResult
 from guardmark.analysis.gate_checks import check_complete, check_limits
 from guardmark.analysis.runs_compared import OpenRun, match_runs
 from guardmark.app.gate_policy import gate_policy
-from guardmark.reports.cells import of_estimate
+from guardmark.reports.cells import rate_text
 from guardmark.reports.ci_junit import Unlimited, figures_junit, gate_junit
 from guardmark.reports.ci_sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.reports.compared_json import comparison_json
-from guardmark.reports.wording import counts_text, measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,8 +121,7 @@ def _figures(analysis: RunAnalysis) -> Iterator[Unlimited]:
             ("FPR", defense.card.false_positive_rate),
             ("answered", defense.card.answered),
         ):
-            measure = of_estimate(estimate)
-            text = f"{figure} {measure_text(measure)} ({counts_text(measure)})"
+            text = f"{figure} {rate_text(estimate)}"
             yield Unlimited(defense=defense.name, figure=figure, text=text)
 
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.app.calibrating import Calibrated
-    from guardmark.core.estimate import Estimate
 
 _PATH = click.Path(path_type=Path)
 
@@ -55,6 +54,7 @@ def calibrate_command() -> click.Command:
 
 def _lines(found: Calibrated) -> Iterator[str]:
     from guardmark.cli.terminal import clean
+    from guardmark.reports.cells import rate_text
 
     choice, pairs = found.choice, found.pairs
     measured = len(pairs.pairs) - sum(found.missing.values())
@@ -64,10 +64,10 @@ def _lines(found: Calibrated) -> Iterator[str]:
     yield f"  {'tau':<9}{'different, called the same':<34}equal, called the same"
     for row in choice.rows:
         mark = "  <- chosen" if row.is_chosen else ""
-        false, true = _rate(row.false_same), _rate(row.true_same)
+        false, true = rate_text(row.false_same), rate_text(row.true_same)
         yield f"  {row.tau:<9.4f}{false:<34}{true}{mark}"
     yield (
-        f"tau {choice.tau:g}: on the choosing half {_rate(choice.chosen_on)} of the different "
+        f"tau {choice.tau:g}: on the choosing half {rate_text(choice.chosen_on)} of the different "
         f"pairs are called the same, its upper limit within {100 * choice.bound:g} %"
     )
     yield (
@@ -102,11 +102,3 @@ def _as_json(found: Calibrated) -> dict[str, object]:
         ],
         "config": str(found.path),
     }
-
-
-def _rate(estimate: Estimate) -> str:
-    from guardmark.reports.cells import of_estimate
-    from guardmark.reports.wording import counts_text, measure_text
-
-    measure = of_estimate(estimate)
-    return f"{measure_text(measure)} ({counts_text(measure)})"

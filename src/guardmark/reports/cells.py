@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.reports.blocks import Column, Measure, Tone, Unit, Words
-from guardmark.reports.wording import count_text, counts_text
+from guardmark.reports.wording import count_text, counts_text, measure_text
 from guardmark.stats.methods import GROUP_WEIGHTED
 
 if TYPE_CHECKING:
@@ -102,6 +102,12 @@ def words(text: str, tone: Tone = Tone.PLAIN) -> Words:
 def counts(measure: Measure) -> Words:
     """Return the counts behind a figure as a cell."""
     return Words(text=counts_text(measure))
+
+
+def rate_text(estimate: Estimate) -> str:
+    """Put a rate into words: its value and interval, and the counts behind it."""
+    measure = of_estimate(estimate)
+    return f"{measure_text(measure)} ({counts_text(measure)})"
 
 
 def effective(value: float | None) -> Words:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.cells import of_estimate
+from guardmark.reports.cells import rate_text
 from guardmark.reports.encode import Json, estimate_json
 from guardmark.reports.inert import markdown_line, plain_line
-from guardmark.reports.wording import counts_text, measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +34,7 @@ def quality_lines(found: Sequence[JudgeQuality]) -> tuple[str, ...]:
     lines = []
     for quality in found:
         lines.append(plain_line(f"{quality.layer}:"))
-        lines.extend(f"  {_figure(quality, name)} {words}" for name, words in _FIGURES)
+        lines.extend(f"  {rate_text(_estimate(quality, name))} {words}" for name, words in _FIGURES)
         methods = ", ".join(f"{name or 'not said'} {n:,}" for name, n in quality.parse_methods)
         lines.append("  " + plain_line(f"read by: {methods or 'nothing'}"))
     return tuple(lines)
@@ -50,7 +49,7 @@ def quality_markdown(found: Sequence[JudgeQuality]) -> str:
     lines = ["# Judge quality", ""]
     for quality in found:
         lines.extend((f"## {markdown_line(quality.layer)}", ""))
-        lines.extend(f"- {_figure(quality, name)} {words}" for name, words in _FIGURES)
+        lines.extend(f"- {rate_text(_estimate(quality, name))} {words}" for name, words in _FIGURES)
         methods = ", ".join(f"{name or 'not said'} {n:,}" for name, n in quality.parse_methods)
         lines.extend((f"- read by: {markdown_line(methods)}", ""))
     lines.append("Intervals take answers as independent: these are signs to follow, not proofs.")
@@ -73,11 +72,6 @@ def _encoded(quality: JudgeQuality) -> Json:
         "parse_methods": dict(quality.parse_methods),
         **{name: estimate_json(_estimate(quality, name)) for name, _ in _FIGURES},
     }
-
-
-def _figure(quality: JudgeQuality, name: str) -> str:
-    measure = of_estimate(_estimate(quality, name))
-    return f"{measure_text(measure)} ({counts_text(measure)})"
 
 
 def _estimate(quality: JudgeQuality, name: str) -> Estimate:

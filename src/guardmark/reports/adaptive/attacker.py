@@ -13,17 +13,16 @@ from guardmark.reports.adaptive.attacker_controls import (
     twin_json,
     twin_sentence,
 )
-from guardmark.reports.cells import of_estimate
+from guardmark.reports.cells import rate_text
 from guardmark.reports.encode import Json, estimate_json
 from guardmark.reports.measures import Unit
-from guardmark.reports.wording import count_text, counts_text, measure_text, value_text
+from guardmark.reports.wording import count_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.analysis.adaptive.attacker import AttackerCard
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.core.estimate import Estimate
 
 NOT_CALIBRATED: Final = "not calibrated"
 """What stands in the place of a calibration that never was."""
@@ -87,17 +86,17 @@ def brought_sentence(name: str, attacker: AttackerCard) -> str:
         return f"{name}: the rounds before left no attack to the attacker model"
     return (
         f"{name}: of the attacks it was given, the attacker model brought "
-        f"{_rate(attacker.attacks)} through, proved; {count_text(attacker.only)} fell to nothing "
-        "else"
+        f"{rate_text(attacker.attacks)} through, proved; {count_text(attacker.only)} fell to "
+        "nothing else"
     )
 
 
 def _wrote_sentence(name: str, attacker: AttackerCard) -> str:
-    judged = f", and {_rate(attacker.equivalent)} of those judged ask for the same"
+    judged = f", and {rate_text(attacker.equivalent)} of those judged ask for the same"
     return (
-        f"{name}: the attacker model refused {_rate(attacker.refused)} of its answers and "
-        f"{_rate(attacker.invalid)} could not be read; of its candidates {_rate(attacker.repeated)}"
-        f" were repeats{judged if attacker.has_judge else ''}"
+        f"{name}: the attacker model refused {rate_text(attacker.refused)} of its answers and "
+        f"{rate_text(attacker.invalid)} could not be read; of its candidates "
+        f"{rate_text(attacker.repeated)} were repeats{judged if attacker.has_judge else ''}"
     )
 
 
@@ -156,7 +155,7 @@ def _proof_cautions(name: str, attacker: AttackerCard) -> Iterator[str]:
     """Say what weakens the proof that candidates ask for the same."""
     if not attacker.has_judge:
         yield (
-            f"{name}: no judge of sameness: {_rate(attacker.unproved)} of the attacks came "
+            f"{name}: no judge of sameness: {rate_text(attacker.unproved)} of the attacks came "
             "through as candidates that nobody proved (V4); they count in no other rate"
         )
     if attacker.tau is not None and attacker.calibration == NOT_CALIBRATED:
@@ -200,8 +199,3 @@ def attacker_json(attacker: AttackerCard | None) -> Json | None:
         "critic": critic_json(attacker.critic),
         "twin": twin_json(attacker.twin),
     }
-
-
-def _rate(estimate: Estimate) -> str:
-    measure = of_estimate(estimate)
-    return f"{measure_text(measure)} ({counts_text(measure)})"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.operators import Standing
-from guardmark.reports.cells import of_difference, of_estimate
+from guardmark.reports.cells import of_difference, rate_text
 from guardmark.reports.encode import Json, difference_json, estimate_json
-from guardmark.reports.wording import count_text, counts_text, measure_text
+from guardmark.reports.wording import count_text, measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.attacker_rows import Spending
     from guardmark.analysis.adaptive.critic import CriticCard
     from guardmark.analysis.adaptive.rewording import RewordingCard
-    from guardmark.core.estimate import Estimate
 
 MEANING: Final = {
     Standing.HOLDS: "it holds: attacks are recognised in other words, and benign texts pass",
@@ -43,9 +42,10 @@ def twin_sentence(name: str, twin: RewordingCard) -> str:
         )
     gap = measure_text(of_difference(twin.separation))
     return (
-        f"{name}: benign texts reworded by the attacker model are blocked at {_rate(twin.blocked)},"
-        f" as they are at {_rate(twin.as_is)}; attacks it reworded at "
-        f"{_rate(twin.attacks_blocked)}, J {gap}: {MEANING[twin.standing]}{_doubt(twin)}"
+        f"{name}: benign texts reworded by the attacker model are blocked at "
+        f"{rate_text(twin.blocked)}, as they are at {rate_text(twin.as_is)}; attacks it "
+        f"reworded at {rate_text(twin.attacks_blocked)}, J {gap}: "
+        f"{MEANING[twin.standing]}{_doubt(twin)}"
     )
 
 
@@ -91,7 +91,7 @@ def critic_sentence(name: str, critic: CriticCard) -> str:
         return f"{name}: the critic ({critic.model}) was left nothing to guess"
     return (
         f"{name}: the critic ({critic.model}) was asked {count_text(critic.spending.calls)} times "
-        f"how close a blocked candidate came; {_rate(critic.guessed)} of its answers hold a "
+        f"how close a blocked candidate came; {rate_text(critic.guessed)} of its answers hold a "
         "figure. It chose which candidates the attacker model was shown, and nothing else"
     )
 
@@ -112,7 +112,8 @@ def critic_cautions(name: str, critic: CriticCard) -> Iterator[str]:
         )
     for kind, rate in (("refused", critic.refused), ("cannot be read", critic.invalid)):
         if rate.successes:
-            yield f"{name}: of the critic's answers {_rate(rate)} {kind}; no figure came of them"
+            share = rate_text(rate)
+            yield f"{name}: of the critic's answers {share} {kind}; no figure came of them"
 
 
 def twin_json(twin: RewordingCard | None) -> Json | None:
@@ -182,8 +183,3 @@ def model_spending_json(spent: Spending) -> Json:
         "calls_with_price": spent.priced,
         "cost": spent.cost if spent.priced else None,
     }
-
-
-def _rate(estimate: Estimate) -> str:
-    measure = of_estimate(estimate)
-    return f"{measure_text(measure)} ({counts_text(measure)})"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.cells import of_estimate, of_ratio
+from guardmark.reports.cells import of_estimate, of_ratio, rate_text
 from guardmark.reports.encode import Json, estimate_json, ratio_json
-from guardmark.reports.wording import count_text, counts_text, measure_text, percent_text
+from guardmark.reports.wording import count_text, measure_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.audited import AuditCard, AuditedRound
     from guardmark.analysis.adaptive.card import AdaptiveCard, RoundRate
-    from guardmark.core.estimate import Estimate
     from guardmark.reports.measures import Measure
 
 TITLE = "Audited"
@@ -50,8 +49,8 @@ def audit_sentence(card: AdaptiveCard) -> str:
         return f"{card.name}: nothing rests on a judgement any more, so the audit tells nothing"
     last = audit.rounds[-1]
     return (
-        f"{card.name}: people call {_rate(audit.valid)} of the audited bypasses the same request "
-        f"({count_text(audit.drawn)} drawn of {count_text(audit.resting)} that rest on a "
+        f"{card.name}: people call {rate_text(audit.valid)} of the audited bypasses the same "
+        f"request ({count_text(audit.drawn)} drawn of {count_text(audit.resting)} that rest on a "
         f"judgement or a table{_open_words(audit)}); so the audited rate at the end is "
         f"{measure_text(of_ratio(last.full))}"
     )
@@ -126,8 +125,3 @@ def _round(each: AuditedRound) -> Json:
         "valid": estimate_json(each.valid),
         "full": ratio_json(each.full),
     }
-
-
-def _rate(estimate: Estimate) -> str:
-    measure = of_estimate(estimate)
-    return f"{measure_text(measure)} ({counts_text(measure)})"

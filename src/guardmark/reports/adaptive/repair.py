@@ -6,8 +6,8 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.blocks import Listing, Row, Table
-from guardmark.reports.cells import counts, heads, name, of_estimate, slug
-from guardmark.reports.wording import counts_text, measure_text
+from guardmark.reports.cells import counts, heads, name, of_estimate, rate_text, slug
+from guardmark.reports.wording import measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -153,8 +153,7 @@ def _remark(text: str) -> Iterator[str]:
 
 def _effect(best: RepairCard | RepairFit, *, with_counts: bool = False) -> str:
     def share(estimate: Estimate) -> str:
-        measure = of_estimate(estimate)
-        return measure_text(measure) + (f" ({counts_text(measure)})" if with_counts else "")
+        return rate_text(estimate) if with_counts else measure_text(of_estimate(estimate))
 
     return (
         f"close {share(best.closed)} of the bypasses, block {share(best.cost)} of the benign "
