@@ -36,11 +36,12 @@ class Fault:
 
 
 _MOST_SAID = 8
+_MOST_SPANS = 500  # whoever has more has one mistake, and the line must stay readable
 _NEXT = "Mend these rows; or name the fields, under map: in the configuration, or with --map."
 
 
 class BadRows(DatasetError):
-    """Rows that cannot be used; the message lists every one.
+    """Rows that cannot be used; the message lists every one, up to hundreds of each kind.
 
     Attributes:
         faults: All of them, in file order.
@@ -81,4 +82,6 @@ def _ranges(rows: Sequence[int]) -> str:
             spans[-1][1] = row
         else:
             spans.append([row, row])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    left = sum(b - a + 1 for a, b in spans[_MOST_SPANS:])
+    shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans[:_MOST_SPANS])
+    return f"{shown} and {left:,} more" if left else shown
