@@ -29,20 +29,20 @@ class Cost:
         cpu_s: User and system time, children included.
         wall_s: From start to end.
         memory_mb: Peak resident size.
-        began: When it started, on the performance counter (one for all processes here).
     """
 
     cpu_s: float
     wall_s: float
     memory_mb: float
-    began: float
 
 
-def spend(command: Sequence[str], *, cwd: Path | None = None) -> Cost:
-    """Run a process and measure it from outside."""
+def spend(command: Sequence[str], *, started: Callable[[int], None] | None = None) -> Cost:
+    """Run a process and measure it from outside; who asks is told its number."""
     start = perf_counter()
     with Path(os.devnull).open("wb") as nowhere:
-        child = subprocess.Popen(command, stdout=nowhere, stderr=subprocess.PIPE, cwd=cwd)
+        child = subprocess.Popen(command, stdout=nowhere, stderr=subprocess.PIPE)
+        if started is not None:
+            started(child.pid)
         assert child.stderr is not None
         said = child.stderr.read()
         _, status, used = os.wait4(child.pid, 0)
@@ -53,7 +53,6 @@ def spend(command: Sequence[str], *, cwd: Path | None = None) -> Cost:
         cpu_s=used.ru_utime + used.ru_stime,
         wall_s=wall,
         memory_mb=used.ru_maxrss / 1024,
-        began=start,
     )
 
 
@@ -110,6 +109,15 @@ def service(delay_ms: float, kind: str = "check") -> Iterator[str]:
 
 def stats(url: str) -> dict[str, float]:
     """Ask the stand-in service what it saw since the last question."""
-    with urllib.request.urlopen(f"{url}/stats") as answer:  # noqa: S310 - our own loopback service
-        counts: dict[str, float] = json.loads(answer.read())
-    return counts
+    return _ask(f"{url}/stats")
+
+
+def watch(url: str, process: int) -> None:
+    """Ask the service to note a process's CPU time when its next request comes."""
+    _ask(f"{url}/watch/{process}")
+
+
+def _ask(url: str) -> dict[str, float]:
+    with urllib.request.urlopen(url) as answer:  # noqa: S310 - our own loopback service
+        said: dict[str, float] = json.loads(answer.read())
+    return said

@@ -2,14 +2,17 @@
 
 `python bench/server.py DELAY_MS [KIND]` prints its port; the kind says what it answers (`check`,
 `chat`, `judge`). `GET /stats` gives the counts since the last time it was asked: requests,
-connections, mean and most in flight, seconds from the first request to the last.
+connections, mean and most in flight, seconds from the first request to the last. `GET /watch/PID`
+asks it to note how much CPU time a process has had when the next request comes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+from pathlib import Path
 from time import perf_counter
 
 
@@ -33,6 +36,8 @@ class Counts:
     def __init__(self) -> None:
         self.requests = self.connections = self.now = self.most = 0
         self.first = self.last = self.busy = 0.0
+        self.watched: int | None = None
+        self.cpu_s = 0.0
 
     def as_json(self) -> bytes:
         """Return the counts."""
@@ -43,9 +48,16 @@ class Counts:
             "most_in_flight": self.most,
             "mean_in_flight": self.busy / span if span else 0.0,
             "span_s": span,
-            "first": self.first,
+            "cpu_s_at_first": self.cpu_s,
         }
         return json.dumps(said).encode()
+
+    def note_cpu(self) -> None:
+        """Note the CPU time of the process that is watched, once."""
+        if self.watched is not None:
+            fields = Path(f"/proc/{self.watched}/stat").read_text().rpartition(")")[2].split()
+            self.cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            self.watched = None
 
 
 COUNTS = Counts()
@@ -78,6 +90,9 @@ class Service(asyncio.Protocol):
             self.buffer = self.buffer[end + 4 + length :]
             if head.startswith(b"GET /stats"):
                 self.tell()
+            elif head.startswith(b"GET /watch/"):
+                COUNTS.watched = int(head.split(b" ", 2)[1].rpartition(b"/")[2])
+                self.answer(b"{}")
             else:
                 self.take()
 
@@ -93,7 +108,9 @@ class Service(asyncio.Protocol):
         if not self.is_counted:
             self.is_counted = True
             counts.connections += 1
-        counts.first = counts.first or now
+        if not counts.first:
+            counts.first = now
+            counts.note_cpu()
         counts.requests += 1
         counts.now += 1
         counts.most = max(counts.most, counts.now)

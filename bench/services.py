@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
-from measure import floor, middle, ratio, service, spend, stats
+from measure import floor, middle, ratio, service, spend, stats, watch
 from table import Line, absolute, relative
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from table import Bench
 
 DELAY_MS = 50
+AIOHTTP_S = 0.19  # importing aiohttp on the machine of the targets, CPU seconds
 IN_FLIGHT = 64
 LITTLE, MUCH, MOST = 500, 3000, 12_000
 IDEAL_S = -(-MUCH // IN_FLIGHT) * DELAY_MS / 1e3
@@ -24,7 +27,8 @@ def wire(bench: Bench) -> list[Line]:
     """T1 to T5 and T9: an HTTP service that takes 50 ms, 64 in flight.
 
     Walls and latencies stand beside those of a bare client of the same rounds: on a slow or busy
-    machine neither reaches what the targets ask for, and their ratio still tells.
+    machine neither reaches what the targets ask for, and their ratio still tells. The start has
+    the import of the client as its floor.
     """
     bare, ours = dict[str, list[float]](), dict[str, list[float]]()
     with service(DELAY_MS) as url:
@@ -68,7 +72,7 @@ def wire(bench: Bench) -> list[Line]:
         absolute("T5", "memory, 3,000 API samples", middle(ours, "memory"), "MB", 90),
         absolute("T5", "growth, 500 to 3,000", middle(ours, "growth"), "kB/sample", 0.2),
         absolute("T5", "growth, 3,000 to 12,000", middle(ours, "later growth"), "kB/sample", 0.2),
-        absolute("T9", "start to first request, wall", middle(ours, "first"), "s", 0.4),
+        beside("T9", "start to first request", "first", "s CPU", wanted=0.4, there=AIOHTTP_S),
     ]  # fmt: skip
 
 
@@ -78,18 +82,21 @@ def _bare_client(bench: Bench, url: str) -> dict[str, float]:
         (spend(floor("aiohttp_client", bench.data(count), url, IN_FLIGHT, out)), stats(url))
         for count in (LITTLE, MUCH)
     )
+    client = spend([sys.executable, "-c", "import aiohttp"])
     late = json.loads(out.read_text(encoding="utf-8"))
     return {
         "cpu": (much[0].cpu_s - little[0].cpu_s) / (MUCH - LITTLE) * 1e3,
         "span": much[1]["span_s"] / IDEAL_S,
         "in flight": much[1]["mean_in_flight"],
+        "first": client.cpu_s,
         **{name: value - DELAY_MS for name, value in late.items()},
     }
 
 
 def _run(bench: Bench, url: str) -> dict[str, float]:
     little, much, most = (
-        (spend(bench.run(bench.http(count, url))), stats(url)) for count in (LITTLE, MUCH, MOST)
+        (spend(bench.run(bench.http(count, url)), started=partial(watch, url)), stats(url))
+        for count in (LITTLE, MUCH, MOST)
     )
     cost, counts = much
     middle_ms, late_ms = latencies(bench.folder / f"out-http-{MUCH}" / "run")
@@ -101,7 +108,7 @@ def _run(bench: Bench, url: str) -> dict[str, float]:
         "connections": counts["connections"],
         "p50": middle_ms - DELAY_MS,
         "p99": late_ms - DELAY_MS,
-        "first": counts["first"] - cost.began,
+        "first": counts["cpu_s_at_first"],
         "memory": cost.memory_mb,
         "growth": (cost.memory_mb - little[0].memory_mb) / (MUCH - LITTLE) * 1024,
         "later growth": (most[0].memory_mb - cost.memory_mb) / (MOST - MUCH) * 1024,
