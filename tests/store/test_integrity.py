@@ -89,6 +89,16 @@ def test_a_run_of_version_1_is_sound_and_goes_on(
     assert said == [None, None, spoken.evidence, reasoned.evidence]
 
 
+def test_the_seal_of_equal_samples_is_that_of_earlier_versions(
+    path: Path, sample: Callable[[int], Sample]
+) -> None:
+    """A seal that changes with our code would call every earlier run tampered with."""
+    with RecordWriter(path) as writer:
+        writer.load_samples(sample(n) for n in range(1100))
+        seal = writer.samples_seal
+    assert seal == "a3819a7b37586f97c18102e73ef6fecc8328d169cc4f0b4eaf35a30170f6752d"
+
+
 TAMPERING = {
     "a decision turned": (
         "UPDATE records SET outcome = 1 WHERE outcome = 0 AND sample = 3",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-_CHUNK: Final = 250
+_CHUNK: Final = 500  # part of the format: the seal is taken chunk by chunk
 _COLUMNS: Final = "position, id, kind, origin, length, digest, text, prompt, rest"
 _INSERT: Final = f"INSERT INTO samples ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - only our own column names
 _INSERT_KIND: Final = "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -98,7 +98,7 @@ def load(
 ) -> None:
     """Write all samples, replacing a half-written load; all of them or none.
 
-    Memory stays flat: at most a few hundred samples are held.
+    Memory stays flat: at most a thousand samples are held.
 
     Args:
         connection: In autocommit mode.
