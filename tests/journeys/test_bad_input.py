@@ -98,7 +98,11 @@ def test_bad_data_leave_the_earlier_run_where_it_was(tmp_path: Path) -> None:
         (("run", "bench.yaml", "--only", "wrds"), 2, "Did you mean 'words'?"),
         (("report", "nowhere"), 3, "There is no run in nowhere"),
         (("show", "nowhere"), 3, "There is no run in nowhere"),
-        (("run", "bench.yaml", "-o", "data.jsonl"), 7, "data.jsonl cannot be written"),
+        (("run", "bench.yaml", "-o", "data.jsonl"), 7, "a file stands where a folder is needed"),
+        (("run", "."), 2, "To go on with a run: guardmark run CONFIG -o ."),
+        (("judge", "nowhere", "--human-labels", "none.csv"), 3, "There is no run in nowhere"),
+        (("matrix", "none.yaml", "-o", "m"), 2, "none.yaml cannot be read: No such file or"),
+        (("run", "bench.yaml", "--replay", "none"), 2, "the same command with --record FILE"),
     ],
 )
 def test_a_mistake_on_the_command_line(
@@ -107,6 +111,39 @@ def test_a_mistake_on_the_command_line(
     """It is answered with what was meant, or where to look."""
     set_up(tmp_path)
     assert said in told(guardmark(*given, cwd=tmp_path), code)
+
+
+KEY = "own.yaml:2:66: adaptive.attacker.api_key needs the environment variable NO_KEY"
+ATTACKER = "adaptive:\n  attacker: {type: chat, base_url: http://127.0.0.1:9, model: m"
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "code", "said"),
+    [
+        (("--config", "own.yaml"), f"{ATTACKER}, api_key: {{env: NO_KEY}}}}\n", 2, KEY),
+        (
+            ("--config", "own.yaml"),
+            "adaptive:\n  attacker: {type: local, path: none}\n",
+            2,
+            "own.yaml:2:3: adaptive.attacker: The model folder ",
+        ),
+        (("--config", "own.yaml"), "adaptive: {critic: {type: scripted}}\n", 2, "name one, adapt"),
+        (("--config", "own.yaml"), "data: []\n", 2, "'adaptive' is missing"),
+        (("--replay", "own.yaml"), "", 3, "its first line is not that of a trace"),
+        (("--replay", "own.yaml"), "data: []\n", 3, "line 1 is no JSON"),
+        (("--replay", "none.jsonl"), "", 3, "The trace none.jsonl cannot be read: No such file"),
+        (("--budget", "3"), "", 2, "at least 4"),
+    ],
+)
+def test_a_mistake_in_what_an_attacker_is_told(
+    tmp_path: Path, options: tuple[str, ...], content: str, *, code: int, said: str
+) -> None:
+    """It is named with its place in the file that was given, and nothing is attacked."""
+    set_up(tmp_path)
+    (tmp_path / "own.yaml").write_text(content, encoding="utf-8")
+    assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
+    assert said in told(guardmark("adapt", "out", *options, cwd=tmp_path), code)
+    assert not (tmp_path / "out" / "trace.jsonl").exists()
 
 
 @pytest.mark.parametrize(

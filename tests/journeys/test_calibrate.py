@@ -130,7 +130,7 @@ async def test_a_few_failures_are_counted_and_many_refused(
     [
         ("", "holds no pair"),
         ("nope\n", "pairs.jsonl:1: is no JSON"),
-        ('{"a": "x", "b": "y"}\n', ":1: same must be true or false, found None"),
+        ('{"a": "x", "b": "y"}\n', ":1: lacks same."),
         ('{"a": "x", "b": " ", "same": true}\n', ":1: b must be a text"),
         ("\n".join(["[]"] * 9), "and 6 more"),
         ('{"a": "x", "b": "y 0.5", "same": true}\n', "To show a bound of 5 % it takes 73"),

@@ -247,7 +247,7 @@ class _Work:
             budget=self.options.budget,
             concurrency=self.config.loaded.config.run.concurrency,
             shares_memory=self.options.shared_memory and self.config.shares_memory,
-            gradient=build_gradient(self.config.loaded, attacked),
+            gradient=build_gradient(self.config.located, attacked),
             seeds=self.options.seeds or self.config.seeds,
             attacker=None
             if attacker is None

@@ -60,11 +60,21 @@ class AttackerConfig:
 
     Attributes:
         loaded: Configuration of the run, the section `adaptive` in force put in its place.
-        folder: Folder that relative paths of that section start from.
+        source: Configuration that section stands in: the same, or a file of its own.
     """
 
     loaded: LoadedConfig
-    folder: Path
+    source: LoadedConfig
+
+    @property
+    def located(self) -> LoadedConfig:
+        """What is measured, with paths and places of the file that the section stands in."""
+        return replace(
+            self.loaded,
+            folder=self.source.folder,
+            shown_as=self.source.shown_as,
+            places=self.source.places,
+        )
 
     @property
     def settings(self) -> AdaptiveSettings | None:
@@ -138,7 +148,7 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
         ConfigError: If the file cannot be read, holds mistakes, or names no attacker model.
     """
     if path is None:
-        return AttackerConfig(loaded=loaded, folder=loaded.folder)
+        return AttackerConfig(loaded=loaded, source=loaded)
     own = read_attacker_file(path)
     said = own.config.adaptive
     if said is None or (said.attacker is None and said.gradient is None):
@@ -161,7 +171,7 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
     )
     parts = {place: each for place, each in loaded.parts.items() if place[0] != _SECTION}
     parts |= {place: each for place, each in own.parts.items() if place[0] == _SECTION}
-    return AttackerConfig(loaded=replace(loaded, config=config, parts=parts), folder=own.folder)
+    return AttackerConfig(loaded=replace(loaded, config=config, parts=parts), source=own)
 
 
 def read_attacker_file(path: Path) -> LoadedConfig:
@@ -205,7 +215,7 @@ def build_attacker(config: AttackerConfig, services: Services | None) -> Attacke
     settings = config.settings
     if settings is None:
         return None
-    loaded = replace(config.loaded, folder=config.folder)
+    loaded = config.located
     model = build_one(loaded, (_SECTION, "attacker"), "model", name="attacker", services=services)
     judge, critic = (
         None

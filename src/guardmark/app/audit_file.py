@@ -168,7 +168,12 @@ def read_rows(path: Path) -> list[Row]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = [*map(_line, stream)] if _is_jsonl(path) else [*csv.DictReader(stream)]
-    except (OSError, ValueError, csv.Error) as error:
+    except OSError as error:
+        raise DatasetError(
+            f"The audit file {path} cannot be read: {error.strerror}.\n"
+            "Next: name the file that guardmark audit wrote."
+        ) from error
+    except (ValueError, csv.Error) as error:
         raise DatasetError(f"The audit file {path} cannot be read: {error}.") from error
     return [{str(name): str(value or "") for name, value in row.items()} for row in rows]
 

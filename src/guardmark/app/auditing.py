@@ -57,7 +57,10 @@ def draw_audit(
             if record.text is not None
         ]
         if not answers:
-            raise StoreError(f"{run} holds no answers of a target model to label.")
+            raise StoreError(
+                f"{run} holds no answers of a target model to label.\n"
+                "Next: name a run with a pipeline, or label bypasses: --what bypasses."
+            )
         drawn = sorted(answers, key=lambda record: _order(record, seed))[:count]
         verdicts = _verdicts(reader)
         rows = tuple(

@@ -52,11 +52,11 @@ class ChatSettings(Settings):
         """The base URL, without a slash at its end."""
         return (self.base_url or PRESETS[str(self.preset)][0]).rstrip("/")
 
-    def chat_endpoint(self, where: str, context: BuildContext) -> ChatEndpoint:
+    def chat_endpoint(self, name: str, context: BuildContext) -> ChatEndpoint:
         """Return the model as something that can be asked.
 
         Args:
-            where: Path of these settings, for messages.
+            name: Of the part, for messages outside a configuration.
             context: Holds the client of the run.
 
         Returns:
@@ -67,6 +67,7 @@ class ChatSettings(Settings):
         """
         from guardmark.net.chat import ChatEndpoint, Price
 
+        where = context.where or name
         if context.services is None:
             raise ConfigError(f"{where} calls {self.address}, which is not possible here.")
         endpoint = context.services.endpoint(

@@ -49,7 +49,7 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     loaded = load_config(path)
     services = open_services(loaded)
     parts = build_parts(loaded, services)
-    helpers = build_attacker(AttackerConfig(loaded=loaded, folder=loaded.folder), services)
+    helpers = build_attacker(AttackerConfig(loaded=loaded, source=loaded), services)
     data = load_data(loaded)
     samples = _alternating(data, probes) if probes else []
     work = _probe_all(parts, services, helpers=helpers, samples=samples)

@@ -87,6 +87,11 @@ def load_config(path: Path) -> LoadedConfig:
         ConfigError: If the file is missing, is not YAML, or holds mistakes; all of them are
             named with file, line and column.
     """
+    if path.is_dir():
+        raise ConfigError(
+            f"{path} is a folder, not a configuration.\n"
+            f"To go on with a run: guardmark run CONFIG -o {path}"
+        )
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -79,7 +79,7 @@ class EmbeddingSettings(TauSettings):
         from guardmark.net.embeddings import EmbeddingEndpoint
 
         address = (self.base_url or PRESETS[str(self.preset)][0]).rstrip("/")
-        where = f"adaptive.{name}"
+        where = context.where or name
         if context.services is None:
             raise ConfigError(f"{where} calls {address}, which is not possible here.")
         headers = service_headers(self.preset, self.api_key, where)

@@ -63,7 +63,7 @@ class GuardModelSettings(ChatSettings):
             return self._local(name, context.folder / self.path, policy, files)
         return GuardModelDefense(
             name,
-            self.chat_endpoint(f"defenses.{name}", context),
+            self.chat_endpoint(name, context),
             reader=self._reader(),
             view=self.view,
             policy=policy,

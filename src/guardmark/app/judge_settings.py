@@ -32,7 +32,7 @@ class LlmJudgeSettings(ChatSettings):
         path = context.folder / self.rubric if self.rubric else None
         return LlmJudge(
             name,
-            self.chat_endpoint(f"judge {name}", context),
+            self.chat_endpoint(name, context),
             rubric=_read(path) if path else RUBRIC,
             system_prompt=context.system_prompt,
             strict=self.strict,

@@ -77,7 +77,9 @@ def load_matrix(path: Path) -> tuple[MatrixRow, ...]:
 
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except OSError as error:
+        raise ConfigError(f"The matrix {path} cannot be read: {error.strerror}.") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"The matrix {path} cannot be read: {error}.") from error
     if not isinstance(document, dict) or not isinstance(document.get("rows"), list):
         raise ConfigError(f"{path}: a matrix has the keys global and rows (a list).")

@@ -51,7 +51,7 @@ class ChatModelSettings(SystemPromptSettings, ChatSettings):
 
         return ChatTarget(
             name,
-            self.chat_endpoint("pipeline.model", context),
+            self.chat_endpoint(name, context),
             system_prompt=system_prompt(self, context.folder),
             roles=self.roles,
         )
@@ -152,7 +152,8 @@ def system_prompt(settings: SystemPromptSettings, folder: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The system prompt {path} cannot be read: {error}.") from error
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"The system prompt {path} cannot be read: {reason}.") from error
     if settings.system_prompt_name is None:
         return text
     import yaml

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MOST_FAULTS: Final = 3
-_SHAPE: Final = '{"a": "...", "b": "...", "same": true}'
+_SHAPE: Final = '{"a": "...", "b": "...", "same": true, "group": "..."}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,11 @@ def read_pairs(path: Path) -> PairFile:
         raw = path.read_bytes()
         lines = raw.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"The pairs {path} cannot be read: {error}.") from error
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise DatasetError(
+            f"The pairs {path} cannot be read: {reason}.\n"
+            f"Next: name a file of JSON lines like {_SHAPE}"
+        ) from error
     pairs: list[LabelledPair] = []
     faults: list[str] = []
     for number, line in enumerate(lines, start=1):
@@ -86,9 +90,11 @@ def _pair(line: str) -> LabelledPair | str:
     try:
         said = json.loads(line)
     except ValueError:
-        return "is no JSON."
+        said = None
     if not isinstance(said, dict):
         return "is no JSON object."
+    if lacking := [name for name in ("a", "b", "same") if said.get(name) is None]:
+        return f"lacks {', '.join(lacking)}."
     for name in ("a", "b"):
         if not isinstance(said.get(name), str) or not said[name].strip():
             return f"{name} must be a text, found {said.get(name)!r:.40}."

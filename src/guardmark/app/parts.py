@@ -182,6 +182,7 @@ def _build_defense(
         services=services,
         defenses={member: built[member].part for member in members},
         prices=loaded.config.prices,
+        where=f"defenses.{name}",
     )
     part = _built(loaded, ("defenses", name), name, context)
     built[name] = BuiltPart(
@@ -230,6 +231,7 @@ def build_one(
         defenses={},
         prices=loaded.config.prices,
         system_prompt=system_prompt if kind == "judge" else "",
+        where=".".join(path),
     )
     part = _built(loaded, path, name, context)
     manifest = _manifest(

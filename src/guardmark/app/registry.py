@@ -80,6 +80,7 @@ class BuildContext:
         prices: Price table of the configuration, by model or part.
         system_prompt: What the target model is told before every conversation; for judges,
             who must know it.
+        where: Where the settings stand, dotted, for messages; empty outside a configuration.
     """
 
     folder: Path
@@ -88,6 +89,7 @@ class BuildContext:
     defenses: Mapping[str, object]
     prices: Mapping[str, PriceSettings] = field(default_factory=dict)
     system_prompt: str = ""
+    where: str = ""
 
 
 class PartSettings(Protocol):

@@ -212,6 +212,12 @@ class AdaptiveSettings(Settings):
     max_calls: int = Field(1_000, ge=1)
     twin: int = Field(20, ge=0, le=1_000)
 
+    @model_validator(mode="after")
+    def _a_critic_of_somebody(self) -> AdaptiveSettings:
+        if self.critic is not None and self.attacker is None:
+            raise ValueError("a critic guesses for an attacker model: name one, adaptive.attacker")
+        return self
+
 
 class GateSettings(Settings):
     """What a release must hold; read by `guardmark gate`."""

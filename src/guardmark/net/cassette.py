@@ -246,7 +246,7 @@ def _read(path: Path) -> Iterator[_Line]:
     except OSError as error:
         raise ConfigError(
             f"The cassette {path} cannot be read: {error.strerror}.\n"
-            "To make one: guardmark run CONFIG --record FILE"
+            "To make one: the same command with --record FILE instead of --replay FILE"
         ) from error
     # What follows the last line end was cut off while it was written.
     for number, line in enumerate(lines[:-1], start=1):

@@ -329,6 +329,11 @@ def _sweep(path: Path, *, besides: Path) -> None:
 def _errors_of(path: Path) -> Iterator[None]:
     try:
         yield
+    except (FileExistsError, NotADirectoryError) as error:
+        raise StorageError(
+            f"{path} cannot be written: a file stands where a folder is needed.\n"
+            "Next: name another folder with -o."
+        ) from error
     except OSError as error:
         why = _REASONS.get(error.errno or 0, error.strerror or str(error))
         raise StorageError(

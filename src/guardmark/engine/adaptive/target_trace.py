@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.errors import IncomparableRuns, StoreError
+from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import AnswerMode, ErrorKind
 from guardmark.core.record import Record, RecordKey, Stage
 from guardmark.engine.adaptive.target import CANARIES, TARGET, is_target_layer
+from guardmark.engine.adaptive.trace import no_trace, other_data, parsed_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -86,12 +87,11 @@ def read_target_trace(
         StoreError: If it is no trace.
         IncomparableRuns: If it was made with another model, other judges or other data.
     """
+    lines = parsed_lines(path)
     try:
-        with path.open(encoding="utf-8") as stream:
-            lines = [json.loads(line) for line in stream]
         said = lines[0][_SETTINGS]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise StoreError(f"{path} is no trace of a target model ({error}).") from error
+    except (LookupError, TypeError) as error:
+        raise no_trace(path, "its first line names no target model") from error
     if said != json.loads(json.dumps(dict(settings))):
         raise IncomparableRuns(
             f"{path} was made with another target model, other judges or other canaries.\n"
@@ -100,7 +100,7 @@ def read_target_trace(
     try:
         records = [_record(row, positions) for row in lines[1:]]
     except (KeyError, TypeError, ValueError) as error:
-        raise IncomparableRuns(f"{path} does not belong to this data ({error}).") from error
+        raise other_data(path) from error
     return {record.key: record for record in records}
 
 

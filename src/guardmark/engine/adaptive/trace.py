@@ -24,6 +24,9 @@ _KIND: Final = "guardmark adaptive trace"
 _VERSION: Final = 1
 _compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _COMPLAINT: Final = "blocked with word of a failure, says the trace"
+_WHERE_TRACES_ARE: Final = (
+    "Next: name a trace.jsonl that guardmark adapt wrote, or what --record wrote."
+)
 
 
 def remembered(records: Iterable[Record]) -> dict[Place, Remembered]:
@@ -120,16 +123,15 @@ def read_trace(
         StoreError: If it is no trace.
         IncomparableRuns: If it was made with another battery, budget, seed or data.
     """
+    lines = parsed_lines(path)
     try:
-        with path.open(encoding="utf-8") as stream:
-            lines = [json.loads(line) for line in stream]
         head = lines[0]
         found: dict[str, dict[Place, Remembered]] = {name: {} for name in head["defenses"]}
         is_trace = head["kind"] == _KIND and head["version"] == _VERSION
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise StoreError(f"{path} is no adaptive trace ({error}).") from error
+    except (KeyError, IndexError, TypeError) as error:
+        raise no_trace(path, "its first line is not that of a trace") from error
     if not is_trace:
-        raise StoreError(f"{path} is no adaptive trace of version {_VERSION}.")
+        raise no_trace(path, f"it is not of version {_VERSION}")
     changed = [name for name in settings if head["settings"].get(name) != settings[name]]
     if changed:
         raise IncomparableRuns(
@@ -143,8 +145,53 @@ def read_trace(
             place = (row["arm"], positions[row["sample"]], row["try"])
             found[row["defense"]][place] = _answer(row)
     except (KeyError, TypeError, ValueError) as error:
-        raise IncomparableRuns(f"{path} does not belong to this data ({error}).") from error
+        raise other_data(path) from error
     return found
+
+
+def parsed_lines(path: Path) -> list[Any]:
+    """Read the lines of a trace, whatever they hold.
+
+    Args:
+        path: The file.
+
+    Raises:
+        StoreError: If it cannot be read, or a line is no JSON.
+    """
+    lines = []
+    try:
+        with path.open(encoding="utf-8") as stream:
+            for line in stream:
+                lines.append(json.loads(line))  # noqa: PERF401 - their count says which was bad
+    except OSError as error:
+        raise StoreError(
+            f"The trace {path} cannot be read: {error.strerror}.\n{_WHERE_TRACES_ARE}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise no_trace(path, f"line {len(lines) + 1} is no JSON") from error
+    return lines
+
+
+def no_trace(path: Path, why: str) -> StoreError:
+    """Return the error that a file is no trace.
+
+    Args:
+        path: The file.
+        why: What is wrong with it.
+    """
+    return StoreError(f"{path} is no trace of an adaptive measurement: {why}.\n{_WHERE_TRACES_ARE}")
+
+
+def other_data(path: Path) -> IncomparableRuns:
+    """Return the error that a trace holds tries at other samples or defenses.
+
+    Args:
+        path: The trace.
+    """
+    return IncomparableRuns(
+        f"{path} holds tries at samples or defenses that this run has not, or a damaged line.\n"
+        "Next: replay it into a run of the same data and configuration."
+    )
 
 
 def _answer(row: Mapping[str, Any]) -> Remembered:
