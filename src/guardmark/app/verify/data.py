@@ -64,8 +64,11 @@ def _digest(path: Path) -> str:
 
 
 def _check_texts(source: Source, files: Sequence[Path], comparer: Comparer) -> None:
-    # Both sides may hold a million texts, so only their hashes meet.
-    wanted = array("Q", sorted({_short_hash(text) for _, text in source.texts()}))
+    # Both sides may hold a million texts, so only their hashes meet; a repeated one is looked up
+    # at its first place, and a set of them would take more than all the rest.
+    hashes = array("Q", (_short_hash(text) for _, text in source.texts()))
+    wanted = array("Q", sorted(hashes))
+    del hashes
     is_there = bytearray(len(wanted))
     for path in files:
         for text in _strings(path):
