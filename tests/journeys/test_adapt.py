@@ -57,7 +57,9 @@ def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
     assert "robust" not in said.stdout
     summary = json.loads((tmp_path / "first" / "summary.json").read_text(encoding="utf-8"))
     assert [card["defense"] for card in summary["adaptive"]] == ["words"]
-    assert "words: threat model" in (tmp_path / "first" / "report.html").read_text("utf-8")
+    report = (tmp_path / "first" / "report.html").read_text("utf-8")
+    assert "words: threat model" in report
+    assert report.index("attacker who rewrites and watches") < report.index("Adaptive rounds</h2>")
 
     assert guardmark(tmp_path, "run", "guard.yaml", "-o", "second").returncode == 0
     again = guardmark(

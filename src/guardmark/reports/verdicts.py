@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.reports.adaptive.seeds import headline, of_mean
 from guardmark.reports.blocks import Measure, Verdict
 from guardmark.reports.cells import of_estimate
-from guardmark.reports.wording import count_text, interval_text, percent_text
+from guardmark.reports.wording import count_text, interval_text, measure_text, percent_text
 
 if TYPE_CHECKING:
+    from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
 
 _ANSWERED_ENOUGH = 0.99
@@ -21,10 +23,11 @@ def write_verdicts(analysis: RunAnalysis) -> tuple[Verdict, ...]:
         analysis: The figures of the run.
     """
     ordered = sorted(analysis.defenses, key=lambda each: each.is_baseline)
-    return tuple(_verdict(each) for each in ordered)
+    attacked = {card.name: card for card in analysis.adaptive}
+    return tuple(_verdict(each, attacked.get(each.name)) for each in ordered)
 
 
-def _verdict(defense: DefenseAnalysis) -> Verdict:
+def _verdict(defense: DefenseAnalysis, attacked: AdaptiveCard | None) -> Verdict:
     card = defense.card
     blocked, wrongly = of_estimate(card.true_positive_rate), of_estimate(card.false_positive_rate)
     counts = card.confusion
@@ -41,7 +44,7 @@ def _verdict(defense: DefenseAnalysis) -> Verdict:
         malformed=counts.malformed,
         errors=counts.errors,
         baseline=defense.is_baseline,
-        notes=tuple(_notes(defense)),
+        notes=(*_notes(defense), *(() if attacked is None else (_adapted(attacked),))),
     )
 
 
@@ -54,6 +57,16 @@ def _clause(verb: str, measure: Measure, what: str) -> str:
 
 def _errors(errors: int) -> str:
     return f"{count_text(errors)} error" if errors == 1 else f"{count_text(errors)} errors"
+
+
+def _adapted(card: AdaptiveCard) -> str:
+    """Say how the defense fared when the attacks were rewritten, which its rates do not know."""
+    last, mean = card.rounds[-1].full, headline(card)
+    share = measure_text(of_estimate(last) if mean is None else of_mean(mean))
+    return (
+        f"against an attacker who rewrites and watches: {share} of {count_text(last.trials)} "
+        "attacks got through"
+    )
 
 
 def _notes(defense: DefenseAnalysis) -> list[str]:

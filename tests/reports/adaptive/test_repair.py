@@ -96,7 +96,7 @@ def test_shares_are_counted_on_texts_the_repair_was_not_chosen_on(
     fit = card.repair_fit
     assert fit is not None
     assert fit.reason == ""
-    said = "chosen on one half of the groups and counted on the other, both ways"
+    said = "chosen on one half of the groups, counted on the other, both ways"
     assert said in repair_sentence(card)
     table = repair_blocks(card, ["words"])[0]
     assert isinstance(table, Table)

@@ -78,7 +78,7 @@ def test_a_real_terminal_gets_lines_of_its_width(tmp_path: Path) -> None:
     assert done.wait(timeout=120) == 0
     os.close(above)
     lines = said.decode().replace("\r\n", "\n").splitlines()
-    for label in ("Learning", "Area", "Cost", "Repair"):
+    for label in ("Columns", "Rounds", "Benign", "Learning", "Area", "Cost", "Repair"):
         assert any(line.startswith(f"  {label}  ") for line in lines)
     assert all(len(line) <= 80 for line in lines if str(tmp_path) not in line)
 

@@ -23,6 +23,13 @@ _STANDINGS: Final = (
     "exploratory: no correction for their number. "
     "Only this one: attacks that nothing else on the fixed list brought through."
 )
+_MEANINGS: Final = {
+    "holds": " (blocks most attacks, not most benign texts)",
+    "blanket block": " (blocks most of both: the form, not the attack)",
+    "blind": " (blocks most of neither)",
+    "inverted": " (blocks most benign texts, not most attacks)",
+    "unknown": " (answers on one side are missing)",
+}
 _SHAPES: Final = (
     "Wrapper alone: neutral sentences, not encoded, in the words that stand before the code, of "
     "those that pass without them; blocked there means that the wrapper did it. Growth: median "
@@ -42,6 +49,25 @@ def operator_tables(card: AdaptiveCard) -> list[Table]:
         card: The figures.
     """
     return [_against(card), _shapes(card)]
+
+
+def standing_sentence(card: AdaptiveCard) -> str:
+    """Say how operators fare on attacks and on benign texts.
+
+    Args:
+        card: The figures.
+
+    Returns:
+        How many operators have each standing; that none was tried on benign texts, otherwise.
+    """
+    standings = [each.standing.value for each in card.operators]
+    if not standings:
+        return f"{card.name}: no operator was tried on benign texts"
+    said = ", ".join(
+        f"{count_text(standings.count(name))} {name}{_MEANINGS.get(name, '')}"
+        for name in dict.fromkeys(sorted(standings))
+    )
+    return f"{card.name}: {count_text(len(standings))} operators tried on benign texts too: {said}"
 
 
 def wrapper_sentence(card: AdaptiveCard) -> str:

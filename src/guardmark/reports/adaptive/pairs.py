@@ -47,8 +47,9 @@ def pair_lines(pairs: Sequence[AdaptivePair]) -> Iterator[str]:
         area = measure_text(of_difference(pair.area, Unit.NUMBER))
         outcome = measure_text(of_difference(pair.outcome))
         yield (
-            f"{pair.first} minus {pair.second}, same {count_text(pair.attacks)} attacks: area "
-            f"{area}, p {value_text(pair.area_adjusted, Unit.P_VALUE)}; fallen at the end "
+            f"{pair.first} minus {pair.second}, same {count_text(pair.attacks)} attacks (above 0: "
+            f"{pair.first} falls sooner): area under ASR@k {area}, p "
+            f"{value_text(pair.area_adjusted, Unit.P_VALUE)}; fallen by the end "
             f"{outcome}, p {value_text(pair.outcome_adjusted, Unit.P_VALUE)}"
         )
 

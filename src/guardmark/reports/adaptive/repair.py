@@ -33,7 +33,7 @@ def repair_sentence(card: AdaptiveCard) -> str:
     if best is None:
         return f"{card.name}: no cleaning of texts would have closed more than it costs"
     return (
-        f"{card.name}: cleaning texts by {best.name} before the defense would {_effect(best)}; "
+        f"{card.name}: cleaning texts by {best.name} before the defense would {_effect(best)}. "
         f"{fit_words(card)}"
     )
 
@@ -47,12 +47,15 @@ def fit_words(card: AdaptiveCard, *, with_counts: bool = False) -> str:
     """
     fit = card.repair_fit
     if fit is None:
-        return "counted on the texts it was chosen on"
+        return "Counted on the texts it was chosen on"
     if fit.reason:
-        return f"counted on the texts it was chosen on; on others undefined: {fit.reason}"
+        return f"Counted on the texts it was chosen on; on others undefined: {fit.reason}"
+    closed, lost, opened = (
+        _share(each, with_counts=with_counts) for each in (fit.closed, fit.cost, fit.opened)
+    )
     return (
-        "chosen on one half of the groups and counted on the other, both ways, the best would "
-        f"{_effect(fit, with_counts=with_counts)}"
+        f"On texts it was not chosen on: closes {closed}, blocks {lost}, lets in {opened} "
+        "(chosen on one half of the groups, counted on the other, both ways)"
     )
 
 
@@ -112,7 +115,7 @@ def repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> tuple[str, ...]:
         "canon": CANON_VERSION,
     }
     lines = [*_remark(f"{card.name}, after cleaning: would {_effect(best, with_counts=True)}.")]
-    lines += _remark(f"Of texts it was not chosen on: {fit_words(card, with_counts=True)}.")
+    lines += _remark(f"{fit_words(card, with_counts=True)}.")
     lines += _yaml({fixed: cleaned})
     if best.opened.successes:
         both = repaired_name(card.name, taken, ending="-with-repair")
@@ -151,14 +154,18 @@ def _remark(text: str) -> Iterator[str]:
         yield f"# {line}"
 
 
-def _effect(best: RepairCard | RepairFit, *, with_counts: bool = False) -> str:
-    def share(estimate: Estimate) -> str:
-        return rate_text(estimate) if with_counts else measure_text(of_estimate(estimate))
-
-    return (
-        f"close {share(best.closed)} of the bypasses, block {share(best.cost)} of the benign "
-        f"texts let through so far, and let in {share(best.opened)} of the attacks blocked so far"
+def _effect(best: RepairCard, *, with_counts: bool = False) -> str:
+    closed, lost, opened = (
+        _share(each, with_counts=with_counts) for each in (best.closed, best.cost, best.opened)
     )
+    return (
+        f"close {closed} of the bypasses, block {lost} of the benign texts let through so far, "
+        f"and let in {opened} of the attacks blocked so far"
+    )
+
+
+def _share(estimate: Estimate, *, with_counts: bool) -> str:
+    return rate_text(estimate) if with_counts else measure_text(of_estimate(estimate))
 
 
 def _table(card: AdaptiveCard) -> Table:

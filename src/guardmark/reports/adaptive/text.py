@@ -15,16 +15,19 @@ from guardmark.reports.adaptive.audited import (
     audited_measure,
     resting_sentence,
 )
-from guardmark.reports.adaptive.operators import wrapper_sentence
+from guardmark.reports.adaptive.operators import standing_sentence, wrapper_sentence
 from guardmark.reports.adaptive.pairs import area_sentence
 from guardmark.reports.adaptive.repair import repair_sentence
 from guardmark.reports.adaptive.seeds import of_mean, seeds_sentence
 from guardmark.reports.adaptive.target_words import reading_sentence, unknown_text
 from guardmark.reports.adaptive.words import (
+    ARMS,
+    ROUNDS,
     effort_sentence,
     flag_lines,
     gain_sentence,
     holding_sentences,
+    proof_words,
     threat_card,
 )
 from guardmark.reports.cells import of_estimate
@@ -54,14 +57,9 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
         yield f"  {label:<14}{text}"
     yield from _rounds(card)
     yield from _over_seeds(card)
-    yield f"  {'Arm':<14}search calls: {card.budget:,} for each attack"
-    yield f"  {'static':<14}{_rate(card.rounds[0].full)}"
-    for arm in card.arms:
-        yield f"  {arm.arm:<14}{_rate(arm.at_budget)}"
-    if card.gradient is not None:
-        yield f"  {'gradient (A3)':<14}{_rate(card.gradient.full)}"
-    yield f"  Benign        {_benign(card)}"
+    yield from _arms(card)
     for label, sentence in (
+        ("Benign", standing_sentence(card)),
         ("Seeds", seeds_sentence(card)),
         ("Learning", gain_sentence(card)),
         ("Area", area_sentence(card)),
@@ -129,6 +127,19 @@ def _rounds(card: AdaptiveCard) -> Iterator[str]:
             if has_audit
             else f"{line}{full}"
         )
+    named = ", ".join(f"{each.name} {ROUNDS[each.name]}" for each in card.rounds)
+    yield f"  {'Columns':<14}{proof_words(card)}"
+    yield f"  {'Rounds':<14}{named}"
+
+
+def _arms(card: AdaptiveCard) -> Iterator[str]:
+    """Write what each arm reached within the budget, and what it is."""
+    yield f"  {'Arm':<14}ASR within {card.budget:,} search calls for each attack"
+    rates = [("static", card.rounds[0].full), *((arm.arm, arm.at_budget) for arm in card.arms)]
+    for name, rate in rates:
+        yield f"  {name:<14}{_rate(rate):<24}{ARMS.get(name, '')}".rstrip()
+    if card.gradient is not None:
+        yield f"  {'gradient (A3)':<14}{_rate(card.gradient.full)}"
 
 
 def _target(target: TargetCard) -> Iterator[str]:
@@ -147,10 +158,3 @@ def _target(target: TargetCard) -> Iterator[str]:
 def _rate(estimate: Estimate, *, with_counts: bool = False) -> str:
     measure = of_estimate(estimate)
     return measure_text(measure) + (f"  {counts_text(measure)}" if with_counts else "")
-
-
-def _benign(card: AdaptiveCard) -> str:
-    """Count operators by how attacks and benign texts fare with them."""
-    standings = [each.standing.value for each in card.operators]
-    said = ", ".join(f"{standings.count(name)} {name}" for name in dict.fromkeys(sorted(standings)))
-    return f"same operators on benign texts: {said or 'no benign texts'}"

@@ -21,6 +21,20 @@ _KNOWLEDGE: Final = {
     True: "K1 (a kind of defense, diagnosed by probes)",
     False: "K0 (nothing; each attack sees its own answers)",
 }
+ROUNDS: Final = {
+    "R0": "as they are",
+    "R1": "fixed list",
+    "R2": "single operators (learning)",
+    "R3": "chains of operators",
+    "R4": "parts of the text",
+    "R5": "attacker model",
+}
+ARMS: Final = {
+    "static": "attacks as they are, sent once",
+    "adaptive": "learns from answers; no fixed list",
+    "blind": "operators drawn at random",
+    "null": "the same text sent again",
+}
 _MEMORY: Final = {
     True: "shared between attacks",
     False: "none: each attack learns from itself",
@@ -50,14 +64,31 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
         ("Access", ACCESS[has_scores] + _gradient_access(card)),
         ("Knowledge", _KNOWLEDGE[card.shares_memory]),
         ("Memory", _MEMORY[card.shares_memory]),
-        ("Fixed list", str(card.settings.get("battery", ""))),
+        ("Fixed list", f"{card.settings.get('battery', '')}{_lock(card)}"),
         ("Search calls", f"{count_text(card.budget)} for each attack"),
         ("Seed", str(card.settings.get("seed", "")) + _more_seeds(card)),
-        ("Lock", str(card.settings.get("lock", ""))[:16]),
         ("Diagnosis", diagnosis_text(card)),
         *(() if card.target is None else target_facts(card.target)),
         *(() if attacker is None else (("Attacker", attacker_text(attacker)),)),
     )
+
+
+def proof_words(card: AdaptiveCard) -> str:
+    """Say what the two columns of tiers hold.
+
+    Args:
+        card: The figures.
+    """
+    judged = ", and what was judged the same request (V3)" if card.attacker else ""
+    return (
+        "Strict: the variant provably holds the same text. All proved tiers: bounded typing "
+        f"errors and listed synonyms too{judged}."
+    )
+
+
+def _lock(card: AdaptiveCard) -> str:
+    lock = str(card.settings.get("lock", ""))[:16]
+    return f" (lock {lock})" if lock else ""
 
 
 def _more_seeds(card: AdaptiveCard) -> str:
@@ -161,7 +192,7 @@ def gain_sentence(card: AdaptiveCard) -> str:
         told = [(k, of_mean(gain, Unit.POINTS)) for k, gain in card.seeds.gains]
         over = f", mean of {card.seeds.seeds} seeds"
     gains = "; ".join(f"{measure_text(gain)} at {count_text(k)}" for k, gain in told)
-    below = [count_text(k) for k, gain in told if gain.value is not None and gain.value < 0]
+    below = [count_text(k) for k, gain in told if gain.high is not None and gain.high < 0]
     behind = f". Drawing at random did better at {', '.join(below)}" if below else ""
     return f"{card.name}: adaptive minus blind at equal tries{over}: {gains}{behind}"
 

@@ -13,7 +13,11 @@ from guardmark.reports.adaptive.audited import (
     resting_sentence,
 )
 from guardmark.reports.adaptive.costs import costs_table
-from guardmark.reports.adaptive.operators import operator_tables, wrapper_sentence
+from guardmark.reports.adaptive.operators import (
+    operator_tables,
+    standing_sentence,
+    wrapper_sentence,
+)
 from guardmark.reports.adaptive.pairs import area_sentence, pairs_table
 from guardmark.reports.adaptive.repair import repair_blocks, repair_sentence
 from guardmark.reports.adaptive.seeds import (
@@ -26,11 +30,13 @@ from guardmark.reports.adaptive.seeds import (
 )
 from guardmark.reports.adaptive.target_words import gradient_sentence
 from guardmark.reports.adaptive.words import (
+    ROUNDS,
     effort_sentence,
     flag_lines,
     gain_sentence,
     holding_sentence,
     left_out_line,
+    proof_words,
     threat_card,
 )
 from guardmark.reports.blocks import (
@@ -60,16 +66,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.blocks import Block
 
-_ROUNDS: Final = {
-    "R0": "as they are",
-    "R1": "fixed list",
-    "R2": "single operators, learning",
-    "R3": "chains of operators",
-    "R4": "parts of the text",
-    "R5": "attacker model",
-}
 _NONE: Final = "No adaptive rounds were run; an attacker who adapts may do better than these rates."
-_JUDGED: Final = ", and what was judged the same request (V3)"
 
 
 def write(analysis: RunAnalysis) -> Section:
@@ -91,6 +88,7 @@ def write(analysis: RunAnalysis) -> Section:
 def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     lines = [
         *(said for said in (seeds_sentence(card),) if said),
+        standing_sentence(card),
         gain_sentence(card),
         area_sentence(card),
         effort_sentence(card),
@@ -132,7 +130,7 @@ def _rounds(card: AdaptiveCard) -> Table:
         rows=tuple(
             Row(
                 cells=(
-                    words(f"{each.name} {_ROUNDS[each.name]}"),
+                    words(f"{each.name} {ROUNDS[each.name]}"),
                     of_estimate(each.strict),
                     of_estimate(each.full),
                     Words(text=f"{each.full.successes:,}/{each.full.trials:,}"),
@@ -143,10 +141,8 @@ def _rounds(card: AdaptiveCard) -> Table:
         )
         + round_rows(card),
         note=f"{first_seed(card)}Of all attacks the defense answered, those that pass as they are "
-        "included. Strict: "
-        "the variant provably holds the same text. All proved tiers: bounded typing errors and "
-        f"listed synonyms too{_JUDGED if card.attacker else ''}. What only a judge could prove "
-        f"(V4) is never counted.{NOTE if audited else ''}",
+        f"included. {proof_words(card)} What only a judge could prove (V4) is never counted."
+        f"{NOTE if audited else ''}",
     )
 
 

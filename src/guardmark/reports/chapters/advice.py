@@ -141,7 +141,7 @@ def _too_wide(advice: Advice) -> str:
     samples, needed = (count_text(round(_number(advice, key))) for key in ("samples", "needed"))
     return (
         f"{advice.defense}: collect more {what}. {rate} is known to about ±{half:.1f} points from "
-        f"{samples}; ±{wanted:.1f} points would take about {needed}."
+        f"{samples}; ±{wanted:.1f} points would take about {needed} at this rate."
     )
 
 
