@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from guardmark.analysis.adaptive import rows as adaptive_rows
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import Standing
 from guardmark.core.errors import IncomparableRuns
-from guardmark.core.outcome import Decision, ErrorKind, Outcome
+from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
 from guardmark.engine.adaptive import campaign, trial
 from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings
@@ -26,6 +26,7 @@ from guardmark.store.integrity import check
 from guardmark.store.records import RecordReader, RecordWriter
 
 sys.path.insert(0, str(Path(__file__).parent))
+from parts import Limits
 from planted import (
     MANIFEST,
     AtOnce,
@@ -279,6 +280,48 @@ async def test_a_defense_that_never_answers_is_missing_and_not_holding(tmp_path:
     assert card.attacks == 0
     assert card.missing == 6
     assert "undefined" in holding_sentence(card)
+
+
+async def test_a_text_that_breaks_its_batch_takes_no_neighbour_with_it(tmp_path: Path) -> None:
+    """It alone is without an answer; the others are asked about one by one."""
+
+    class Brittle:
+        name, view, batch_limits = "brittle", View.TEXT, Limits()
+
+        async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
+            if any(prompt.text.endswith("number 0.") for prompt in prompts):
+                raise ValueError("no such token")
+            return [BLOCKED for _ in prompts]
+
+    await attack(tmp_path, samples(6, 4), plan_of(Brittle()))
+    (card,) = cards(tmp_path)
+    assert (card.missing, card.attacks) == (1, 5)
+
+
+@pytest.mark.parametrize("kind", ["one by one", "in batches"])
+async def test_what_a_defense_cannot_be_shown_is_not_sent(tmp_path: Path, kind: str) -> None:
+    """As in a run: such a sample is without an answer, and no call is spent on it."""
+    seen: list[Prompt] = []
+
+    class OneByOne:
+        name, view = "documents", View.DOCUMENT
+
+        async def decide(self, prompt: Prompt) -> Decision:
+            seen.append(prompt)
+            return BLOCKED
+
+    class InBatches:
+        name, view, batch_limits = "documents", View.DOCUMENT, Limits()
+
+        async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
+            seen.extend(prompts)
+            return [BLOCKED for _ in prompts]
+
+    defense = OneByOne() if kind == "one by one" else InBatches()
+    await attack(tmp_path, samples(3, 2), plan_of(defense))
+    (card,) = cards(tmp_path)
+    assert not seen
+    assert (card.missing, card.attacks) == (3, 0)
 
 
 async def test_other_settings_are_not_mixed(tmp_path: Path) -> None:

@@ -44,10 +44,15 @@ def lay_out(folder: Path, *, workers: str = "inline", warmup: int = 0) -> None:
     (folder / "hang").touch()
 
 
-def until_it_hangs(folder: Path, **how: object) -> subprocess.Popen[str]:
-    """Begin the run, in a group of its own, and wait until a call hangs."""
+RUN = ("run", "bench.yaml", "-o", "out")
+
+
+def until_it_hangs(
+    folder: Path, command: tuple[str, ...] = RUN, **how: object
+) -> subprocess.Popen[str]:
+    """Begin a command, in a group of its own, and wait until a call hangs."""
     child = subprocess.Popen(
-        words("run", "bench.yaml", "-o", "out"),
+        words(*command),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -112,6 +117,20 @@ def test_a_call_that_hangs_does_not_hold_up_the_end(
     assert stored(tmp_path) >= 4
     assert not any(is_running(int(path.name[3:])) for path in tmp_path.glob("in-*"))
     finish(tmp_path)
+
+
+def test_an_attack_on_a_defense_that_hangs_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    """It says how to go on, and does so once nothing hangs."""
+    lay_out(tmp_path)
+    finish(tmp_path)
+    (tmp_path / "hang").touch()
+    with until_it_hangs(tmp_path, ("adapt", "out", "--budget", "4")) as child:
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "To continue: guardmark adapt out --budget 4" in said
+    (tmp_path / "hang").unlink()
+    assert guardmark("adapt", "out", "--budget", "4", cwd=tmp_path).code == 0
 
 
 def test_a_warm_up_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:

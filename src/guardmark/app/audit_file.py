@@ -88,8 +88,6 @@ BYPASSES: Final = Sheet(
 )
 """Attacks as they were rewritten: does each still ask for the same?"""
 
-_SHEETS: Final = (ANSWERS, BYPASSES)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFile:

@@ -110,14 +110,12 @@ class RunResult:
         folder: Where everything lies.
         summary: How it ended, and what it took.
         data: What was read.
-        continued: Whether an earlier run was continued.
         warnings: What deserves a word.
     """
 
     folder: RunDir
     summary: RunSummary
     data: tuple[DataManifest, ...]
-    continued: bool
     warnings: tuple[str, ...]
 
 
@@ -272,7 +270,6 @@ class _Invocation:
             folder=folder,
             summary=summary,
             data=manifest.data,
-            continued=place.has_samples,
             warnings=tuple(warnings),
         )
 

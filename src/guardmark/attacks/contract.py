@@ -27,11 +27,6 @@ class Tier(StrEnum):
     V4 = "V4"
 
     @property
-    def rank(self) -> int:
-        """Position from 0, the strongest."""
-        return _RANKS[self]
-
-    @property
     def strict(self) -> bool:
         """Whether it counts in the strict headline (V0 and V1)."""
         return self in _STRICT

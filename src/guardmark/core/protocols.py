@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from guardmark.core.outcome import Decision, Response, Verdict
     from guardmark.core.sample import Prompt, Sample, View
@@ -159,19 +159,6 @@ class Attack(Protocol):
 
     def apply(self, text: str, *, seed: bytes) -> str:
         """Rewrite one text; the same text and seed give the same result."""
-        ...
-
-
-class DatasetSource(Protocol):
-    """Something that yields samples in a fixed order, as often as asked."""
-
-    @property
-    def name(self) -> str:
-        """Name as printed in reports."""
-        ...
-
-    def samples(self) -> Iterator[Sample]:
-        """Yield every sample, in the same order each time."""
         ...
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["RecordReader", "RecordWriter", "RunState", "RunStatus", "Table"]
 
 _CHUNK: Final = 1000
+_PATIENCE_NS: Final = 400_000_000  # after which fewer records are committed, too
 
 
 class Table(StrEnum):
@@ -256,26 +257,23 @@ class RecordWriter:
         """Number of records taken and not committed yet."""
         return sum([lane.waiting for lane in self._lanes.values()])
 
-    def flush_if_due(
-        self, now_ns: int, *, count: int = _CHUNK, after_ns: int = 400_000_000
-    ) -> bool:
+    def flush_if_due(self, now_ns: int, *, count: int = _CHUNK) -> bool:
         """Commit when enough has gathered or enough time has passed.
 
         Args:
             now_ns: A monotonic clock.
-            count: Records that make a batch.
-            after_ns: Time after which fewer do.
+            count: Records that make a batch; fewer do after 0.4 s.
 
         Returns:
             Whether something was committed.
         """
         waiting = self.waiting
         if not waiting:
-            self._due_ns = now_ns + after_ns
+            self._due_ns = now_ns + _PATIENCE_NS
             return False
         if waiting < count and now_ns < self._due_ns:
             return False
-        self._due_ns = now_ns + after_ns
+        self._due_ns = now_ns + _PATIENCE_NS
         self.flush()
         return True
 

@@ -166,7 +166,6 @@ _CODES: tuple[Code, ...] = (
 )
 
 _LOSSY = ("morse", "nato")
-_ALPHABETIC = ("rot13", "atbash", "caesar")
 _WRAPPER = Parameter(name="wrapper", values=("decode", "none", "neutral"))
 
 

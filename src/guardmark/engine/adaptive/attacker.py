@@ -90,7 +90,6 @@ class _Round:
         self.caller = caller
         self.models = models
         self.critic = Critic(scene=scene, diagnosis=diagnosis, models=models)
-        self.cores = {finding.position: finding.core for finding in diagnosis.findings}
         self.tried: Counter[tuple[int | None, str]] = Counter()
         self.passed: Counter[tuple[int | None, str]] = Counter()
 
@@ -135,14 +134,13 @@ class _Round:
     def _ask(self, pursuit: Pursuit, stream: int, depth: int) -> Ask:
         plan, sample = self.models.plan, pursuit.target.sample
         draw = self.scene.draw("attacker", self.models.name, sample.id, stream, depth)
-        seen = self.diagnosis.findings or self.diagnosis.label == "format"
         prompt = attacker_prompt(
             Situation(
                 call=f"{draw.getrandbits(48):012x}",
                 defense=self.models.name,
-                kind=self.diagnosis.label if seen else "",
+                kind=self.diagnosis.kind,
                 folds=self.diagnosis.folds,
-                trigger=self.cores.get(pursuit.position, ()),
+                trigger=self.diagnosis.core_of(pursuit.position),
                 request=sample.prompt.text,
                 must_keep=sample.must_keep,
                 refuted=pursuit.refuted,

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from guardmark.engine.adaptive.caller import Place
     from guardmark.engine.adaptive.model_reply import StoredReply
 
-_SHARE = (
-    4  # a quarter of the search calls is set aside, so that rules and model both get their turn
-)
+_SHARE = 4  # of the search calls a quarter, so that rules and model both get their turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.protocols import BatchDefense, InlineDefense
 from guardmark.core.record import Stage
 from guardmark.engine.adaptive.trial import Account, Answer
-from guardmark.engine.calls import as_decision, attempt, decide_all, skipping
+from guardmark.engine.asking import asking, decide_batch
+from guardmark.engine.calls import as_decision, attempt, decide_unless_abandoned, skipping
 from guardmark.store.codec import evidence_to_json
 from guardmark.store.codes import FLAG_CACHED
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.sample import Prompt, Sample
     from guardmark.engine.adaptive.trial import Query, Steps, T
+    from guardmark.engine.calls import Answers
     from guardmark.engine.plan import AnyDefense
     from guardmark.engine.stop import StopSignal
     from guardmark.store.records import RecordWriter
@@ -122,7 +124,7 @@ class Caller:
             )
             for place, decision in zip(open_places, found, strict=True):
                 decisions[place] = decision
-            open_places = [i for i in open_places if _may_pass(decisions[i])]
+            open_places = [i for i in open_places if _is_passing(decisions[i])]
             if not open_places:
                 break
         if self._waiting >= _FLUSH_AT:
@@ -239,7 +241,7 @@ class Caller:
         )
         self._waiting += 1
 
-    async def _call(self, batch: list[Query]) -> tuple[list[Decision], list[int]]:
+    async def _call(self, batch: list[Query]) -> Answers:
         if not batch:
             return [], []
         if self.is_replay:
@@ -250,52 +252,47 @@ class Caller:
                 "Next: replay it with the data, budget and seed it was written with."
             )
         prompts = [prompt_of(self.samples[query.sample], query.text) for query in batch]
-        if isinstance(self.defense, InlineDefense):
-            return await self._call_inline(prompts)
-        self._may_go_on()
-        if isinstance(self.defense, BatchDefense):
-            return await self._call_batches(prompts)
-        gate = asyncio.Semaphore(self.concurrency)
         defense = self.defense
+        if isinstance(defense, InlineDefense):
+            return await self._call_inline(defense, prompts)
+        self._may_go_on()
+        if isinstance(defense, BatchDefense):
+            return await self._call_batches(defense, prompts)
+        gate, decide = asyncio.Semaphore(self.concurrency), asking(defense)
 
         async def one(prompt: Prompt) -> tuple[Decision, int]:
             async with gate:
                 began = perf_counter_ns()
-                decision = as_decision(await attempt(defense.decide, prompt))
+                decision = as_decision(await attempt(decide, prompt))
                 return decision, perf_counter_ns() - began
 
         answered = await asyncio.gather(*(one(prompt) for prompt in prompts))
         return [each[0] for each in answered], [each[1] for each in answered]
 
-    async def _call_inline(self, prompts: list[Prompt]) -> tuple[list[Decision], list[int]]:
-        if not isinstance(self.defense, InlineDefense):
-            raise TypeError(self.defense)
-        decide = skipping(self.defense.decide_now, self.defense.view)
+    async def _call_inline(self, defense: InlineDefense, prompts: list[Prompt]) -> Answers:
+        decide = skipping(defense.decide_now, defense.view)
         decisions: list[Decision] = []
         latencies: list[int] = []
         for start in range(0, len(prompts), _SLICE):
             self._may_go_on()
-            answered, took = decide_all(decide, prompts[start : start + _SLICE])
+            part = prompts[start : start + _SLICE]
+            answered, took = decide_unless_abandoned(decide, part, self.stop)
+            if len(answered) < len(part):
+                self._may_go_on()
             decisions += answered
             latencies += took
             await asyncio.sleep(0)
         return decisions, latencies
 
-    async def _call_batches(self, prompts: list[Prompt]) -> tuple[list[Decision], list[int]]:
-        if not isinstance(self.defense, BatchDefense):
-            raise TypeError(self.defense)
+    async def _call_batches(self, defense: BatchDefense, prompts: list[Prompt]) -> Answers:
         decisions: list[Decision] = []
         latencies: list[int] = []
-        size = max(1, self.defense.batch_limits.max_count)
+        size = max(1, defense.batch_limits.max_count)
         for start in range(0, len(prompts), size):
             part = prompts[start : start + size]
             began = perf_counter_ns()
-            said = await attempt(self.defense.decide_batch, part)
+            decisions += await decide_batch(defense, part)
             latencies += [max(1, (perf_counter_ns() - began) // len(part))] * len(part)
-            if isinstance(said, list) and len(said) == len(part):
-                decisions += [as_decision(each) for each in said]
-            else:
-                decisions += [as_decision(said)] * len(part)
         return decisions, latencies
 
     def _may_go_on(self) -> None:
@@ -330,7 +327,7 @@ def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _may_pass(decision: Decision | None) -> bool:
+def _is_passing(decision: Decision | None) -> bool:
     if decision is None or decision.outcome is not Outcome.ERROR:
         return False
     return decision.error_kind not in _FINAL

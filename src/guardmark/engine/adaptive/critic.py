@@ -106,13 +106,11 @@ class Critic:
         sample, draft, number = pursuit.target.sample, blocked.draft, pursuit.criticised
         pursuit.criticised += 1
         draw = self.scene.draw("critic", self.models.name, sample.id, number)
-        seen = self.diagnosis.findings or self.diagnosis.label == "format"
-        cores = (f.core for f in self.diagnosis.findings if f.position == pursuit.position)
         critique = Critique(
             call=f"{draw.getrandbits(48):012x}",
-            kind=self.diagnosis.label if seen else "",
+            kind=self.diagnosis.kind,
             folds=self.diagnosis.folds,
-            trigger=tuple(next(cores, ())),
+            trigger=self.diagnosis.core_of(pursuit.position),
             request=sample.prompt.text,
             text=draft.text,
             strategy=draft.strategy,

@@ -89,6 +89,19 @@ class Diagnosis:
     folds: bool
 
     @property
+    def kind(self) -> str:
+        """The label as a model is told it: empty where nothing was seen of the defense."""
+        return self.label if self.findings or self.label == FORMAT else ""
+
+    def core_of(self, position: int) -> tuple[str, ...]:
+        """Return the words of an attack that are blocked still; empty where nobody looked.
+
+        Args:
+            position: Of its sample.
+        """
+        return next((each.core for each in self.findings if each.position == position), ())
+
+    @property
     def shares(self) -> dict[str, float]:
         """Share of each label among the findings."""
         count = Counter(finding.label for finding in self.findings)

@@ -110,11 +110,10 @@ def _ask(
 ) -> Ask:
     sample = pursuit.target.sample
     draw = scene.draw(_PURPOSE, models.name, sample.id)
-    seen = diagnosis.findings or diagnosis.label == "format"
     situation = Situation(
         call=f"{draw.getrandbits(48):012x}",
         defense=models.name,
-        kind=diagnosis.label if seen else "",
+        kind=diagnosis.kind,
         folds=diagnosis.folds,
         request=sample.prompt.text,
         must_keep=sample.must_keep,

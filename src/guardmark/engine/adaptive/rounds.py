@@ -39,7 +39,7 @@ def run_battery(scene: Scene) -> Steps[BatteryRecord]:
         held = yield from scene.confirm([batch[i] for i in passes])
         won = {passes[i] for i in held}
         for i, query in enumerate(batch):
-            if query.tier == "V4" or answers[i].is_blocked is None:
+            if not query.is_proved or answers[i].is_blocked is None:
                 continue
             record.outcomes.setdefault(chain.key, {})[query.sample] = i in won
             if i in won:
@@ -100,7 +100,7 @@ def run_blind(scene: Scene) -> Steps[None]:
                     round_="blind",
                     arm=BLIND,
                 )
-                if query is not None and query.tier != "V4":
+                if query is not None and query.is_proved:
                     batch.append(query)
                     break
         if not batch:

@@ -26,7 +26,7 @@ BUDGETS: Final = {"quick": 16, "standard": 64, "thorough": 512}
 """Search calls an attack is worth, by name."""
 
 RESENDS: Final = 3
-_LONG_PADDING: Final = 128  # words; longer ones cost a statistical defense more than they teach
+_SHORT_PADDING: Final = (0, 128)  # words; of more, a small budget pays more than it learns
 _EASY_BUDGET: Final = 64
 
 
@@ -37,7 +37,7 @@ class Target:
     Attributes:
         position: Of its sample.
         sample: The sample.
-        fold: Part of the attacks it belongs to; see `beliefs`.
+        fold: Part of the attacks it belongs to; see `fold_numbers`.
         tries: Search calls spent.
         win: What got through, or None.
         tried: Chains used up.
@@ -200,7 +200,7 @@ class Scene:
             for arm in arms()
             if arm.tier is not Tier.V4
             and arm.family != "F13"  # needs a judge of sameness, which no search has
-            and (self.budget > _EASY_BUDGET or dict(arm.settings).get("words", 0) in _short())
+            and (self.budget > _EASY_BUDGET or dict(arm.settings).get("words", 0) in _SHORT_PADDING)
         )
 
     def confirm(self, wins: Sequence[Query]) -> Steps[set[int]]:
@@ -226,7 +226,3 @@ class Scene:
             for i in range(len(wins))
             if sum(passed[RESENDS * i : RESENDS * (i + 1)]) >= RESENDS - 1
         }
-
-
-def _short() -> tuple[int, ...]:
-    return (0, _LONG_PADDING)

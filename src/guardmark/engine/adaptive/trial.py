@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from guardmark.attacks.contract import Tier
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,6 +47,7 @@ MODEL_LAYERS: Final = (
 
 REWORDING: Final = "R5 twin"
 """Round of benign texts as an attacker model rewords them."""
+_UNPROVED: Final = ("", *(tier.value for tier in Tier if not tier.in_full))
 PROBE: Final = "probe"
 """Chain of what is asked to learn something and is no attack."""
 
@@ -102,6 +105,11 @@ class Query:
     layer: str = ADAPTIVE
     is_again: bool = False
     decoded: bool | None = None
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether a pass is a bypass: its tier is proved."""
+        return self.tier not in _UNPROVED
 
     def note(self, digest: str, *, is_free: bool) -> str:
         """Return what is stored beside the answer.
@@ -162,7 +170,7 @@ def watched(steps: Steps[T], passed: list[Query]) -> Steps[T]:
         while True:
             answers = yield batch
             for query, answer in zip(batch, answers, strict=True):
-                if answer.passed and query.tier not in {"", "V4"}:
+                if answer.passed and query.is_proved:
                     passed.append(query)
             batch = steps.send(answers)
     except StopIteration as end:
