@@ -360,3 +360,22 @@ def test_a_secret_in_the_file_is_refused_and_not_printed(
     said = told(guardmark("run", "bench.yaml", cwd=tmp_path), 2)
     assert hint in said
     assert "sk-very-secret" not in said
+
+
+@pytest.mark.parametrize("header", ["Authorization", "authorization", "X-Api-Key", "Cookie"])
+def test_a_secret_among_the_headers_is_refused_and_stored_nowhere(
+    tmp_path: Path, header: str
+) -> None:
+    """Settings are kept with the run, so a secret in them would travel with it."""
+    set_up(tmp_path)
+    (tmp_path / "service.yaml").write_text(
+        "version: 1\ndata: [{path: data.jsonl}]\ndefenses:\n"
+        '  far: {type: http, url: "http://127.0.0.1:9/", body: {}, blocked: "$.x",\n'
+        f'        headers: {{{header}: "Bearer hush-hush", X-Project: "42"}}}}\n',
+        encoding="utf-8",
+    )
+    done = guardmark("run", "service.yaml", "-o", "out", cwd=tmp_path)
+    said = told(done, 2)
+    assert f"{header}: {{env: NAME" in said
+    assert "hush" not in said
+    assert not (tmp_path / "out").exists()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Meaning = Literal["allow", "block", "error"]
 Scalar = str | bool | int | float | None
+_SECRET_HEADERS: Final = frozenset(
+    {"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token"}
+)
 
 
 class HeaderSecret(Secret):
@@ -81,6 +84,20 @@ class HttpSettings(Settings):
     max_chars: int | None = Field(None, ge=1)
     too_long: Literal["skip", "cut"] = "skip"
     keep_raw: bool = False
+
+    @field_validator("headers")
+    @classmethod
+    def _no_secret_in_the_file(
+        cls, headers: dict[str, str | HeaderSecret]
+    ) -> dict[str, str | HeaderSecret]:
+        # The settings are stored with the run, so what stands in them is passed on with it.
+        for header, value in headers.items():
+            if isinstance(value, str) and header.lower() in _SECRET_HEADERS:
+                raise ValueError(
+                    f"{header} holds a secret, which never stands in the file; name the variable "
+                    f'that holds it: {header}: {{env: NAME, prefix: "Bearer "}}'
+                )
+        return headers
 
     @field_validator("score_range")
     @classmethod
