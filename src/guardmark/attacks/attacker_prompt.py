@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.sample import Message, Prompt, Role
+from guardmark.attacks.model_prompt import ask_again, digest_of, model_prompt, told_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from guardmark.core.sample import Prompt
 
 PROMPT_VERSION: Final = "attacker-v1"
 _MOST_OF_A_TRY: Final = 2_000
@@ -187,8 +188,7 @@ def neutral_digest() -> str:
 
 
 def _digest(version: str, system: str) -> str:
-    fixed = [version, system, REPAIR, json.dumps(FORM)]
-    return sha256("\0".join(fixed).encode()).hexdigest()
+    return digest_of(version, system, REPAIR, json.dumps(FORM))
 
 
 def attacker_prompt(situation: Situation, *, system: str | None = None) -> Prompt:
@@ -214,19 +214,11 @@ def attacker_prompt(situation: Situation, *, system: str | None = None) -> Promp
         "refuted": list(situation.refuted),
         "line": f"{situation.stream[0]} of {situation.stream[1]}",
         "wanted": situation.wanted,
-        "strategies": {
-            name: f"{passed} of {tried}" for name, (tried, passed) in situation.strategies.items()
-        },
+        "strategies": told_counts(situation.strategies),
         "tries": [_told(each) for each in situation.tries],
         "call": situation.call,
     }
-    said = json.dumps(document, ensure_ascii=False)
-    return Prompt(
-        messages=(
-            Message(role=Role.SYSTEM, content=system or system_text()),
-            Message(role=Role.USER, content=said),
-        )
-    )
+    return model_prompt(system or system_text(), document)
 
 
 def repair_prompt(before: Prompt, said: str) -> Prompt:
@@ -236,13 +228,7 @@ def repair_prompt(before: Prompt, said: str) -> Prompt:
         before: The call that was answered.
         said: What came; its beginning is shown again.
     """
-    return Prompt(
-        messages=(
-            *before.messages,
-            Message(role=Role.ASSISTANT, content=said[:_MOST_OF_A_REPLY]),
-            Message(role=Role.USER, content=REPAIR),
-        )
-    )
+    return ask_again(before, said, request=REPAIR, most=_MOST_OF_A_REPLY)
 
 
 def _told(each: PastTry) -> dict[str, object]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.sample import Message, Prompt, Role
+from guardmark.attacks.model_prompt import ask_again, digest_of, model_prompt, told_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from guardmark.core.sample import Prompt
 
 CRITIC_VERSION: Final = "critic-v1"
 _MOST_OF_A_TEXT: Final = 4_000
@@ -88,8 +89,8 @@ class Critique:
 
 def critic_digest() -> str:
     """Return the SHA-256 of everything fixed that is said because of a critic, in hex."""
-    fixed = [CRITIC_VERSION, CRITIC_SYSTEM, CRITIC_REPAIR, json.dumps(CRITIC_FORM)]
-    return sha256("\0".join([*fixed, TOLD_TO_ATTACKER]).encode()).hexdigest()
+    form = json.dumps(CRITIC_FORM)
+    return digest_of(CRITIC_VERSION, CRITIC_SYSTEM, CRITIC_REPAIR, form, TOLD_TO_ATTACKER)
 
 
 def critic_prompt(critique: Critique) -> Prompt:
@@ -105,9 +106,7 @@ def critic_prompt(critique: Critique) -> Prompt:
             "trigger": list(critique.trigger),
         },
         "request": critique.request,
-        "strategies": {
-            name: f"{passed} of {tried}" for name, (tried, passed) in critique.strategies.items()
-        },
+        "strategies": told_counts(critique.strategies),
         "try": {
             "text": critique.text[:_MOST_OF_A_TEXT],
             "strategy": critique.strategy,
@@ -115,12 +114,7 @@ def critic_prompt(critique: Critique) -> Prompt:
         },
         "call": critique.call,
     }
-    return Prompt(
-        messages=(
-            Message(role=Role.SYSTEM, content=CRITIC_SYSTEM),
-            Message(role=Role.USER, content=json.dumps(document, ensure_ascii=False)),
-        )
-    )
+    return model_prompt(CRITIC_SYSTEM, document)
 
 
 def critic_repair(before: Prompt, said: str) -> Prompt:
@@ -130,10 +124,4 @@ def critic_repair(before: Prompt, said: str) -> Prompt:
         before: The call that was answered.
         said: What came; its beginning is shown again.
     """
-    return Prompt(
-        messages=(
-            *before.messages,
-            Message(role=Role.ASSISTANT, content=said[:_MOST_OF_A_REPLY]),
-            Message(role=Role.USER, content=CRITIC_REPAIR),
-        )
-    )
+    return ask_again(before, said, request=CRITIC_REPAIR, most=_MOST_OF_A_REPLY)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.sample import Message, Prompt, Role
+from guardmark.attacks.model_prompt import digest_of, model_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from guardmark.core.sample import Prompt
 
 EQUIVALENCE_VERSION: Final = "equivalence-v1"
 
@@ -36,8 +37,7 @@ EQUIVALENCE_FORM: Final[Mapping[str, object]] = {
 
 def equivalence_digest() -> str:
     """Return the SHA-256 of everything fixed that a judge of sameness is told, in hex."""
-    fixed = [EQUIVALENCE_VERSION, EQUIVALENCE_SYSTEM, json.dumps(EQUIVALENCE_FORM)]
-    return sha256("\0".join(fixed).encode()).hexdigest()
+    return digest_of(EQUIVALENCE_VERSION, EQUIVALENCE_SYSTEM, json.dumps(EQUIVALENCE_FORM))
 
 
 def equivalence_prompt(first: str, second: str, *, call: str) -> Prompt:
@@ -48,10 +48,4 @@ def equivalence_prompt(first: str, second: str, *, call: str) -> Prompt:
         second: Another one.
         call: Tells this call from all others, also where the rest is equal.
     """
-    document = json.dumps({"first": first, "second": second, "call": call}, ensure_ascii=False)
-    return Prompt(
-        messages=(
-            Message(role=Role.SYSTEM, content=EQUIVALENCE_SYSTEM),
-            Message(role=Role.USER, content=document),
-        )
-    )
+    return model_prompt(EQUIVALENCE_SYSTEM, {"first": first, "second": second, "call": call})
