@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Column, Row, Table, Unit, Words
-from guardmark.reports.cells import slug, words
+from guardmark.reports.blocks import Row, Table, Unit, Words
+from guardmark.reports.cells import heads, slug, words
 from guardmark.reports.wording import UNDEFINED, count_text, value_text
 
 if TYPE_CHECKING:
@@ -37,13 +37,7 @@ def costs_table(card: AdaptiveCard) -> Table:
     return Table(
         id=f"adaptive-costs-{slug(card.name)}",
         title=f"{card.name}: what the attacker paid",
-        columns=(
-            Column(title="Cost"),
-            Column(title="In all", numeric=True),
-            Column(title="For a bypass", numeric=True),
-            Column(title="For an attack", numeric=True),
-            Column(title="Known of calls", numeric=True),
-        ),
+        columns=heads("In all", "For a bypass", "For an attack", "Known of calls", first="Cost"),
         rows=tuple(Row(cells=_cells(label, expense, why)) for label, expense, why in rows),
         note=f"{count_text(costs.calls.bypasses)} attacks got through, as they are included, of "
         f"{count_text(costs.calls.attacks)}. Fixed list and probes are included, what the "

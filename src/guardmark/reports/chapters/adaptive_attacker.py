@@ -10,7 +10,7 @@ from guardmark.reports.adaptive.attacker import (
     control_sentences,
     cost_text,
 )
-from guardmark.reports.blocks import Bullets, Column, Paragraph, Row, Table, Tone, Unit, Words
+from guardmark.reports.blocks import Bullets, Paragraph, Row, Table, Tone, Unit, Words
 from guardmark.reports.cells import (
     count,
     counts,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.rewording import RewordingCard
     from guardmark.reports.blocks import Block, Cell
+    from guardmark.reports.measures import Measure
 
 _LABELS: Final = {
     "attacks": "Attacks that fell to a proved candidate, of those it was given",
@@ -89,48 +90,31 @@ def attacker_blocks(card: AdaptiveCard) -> list[Block]:
 
 
 def _figures(card: AdaptiveCard, attacker: AttackerCard) -> Table:
-    measures = {label: of_estimate(attacker.rates[key]) for key, label in _LABELS.items()}
     return Table(
         id=f"adaptive-attacker-{slug(card.name)}",
         title=f"{card.name}: the attacker model",
-        columns=(
-            Column(title="Figure"),
-            Column(title="Rate", numeric=True),
-            Column(title="Of", numeric=True),
-        ),
-        rows=tuple(
-            Row(cells=(words(label), measure, counts(measure)))
-            for label, measure in measures.items()
-        ),
+        columns=heads("Rate", "Of", first="Figure"),
+        rows=tuple(_row(label, of_estimate(attacker.rates[key])) for key, label in _LABELS.items()),
         note=_NOTE,
     )
 
 
+def _row(label: str, measure: Measure) -> Row:
+    return Row(cells=(words(label), measure, counts(measure)))
+
+
 def _twin(defense: str, twin: RewordingCard, *, has_judge: bool) -> Table:
-    measures = {label: of_estimate(twin.rates[key]) for key, label in _TWIN.items()}
     proof = "the same judge of sameness" if has_judge else "nobody to judge sameness"
     unsure = "" if twin.is_clear else " (too few to be sure)"
-    differences = (
-        ("Benign reworded minus as they are, candidate by candidate", of_difference(twin.change)),
-        ("J: attacks blocked minus benign blocked, both reworded", of_difference(twin.separation)),
-    )
+    change, separation = of_difference(twin.change), of_difference(twin.separation)
     return Table(
         id=f"adaptive-attacker-twin-{slug(defense)}",
         title=f"{defense}: benign texts reworded by the attacker model",
-        columns=(
-            Column(title="Figure"),
-            Column(title="Rate", numeric=True),
-            Column(title="Of", numeric=True),
-        ),
+        columns=heads("Rate", "Of", first="Figure"),
         rows=(
-            *(
-                Row(cells=(words(label), measure, counts(measure)))
-                for label, measure in measures.items()
-            ),
-            *(
-                Row(cells=(words(label), measure, counts(measure)))
-                for label, measure in differences
-            ),
+            *(_row(label, of_estimate(twin.rates[key])) for key, label in _TWIN.items()),
+            _row("Benign reworded minus as they are, candidate by candidate", change),
+            _row("J: attacks blocked minus benign blocked, both reworded", separation),
             Row(cells=(words("Standing"), words(f"{twin.standing.value}{unsure}"), words(""))),
         ),
         note=f"{count_text(twin.samples)} benign samples, drawn with the seed, in one call each: "
