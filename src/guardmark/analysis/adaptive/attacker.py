@@ -170,13 +170,8 @@ def read_attacker(
         return None
     rows = read_attacker_rows(reader, battle.name)
     rate = partial(rate_of_marks, groups=groups, confidence=confidence)
-    votes = 1 if "tau" in said else 2
     answered = [each for each in rows.exchanges if each.kind != "error"]
-    judged = [
-        (sample, kinds)
-        for sample, kinds in rows.votes
-        if len(kinds) == votes and set(kinds) <= {"same", "different"}
-    ]
+    judged = rows.judged(votes=1 if "tau" in said else 2)
     fates = Counter(each.fate for each in rows.candidates)
     fell, through, only = _fallen(battle, rows)
     worked = sorted({each.sample for each in rows.exchanges})

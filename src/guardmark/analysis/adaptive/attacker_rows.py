@@ -106,7 +106,7 @@ class AttackerRows:
 
     Attributes:
         exchanges: Questions to the attacker model, repairs joined to what they repair.
-        votes: The kinds of the two votes on each judged candidate, with its sample.
+        votes: The kinds of the votes on each judged candidate, with its sample.
         candidates: Every candidate whose fate is known.
         attacker: What the attacker model consumed.
         judge: What the judge of sameness consumed.
@@ -117,6 +117,18 @@ class AttackerRows:
     candidates: list[CandidateRow] = field(default_factory=list)
     attacker: Spending = field(default_factory=Spending)
     judge: Spending = field(default_factory=Spending)
+
+    def judged(self, *, votes: int) -> list[tuple[int, list[str]]]:
+        """Return the candidates that a judge of sameness gave all its votes on, and the votes.
+
+        Args:
+            votes: How many it gives on one candidate.
+        """
+        return [
+            (sample, kinds)
+            for sample, kinds in self.votes
+            if len(kinds) == votes and set(kinds) <= {"same", "different"}
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

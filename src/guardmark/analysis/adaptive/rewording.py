@@ -140,13 +140,8 @@ def read_rewording(
         return None
     rows = read_attacker_rows(reader, battle.name, layers=OF_BENIGN)
     rate = partial(rate_of_marks, groups=groups, confidence=confidence)
-    votes = 1 if "tau" in said else 2
     answered = [each for each in rows.exchanges if each.kind != "error"]
-    judged = [
-        (sample, set(kinds) == {"same"})
-        for sample, kinds in rows.votes
-        if len(kinds) == votes and set(kinds) <= {"same", "different"}
-    ]
+    judged = rows.judged(votes=1 if "tau" in said else 2)
     sent = _sent(battle, rows.candidates)
     blocked = rate((each.sample, each.is_blocked) for each in sent)
     held = rate((place, not hit) for place, _, hit in attacks)
@@ -155,7 +150,7 @@ def read_rewording(
         refused=rate((each.sample, each.kind == "refused") for each in answered),
         invalid=rate((each.sample, each.kind == "invalid") for each in answered),
         candidates=len(rows.candidates),
-        equivalent=rate(judged),
+        equivalent=rate((sample, set(kinds) == {"same"}) for sample, kinds in judged),
         unjudged=sum(each.fate == "unjudged" for each in rows.candidates),
         blocked=blocked,
         as_is=rate({each.sample: each.was_blocked for each in sent}.items()),
