@@ -54,8 +54,8 @@ def test_without_operators_none_is_said_to_have_been_tried(card: AdaptiveCard) -
     assert said == "words: no operator was tried on benign texts"
 
 
-def test_what_a_judge_proved_is_named_only_with_an_attacker_model(card: AdaptiveCard) -> None:
-    """Tier V3 needs one."""
+def test_what_a_judge_proved_is_named_only_with_a_judge(card: AdaptiveCard) -> None:
+    """Tier V3 needs a judge of sameness; here is not even an attacker model."""
     assert "V3" not in proof_words(card)
 
 

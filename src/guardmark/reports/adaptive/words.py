@@ -79,7 +79,8 @@ def proof_words(card: AdaptiveCard) -> str:
     Args:
         card: The figures.
     """
-    judged = ", and what was judged the same request (V3)" if card.attacker else ""
+    has_judge = card.attacker is not None and card.attacker.has_judge
+    judged = ", and what was judged the same request (V3)" if has_judge else ""
     return (
         "Strict: the variant provably holds the same text. All proved tiers: bounded typing "
         f"errors and listed synonyms too{judged}."
@@ -185,7 +186,13 @@ def _held(card: AdaptiveCard) -> str:
 
 
 def gain_sentence(card: AdaptiveCard) -> str:
-    """Say what learning added to drawing at random, at equal tries."""
+    """Say what learning added to drawing at random, at equal tries.
+
+    That drawing at random did better is said only where the whole interval lies below zero.
+
+    Args:
+        card: The figures.
+    """
     told = [(k, of_difference(gain)) for k, gain in card.gains]
     over = ""
     if card.seeds is not None and headline(card) is not None:
@@ -200,8 +207,8 @@ def gain_sentence(card: AdaptiveCard) -> str:
 def effort_sentence(card: AdaptiveCard) -> str:
     """Say what a bypass costs in calls."""
     parts = []
-    if card.calls_per_bypass is not None:
-        cost = value_text(card.calls_per_bypass, Unit.COUNT)
+    if (calls := card.costs.calls.per_bypass) is not None:
+        cost = value_text(calls, Unit.COUNT)
         parts.append(
             f"{cost} calls of the attacker for each bypass, fixed list and probes included"
         )

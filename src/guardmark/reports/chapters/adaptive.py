@@ -53,7 +53,7 @@ from guardmark.reports.blocks import (
     Unit,
     Words,
 )
-from guardmark.reports.cells import count, heads, name, of_estimate, of_ratio, slug, words
+from guardmark.reports.cells import count, counts, heads, name, of_estimate, of_ratio, slug, words
 from guardmark.reports.chapters.adaptive_attacker import attacker_blocks
 from guardmark.reports.chapters.adaptive_target import effect_blocks, target_blocks
 from guardmark.reports.chapters.candidates import empty_section
@@ -133,7 +133,7 @@ def _rounds(card: AdaptiveCard) -> Table:
                     words(f"{each.name} {ROUNDS[each.name]}"),
                     of_estimate(each.strict),
                     of_estimate(each.full),
-                    Words(text=f"{each.full.successes:,}/{each.full.trials:,}"),
+                    counts(of_estimate(each.full)),
                     *(audited_measure(card, each) for _ in audited),
                 )
             )
@@ -141,7 +141,7 @@ def _rounds(card: AdaptiveCard) -> Table:
         )
         + round_rows(card),
         note=f"{first_seed(card)}Of all attacks the defense answered, those that pass as they are "
-        f"included. {proof_words(card)} What only a judge could prove (V4) is never counted."
+        f"included. {proof_words(card)} What nobody proved (V4) is never counted."
         f"{NOTE if audited else ''}",
     )
 
