@@ -62,17 +62,6 @@ def render_terminal(document: Document, *, width: int = 100, colour: bool = Fals
     return "\n".join(lines) + "\n"
 
 
-def verdict_lines(document: Document) -> tuple[str, ...]:
-    """Return one unwrapped verdict line for each defense.
-
-    Args:
-        document: The report.
-    """
-    return tuple(
-        plain_line(f"{verdict.defense}: {verdict.sentence}") for verdict in document.verdicts
-    )
-
-
 def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
     margin = max((len(plain_line(each.defense)) for each in document.verdicts), default=0)
     margin = min(margin, 24) + 2

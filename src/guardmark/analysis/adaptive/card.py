@@ -20,7 +20,15 @@ from guardmark.analysis.adaptive.operators import (
     read_transfers,
 )
 from guardmark.analysis.adaptive.repairs import RepairCard, best_of, read_repairs
-from guardmark.analysis.adaptive.rows import ADAPTIVE, BLIND, FULL, NULL, STRICT, read_battles
+from guardmark.analysis.adaptive.rows import (
+    ADAPTIVE,
+    BLIND,
+    FULL,
+    NULL,
+    STRICT,
+    flags_of,
+    read_battles,
+)
 from guardmark.analysis.adaptive.seeds import GAINS, SeedsCard, measure_seeds
 from guardmark.analysis.adaptive.target import TargetCard, measure_target
 from guardmark.analysis.adaptive.target_rows import read_target
@@ -57,7 +65,7 @@ class RoundRate:
     Attributes:
         name: `R0` to `R5`; `R0` is the texts as they are.
         strict: By variants that are provably the same text (V0, V1).
-        full: By these and by bounded or listed changes (V2, V3).
+        full: By these, by bounded or listed changes, and by what was judged the same (V2, V3).
     """
 
     name: str
@@ -106,7 +114,6 @@ class AdaptiveCard:
         repairs: One for each way of cleaning a text.
         transfers: What the winners against other defenses did here.
         calls: Arm and account to calls.
-        calls_per_bypass: Attacker's calls for each attack that fell, or None without any.
         costs: What the attacker paid, in calls, tokens, money and time.
         extrapolated: Blind success at several times the budget, or None when refused.
         extrapolated_at: Tries it speaks of.
@@ -142,7 +149,6 @@ class AdaptiveCard:
     repairs: tuple[RepairCard, ...]
     transfers: tuple[TransferCard, ...]
     calls: Mapping[tuple[str, str], int]
-    calls_per_bypass: float | None
     costs: CostCard
     extrapolated: Ratio | None
     extrapolated_at: int
@@ -158,8 +164,7 @@ class AdaptiveCard:
     @property
     def flags(self) -> tuple[str, ...]:
         """`RANDOMISED`, `STATEFUL`, `ERRORS_AS_BLOCK`."""
-        said = self.findings.get("flags", [])
-        return tuple(map(str, said)) if isinstance(said, list) else ()
+        return flags_of(self.findings)
 
     @property
     def budget(self) -> int:
@@ -199,17 +204,24 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
     cards = []
     for battle in battles:
         card = _card(battle, attack, groups=groups, lengths=samples.length, confidence=sure)
-        gradient = measure_gradient(battle, attack, groups=groups, confidence=sure)
         target = (
             None
             if rows is None
             else measure_target(rows, battle, attack, groups=groups, confidence=sure)
         )
-        attacker = read_attacker(reader, battle, groups, confidence=sure)
-        audit = read_audit_card(reader, battle, attack, groups=groups, settings=settings)
-        card = replace(card, gradient=gradient, target=target, attacker=attacker, audit=audit)
-        fit = cross_fit_repairs(battle, attack, side=side, groups=groups, confidence=sure)
-        cards.append(replace(card, resting=count_resting(battle, attack), repair_fit=fit))
+        cards.append(
+            replace(
+                card,
+                target=target,
+                attacker=read_attacker(reader, battle, groups, confidence=sure),
+                gradient=measure_gradient(battle, attack, groups=groups, confidence=sure),
+                resting=count_resting(battle, attack),
+                audit=read_audit_card(reader, battle, attack, groups=groups, settings=settings),
+                repair_fit=cross_fit_repairs(
+                    battle, attack, side=side, groups=groups, confidence=sure
+                ),
+            )
+        )
     return tuple(cards)
 
 
@@ -229,7 +241,6 @@ def _card(
     survival, mean = _survival(view, budget)
     at_k, extrapolated, ahead = _blind(view, ks)
     last = view.fallen(rounds[-1], FULL)
-    costs = read_costs(battle.bills, bypasses=int(last.sum()), attacks=len(view.places))
     return AdaptiveCard(
         name=battle.name,
         settings=battle.settings,
@@ -261,8 +272,7 @@ def _card(
         repairs=read_repairs(battle, attack, groups=groups, confidence=confidence),
         transfers=read_transfers(battle, groups, confidence=confidence),
         calls=dict(battle.calls),
-        calls_per_bypass=costs.calls.per_bypass,
-        costs=costs,
+        costs=read_costs(battle.bills, bypasses=int(last.sum()), attacks=len(view.places)),
         extrapolated=extrapolated,
         extrapolated_at=ahead,
         unanswered=battle.unanswered,

@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.adaptive.attacker_rows import ATTACKER, CRITIC
 from guardmark.analysis.adaptive.costs import CRITIC_ACCOUNT, MODEL_ACCOUNT, Bill
 from guardmark.core.record import Stage
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 ADAPTIVE: Final = "adaptive"
 BLIND: Final = "adaptive/blind"
 NULL: Final = "adaptive/null"
-ATTACKER: Final = "adaptive/attacker"
-CRITIC: Final = "adaptive/critic"
 GRADIENT: Final = "adaptive/gradient"
 ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT)
 REPEATED: Final = (ADAPTIVE, BLIND, NULL)
@@ -30,6 +29,7 @@ LEFT_OUT: Final = "adaptive/left-out"
 STRICT: Final = frozenset({"V0", "V1"})
 FULL: Final = frozenset({"V0", "V1", "V2", "V3-table", "V3"})
 PROBE: Final = "probe"
+_UNSTEADY: Final = frozenset({"RANDOMISED", "STATEFUL"})
 _AGAIN: Final = 2  # of three re-sends, so that a pass of a random defense counts
 
 
@@ -124,13 +124,22 @@ class Battle:
     @property
     def flags(self) -> tuple[str, ...]:
         """What is odd about the defense."""
-        said = self.findings.get("flags", ())
-        return tuple(map(str, said)) if isinstance(said, list) else ()
+        return flags_of(self.findings)
 
     @property
     def budget(self) -> int:
         """Search calls an attack was worth."""
         return int(str(self.settings.get("budget", 0)))
+
+
+def flags_of(findings: Mapping[str, object]) -> tuple[str, ...]:
+    """Return what is odd about a defense: `RANDOMISED`, `STATEFUL`, `ERRORS_AS_BLOCK`.
+
+    Args:
+        findings: As stored.
+    """
+    said = findings.get("flags", ())
+    return tuple(map(str, said)) if isinstance(said, list) else ()
 
 
 def seed_layer(arm: str, number: int) -> str:
@@ -176,8 +185,6 @@ def read_left_out(reader: RecordReader) -> dict[str, str]:
 
 def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Battle:
     findings = reader.layer_settings(f"{FINDINGS}{name}")
-    flags = findings.get("flags", [])
-    is_random = isinstance(flags, list) and bool({"RANDOMISED", "STATEFUL"} & set(flags))
     gathered = _Gathered()
     seeds = int(str(settings.get("seeds", 1)))
     for number in range(1, seeds + 1):
@@ -189,7 +196,7 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ba
         if layer in reader.layers():
             for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
                 gathered.bills[account].take(record)
-    return gathered.battle(name, findings, settings=settings, is_random=is_random, seeds=seeds)
+    return gathered.battle(name, findings, settings=settings, seeds=seeds)
 
 
 class _Gathered:
@@ -231,10 +238,9 @@ class _Gathered:
         findings: Mapping[str, object],
         *,
         settings: Mapping[str, object],
-        is_random: bool,
         seeds: int,
     ) -> Battle:
-        if is_random:
+        if _UNSTEADY & set(flags_of(findings)):
             self._confirm()
         return Battle(
             name=name,

@@ -39,22 +39,22 @@ def attacker_text(attacker: AttackerCard) -> str:
     return f"{told}{critic}"
 
 
-def attacker_sentences(card: AdaptiveCard) -> Iterator[str]:
+def attacker_sentences(card: AdaptiveCard) -> Iterator[tuple[str, str]]:
     """Say what the attacker model added, how it answered and what it cost.
 
     Args:
         card: The figures.
 
     Yields:
-        Sentences; none where no attacker model was configured.
+        A label and a sentence; none where no attacker model was configured.
     """
     attacker = card.attacker
     if attacker is None:
         return
-    yield brought_sentence(card.name, attacker)
+    yield "Model", brought_sentence(card.name, attacker)
     if attacker.attacks.trials:
-        yield _wrote_sentence(card.name, attacker)
-        yield f"{card.name}: {cost_text(attacker)}"
+        yield "Replies", _wrote_sentence(card.name, attacker)
+        yield "Spent", f"{card.name}: {cost_text(attacker)}"
 
 
 def control_sentences(card: AdaptiveCard) -> Iterator[tuple[str, str]]:

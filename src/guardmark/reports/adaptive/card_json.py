@@ -73,7 +73,7 @@ def _card(card: AdaptiveCard) -> Json:
         "area": area_json(card.area),
         "median_tries": None if card.survival is None else card.survival.median,
         "mean_tries": None if card.mean_tries is None else card.mean_tries.value,
-        "calls_per_bypass": card.calls_per_bypass,
+        "calls_per_bypass": card.costs.calls.per_bypass,
         "costs": costs_json(card.costs),
         "extrapolated": None
         if card.extrapolated is None

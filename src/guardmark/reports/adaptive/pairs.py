@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.area import AreaCard
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.pairs import AdaptivePair
-    from guardmark.core.estimate import Difference, Ratio
+    from guardmark.core.estimate import Difference
 
 
 def area_sentence(card: AdaptiveCard) -> str:
     """Say how large the area under the curve of success is, and what may be missing in it."""
-    area, blind = (measure_text(of_ratio(each, Unit.NUMBER)) for each in _areas(card.area))
+    areas = (card.area.adaptive, card.area.blind)
+    area, blind = (measure_text(of_ratio(each, Unit.NUMBER)) for each in areas)
     text = (
         f"{card.name}: area under ASR@k on log k up to {count_text(card.budget)}, of "
         f"{count_text(card.area.adaptive.trials)} attacks: {area} adaptive, {blind} blind "
@@ -134,7 +135,3 @@ def pairs_json(pairs: Sequence[AdaptivePair]) -> list[Json]:
 
 def _side(difference: Difference, adjusted: float | None) -> Json:
     return {"difference": difference_json(difference), "adjusted_p": adjusted}
-
-
-def _areas(card: AreaCard) -> tuple[Ratio, Ratio]:
-    return card.adaptive, card.blind

@@ -113,19 +113,21 @@ def seeds_sentence(card: AdaptiveCard) -> str:
         return ""
     mean = told.headline
     spread = "undefined" if mean.spread is None else f"{100 * mean.spread:.1f} points"
+    left_out = f"; {said}" if (said := _left_out(told)) else ""
     ends = f"{value_text(mean.least, Unit.SHARE)} to {value_text(mean.most, Unit.SHARE)}"
     return (
         f"{card.name}: seeds {len(told.counted)}: {measure_text(of_mean(mean))} got through on "
-        f"average; between seeds {ends}, standard deviation {spread}{_left_out(told)}"
+        f"average; between seeds {ends}, standard deviation {spread}{left_out}"
     )
 
 
 def _left_out(told: SeedsCard) -> str:
+    """Say which seed is not counted, and why; empty where all are."""
     if len(told.counted) == told.seeds:
         return ""
     return (
-        "; seed 1 is left out, since the attacker model (round 5) had its turn there and "
-        "at no other seed"
+        "seed 1 is left out, since the attacker model (round 5) had its turn there and at no "
+        "other seed"
     )
 
 
@@ -155,6 +157,7 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
     ]
     if told.mean_tries is not None:
         rows.append(_row("mean tries up to the budget", told.mean_tries, Unit.NUMBER))
+    left_out = f" {said.capitalize()}." if (said := _left_out(told)) else ""
     for label, estimate in (
         ("fell at any seed, strict", told.any_seed_strict),
         ("fell at any seed, all proved tiers", told.any_seed_full),
@@ -171,7 +174,7 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         "at every seed, so their luck is not in the spread. Intervals are over groups of attacks "
         "and seeds; spread: standard deviation between seeds. Fell at any seed is what somebody "
         "gets who carries out all of them: it rises with their number."
-        f"{_left_out(told).replace('; s', ' S', 1)}{'.' if _left_out(told) else ''}",
+        f"{left_out}",
     )
 
 

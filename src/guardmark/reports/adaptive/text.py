@@ -67,7 +67,7 @@ def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
         ("Repair", repair_sentence(card)),
         ("Wrappers", wrapper_sentence(card)),
         ("Audit", audit_sentence(card) or resting_sentence(card)),
-        *zip(("Model", "Replies", "Spent"), attacker_sentences(card), strict=False),
+        *attacker_sentences(card),
         *control_sentences(card),
     ):
         if sentence:
