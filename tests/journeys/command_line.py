@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -45,11 +46,13 @@ def guardmark(
     cwd: Path,
     env: Mapping[str, str] | None = None,
     before: Callable[[], None] | None = None,
+    keys: str | None = None,
 ) -> Done:
-    """Type a command and wait for its end."""
+    """Type a command, and keys while it runs, and wait for its end."""
     done = subprocess.run(
         words(*given),
         cwd=cwd,
+        input=None if keys is None else keys.encode(),
         capture_output=True,
         timeout=120,
         check=False,
@@ -57,6 +60,18 @@ def guardmark(
         preexec_fn=before,
     )
     return Done(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+
+
+async def typed(*given: object, cwd: Path, keys: str | None = None) -> Done:
+    """Type a command while a server of this process goes on answering."""
+    return await asyncio.to_thread(guardmark, *given, cwd=cwd, keys=keys)
+
+
+async def printed(*given: object, cwd: Path, keys: str | None = None, code: int = 0) -> str:
+    """Type a command that ends with a code; return what it printed, errors only with them."""
+    done = await typed(*given, cwd=cwd, keys=keys)
+    assert done.code == code, done.err
+    return done.out + (done.err if code else "")
 
 
 def killed(*given: object, cwd: Path, after_s: float) -> bool:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
-import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,8 +11,8 @@ import jsonschema
 import pytest
 from aiohttp import web
 from tests.conftest import Loopback, Serve
-from tests.journeys.command_line import MAIN
-from tests.journeys.test_adapt_attacker import CONFIG, Steady, guardmark, prepare
+from tests.journeys.attacker_models import CONFIG, Steady, kill_at, prepare
+from tests.journeys.command_line import typed
 
 from guardmark.reports.summary import summary_schema
 
@@ -58,17 +55,17 @@ async def test_critic_and_twin_are_repeated_offline_and_counted_twice(
 ) -> None:
     """The same bytes by cassette and by trace; every figure holds, and a changed one is found."""
     models, server = guessing
-    typed = ("adapt", "guard.yaml", "--budget", "32")
-    first = await guardmark(tmp_path, *typed, "-o", "first", "--record", "tape.jsonl")
+    command = ("adapt", "guard.yaml", "--budget", "32")
+    first = await typed(*command, "-o", "first", "--record", "tape.jsonl", cwd=tmp_path)
     assert first.code == 0, first.err
     assert "critic: chat guesser" in first.err
     assert "Benign twin" in first.out
     assert "Critic" in first.out
     assert models.guessed > 0
     await server.stop()
-    assert (await guardmark(tmp_path, "run", "guard.yaml", "-o", "second")).code == 0
+    assert (await typed("run", "guard.yaml", "-o", "second", cwd=tmp_path)).code == 0
     again = ("adapt", "second", "--budget", "32", "--replay", "first/trace.jsonl")
-    second = await guardmark(tmp_path, *again, "--replay", "tape.jsonl")
+    second = await typed(*again, "--replay", "tape.jsonl", cwd=tmp_path)
     assert second.code == 0, second.err
     one, two = (
         json.loads((tmp_path / name / "summary.json").read_text("utf-8"))
@@ -85,12 +82,12 @@ async def test_critic_and_twin_are_repeated_offline_and_counted_twice(
     assert (
         attacker["spending"]["critic"]["tokens_read"] == 7 * attacker["spending"]["critic"]["calls"]
     )
-    verified = await guardmark(tmp_path, "verify", "first")
+    verified = await typed("verify", "first", cwd=tmp_path)
     assert verified.code == 0, verified.out
     attacker["twin"]["blocked"]["trials"] += 1
     attacker["critic"]["repairs"] += 1
     (tmp_path / "first/summary.json").write_text(json.dumps(one), encoding="utf-8")
-    found = await guardmark(tmp_path, "verify", "first")
+    found = await typed("verify", "first", cwd=tmp_path)
     assert found.code == 1
     assert "attacker.twin.blocked.trials" in found.out
     assert "attacker.critic.repairs" in found.out
@@ -101,26 +98,13 @@ async def test_a_kill_between_guesses_loses_nothing(
 ) -> None:
     """After SIGKILL at a question about a benign text, the trace is that of one go."""
     models, _ = guessing
-    typed = ("adapt", "guard.yaml", "--budget", "16", "-o")
-    whole = await guardmark(tmp_path, *typed, "whole")
+    command = ("adapt", "guard.yaml", "--budget", "16", "-o")
+    whole = await typed(*command, "whole", cwd=tmp_path)
     assert whole.code == 0, whole.err
     asked = len(models.asked)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", MAIN, *typed, "parts"),
-        cwd=tmp_path,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-
-    async def kill(number: int) -> None:
-        if number == 2 * asked - 1:
-            process.send_signal(signal.SIGKILL)
-            models.on_ask = None
-
-    models.on_ask = kill
-    assert await process.wait() == -signal.SIGKILL
+    await kill_at(models, 2 * asked - 1, *command, "parts", cwd=tmp_path)
     before = len(models.asked)
-    done = await guardmark(tmp_path, "adapt", "parts", "--budget", "16")
+    done = await typed("adapt", "parts", "--budget", "16", cwd=tmp_path)
     assert done.code == 0, done.err
     assert len(models.asked) - before < asked // 2
     assert (tmp_path / "parts/trace.jsonl").read_bytes() == (
@@ -132,7 +116,7 @@ async def test_check_asks_a_critic_for_a_word_too(
     tmp_path: Path, guessing: tuple[Guessing, Loopback]
 ) -> None:
     """As `adapt` does at its start."""
-    done = await guardmark(tmp_path, "check", "guard.yaml", "--probe", "1")
+    done = await typed("check", "guard.yaml", "--probe", "1", cwd=tmp_path)
     assert done.code == 0, done.err
     assert "Probe of critic: 1 answer" in done.out
 
@@ -149,7 +133,7 @@ async def test_a_critic_that_cannot_be_used_is_told_before_anything_is_spent(
         return await models.respond(request)
 
     prepare(tmp_path, FULL.format(url=(await serve(respond)).url))
-    done = await guardmark(tmp_path, "adapt", "guard.yaml", "--budget", "8", "-o", "out")
+    done = await typed("adapt", "guard.yaml", "--budget", "8", "-o", "out", cwd=tmp_path)
     assert done.code == 4, done.err
     assert "The critic cannot be used" in done.err
     assert not (tmp_path / "out").exists()
@@ -166,7 +150,7 @@ async def test_a_critic_that_is_another_role_too_is_warned_of(
     _, server = guessing
     config = FULL.format(url=server.url).replace("model: guesser", f"model: {model}")
     prepare(tmp_path, config)
-    done = await guardmark(tmp_path, "adapt", "guard.yaml", "--budget", "8", "-o", "out")
+    done = await typed("adapt", "guard.yaml", "--budget", "8", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     assert f"the critic is the same model as {said}" in done.err
     report = (tmp_path / "out/report.html").read_text("utf-8")
@@ -188,6 +172,6 @@ async def test_a_misspelt_control_is_told_with_its_place(
     """Mistakes are named before anything runs."""
     prepare(tmp_path, CONFIG.split("adaptive:", maxsplit=1)[0].format() + "report: [json]\n")
     (tmp_path / "attacker.yaml").write_text(f"adaptive: {section}\n", encoding="utf-8")
-    done = await guardmark(tmp_path, "adapt", "guard.yaml", "--config", "attacker.yaml")
+    done = await typed("adapt", "guard.yaml", "--config", "attacker.yaml", cwd=tmp_path)
     assert done.code == 2, done.err
     assert said in done.err

@@ -12,7 +12,8 @@ import pytest
 import yaml
 from aiohttp import web
 from tests.conftest import Loopback, Serve
-from tests.journeys.test_audit_bypasses import DENY, guardmark
+from tests.journeys.attacker_models import DENY
+from tests.journeys.command_line import printed
 
 from guardmark.reports.summary import summary_schema
 
@@ -117,7 +118,7 @@ async def test_a_cosine_from_tau_on_proves_the_same_request(
     tmp_path: Path, pair: tuple[Pair, Loopback]
 ) -> None:
     """Two near candidates count as V3, the far one is not sent, two without a cosine neither."""
-    out = await guardmark(tmp_path, *ADAPT, "-o", "out")
+    out = await printed(*ADAPT, "-o", "out", cwd=tmp_path)
     assert "sameness judged by embedding small, cosine 0.8 and above (tau: not calibrated)" in out
     assert "tau not calibrated: nobody knows" in out
     card = card_of(tmp_path / "out")
@@ -142,25 +143,25 @@ async def test_a_cosine_from_tau_on_proves_the_same_request(
     models, _ = pair
     assert {body["model"] for body in models.embedded} == {"small"}
     assert all(len(body["input"]) == 2 for body in models.embedded)
-    assert "holds" in await guardmark(tmp_path, "verify", "out")
+    assert "holds" in await printed("verify", "out", cwd=tmp_path)
 
 
 async def test_it_is_repeated_without_the_models(
     tmp_path: Path, pair: tuple[Pair, Loopback]
 ) -> None:
     """From the cassette, at another concurrency, and from trace and cassette: the same bytes."""
-    await guardmark(tmp_path, *ADAPT, "-o", "first", "--record", "tape.jsonl")
+    await printed(*ADAPT, "-o", "first", "--record", "tape.jsonl", cwd=tmp_path)
     models, server = pair
     asked = len(models.embedded)
-    await guardmark(tmp_path, "adapt", "first", "--budget", "8")
+    await printed("adapt", "first", "--budget", "8", cwd=tmp_path)
     assert len(models.embedded) == asked + 1  # the word at its start; nothing is asked twice
     await server.stop()
     text = (tmp_path / "guard.yaml").read_text(encoding="utf-8")
     (tmp_path / "guard.yaml").write_text(f"{text}run: {{concurrency: 1}}\n", encoding="utf-8")
-    await guardmark(tmp_path, *ADAPT, "-o", "second", "--replay", "tape.jsonl")
-    await guardmark(tmp_path, "run", "guard.yaml", "-o", "third")
+    await printed(*ADAPT, "-o", "second", "--replay", "tape.jsonl", cwd=tmp_path)
+    await printed("run", "guard.yaml", "-o", "third", cwd=tmp_path)
     again = ("--replay", "first/trace.jsonl", "--replay", "tape.jsonl")
-    await guardmark(tmp_path, "adapt", "third", "--budget", "8", *again)
+    await printed("adapt", "third", "--budget", "8", *again, cwd=tmp_path)
     traces = [(tmp_path / n / "trace.jsonl").read_bytes() for n in ("first", "second", "third")]
     assert traces[0] == traces[1] == traces[2]
     assert '"kind":"same"' in traces[0].decode()
@@ -171,10 +172,10 @@ async def test_another_tau_is_another_measurement(
 ) -> None:
     """Tries with one threshold are not mixed with those of another."""
     _, server = pair
-    await guardmark(tmp_path, *ADAPT, "-o", "out")
+    await printed(*ADAPT, "-o", "out", cwd=tmp_path)
     configure(tmp_path, server.url, tau=0.5)
     words = ("adapt", "out", "--budget", "8", "--config", "guard.yaml")
-    said = await guardmark(tmp_path, *words, code=3)
+    said = await printed(*words, code=3, cwd=tmp_path)
     assert "attacker/tau" in said
 
 
@@ -198,7 +199,7 @@ async def test_mistakes_end_before_anything_is_spent(
     said = yaml.safe_load((tmp_path / "guard.yaml").read_text(encoding="utf-8"))
     change(said["adaptive"]["equivalence"])
     (tmp_path / "guard.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
-    told = await guardmark(tmp_path, *ADAPT, "-o", "out", code=ends[0])
+    told = await printed(*ADAPT, "-o", "out", code=ends[0], cwd=tmp_path)
     assert ends[1] in told
     assert len(told.splitlines()) <= 6
     assert not (tmp_path / "out").exists()
@@ -209,7 +210,7 @@ async def test_a_look_before_asks_the_embeddings_too(
 ) -> None:
     """`check --probe` compares a sentence with itself; a service of another kind is named."""
     models, server = pair
-    said = await guardmark(tmp_path, "check", "guard.yaml", "--probe", "1")
+    said = await printed("check", "guard.yaml", "--probe", "1", cwd=tmp_path)
     assert "judge of sameness" in said
     assert len({*models.embedded[0]["input"]}) == 1
 
@@ -221,6 +222,6 @@ async def test_a_look_before_asks_the_embeddings_too(
     assert place in text
     changed = text.replace(place, f"{(await serve(other)).url}/v1\n    model: small")
     (tmp_path / "guard.yaml").write_text(changed, encoding="utf-8")
-    said = await guardmark(tmp_path, *ADAPT, "-o", "out", code=5)
+    said = await printed(*ADAPT, "-o", "out", code=5, cwd=tmp_path)
     assert "the answer is not of the protocol of embeddings" in said
     assert not (tmp_path / "out").exists()

@@ -9,8 +9,9 @@ import jsonschema
 import pytest
 from aiohttp import web
 from tests.conftest import Serve
-from tests.journeys.test_adapt_attacker import CONFIG as MODELS
-from tests.journeys.test_adapt_attacker import Steady, guardmark, prepare
+from tests.journeys.attacker_models import CONFIG as MODELS
+from tests.journeys.attacker_models import Steady, prepare
+from tests.journeys.command_line import typed
 
 from guardmark.reports.summary import summary_schema
 
@@ -42,7 +43,7 @@ def write(folder: Path, defenses: str) -> None:
 async def test_a_guard_of_responses_is_left_out_with_a_note(tmp_path: Path) -> None:
     """Others are attacked; terminal, report and summary say who was not, and `verify` knows."""
     write(tmp_path, OUTPUT + CLOSED)
-    done = await guardmark(tmp_path, "adapt", "guard.yaml", "--budget", "4", "-o", "out")
+    done = await typed("adapt", "guard.yaml", "--budget", "4", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     assert "Note: left out: output looks at responses of the target model" in done.err
     summary = json.loads((tmp_path / "out/summary.json").read_text("utf-8"))
@@ -51,9 +52,9 @@ async def test_a_guard_of_responses_is_left_out_with_a_note(tmp_path: Path) -> N
     jsonschema.validate(summary, json.loads(summary_schema()))
     for name in ("report.html", "summary.md"):
         assert "output was left out" in (tmp_path / "out" / name).read_text("utf-8")
-    verified = await guardmark(tmp_path, "verify", "out")
+    verified = await typed("verify", "out", cwd=tmp_path)
     assert verified.code == 0, verified.out
-    again = await guardmark(tmp_path, "adapt", "out", "--budget", "4")
+    again = await typed("adapt", "out", "--budget", "4", cwd=tmp_path)
     assert again.code == 0, again.err
 
 
@@ -71,7 +72,7 @@ async def test_where_nobody_sees_a_rewriting_nothing_is_begun(
 ) -> None:
     """Code 2, at most five lines with the next step, no run made and no call spent."""
     write(tmp_path, defenses)
-    done = await guardmark(tmp_path, "adapt", "guard.yaml", "--budget", "4", "-o", "out")
+    done = await typed("adapt", "guard.yaml", "--budget", "4", "-o", "out", cwd=tmp_path)
     assert done.code == 2, done.err
     assert "no rewriting of an attack of these data changes" in done.err
     assert "Next:" in done.err
@@ -82,9 +83,9 @@ async def test_where_nobody_sees_a_rewriting_nothing_is_begun(
 async def test_a_finished_run_of_such_guards_is_refused_too(tmp_path: Path) -> None:
     """Nothing is added to its folder."""
     write(tmp_path, OUTPUT)
-    made = await guardmark(tmp_path, "run", "guard.yaml", "-o", "out")
+    made = await typed("run", "guard.yaml", "-o", "out", cwd=tmp_path)
     assert made.code == 5, made.err  # nothing of these data is for it
-    done = await guardmark(tmp_path, "adapt", "out", "--budget", "4")
+    done = await typed("adapt", "out", "--budget", "4", cwd=tmp_path)
     assert done.code == 2, done.err
     assert "output looks at responses" in done.err
     assert not (tmp_path / "out/battery.lock").exists()
@@ -97,7 +98,7 @@ async def test_a_guard_of_responses_is_attacked_where_the_attack_is_a_response(
     write(tmp_path, OUTPUT)
     with (tmp_path / "rows.jsonl").open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(ANSWERED) + "\n")
-    done = await guardmark(tmp_path, "adapt", "guard.yaml", "--budget", "4", "-o", "out")
+    done = await typed("adapt", "guard.yaml", "--budget", "4", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     assert "left out" not in done.err
     summary = json.loads((tmp_path / "out/summary.json").read_text("utf-8"))
@@ -117,9 +118,9 @@ async def test_check_asks_each_model_of_an_attacker_for_a_word(
         return await models.respond(request)
 
     prepare(tmp_path, MODELS.format(url=(await serve(respond)).url))
-    quiet = await guardmark(tmp_path, "check", "guard.yaml")
+    quiet = await typed("check", "guard.yaml", cwd=tmp_path)
     assert (quiet.code, words) == (0, [])
-    done = await guardmark(tmp_path, "check", "guard.yaml", "--probe", "3")
+    done = await typed("check", "guard.yaml", "--probe", "3", cwd=tmp_path)
     assert done.code == 0, done.err
     assert words == ["writer", "checker"]
     assert "Probe of attacker model: 1 answer, median" in done.out
@@ -140,7 +141,7 @@ async def test_check_ends_with_code_4_where_such_a_model_cannot_be_used(
         return await models.respond(request)
 
     prepare(tmp_path, MODELS.format(url=(await serve(respond)).url))
-    done = await guardmark(tmp_path, "check", "guard.yaml", "--probe", "1")
+    done = await typed("check", "guard.yaml", "--probe", "1", cwd=tmp_path)
     assert done.code == 4, done.err
     assert f"The {said}" in done.err
     assert len(done.err.splitlines()) <= 5

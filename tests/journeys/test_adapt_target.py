@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.journeys.command_line import Done, guardmark, write_rows
+from tests.journeys.command_line import typed, write_rows
 
 from guardmark.app.verify.verification import verify
 from guardmark.core.record import Stage
@@ -88,11 +88,6 @@ def set_up(folder: Path, url: str, *, judges: str = JUDGES) -> Path:
     path = folder / "doors.yaml"
     path.write_text(CONFIG.format(url=url, judges=judges), encoding="utf-8")
     return path
-
-
-async def typed(*given: object, cwd: Path) -> Done:
-    """Type a command while the server goes on answering."""
-    return await asyncio.to_thread(guardmark, *given, cwd=cwd)
 
 
 def counts(estimate: dict[str, Any]) -> tuple[int, int]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +11,11 @@ import jsonschema
 import pytest
 from aiohttp import web
 from tests.conftest import Serve
-from tests.journeys.command_line import MAIN
+from tests.journeys.attacker_models import DENY
+from tests.journeys.command_line import printed
 
 from guardmark.reports.summary import summary_schema
 
-DENY = '''\
-def decide(text):
-    """Block everything but questions on soup and what says the word."""
-    return "soup" not in text and "sesame" not in text
-'''
 CONFIG = """\
 version: 1
 data:
@@ -37,20 +31,6 @@ adaptive:
 report: [json, html, md]
 """
 HOSTILE = "say sesame \x1b[2J<script>alert(1)</script> 4"
-
-
-async def guardmark(folder: Path, *words: str, typed: str = "", code: int = 0) -> str:
-    """Type a command; return what it printed."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", MAIN, *words),
-        cwd=folder,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(typed.encode()), 120)
-    assert process.returncode == code, err.decode()
-    return out.decode() + (err.decode() if code else "")
 
 
 async def respond(request: web.Request) -> web.StreamResponse:
@@ -81,14 +61,14 @@ async def run(tmp_path: Path, serve: Serve) -> Path:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     url = (await serve(respond)).url
     (tmp_path / "guard.yaml").write_text(CONFIG.format(url=url), encoding="utf-8")
-    out = await guardmark(tmp_path, "adapt", "guard.yaml", "--budget", "8", "-o", "out")
+    out = await printed("adapt", "guard.yaml", "--budget", "8", "-o", "out", cwd=tmp_path)
     assert "5 of the attacks that got through rest on a judgement" in out
     return tmp_path
 
 
 async def test_an_audit_from_the_sheet_to_the_report(run: Path) -> None:
     """Four of five the same request: the rate falls from 100 % to 80 %, and verify agrees."""
-    said = await guardmark(run, "audit", "out", "--what", "bypasses")
+    said = await printed("audit", "out", "--what", "bypasses", cwd=run)
     assert "closed: 5 of 5 bypasses that rest on a judgement" in said
     assert "bypasses.csv: 5 bypasses, 0 labelled" in said
     with (run / "bypasses.csv").open(encoding="utf-8", newline="") as stream:
@@ -99,7 +79,7 @@ async def test_an_audit_from_the_sheet_to_the_report(run: Path) -> None:
         writer = csv.DictWriter(stream, rows[0].keys())
         writer.writeheader()
         writer.writerows(rows)
-    said = await guardmark(run, "judge", "out", "--human-labels", "bypasses.csv")
+    said = await printed("judge", "out", "--human-labels", "bypasses.csv", cwd=run)
     assert "5 labels of people stored" in said
     summary = json.loads((run / "out" / "summary.json").read_text(encoding="utf-8"))
     jsonschema.validate(summary, json.loads(summary_schema()))
@@ -113,33 +93,33 @@ async def test_an_audit_from_the_sheet_to_the_report(run: Path) -> None:
     page = (run / "out" / "report.html").read_text(encoding="utf-8")
     assert "people call 80.0" in page
     assert "<script>alert(1)" not in page
-    assert "holds" in await guardmark(run, "verify", "out")
+    assert "holds" in await printed("verify", "out", cwd=run)
     changed = json.dumps(summary).replace('"drawn": 5', '"drawn": 6')
     (run / "out" / "summary.json").write_text(changed, encoding="utf-8")
-    assert "audit.drawn" in await guardmark(run, "verify", "out", code=1)
+    assert "audit.drawn" in await printed("verify", "out", code=1, cwd=run)
 
 
 async def test_bypasses_are_labelled_in_the_terminal(run: Path) -> None:
     """A yes, an unsure with a note, a skip, a quit; control characters reach no terminal."""
     words = ("audit", "out", "--what", "bypasses", "-o", "b.jsonl", "--label")
-    said = await guardmark(run, *words, typed="y\n\nu\nhard\nk\nq\n")
+    said = await printed(*words, keys="y\n\nu\nhard\nk\nq\n", cwd=run)
     assert "b.jsonl: 5 bypasses, 2 labelled" in said
     assert "Do both ask for the same?" in said
-    said += await guardmark(run, *words, typed="n\n\nn\n\nn\n\n")
+    said += await printed(*words, keys="n\n\nn\n\nn\n\n", cwd=run)
     assert "5 bypasses, 5 labelled" in said
     assert "\x1b" not in said
     assert "alert(1)" in said
     assert "guardmark judge out --human-labels b.jsonl" in said
-    await guardmark(run, "judge", "out", "--human-labels", "b.jsonl")
+    await printed("judge", "out", "--human-labels", "b.jsonl", cwd=run)
     summary = json.loads((run / "out" / "summary.json").read_text(encoding="utf-8"))
     assert summary["adaptive"][0]["audit"]["unsure"] == 1
 
 
 async def test_going_on_with_adapt_leaves_an_audit_alone(run: Path) -> None:
     """Given again, `adapt` finds nothing to do, and the audit still stands in the report."""
-    await guardmark(run, "audit", "out", "--what", "bypasses", "--label", typed="y\n\nq\n")
-    await guardmark(run, "judge", "out", "--human-labels", "bypasses.csv")
-    said = await guardmark(run, "adapt", "out", "--budget", "8")
+    await printed("audit", "out", "--what", "bypasses", "--label", keys="y\n\nq\n", cwd=run)
+    await printed("judge", "out", "--human-labels", "bypasses.csv", cwd=run)
+    said = await printed("adapt", "out", "--budget", "8", cwd=run)
     assert "people call 100.0 %" in said
     assert "4 blank count in no rate" in said
 
@@ -147,8 +127,8 @@ async def test_going_on_with_adapt_leaves_an_audit_alone(run: Path) -> None:
 async def test_mistakes_are_named(run: Path) -> None:
     """A sheet of another run, and an option that goes with bypasses only."""
     (run / "b.csv").write_text("audit_id,same_request\nabc,yes\n", encoding="utf-8")
-    said = await guardmark(run, "judge", "out", "--human-labels", "b.csv", code=3)
+    said = await printed("judge", "out", "--human-labels", "b.csv", code=3, cwd=run)
     assert "b.csv:2: the run has no bypass 'abc'; is the sheet of another run?" in said
     assert len(said.splitlines()) <= 5
-    said = await guardmark(run, "audit", "out", "--defense", "closed", code=2)
+    said = await printed("audit", "out", "--defense", "closed", code=2, cwd=run)
     assert "--what bypasses" in said

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from aiohttp import web
 from tests.conftest import Loopback, Serve
+from tests.journeys.command_line import printed
 from tests.journeys.test_adapt_embeddings import ADAPT, Pair, card_of, configure
-from tests.journeys.test_audit_bypasses import guardmark
 
 Json = dict[str, Any]
 
@@ -76,7 +76,7 @@ async def test_pairs_give_a_threshold_and_where_it_comes_from(
 ) -> None:
     """The table, the fragment, and a report that names the calibration."""
     path = pairs(tmp_path)
-    said = await guardmark(tmp_path, *CALIBRATE, "--record", "tape.jsonl")
+    said = await printed(*CALIBRATE, "--record", "tape.jsonl", cwd=tmp_path)
     assert "pairs.jsonl: 450 of 450 pairs have a cosine" in said
     assert "<- chosen" in said
     assert "config    equivalence.yaml" in said
@@ -89,8 +89,8 @@ async def test_pairs_give_a_threshold_and_where_it_comes_from(
     assert known["different"] + known["same"] < 450
     _, running = angles
     await running.stop()
-    again = await guardmark(
-        tmp_path, *CALIBRATE, "--replay", "tape.jsonl", "-o", "b.yaml", "--json"
+    again = await printed(
+        *CALIBRATE, "--replay", "tape.jsonl", "-o", "b.yaml", "--json", cwd=tmp_path
     )
     found = json.loads(again)
     assert found["tau"] == fragment["tau"]
@@ -101,7 +101,7 @@ async def test_pairs_give_a_threshold_and_where_it_comes_from(
 
     more = {"tau": fragment["tau"], "calibration": known}
     configure(tmp_path, (await serve(Pair().respond)).url, **more)
-    out = await guardmark(tmp_path, *ADAPT, "-o", "out")
+    out = await printed(*ADAPT, "-o", "out", cwd=tmp_path)
     assert "tau: pairs.jsonl" in out
     assert "not calibrated" not in out
     told = card_of(tmp_path / "out")["attacker"]["calibration"]
@@ -117,10 +117,10 @@ async def test_a_few_failures_are_counted_and_many_refused(
     pairs(tmp_path)
     server, _ = angles
     server.failing, server.calls = 1, 1
-    said = await guardmark(tmp_path, *CALIBRATE)
+    said = await printed(*CALIBRATE, cwd=tmp_path)
     assert "without one:" in said
     server.failing, server.calls = 30, 40
-    told = await guardmark(tmp_path, *CALIBRATE, "-o", "b.yaml", code=5)
+    told = await printed(*CALIBRATE, "-o", "b.yaml", code=5, cwd=tmp_path)
     assert "have no cosine" in told
     assert not (tmp_path / "b.yaml").exists()
 
@@ -142,7 +142,7 @@ async def test_pairs_that_do_not_do_are_named(
     """With their lines, in at most five of them."""
     assert angles
     (tmp_path / "pairs.jsonl").write_text(text, encoding="utf-8")
-    told = await guardmark(tmp_path, *CALIBRATE, code=3)
+    told = await printed(*CALIBRATE, code=3, cwd=tmp_path)
     assert words in told
     assert len(told.splitlines()) <= 5
 
@@ -156,6 +156,6 @@ async def test_a_configuration_without_embeddings_is_named(
     said = {"adaptive": {"equivalence": {"type": "scripted"}}}
     (tmp_path / "chat.yaml").write_text(yaml.safe_dump(said), encoding="utf-8")
     words = (*CALIBRATE[:-1], "chat.yaml")
-    assert "names no embeddings" in await guardmark(tmp_path, *words, code=2)
+    assert "names no embeddings" in await printed(*words, code=2, cwd=tmp_path)
     (tmp_path / "equivalence.yaml").write_text("mine", encoding="utf-8")
-    assert "exists" in await guardmark(tmp_path, *CALIBRATE, code=7)
+    assert "exists" in await printed(*CALIBRATE, code=7, cwd=tmp_path)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.journeys.command_line import Done, guardmark, write_rows
+from tests.journeys.command_line import typed, write_rows
 
 ATTACKS, ALL = range(120), range(200)
 BROKEN = 5
@@ -103,11 +102,6 @@ def set_up(folder: Path, url: str) -> Path:
     path = folder / "tutor.yaml"
     path.write_text(CONFIG.format(url=url), encoding="utf-8")
     return path
-
-
-async def typed(*given: object, cwd: Path) -> Done:
-    """Type a command while the server goes on answering."""
-    return await asyncio.to_thread(guardmark, *given, cwd=cwd)
 
 
 @pytest.fixture

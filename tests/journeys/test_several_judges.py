@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.journeys.command_line import write_rows
-from tests.journeys.test_pipeline import counts, number_of, summary_of, typed
+from tests.journeys.command_line import typed, write_rows
+from tests.journeys.test_pipeline import counts, number_of, summary_of
 
 from guardmark.app.reporting import report
 from guardmark.app.verify.verification import verify
