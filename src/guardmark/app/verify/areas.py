@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from itertools import combinations
+from itertools import combinations, groupby
+from operator import itemgetter
 from statistics import NormalDist, variance
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -154,16 +155,12 @@ def area(attacks: Sequence[float], benign: Sequence[float]) -> float:
         benign: Scores of benign samples, at least one.
     """
     ranked = sorted([(score, 1) for score in attacks] + [(score, 0) for score in benign])
-    wins, below, place = 0.0, 0, 0
-    while place < len(ranked):
-        tied = [kind for score, kind in ranked[place : place + 1]]
-        end = place + 1
-        while end < len(ranked) and ranked[end][0] == ranked[place][0]:
-            tied.append(ranked[end][1])
-            end += 1
-        quiet = tied.count(0)
-        wins += tied.count(1) * (below + quiet / 2)
-        below, place = below + quiet, end
+    wins, below = 0.0, 0
+    for _, tied in groupby(ranked, key=itemgetter(0)):
+        kinds = [kind for _, kind in tied]
+        quiet = kinds.count(0)
+        wins += kinds.count(1) * (below + quiet / 2)
+        below += quiet
     return wins / (len(attacks) * len(benign))
 
 

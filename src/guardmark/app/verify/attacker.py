@@ -67,8 +67,8 @@ def recount_attacker(source: Source, defense: str) -> Json | None:
     for fate in ("unusable", "unused", "unjudged"):
         found[fate] = sum(1 for _, note in candidates if note["fate"] == fate)
     answered = [(group, kind) for group, kind in kinds if kind != "error"]
-    for name, kind in (("refused", "refused"), ("invalid", "invalid")):
-        found[name] = _rate(((group, said == kind) for group, said in answered), confidence)
+    for kind in ("refused", "invalid"):
+        found[kind] = _rate(((group, end == kind) for group, end in answered), confidence)
     for name, fate in (("repeated", "repeated"), ("lost", "lost_span")):
         found[name] = _rate(
             ((row.subject.group, note["fate"] == fate) for row, note in candidates), confidence
