@@ -26,7 +26,7 @@ from guardmark.app.verify.source import open_source
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.core.errors import DatasetError, StorageError, StoreError, UnknownName
-from guardmark.engine.adaptive.target import text_digest
+from guardmark.engine.adaptive.trial import text_digest
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.adaptive.text import adaptive_lines
 from guardmark.store.reader import RecordReader

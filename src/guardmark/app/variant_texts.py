@@ -13,8 +13,7 @@ from guardmark.attacks.chain import Chain
 from guardmark.attacks.contract import Tier
 from guardmark.core.errors import ConfigError
 from guardmark.core.record import Stage
-from guardmark.engine.adaptive.target import text_digest
-from guardmark.engine.adaptive.trial import ATTACKER
+from guardmark.engine.adaptive.trial import ATTACKER, text_digest
 from guardmark.parsing.candidates import read_candidates
 
 if TYPE_CHECKING:

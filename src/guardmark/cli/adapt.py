@@ -63,7 +63,7 @@ def command() -> click.Command:
         "--no-shared-memory",
         "alone",
         is_flag=True,
-        help="Let each attack learn from its own answers only: independent units.",
+        help="Let each attack learn from its own answers only, so that attacks stay independent.",
     )
     @click.option("--seeds", type=click.IntRange(1, 100), help=_SEEDS)
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

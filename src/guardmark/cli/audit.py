@@ -61,7 +61,13 @@ def command() -> click.Command:
         type=click.IntRange(min=1),
         help="How many; of bypasses, of each defense.  [default: 200 answers or 50 bypasses]",
     )
-    @click.option("--seed", type=click.IntRange(min=0), default=7, show_default=True)
+    @click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=7,
+        show_default=True,
+        help="Which ones are drawn.",
+    )
     @click.option(
         "--with-verdicts",
         is_flag=True,

@@ -26,8 +26,15 @@ def calibrate_command() -> click.Command:
         "pairs the same. Chosen on one half of the groups, counted on the other.",
     )
     @click.argument("pairs", type=_PATH)
-    @click.option("--config", type=_PATH, required=True, help="File that names the embeddings.")
-    @click.option("-o", "--out", type=_PATH, default=Path("equivalence.yaml"), show_default=True)
+    @click.option("--config", type=_PATH, required=True, help="File that names them.")
+    @click.option(
+        "-o",
+        "--out",
+        type=_PATH,
+        default=Path("equivalence.yaml"),
+        show_default=True,
+        help="File to write: a fragment of a configuration.",
+    )
     @click.option(
         "--bound",
         type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -35,9 +42,15 @@ def calibrate_command() -> click.Command:
         show_default=True,
         help="Upper limit of the share of different pairs called the same.",
     )
-    @click.option("--seed", type=click.IntRange(min=0), default=7, show_default=True)
-    @click.option("--record", type=_PATH, help="Write all exchanges with the service here.")
-    @click.option("--replay", type=_PATH, help="Answer from what --record wrote.")
+    @click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=7,
+        show_default=True,
+        help="Which groups go to which half.",
+    )
+    @click.option("--record", type=_PATH, help="Write all exchanges with the service to this file.")
+    @click.option("--replay", type=_PATH, help="Answer from this file, which --record wrote.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def calibrate(pairs: Path, *, as_json: bool, **said: Any) -> None:
         from guardmark.app.calibrating import CalibrationOptions

@@ -13,7 +13,12 @@ def command() -> click.Command:
 
     @click.command(help="Write the records of RUN for other tools; nothing is called.")
     @click.argument("run", type=click.Path(path_type=Path))
-    @click.option("--to", "forms", required=True, help="One or more formats, with commas.")
+    @click.option(
+        "--to",
+        "forms",
+        required=True,
+        help="With commas: csv, inspect, jsonl, minorbench, parquet, png, svg.",
+    )
     @click.option("-o", "--out", type=click.Path(path_type=Path), help="File to write.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def export(run: Path, forms: str, out: Path | None, as_json: bool) -> None:

@@ -34,7 +34,13 @@ def command() -> click.Command:
         help="What guardmark audit wrote, labelled: on answers or on bypasses.",
     )
     @click.option("--quality", is_flag=True, help="Only look for signs of an unsound judge.")
-    @click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True)
+    @click.option(
+        "--limit",
+        type=click.IntRange(min=0),
+        default=20,
+        show_default=True,
+        help="List no more than N changed verdicts.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def judge(
         run: Path,

@@ -29,8 +29,10 @@ def command() -> click.Command:
     @click.option("--difference", type=_SHARE, help="Difference of two paired rates to be found.")
     @click.option("--non-inferiority", type=_SHARE, help="Margin of not being worse.")
     @click.option("--discordance", type=_SHARE, help="Share of samples two defenses differ on.")
-    @click.option("--power", type=_SHARE, default=0.8, show_default=True)
-    @click.option("--confidence", type=_SHARE, default=0.95, show_default=True)
+    @click.option("--power", type=_SHARE, default=0.8, show_default=True, help="Chance to find it.")
+    @click.option(
+        "--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the claim."
+    )
     @click.option("--variants", type=click.IntRange(min=1), help="Variants in each group.")
     @click.option(
         "--icc",

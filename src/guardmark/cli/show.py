@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from guardmark.app.showing import Selection
 
 _EXCERPT = 160
+_COUNT = click.IntRange(min=1)
 
 
 def command() -> click.Command:
@@ -34,7 +35,7 @@ def command() -> click.Command:
     @click.option("--category", default="", help="Only this category.")
     @click.option("--technique", default="", help="Only this technique.")
     @click.option("--id", "sample_id", default="", help="One sample, in full.")
-    @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+    @click.option("--limit", type=_COUNT, default=20, show_default=True, help="Most to list.")
     @click.option("--full", is_flag=True, help="Whole texts instead of one line.")
     @click.option("--no-texts", is_flag=True, help="Hashes instead of texts.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")

@@ -20,7 +20,13 @@ def command() -> click.Command:
         "comparisons, a defense over time. Only this machine can open them; Ctrl-C ends."
     )
     @click.argument("folder", type=click.Path(path_type=Path), default="runs")
-    @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True)
+    @click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=8765,
+        show_default=True,
+        help="Port to listen on; 0 for any that is free.",
+    )
     @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
     @click.option("--allow-remote", is_flag=True, help="Let other machines in; needs a token.")
     @click.option("--token-env", default="", metavar="NAME", help="Variable that holds a token.")

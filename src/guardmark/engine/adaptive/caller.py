@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +12,7 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.protocols import BatchDefense, InlineDefense
 from guardmark.core.record import Stage
-from guardmark.engine.adaptive.trial import Account, Answer
+from guardmark.engine.adaptive.trial import Account, Answer, text_digest
 from guardmark.engine.asking import asking, decide_batch
 from guardmark.engine.calls import as_decision, attempt, decide_unless_abandoned, skipping
 from guardmark.store.codec import evidence_to_json
@@ -115,7 +114,7 @@ class Caller:
         Returns:
             Answers in the order of the questions, whatever the order in which they came.
         """
-        digests = [_digest(query.text) for query in batch]
+        digests = [text_digest(query.text) for query in batch]
         decisions: list[Decision | None] = [None] * len(batch)
         open_places = list(range(len(batch)))
         for _ in range(_RETRIES + 1):
@@ -321,10 +320,6 @@ def tells_of_failure(evidence: Evidence) -> bool:
         evidence: Of a decision that blocked.
     """
     return bool(evidence.message or (evidence.attempts and evidence.attempts[-1].error))
-
-
-def _digest(text: str) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _is_passing(decision: Decision | None) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from hashlib import blake2b
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +12,7 @@ from guardmark.attacks.attacker_prompt import PastTry
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.validity import keeps
 from guardmark.canon import skeleton
+from guardmark.engine.adaptive.trial import text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,7 +77,6 @@ class Draft:
         Returns:
             JSON values; the text is in the reply it came with, here only its hash.
         """
-        digest = blake2b(self.text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         return {
             "account": "candidate",
             "round": "R5",
@@ -86,7 +85,7 @@ class Draft:
             "strategy": self.strategy,
             "fate": fate.value,
             "tier": self.tier if fate is Fate.SENT else "",
-            "text": digest,
+            "text": text_digest(self.text),
             "free": True,
         }
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from guardmark.core.outcome import Response, Verdict
+from guardmark.engine.adaptive.trial import text_digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,15 +34,6 @@ def is_target_layer(layer: str) -> bool:
         layer: Name of a layer.
     """
     return layer in {TARGET, VERDICT, CANARIES} or layer.startswith(f"{VERDICT}/")
-
-
-def text_digest(text: str) -> str:
-    """Return the hash that stands for a text in the records.
-
-    Args:
-        text: Any text.
-    """
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

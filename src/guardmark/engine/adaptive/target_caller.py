@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import ErrorKind, Evidence, Response, Verdict, VerdictLabel
 from guardmark.engine.adaptive.caller import Interrupted, prompt_of
-from guardmark.engine.adaptive.target import Asked, Known, text_digest
-from guardmark.engine.adaptive.trial import Account
+from guardmark.engine.adaptive.target import Asked, Known
+from guardmark.engine.adaptive.trial import Account, text_digest
 from guardmark.engine.answers import as_response, as_verdict
 from guardmark.engine.calls import attempt
 from guardmark.store.codec import evidence_to_json

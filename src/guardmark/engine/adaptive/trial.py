@@ -6,6 +6,7 @@ import json
 from collections.abc import Generator
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from guardmark.attacks.contract import Tier
@@ -50,6 +51,15 @@ REWORDING: Final = "R5 twin"
 _UNPROVED: Final = ("", *(tier.value for tier in Tier if not tier.in_full))
 PROBE: Final = "probe"
 """Chain of what is asked to learn something and is no attack."""
+
+
+def text_digest(text: str) -> str:
+    """Return the hash that stands for a text in the records.
+
+    Args:
+        text: Any text.
+    """
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 class Account(StrEnum):
