@@ -6,13 +6,14 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.cells import of_difference
-from guardmark.reports.compared_words import caveats, cost_sentence, recommendation
+from guardmark.reports.compared_words import best_sentence, caveats, cost_sentence, recommendation
 from guardmark.reports.inert import plain_line
 from guardmark.reports.measures import Measure, Unit
 from guardmark.reports.wording import (
     count_text,
     interval_text,
     measure_text,
+    p_text,
     percent_text,
     value_text,
 )
@@ -117,15 +118,10 @@ def _side(side: PairedSide, names: tuple[str, str], what: str) -> str:
 def _difference(side: PairedSide) -> str:
     words = measure_text(of_difference(side.difference))
     if side.difference.p_value is not None:
-        words += f", p {_equals(side.difference.p_value)}"
+        words += f", p {p_text(side.difference.p_value)}"
     if side.adjusted_p is not None and side.adjusted_p != side.difference.p_value:
-        words += f" (Holm {_equals(side.adjusted_p)})"
+        words += f" (Holm {p_text(side.adjusted_p)})"
     return words
-
-
-def _equals(p_value: float) -> str:
-    shown = value_text(p_value, Unit.P_VALUE)
-    return shown if shown.startswith("<") else f"= {shown}"
 
 
 def _latency(latency: LatencyDifference, names: tuple[str, str]) -> str:
@@ -154,7 +150,7 @@ def _categories(detail: PairDetail, compared: Compared) -> Iterator[str]:
     for each in sorted(told, key=_telling)[:_MOST_CATEGORIES]:
         label = "ASR" if each.is_attack else "FPR"
         p_value = each.side.adjusted_p
-        shown = "" if p_value is None else f", p {_equals(p_value)}"
+        shown = "" if p_value is None else f", p {p_text(p_value)}"
         yield (
             f"    {label} {plain_line(each.category)}: "
             f"{measure_text(of_difference(each.side.difference))}{shown}"
@@ -202,15 +198,8 @@ def _standings(compared: Compared) -> Iterator[str]:
         (compared.comparison.attacks, "attack success rate"),
         (compared.comparison.benign, "false positive rate"),
     ):
-        if not best.best:
-            continue
-        others = [plain_line(name) for name in best.undistinguished if name != best.best]
-        alike = f"not distinguishable from it: {', '.join(others)}" if others else "the rest worse"
-        omnibus = ""
-        if best.omnibus is not None and best.omnibus.q is not None:
-            q, p_value = best.omnibus.q, best.omnibus.p_value
-            omnibus = f" All together: Cochran's Q {q:.1f}, p {_equals(p_value)}."
-        yield f"Lowest {rate}: {plain_line(best.best)}; {alike}.{omnibus}"
+        if best.best:
+            yield plain_line(best_sentence(best, rate))
 
 
 def _front(compared: Compared) -> str:

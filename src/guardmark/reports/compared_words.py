@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.costs import CostUnit
 from guardmark.analysis.pair_verdict import PairVerdict
-from guardmark.reports.wording import count_text
+from guardmark.reports.wording import count_text, p_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.compared import Compared
-    from guardmark.analysis.comparison import PairedComparison, PairedSide
+    from guardmark.analysis.comparison import BestSet, PairedComparison, PairedSide
     from guardmark.analysis.costs import CostDifference
     from guardmark.analysis.runs_compared import ComparedRun
 
@@ -51,6 +51,28 @@ def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
         f"Prefer {first} to {second} where false alarms weigh most: it raises fewer, but that it "
         "stops as many attacks is not shown."
     )
+
+
+def best_sentence(best: BestSet, rate: str) -> str:
+    """Say who has the lowest rate, who cannot be told apart from that, and the test of all.
+
+    Args:
+        best: What was found.
+        rate: Its name in words.
+    """
+    if not best.best:
+        return f"Lowest {rate}: undefined."
+    others = [each for each in best.undistinguished if each != best.best]
+    alike = (
+        f"not distinguishable from it: {', '.join(others)}"
+        if others
+        else "every other defense is shown to be worse"
+    )
+    omnibus = ""
+    if best.omnibus is not None and best.omnibus.q is not None:
+        q, p_value = best.omnibus.q, best.omnibus.p_value
+        omnibus = f" All together: Cochran's Q {q:.1f}, p {p_text(p_value)}."
+    return f"Lowest {rate}: {best.best}; {alike}.{omnibus}"
 
 
 def caveats(compared: Compared) -> Iterator[str]:

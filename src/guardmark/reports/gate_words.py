@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.gate import GateUnit, Standing
 from guardmark.reports.measures import Measure, Unit
-from guardmark.reports.wording import count_text, measure_text, value_text
+from guardmark.reports.wording import count_text, measure_text, p_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.gate import GateCheck, GateResult
@@ -56,7 +56,7 @@ def check_sentence(check: GateCheck) -> str:
     if check.standing is Standing.HELD:
         return f"{name} {rests} holds the limit of {limit}"
     if check.standing is Standing.BROKEN:
-        p_value = "" if check.p_value is None else f", p {_equals(check.p_value)}"
+        p_value = "" if check.p_value is None else f", p {p_text(check.p_value)}"
         return f"{name} {rests}{p_value} is above the limit of {limit}"
     return f"{name} {rests} does not decide about the limit of {limit}; {_what_would(check)}"
 
@@ -105,8 +105,3 @@ def _what_would(check: GateCheck) -> str:
 
 def _plural(subject: str) -> str:
     return "benign samples" if subject == "benign" else subject
-
-
-def _equals(p_value: float) -> str:
-    shown = value_text(p_value, Unit.P_VALUE)
-    return shown if shown.startswith("<") else f"= {shown}"

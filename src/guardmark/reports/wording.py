@@ -82,6 +82,12 @@ def count_text(count: int) -> str:
     return f"{count:,}"
 
 
+def p_text(p_value: float) -> str:
+    """Return a p-value as it stands behind a letter p: `= 0.0312` or `< 0.0001`."""
+    shown = value_text(p_value, Unit.P_VALUE)
+    return shown if shown.startswith("<") else f"= {shown}"
+
+
 def percent_text(share: float | None) -> str:
     """Return a share as a percentage with one decimal, such as `91.2 %`."""
     return value_text(share, Unit.SHARE)

@@ -21,10 +21,11 @@ from guardmark.reports.blocks import (
 from guardmark.reports.cells import count, figure, name, of_difference
 from guardmark.reports.chapters.candidates import candidates, empty_section
 from guardmark.reports.chapters.plane import draw_plane
-from guardmark.reports.wording import count_text, measure_text, value_text
+from guardmark.reports.compared_words import best_sentence
+from guardmark.reports.wording import count_text, measure_text, p_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.comparison import BestSet, PairedComparison, PairedSide, RunComparison
+    from guardmark.analysis.comparison import PairedComparison, PairedSide, RunComparison
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.blocks import Block
 
@@ -77,8 +78,8 @@ def comparison_blocks(comparison: RunComparison) -> tuple[Block, ...]:
     ]
     if comparison.attacks.best or comparison.benign.best:  # across runs nobody asks who is best
         lines = (
-            _best_words(comparison.attacks, "attack success rate"),
-            _best_words(comparison.benign, "false positive rate"),
+            best_sentence(comparison.attacks, "attack success rate"),
+            best_sentence(comparison.benign, "false positive rate"),
         )
         blocks.append(Bullets(lines=lines))
     blocks += [
@@ -127,30 +128,10 @@ def _gap(side: PairedSide, label: str) -> str:
     words_ = f"{label} {measure_text(measure)}"
     if side.adjusted_p is None:
         return f"{words_} ({measure.reason})"
-    words_ += f", p {_equals(side.adjusted_p)}"
+    words_ += f", p {p_text(side.adjusted_p)}"
     crosses = (measure.low or 0.0) <= 0.0 <= (measure.high or 0.0)
     if crosses and side.detectable is not None:
         words_ += f" (a difference of {100 * side.detectable:.1f} points would have been found)"
-    return words_
-
-
-def _equals(p_value: float) -> str:
-    shown = value_text(p_value, Unit.P_VALUE)
-    return shown if shown.startswith("<") else f"= {shown}"
-
-
-def _best_words(best: BestSet, what: str) -> str:
-    if not best.best:
-        return f"Lowest {what}: undefined."
-    others = [each for each in best.undistinguished if each != best.best]
-    words_ = f"Lowest {what}: {best.best}; "
-    if others:
-        words_ += f"not distinguishable from it: {', '.join(others)}."
-    else:
-        words_ += "every other defense is shown to be worse."
-    if best.omnibus is not None and best.omnibus.q is not None:
-        q, p_value = best.omnibus.q, best.omnibus.p_value
-        words_ += f" All together: Cochran's Q {q:.1f}, p {_equals(p_value)}."
     return words_
 
 
