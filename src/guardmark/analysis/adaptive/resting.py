@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.rows import Battle, Try
 
-PROVED: Final = frozenset({"V0", "V1", "V2"})
-"""Tiers that a rule proves; the rest of the proved tiers rest on a judge or on a table."""
-JUDGED: Final = FULL - PROVED
+BY_RULE: Final = frozenset({"V0", "V1", "V2"})
+"""Tiers that a rule proves."""
+BY_WORD: Final = FULL - BY_RULE
+"""The other proved tiers: they rest on a judge or on a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,24 +23,24 @@ class Fall:
     """How one attack got through, if it did.
 
     Attributes:
-        proved: First round by whose end a variant of a proved tier had; 0 as it is, None never.
-        judged: First bypass that rests on a judgement, or None.
+        by_rule: First round by whose end a variant that a rule proves had; 0 as it is, None never.
+        by_word: First bypass that rests on a judge or a table, or None.
     """
 
-    proved: int | None
-    judged: Try | None
+    by_rule: int | None
+    by_word: Try | None
 
     def is_full(self, until: int) -> bool:
         """Tell whether it had got through, at any counted tier, by the end of a round."""
-        is_judged = self.judged is not None and _round(self.judged) <= until
-        return self._is_proved(until) or is_judged
+        is_by_word = self.by_word is not None and _round(self.by_word) <= until
+        return self._is_by_rule(until) or is_by_word
 
     def is_resting(self, until: int) -> bool:
-        """Tell whether it had got through by then, but by judged tiers alone."""
-        return self.is_full(until) and not self._is_proved(until)
+        """Tell whether it had got through by then, but by somebody's word alone."""
+        return self.is_full(until) and not self._is_by_rule(until)
 
-    def _is_proved(self, until: int) -> bool:
-        return self.proved is not None and self.proved <= until
+    def _is_by_rule(self, until: int) -> bool:
+        return self.by_rule is not None and self.by_rule <= until
 
 
 def read_falls(battle: Battle, is_attack: Sequence[bool]) -> Mapping[int, Fall]:
@@ -63,26 +64,26 @@ def resting_bypasses(falls: Mapping[int, Fall], until: int) -> dict[int, Try]:
         until: Number of the last round that counts.
 
     Returns:
-        Position of each attack that fell to judged tiers alone, to its first bypass.
+        Position of each attack that fell by somebody's word alone, to its first such bypass.
     """
     return {
-        place: fall.judged
+        place: fall.by_word
         for place, fall in falls.items()
-        if fall.judged is not None and fall.is_resting(until)
+        if fall.by_word is not None and fall.is_resting(until)
     }
 
 
 def _fall(battle: Battle, place: int) -> Fall:
     if battle.baseline[place]:
-        return Fall(proved=0, judged=None)
-    proved: list[int] = []
-    judged: list[Try] = []
+        return Fall(by_rule=0, by_word=None)
+    by_rule: list[int] = []
+    by_word: list[Try] = []
     for stories in (battle.battery, battle.stories[ADAPTIVE]):
         if (story := stories.get(place)) is None:
             continue
-        proved += [_round(each) for each in story.tries if story.holds(each, PROVED)]
-        judged += [each for each in story.tries if story.holds(each, JUDGED)]
-    return Fall(proved=min(proved, default=None), judged=next(iter(judged), None))
+        by_rule += [_round(each) for each in story.tries if story.holds(each, BY_RULE)]
+        by_word += [each for each in story.tries if story.holds(each, BY_WORD)]
+    return Fall(by_rule=min(by_rule, default=None), by_word=next(iter(by_word), None))
 
 
 def _round(each: Try) -> int:
