@@ -40,9 +40,9 @@ class AuditedRound:
 
     Attributes:
         name: `R0` to `R5`.
-        resting: Attacks that had fallen to judged tiers alone.
+        resting: Attacks that had fallen by somebody's word alone (V3, V3-table).
         valid: Of the audited ones among these: those that ask for the same.
-        full: The rate of all proved tiers, its judged part times `valid`.
+        full: The rate of all proved tiers, its part by somebody's word times `valid`.
     """
 
     name: str
@@ -57,12 +57,12 @@ class AuditCard:
 
     Attributes:
         source: Name of the file they filled in.
-        resting: Attacks that fell to judged tiers alone: what the sheet was drawn from.
+        resting: Attacks that fell by somebody's word alone: what the sheet was drawn from.
         drawn: Of these on the sheet.
         valid: Of those answered with yes or no: those that ask for the same.
         unsure: Answered with unsure; they count in no rate.
         blank: Not answered; they count in no rate.
-        tiers: `valid` for each judged tier.
+        tiers: `valid` for each of these tiers.
         rounds: Every round by whose end something rested on a judgement.
     """
 
