@@ -95,6 +95,8 @@ def test_bad_data_leave_the_earlier_run_where_it_was(tmp_path: Path) -> None:
         (("rn",), 2, "Did you mean 'run'?"),
         (("run", "--ot", "x"), 2, "--help"),
         (("run", "bench.yaml", "--limit", "0"), 2, "--limit"),
+        (("run", "bench.yaml", "--limit", "x"), 2, "'x' is not a whole number."),
+        (("run", "bench.yaml", "--max-cost", "x"), 2, "'x' is not a number."),
         (("run", "bench.yaml", "--only", "wrds"), 2, "Did you mean 'words'?"),
         (("report", "nowhere"), 3, "There is no run in nowhere"),
         (("show", "nowhere"), 3, "There is no run in nowhere"),
@@ -133,6 +135,7 @@ ATTACKER = "adaptive:\n  attacker: {type: chat, base_url: http://127.0.0.1:9, mo
         (("--replay", "own.yaml"), "data: []\n", 3, "line 1 is no JSON"),
         (("--replay", "none.jsonl"), "", 3, "The trace none.jsonl cannot be read: No such file"),
         (("--budget", "3"), "", 2, "at least 4"),
+        (("-o", "other"), "", 2, "Next: leave out -o"),
     ],
 )
 def test_a_mistake_in_what_an_attacker_is_told(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 EXIT_FAULT = 70
 EXIT_INTERRUPTED = 130
 _BROKEN_PIPE = 141
+_PLAIN_WORDS = (("a valid integer range", "a whole number"), ("a valid float range", "a number"))
 _GC_THRESHOLD = 50_000
 _PATIENCE_S = 0.3
 
@@ -102,7 +103,10 @@ def _usage_or_fault(error: Exception, *, debug: bool) -> int:
     if isinstance(error, ClickException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "guardmark"
-        tell(f"{error.format_message()}\nTo see what is possible: {path} --help\n")
+        said = error.format_message()
+        for word, plain in _PLAIN_WORDS:
+            said = said.replace(word, plain)
+        tell(f"{said}\nTo see what is possible: {path} --help\n")
         return 2
     return _tell_fault(error, debug=debug)
 

@@ -16,6 +16,7 @@ from guardmark.app.reporting import report
 from guardmark.app.running import RunOptions, Session
 from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import clean, tell
+from guardmark.core.errors import ConfigError
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
 
@@ -82,6 +83,11 @@ def carry_out(
     what: LoadedConfig | Path | None = subject
     if subject is not None and subject.suffix in {".yaml", ".yml"}:
         what = load_config(subject)
+    elif subject is not None and typed.out is not None:
+        raise ConfigError(
+            f"-o names the folder of a run that is made first, and {subject} is one already.\n"
+            "Next: leave out -o, or name a configuration."
+        )
     progress, stop = Progress(), StopSignal()
     with interruptible(stop):
         session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=_say)
