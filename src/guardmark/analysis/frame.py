@@ -237,12 +237,17 @@ def _joined(category: Facet, subcategory: Facet) -> Facet:
     from guardmark.store.columns import Facet
 
     width = max(1, len(subcategory.names))
-    keys = category.codes.astype(np.int64) * width + subcategory.codes
+    keys = category.codes * np.int32(width) + subcategory.codes
     # Samples that state none are one slice, whatever their category.
     is_stated = np.array([bool(name) for name in subcategory.names], dtype=np.bool_)
-    pairs, codes = np.unique(np.where(is_stated[subcategory.codes], keys, -1), return_inverse=True)
+    keys[~is_stated[subcategory.codes]] = -1
+    keys += 1
+    # By a table of all pairs, which are few: sorting the samples would take ten times the room.
+    occurs = np.bincount(keys, minlength=1) > 0
+    pairs = np.flatnonzero(occurs) - 1
+    places = (np.cumsum(occurs) - 1).astype(np.int32)
     names = [
         f"{category.names[pair // width]}/{subcategory.names[pair % width]}" if pair >= 0 else ""
         for pair in pairs.tolist()
     ]
-    return Facet(names=tuple(names), codes=codes.astype(np.int32))
+    return Facet(names=tuple(names), codes=places[keys])

@@ -9,7 +9,7 @@ import numpy as np
 
 from guardmark.analysis.confusion import Cells, estimate_slices, sort_into_cells
 from guardmark.analysis.scorecard import RatePair, complement
-from guardmark.stats.clustered import wilson_default_slices
+from guardmark.stats.clustered import wilson_default
 from guardmark.stats.curves import AveragePrecision, average_precision, count_at_thresholds
 from guardmark.stats.operating import OperatingPoint, Stakes, choose_threshold, measure_at
 from guardmark.stats.scores import auc, tpr_at_fpr
@@ -225,25 +225,15 @@ def _limits_along(
     Variants of one origin pass a threshold together, so rows are counted by group.
     """
     names, codes = np.unique(group, return_inverse=True)
-    slices, hits, sizes = [], [], []
-    for place, threshold in enumerate(thresholds.tolist()):
+    limits = []
+    # One threshold after the other: all at once would hold the groups two hundred times.
+    for threshold in thresholds.tolist():
         total = np.bincount(codes[among >= threshold], minlength=len(names))
         caught = np.bincount(codes[scores >= threshold], minlength=len(names))
-        present = total > 0
-        sizes.append(total[present])
-        hits.append(caught[present])
-        slices.append(np.full(int(present.sum()), place))
-    estimates = wilson_default_slices(
-        np.concatenate(hits),
-        np.concatenate(sizes),
-        slices=np.concatenate(slices),
-        slice_count=len(thresholds),
-        confidence=at,
-    )
-    return [
-        (0.0, 1.0) if each.low is None or each.high is None else (each.low, each.high)
-        for each in estimates
-    ]
+        found = wilson_default(caught, total, confidence=at)
+        low, high = found.low, found.high
+        limits.append((0.0, 1.0) if low is None or high is None else (low, high))
+    return limits
 
 
 def choose_within(
