@@ -98,11 +98,11 @@ def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator
                 f"{count_text(run.planned)} records are stored."
             )
         if run.unmatched:
-            yield unmatched_words(run)
+            yield _unmatched_words(run)
     yield from remarks
 
 
-def unmatched_words(run: ComparedRun) -> str:
+def _unmatched_words(run: ComparedRun) -> str:
     """Say which samples of a run have no partner.
 
     Args:

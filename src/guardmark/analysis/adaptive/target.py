@@ -130,7 +130,7 @@ class TargetCard:
     def has_control(self) -> bool:
         """Whether plain sentences come back, without which the probe says nothing."""
         control = self.read_rate(PLAIN)
-        return control is not None and reads_plain(control)
+        return control is not None and _reads_plain(control)
 
     def read_rate(self, chain: str) -> Estimate | None:
         """Return how well the target model reads a chain, or None when it was not probed.
@@ -142,7 +142,7 @@ class TargetCard:
         return next((each.read for each in self.readings if each.chain == whole), None)
 
 
-def reads_plain(control: Estimate) -> bool:
+def _reads_plain(control: Estimate) -> bool:
     """Tell whether a probe says anything of operators.
 
     Args:
@@ -244,7 +244,7 @@ class _Ends:
                 unread += not by_chain.get(chain)
         narrow = math.sqrt(self.confidence)
         value = _product(self._bypassed(narrow), _read_rate(told, narrow), self.confidence)
-        if not reads_plain(_read_rate(by_chain[PLAIN], self.confidence)):
+        if not _reads_plain(_read_rate(by_chain[PLAIN], self.confidence)):
             value = replace(value, value=None, low=None, high=None, reason=_NO_CONTROL)
         return EstimatedEffect(
             bypassed=self._bypassed(self.confidence),

@@ -63,7 +63,7 @@ def read_benches(source: Source) -> list[Bench]:
     """
     found: dict[str, Bench] = {}
     for answer in source.answers("judge"):
-        if is_human(source, answer.layer):
+        if _is_human(source, answer.layer):
             continue
         name = answer.layer.partition("/")[0]
         bench = found.setdefault(name, Bench(name=name))
@@ -83,12 +83,12 @@ def read_people(source: Source) -> dict[Place, str]:
     Args:
         source: All that the run stored.
     """
-    said = [a for a in source.answers("judge") if is_human(source, a.layer)]
+    said = [a for a in source.answers("judge") if _is_human(source, a.layer)]
     last = said[-1].layer if said else ""
     return {place_of(a): a.outcome for a in said if a.layer == last and a.outcome in JUDGED}
 
 
-def is_human(source: Source, layer: str) -> bool:
+def _is_human(source: Source, layer: str) -> bool:
     """Tell whether a layer holds labels of people.
 
     Args:

@@ -19,7 +19,7 @@ _CANARIES: Final = "adaptive/canaries"
 _VERDICT: Final = "adaptive/verdict"
 
 
-def is_about_target(layer: str) -> bool:
+def _is_about_target(layer: str) -> bool:
     """Tell whether tries of a layer are answers of the target model or its judges.
 
     Args:
@@ -37,7 +37,7 @@ def check_target(path: Path, source: Source, comparer: Comparer) -> None:
         comparer: Takes what differs.
     """
     layers = list(source.layers)
-    told = [answer for answer in source.answers("try") if is_about_target(answer.layer)]
+    told = [answer for answer in source.answers("try") if _is_about_target(answer.layer)]
     told.sort(key=lambda each: layers.index(each.layer))
     head = {"arm": _TARGET, "settings": source.layers.get(_TARGET, {})}
     compare_lines(path, [head, *map(_line, told)], comparer)

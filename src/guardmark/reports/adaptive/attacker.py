@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.attacker import AttackerCard
     from guardmark.analysis.adaptive.card import AdaptiveCard
 
-NOT_CALIBRATED: Final = "not calibrated"
+_NOT_CALIBRATED: Final = "not calibrated"
 """What stands in the place of a calibration that never was."""
 
 
@@ -158,7 +158,7 @@ def _proof_cautions(name: str, attacker: AttackerCard) -> Iterator[str]:
             f"{name}: no judge of sameness: {rate_text(attacker.unproved)} of the attacks came "
             "through as candidates that nobody proved (V4); they count in no other rate"
         )
-    if attacker.tau is not None and attacker.calibration == NOT_CALIBRATED:
+    if attacker.tau is not None and attacker.calibration == _NOT_CALIBRATED:
         yield (
             f"{name}: tau not calibrated: nobody knows how often a cosine of "
             f"{attacker.tau:g} calls another request the same"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.critic import CriticCard
     from guardmark.analysis.adaptive.rewording import RewordingCard
 
-MEANING: Final = {
+_MEANING: Final = {
     Standing.HOLDS: "it holds: attacks are recognised in other words, and benign texts pass",
     Standing.BLANKET: "a blanket block: what the model rewords is blocked, attack or not",
     Standing.BLIND: "blind: what the model rewords passes, attack or not",
@@ -45,7 +45,7 @@ def twin_sentence(name: str, twin: RewordingCard) -> str:
         f"{name}: benign texts reworded by the attacker model are blocked at "
         f"{rate_text(twin.blocked)}, as they are at {rate_text(twin.as_is)}; attacks it "
         f"reworded at {rate_text(twin.attacks_blocked)}, J {gap}: "
-        f"{MEANING[twin.standing]}{_doubt(twin)}"
+        f"{_MEANING[twin.standing]}{_doubt(twin)}"
     )
 
 

@@ -34,11 +34,11 @@ def repair_sentence(card: AdaptiveCard) -> str:
         return f"{card.name}: no cleaning of texts would have closed more than it costs"
     return (
         f"{card.name}: cleaning texts by {best.name} before the defense would {_effect(best)}. "
-        f"{fit_words(card)}"
+        f"{_fit_words(card)}"
     )
 
 
-def fit_words(card: AdaptiveCard, *, with_counts: bool = False) -> str:
+def _fit_words(card: AdaptiveCard, *, with_counts: bool = False) -> str:
     """Say what the best repair does to texts it was not chosen on.
 
     Args:
@@ -67,7 +67,7 @@ def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
         taken: Names of the run's defenses.
     """
     blocks: list[Block] = [_table(card)]
-    if entry := repair_entry(card, taken):
+    if entry := _repair_entry(card, taken):
         blocks.append(
             Listing(
                 id=f"adaptive-repair-lines-{slug(card.name)}",
@@ -88,11 +88,11 @@ def repair_fragment(cards: Sequence[AdaptiveCard], taken: Sequence[str]) -> str 
     Returns:
         YAML with a `defenses:` key, figures in comments, or None where nothing helps.
     """
-    lines = [line for card in cards for line in repair_entry(card, taken)]
+    lines = [line for card in cards for line in _repair_entry(card, taken)]
     return "\n".join((*_HEAD, "defenses:", *lines)) + "\n" if lines else None
 
 
-def repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> tuple[str, ...]:
+def _repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> tuple[str, ...]:
     """Write one defense wrapped in its best repair, as it stands below `defenses:`.
 
     Args:
@@ -115,7 +115,7 @@ def repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> tuple[str, ...]:
         "canon": CANON_VERSION,
     }
     lines = [*_remark(f"{card.name}, after cleaning: would {_effect(best, with_counts=True)}.")]
-    lines += _remark(f"{fit_words(card, with_counts=True)}.")
+    lines += _remark(f"{_fit_words(card, with_counts=True)}.")
     lines += _yaml({fixed: cleaned})
     if best.opened.successes:
         both = repaired_name(card.name, taken, ending="-with-repair")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.gradient import GradientCard
     from guardmark.analysis.adaptive.target import EffectRate, Effects, EstimatedEffect, TargetCard
 
-EVASION: Final = "Without a target model this is filter evasion, not yet success of an attack."
+_EVASION: Final = "Without a target model this is filter evasion, not yet success of an attack."
 _UNKNOWN: Final = (
     "Whether attacks did harm is not known: no judge looked at the target model's answers, and "
     "no canary was asked. This is filter evasion, not yet success of an attack."
@@ -30,11 +30,11 @@ def meaning_sentences(card: AdaptiveCard) -> tuple[str, ...]:
     """
     target = card.target
     if target is None:
-        return (EVASION,)
+        return (_EVASION,)
     if target.effects is not None:
-        return (success_sentence(card.name, target.effects), *_against(card.name, target.effects))
+        return (_success_sentence(card.name, target.effects), *_against(card.name, target.effects))
     if target.estimated is not None:
-        return (estimate_sentence(card.name, target.estimated),)
+        return (_estimate_sentence(card.name, target.estimated),)
     return (_UNKNOWN,)
 
 
@@ -69,7 +69,7 @@ def gradient_sentence(name: str, gradient: GradientCard) -> str:
     )
 
 
-def success_sentence(name: str, effects: Effects) -> str:
+def _success_sentence(name: str, effects: Effects) -> str:
     """Say how many attacks did harm, with and without the guard.
 
     Args:
@@ -83,7 +83,7 @@ def success_sentence(name: str, effects: Effects) -> str:
     )
 
 
-def estimate_sentence(name: str, estimated: EstimatedEffect) -> str:
+def _estimate_sentence(name: str, estimated: EstimatedEffect) -> str:
     """Say what attack success is guessed to be, and from what.
 
     Args:

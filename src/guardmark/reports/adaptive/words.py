@@ -16,7 +16,7 @@ from guardmark.reports.wording import count_text, measure_text, percent_text, va
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
 
-ACCESS: Final = {False: "A1 (sees allow or block)", True: "A2 (sees the score too)"}
+_ACCESS: Final = {False: "A1 (sees allow or block)", True: "A2 (sees the score too)"}
 _KNOWLEDGE: Final = {
     True: "K1 (a kind of defense, diagnosed by probes)",
     False: "K0 (nothing; each attack sees its own answers)",
@@ -61,13 +61,13 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     has_scores = bool(card.findings.get("has_scores"))
     attacker = card.attacker
     return (
-        ("Access", ACCESS[has_scores] + _gradient_access(card)),
+        ("Access", _ACCESS[has_scores] + _gradient_access(card)),
         ("Knowledge", _KNOWLEDGE[card.shares_memory]),
         ("Memory", _MEMORY[card.shares_memory]),
         ("Fixed list", f"{card.settings.get('battery', '')}{_lock(card)}"),
         ("Search calls", f"{count_text(card.budget)} for each attack"),
         ("Seed", str(card.settings.get("seed", "")) + _more_seeds(card)),
-        ("Diagnosis", diagnosis_text(card)),
+        ("Diagnosis", _diagnosis_text(card)),
         *(() if card.target is None else target_facts(card.target)),
         *(() if attacker is None else (("Attacker", attacker_text(attacker)),)),
     )
@@ -103,7 +103,7 @@ def _gradient_access(card: AdaptiveCard) -> str:
     return f"; arm gradient: A3 (sees the gradient of the loss, {card.gradient.attack})"
 
 
-def diagnosis_text(card: AdaptiveCard) -> str:
+def _diagnosis_text(card: AdaptiveCard) -> str:
     """Say what kind of defense the probes saw."""
     if not card.shares_memory:
         return "not made: it would be learned from other attacks"
@@ -165,7 +165,7 @@ def _held(card: AdaptiveCard) -> str:
     last = card.rounds[-1].full
     under = (
         f"{card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
-        f"{ACCESS[bool(card.findings.get('has_scores'))][:2]}, knowledge "
+        f"{_ACCESS[bool(card.findings.get('has_scores'))][:2]}, knowledge "
         f"{_KNOWLEDGE[card.shares_memory][:2]}"
     )
     mean = headline(card)

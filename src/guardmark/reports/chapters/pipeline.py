@@ -47,7 +47,7 @@ def write(analysis: RunAnalysis) -> Section | None:
     if pipeline is None:
         return None
     blocks: list[Block] = [
-        Bullets(lines=tuple(f"{arm.name}: {arm_sentence(arm)}" for arm in pipeline.arms)),
+        Bullets(lines=tuple(f"{arm.name}: {_arm_sentence(arm)}" for arm in pipeline.arms)),
         *_shared(analysis.manifest.shared_answers),
         _scope_table(
             pipeline.arms,
@@ -87,7 +87,7 @@ def _shared(arms: Sequence[str]) -> tuple[Block, ...]:
     )
 
 
-def arm_sentence(arm: ArmAnalysis) -> str:
+def _arm_sentence(arm: ArmAnalysis) -> str:
     """Say in one sentence what comes out of an arm.
 
     Args:
