@@ -163,7 +163,7 @@ async def test_a_critic_that_is_another_role_too_is_warned_of(
         ("{attacker: {type: scripted}, crtic: {type: scripted}}", "Did you mean 'critic'"),
         ("{attacker: {type: scripted}, critic: {type: scriptd}}", "Did you mean 'scripted'"),
         ("{attacker: {type: scripted}, twin: -1}", "twin"),
-        ("{critic: {type: scripted}}", "names no attacker model"),
+        ("{critic: {type: scripted}}", "a critic guesses for an attacker model: name one"),
     ],
 )
 async def test_a_misspelt_control_is_told_with_its_place(
