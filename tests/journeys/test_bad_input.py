@@ -382,3 +382,18 @@ def test_a_secret_among_the_headers_is_refused_and_stored_nowhere(
     assert f"{header}: {{env: NAME" in said
     assert "hush" not in said
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("--latncy", "No such option '--latncy'.\n"),
+        ("--limt", "No such option '--limt'. Did you mean '--limit'?\n"),
+    ],
+)
+def test_an_unknown_option_names_one_that_is_alike_or_none(
+    tmp_path: Path, typed: str, said: str
+) -> None:
+    """Two dashes in common make no likeness."""
+    done = guardmark("run", typed, cwd=tmp_path)
+    assert told(done, 2).startswith(said)

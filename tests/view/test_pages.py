@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.journeys.command_line import guardmark
 from tests.view.site_server import HOSTILE, Site, manifest, meta, serving
 
 from guardmark.store.run_dir import RunDir
@@ -192,6 +193,21 @@ def test_hostile_names_are_words_only(runs: Path) -> None:
             assert "<b onclick" not in page
             assert "\x1b" not in page
             assert "\u202e" not in page
+
+
+def test_a_defense_that_ended_early_has_a_rate_and_its_interval(tmp_path: Path) -> None:
+    """Such a rate is a mean over groups; an interval never stands beside "undefined"."""
+    (tmp_path / "bench.yaml").write_text(
+        "version: 1\ndata: [{builtin: core}]\ndefenses:\n"
+        "  words: {type: pattern, patterns: ['ignore']}\n"
+        "run: {stop_when: ['asr<0.3', 'fpr<0.05']}\n",
+        encoding="utf-8",
+    )
+    assert guardmark("run", "bench.yaml", "-o", "early", cwd=tmp_path).code == 0
+    with serving(tmp_path) as site:
+        page = site.ask().text
+    assert not re.search(r'undefined<span class="iv"> \[', page)
+    assert re.search(r'class="num">\d+\.\d %<span class="iv"> \[\d', page)
 
 
 def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from guardmark.core.errors import GuardmarkError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from click.exceptions import ClickException
+
 EXIT_FAULT = 70
 EXIT_INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -103,12 +105,27 @@ def _usage_or_fault(error: Exception, *, debug: bool) -> int:
     if isinstance(error, ClickException):
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "guardmark"
-        said = error.format_message()
+        said = _words(error)
         for word, plain in _PLAIN_WORDS:
             said = said.replace(word, plain)
         tell(f"{said}\nTo see what is possible: {path} --help\n")
         return 2
     return _tell_fault(error, debug=debug)
+
+
+def _words(error: ClickException) -> str:
+    """Say what click found; its hint counts the two dashes as likeness, so it is made anew."""
+    from difflib import get_close_matches
+
+    from click.exceptions import NoSuchOption
+
+    if not isinstance(error, NoSuchOption) or error.ctx is None:
+        return error.format_message()
+    names = (name for each in error.ctx.command.params for name in each.opts)
+    known = [name.removeprefix("--") for name in names if name.startswith("--")]
+    near = get_close_matches(error.option_name.lstrip("-"), known, n=1)
+    hint = f" Did you mean '--{near[0]}'?" if near else ""
+    return f"No such option {error.option_name!r}.{hint}"
 
 
 def _tell(error: GuardmarkError, code: int, *, debug: bool) -> int:

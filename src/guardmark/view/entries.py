@@ -175,6 +175,7 @@ def _estimate(said: Any) -> Estimate:
         high=_share(said["high"]),
         confidence=float(said["confidence"]),
         method=str(said["method"]),
+        group_mean=_share(said["group_mean"]),
         few_groups=said["few_groups"] is True,
         reason=str(said["reason"]),
     )
