@@ -127,7 +127,7 @@ ATTACKER = "adaptive:\n  attacker: {type: chat, base_url: http://127.0.0.1:9, mo
             ("--config", "own.yaml"),
             "adaptive:\n  attacker: {type: local, path: none}\n",
             2,
-            "own.yaml:2:3: adaptive.attacker: The model folder ",
+            "own.yaml:2:3: adaptive.attacker: ",
         ),
         (("--config", "own.yaml"), "adaptive: {critic: {type: scripted}}\n", 2, "name one, adapt"),
         (("--config", "own.yaml"), "data: []\n", 2, "'adaptive' is missing"),
