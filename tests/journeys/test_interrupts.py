@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,14 @@ run: {{workers: {workers}}}
 """
 
 
+@pytest.fixture(autouse=True)
+def hang_ups_are_heard() -> Iterator[None]:
+    """Undo what `nohup` leaves to all that it starts: a run rightly ignores what it was told to."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def lay_out(folder: Path, *, workers: str = "inline", warmup: int = 0) -> None:
     """A run whose defense hangs for as long as the file `hang` lies there."""
     set_up(folder, CONFIG.format(workers=workers, warmup=warmup), count=120)
@@ -47,10 +57,11 @@ def lay_out(folder: Path, *, workers: str = "inline", warmup: int = 0) -> None:
 RUN = ("run", "bench.yaml", "-o", "out")
 
 
+@contextmanager
 def until_it_hangs(
     folder: Path, command: tuple[str, ...] = RUN, **how: object
-) -> subprocess.Popen[str]:
-    """Begin a command, in a group of its own, and wait until a call hangs."""
+) -> Iterator[subprocess.Popen[str]]:
+    """Begin a command, in a group of its own, and wait until a call hangs; leave nobody behind."""
     child = subprocess.Popen(
         words(*command),
         cwd=folder,
@@ -65,7 +76,12 @@ def until_it_hangs(
             break
         time.sleep(0.01)
     assert child.poll() is None
-    return child
+    with child:
+        try:
+            yield child
+        finally:
+            if child.poll() is None:
+                child.kill()
 
 
 def is_running(pid: int) -> bool:
