@@ -2,7 +2,8 @@
 
 `python bench/server.py DELAY_MS [KIND]` prints its port; the kind says what it answers (`check`,
 `chat`, `judge`). `GET /stats` gives the counts since the last time it was asked: requests,
-connections, mean and most in flight, seconds from the first request to the last. `GET /watch/PID`
+connections, mean and most in flight, when the first request came (on the
+machine's monotonic clock) and seconds from it to the last answer. `GET /watch/PID`
 asks it to note how much CPU time a process has had when the next request comes.
 """
 
@@ -47,6 +48,7 @@ class Counts:
             "connections": self.connections,
             "most_in_flight": self.most,
             "mean_in_flight": self.busy / span if span else 0.0,
+            "first": self.first,
             "span_s": span,
             "cpu_s_at_first": self.cpu_s,
         }

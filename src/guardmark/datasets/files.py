@@ -127,7 +127,9 @@ def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
             row, end = _scan(text, 0)
         except (ValueError, StopIteration, RecursionError):
             row, text, end = None, "", 0
-        if type(row) is dict and text[end:] == "\n" and b"\\u" not in line:
+        # One character is found sooner than two, and most lines have no backslash.
+        is_plain = "\\" not in text or "\\u" not in text
+        if type(row) is dict and text[end:] == "\n" and is_plain:
             yield number, row
             continue
         body = line.removeprefix(_BOM) if number == 1 else line

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from guardmark.store.samples import Chunk
 
 _SLICE_NS: Final = 30_000_000  # a stop is seen, and a slow defense's answers stored, this often
-_MOST: Final = 1000
+AT_ONCE: Final = 1000  # samples read, and answers committed, together
 _MOST_WATCHED: Final = 64  # a rule that ends a defense early is heard this often
 
 
@@ -37,7 +37,7 @@ async def run_inline(
         is_cold: Whether the first call is the first of this process.
     """
     decide = skipping(defense.decide_now, defense.view)
-    size, most = 1, _MOST_WATCHED if ledger.has_rule else _MOST
+    size, most = 1, _MOST_WATCHED if ledger.has_rule else AT_ONCE
     for chunk in chunks:
         start = 0
         while start < len(chunk.positions):
@@ -53,7 +53,7 @@ async def run_inline(
             ledger.took_all(desk, part, decisions=decisions, latencies=latencies, flags=flags)
             is_cold = is_cold and not decisions
             ledger.busy_ns += took
-            ledger.store()
+            ledger.store(count=AT_ONCE)
             start += len(decisions)
             size = min(_next_size(size, took), most)
             await asyncio.sleep(0)
@@ -61,5 +61,5 @@ async def run_inline(
 
 def _next_size(size: int, took_ns: int) -> int:
     if took_ns < _SLICE_NS // 2:
-        return min(2 * size, _MOST)
+        return min(2 * size, AT_ONCE)
     return max(1, size * _SLICE_NS // took_ns)

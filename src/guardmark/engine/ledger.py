@@ -305,16 +305,17 @@ class Ledger:
         if policy is Policy.STOP:
             self.end(Halt.POLICY, f"{desk.name} {what}, and the policy is to stop")
 
-    def store(self, *, is_forced: bool = False) -> None:
+    def store(self, *, count: int = _FLUSH_EVERY, is_forced: bool = False) -> None:
         """Commit what is due.
 
         Args:
+            count: Answers that are committed together; fewer after a while.
             is_forced: Commit whatever there is.
         """
         if is_forced:
             self.writer.flush()
         else:
-            self.writer.flush_if_due(perf_counter_ns(), count=_FLUSH_EVERY)
+            self.writer.flush_if_due(perf_counter_ns(), count=count)
 
     def _ask_rule(self, rule: StopRule, desk: Desk) -> None:
         if self.is_done(desk) and self._ended and (reason := rule.reason()):

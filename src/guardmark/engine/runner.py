@@ -14,7 +14,7 @@ from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
 from guardmark.engine import plan as planning
 from guardmark.engine.batches import ask_batches, batches_of
-from guardmark.engine.inline import run_inline
+from guardmark.engine.inline import AT_ONCE, run_inline
 from guardmark.engine.ledger import Halt, Ledger
 from guardmark.engine.pipeline import Flow
 from guardmark.engine.plan import Workers
@@ -241,9 +241,10 @@ async def _run_inline(task: DefenseTask, ledger: Ledger) -> None:
     # What answers by looking samples up knows them in this process only, and gains nothing.
     is_pooled = is_pooled and not isinstance(defense, SampleBound)
     is_cold = ledger.plan.timing.warmup == 0
+    ask = run_pooled if is_pooled else run_inline
     for desk in task.desks:
-        chunks = ledger.writer.stored.pending(desk.lane, order=ledger.order)
-        ask = run_pooled if is_pooled else run_inline
+        stored = ledger.writer.stored
+        chunks = stored.pending(desk.lane, size=AT_ONCE, order=ledger.order)
         await ask(defense, desk, ledger=ledger, chunks=chunks, is_cold=is_cold)
         is_cold = False
 

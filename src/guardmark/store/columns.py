@@ -147,7 +147,7 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
             here = slice(len(ids), len(ids) + len(rows))
             numbers[here], lengths[here] = chunk, sizes
             if groups or any(origins):
-                groups = groups or Words(ids)  # until here each stood alone, under its id
+                groups = groups or ids.copy()  # until here each stood alone, under its id
                 groups.extend(map(_either, origins, names))
             ids.extend(names)
     places = np.zeros(max(kinds, default=-1) + 1, dtype=np.int64)

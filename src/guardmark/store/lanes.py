@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.outcome import Evidence
+from guardmark.store.bulk import insert
 from guardmark.store.codec import evidence_to_json
 from guardmark.store.codes import (
     ANSWER_MODE_CODE,
@@ -35,11 +36,12 @@ _ILL_TYPED: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowEr
 _ILL: Final = "the {} cannot be stored, a field has the wrong type: {}"
 _MOST_NS: Final = 1 << 63
 _LANE: Final = "defense, stage, layer, repeat, batch"
-_RECORD: Final = (
-    f"INSERT INTO records ({_LANE}, score_kind, error_kind, answer_mode, flags,"
-    " sample, outcome, score, latency_ns, said) VALUES"
+_RECORDS: Final = (
+    f"records ({_LANE}, score_kind, error_kind, answer_mode, flags,"
+    " sample, outcome, score, latency_ns, said)"
 )
-_DETAIL: Final = f"INSERT INTO details ({_LANE}, sample, text, evidence) VALUES"
+_OWN: Final = "column1, column2, column3, column4"
+_DETAILS: Final = f"details ({_LANE}, sample, text, evidence)"
 
 Row = tuple[int, int, float | None, int | None]
 SaidRow = tuple[int, int, float | None, int | None, int]
@@ -99,13 +101,15 @@ class Lane:
             IntegrityError: If a record is stored already.
         """
         # What rows share stands in the statement: binding is most of what a row costs.
-        key = f"{', '.join(map(str, self.key))}, {batch}"
-        for groups, said in ((self.groups, "NULL"), (self.said, "?")):
+        key = f"{', '.join(map(str, self.key))}, ?"
+        parts: list[tuple[str, str, Any]] = []
+        for groups, said in ((self.groups, "NULL"), (self.said, "column5")):
             for shared, rows in groups.items():
                 codes = ", ".join("NULL" if code < 0 else str(code) for code in shared)
-                connection.executemany(f"{_RECORD} ({key}, {codes}, ?, ?, ?, ?, {said})", rows)
-        if self.details:
-            connection.executemany(f"{_DETAIL} ({key}, ?, ?, ?)", self.details)
+                parts.append((_RECORDS, f"{key}, {codes}, {_OWN}, {said}", rows))
+        parts.append((_DETAILS, f"{key}, column1, column2, column3", self.details))
+        for into, chosen, rows in parts:
+            insert(connection, into, chosen=chosen, rows=rows, shared=(batch,))
 
     def clear(self) -> None:
         """Forget what was committed."""

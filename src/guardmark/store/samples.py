@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.errors import DatasetError
 from guardmark.core.plain import Kind, PlainSample, kind_of, rest_of
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.store.bulk import insert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 500  # part of the format: the seal is taken chunk by chunk
 _COLUMNS: Final = "position, id, kind, origin, length, digest, text, prompt, rest"
-_INSERT: Final = f"INSERT INTO samples ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - only our own column names
+_SAMPLES: Final = f"samples ({_COLUMNS})"
+_OF_PLAIN: Final = 7  # columns without the last two: a whole conversation, and whatever is rare
+_PLAIN: Final = ", ".join(f"column{place}" for place in range(1, _OF_PLAIN + 1))
 _INSERT_KIND: Final = "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 SampleRow = tuple[Any, ...]
@@ -120,8 +123,9 @@ def load(
         while chunk := list(islice(source, _CHUNK)):
             rows = _rows(chunk, position, kinds)
             position += len(rows)
-            seal.update(_sealed(rows))
-            connection.executemany(_INSERT, rows)
+            columns = list(zip(*rows, strict=True))
+            seal.update(_sealed(columns))
+            _insert(connection, rows, columns)
         connection.executemany(_INSERT_KIND, ((number, *kind) for kind, number in kinds.items()))
         connection.execute("CREATE UNIQUE INDEX samples_by_id ON samples (id)")
         seal.update(_sealed_kinds(connection))
@@ -147,14 +151,26 @@ def seal_of(connection: sqlite3.Connection) -> str:
     query = f"SELECT {_COLUMNS} FROM samples ORDER BY position"  # noqa: S608 - only our own column names
     cursor = connection.execute(query)
     while rows := cursor.fetchmany(_CHUNK):
-        seal.update(_sealed(rows))
+        seal.update(_sealed(list(zip(*rows, strict=True))))
     seal.update(_sealed_kinds(connection))
     return seal.hexdigest()
 
 
-def _sealed(rows: Sequence[SampleRow]) -> bytes:
+def _insert(
+    connection: sqlite3.Connection, rows: list[SampleRow], columns: list[SampleRow]
+) -> None:
+    more = columns[_OF_PLAIN:]
+    if any(map(any, more)):
+        insert(connection, _SAMPLES, chosen=f"{_PLAIN}, column8, column9", rows=rows)
+        return
+    # Most samples have neither: what is not bound costs nothing.
+    plain = list(zip(*columns[:_OF_PLAIN], strict=True))
+    insert(connection, _SAMPLES, chosen=f"{_PLAIN}, NULL, NULL", rows=plain)
+
+
+def _sealed(columns: Sequence[SampleRow]) -> bytes:
     # By column, and as JSON only where a column can hold any text: this runs for every sample.
-    positions, ids, kinds, origins, lengths, digests, _, _, rests = zip(*rows, strict=True)
+    positions, ids, kinds, origins, lengths, digests, _, _, rests = columns
     numbers = array("Q", [*positions, *kinds, *lengths])
     if byteorder == "big":
         numbers.byteswap()

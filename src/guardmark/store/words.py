@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
@@ -31,9 +32,22 @@ class Words(Sequence[str]):
             words: Any text; also what no encoding knows, such as half of a surrogate pair.
         """
         content, ends = self._content, self._ends
-        for word in words:
+        parts = list(words)
+        said = "".join(parts)
+        if said.isascii():  # a character is a byte
+            ends.extend(islice(accumulate(map(len, parts), initial=len(content)), 1, None))
+            content += said.encode()
+            return
+        for word in parts:
             content += word.encode(errors="surrogatepass")
             ends.append(len(content))
+
+    def copy(self) -> Words:
+        """Return the same words, to which others can be added."""
+        other = Words()
+        other._content += self._content
+        other._ends = self._ends[:]
+        return other
 
     def __len__(self) -> int:
         """Return how many words there are."""
