@@ -6,6 +6,7 @@ import copy
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,11 @@ PATHS = (
     ("adaptive", 1, "arms", 1, "points", 0, 1),
     ("adaptive", 2, "blind_asr_at", 1, "rate", "value"),
     ("adaptive", 2, "gains", 0, "gain", "first_only"),
+    ("adaptive", 2, "gains", 0, "gain", "groups"),
     ("adaptive", 3, "null_gain", "value"),
+    ("adaptive", 3, "null_gain", "confidence"),
+    ("adaptive", 3, "null_gain", "p_value"),
+    ("adaptive", 0, "robustness_delta", "groups"),
     ("adaptive", 0, "robustness_delta", "value"),
     ("adaptive", 0, "battery", "full", "successes"),
     ("adaptive", 0, "area", "adaptive", "value"),
@@ -146,6 +151,63 @@ def test_a_changed_figure_is_found(stated: Json, recounted: Json, path: tuple[An
         inner = inner[step]
     inner[path[-1]] += 1
     assert len(compared(changed, recounted).findings) == 1
+
+
+DIFFERENCES = (("gains", 0, "gain"), ("gains", -1, "gain"), ("null_gain",), ("robustness_delta",))
+
+
+def inside(entry: Any, path: tuple[Any, ...]) -> Any:
+    """Return what stands at a place."""
+    for step in path:
+        entry = entry[step]
+    return entry
+
+
+@pytest.mark.parametrize("field", ["method", "test", "reason"])
+@pytest.mark.parametrize("path", DIFFERENCES, ids=lambda path: path[0])
+def test_another_name_of_method_or_test_is_found(
+    stated: Json, recounted: Json, path: tuple[Any, ...], field: str
+) -> None:
+    """What a difference rests on is as much a part of it as its value."""
+    changed = copy.deepcopy(stated)
+    inside(changed["adaptive"][1], path)[field] = "another"
+    (finding,) = compared(changed, recounted).findings
+    assert finding.place.endswith(f"{path[-1]}.{field}")
+
+
+def down(text: str) -> bool:
+    """Fail on every text."""
+    raise TimeoutError(f"no answer to {len(text)} characters")
+
+
+UNDEFINED = {
+    "nothing answered": (down, samples(6, 4), (None, 0, 0, "no pairs")),
+    "one group": (
+        keyword,
+        [replace(each, group="g") for each in samples(6, 4)],
+        (0.0, 6, 1, "one group only: nothing shows how groups differ"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNDEFINED)
+def test_an_undefined_difference_says_why_on_both_paths(tmp_path: Path, case: str) -> None:
+    """No zero and no limits in its place: null, its counts and the reason."""
+    import asyncio
+
+    rule, data, expected = UNDEFINED[case]
+    plan = AdaptivePlan(defenses=(AtOnce("d", rule),), seed=7, budget=4)
+    asyncio.run(attack(tmp_path, data, plan))
+    said = {"adaptive": json.loads(json.dumps(adaptive_json(cards(tmp_path, seed=0))))}
+    with open_source(tmp_path / "records.sqlite") as source:
+        found = {"adaptive": recount_attacks(source, said)}
+    assert compared(said, found).findings == []
+    for path in DIFFERENCES:
+        told, again = inside(said["adaptive"][0], path), inside(found["adaptive"][0], path)
+        assert told == again
+        assert (told["low"], told["high"], told["p_value"], told["test"]) == (None, None, None, "")
+        assert (told["pairs"], told["groups"], told["reason"]) == expected[1:]
+    assert said["adaptive"][0]["null_gain"]["value"] == expected[0]
 
 
 def test_a_row_that_is_left_out_is_missed(stated: Json, attacked: Path) -> None:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.app.verify.paired import (
-    brief,
     detectable,
     difference,
     flipped,
@@ -62,10 +61,21 @@ def test_both_ways_of_computing_a_difference_agree(
 
 
 def test_without_pairs_nothing_is_known() -> None:
-    """Neither a value nor limits nor a test."""
-    said = brief(marked([]), 0.95)
-    assert (said["value"], said["low"], said["p_value"], said["pairs"]) == (None, None, None, 0)
+    """Neither a value nor limits nor a test, of no group; the reason is given."""
+    said = difference(marked([]), 0.95)
+    assert (said["value"], said["low"], said["high"], said["p_value"]) == (None,) * 4
+    assert (said["pairs"], said["groups"], said["reason"]) == (0, 0, "no pairs")
     assert detectable(marked([]), 0.95) is None
+
+
+def test_one_group_of_several_pairs_has_a_value_alone() -> None:
+    """How far other groups might lie from it is unknown, and said to be."""
+    pairs = marked([("a", True, False), ("a", True, True)])
+    said = difference(pairs, 0.95)
+    assert (said["value"], said["low"], said["high"], said["p_value"]) == (0.5, None, None, None)
+    assert (said["pairs"], said["groups"], said["test"]) == (2, 1, "")
+    assert said["reason"].startswith("one group only")
+    assert detectable(pairs, 0.95) is None
 
 
 def test_adjusted_values_never_fall_and_leave_out_what_is_no_test() -> None:

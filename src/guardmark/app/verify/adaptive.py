@@ -27,7 +27,7 @@ from guardmark.app.verify.adaptive_tables import (
 )
 from guardmark.app.verify.audited import recount_audit
 from guardmark.app.verify.means import gap
-from guardmark.app.verify.paired import brief, difference, flipped, holm, marked
+from guardmark.app.verify.paired import difference, flipped, holm, marked
 from guardmark.app.verify.rates import Trial, rate
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _by(firsts: dict[int, int | None], k: int) -> set[int]:
 
 def _gain(fight: Fight, first: set[int], second: set[int]) -> Json:
     places = ((fight.group[place], place in first, place in second) for place in fight.static)
-    return brief(marked(places), fight.confidence)
+    return difference(marked(places), fight.confidence)
 
 
 def _reliability(fight: Fight) -> Json | None:

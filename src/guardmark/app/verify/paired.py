@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _POWER_Z: Final = NormalDist().inv_cdf(0.8)
+_ONE_GROUP: Final = "one group only: nothing shows how groups differ"
 _SMALLEST: Final = 1e-18
 """Chances below this move no digit of a p value that is compared."""
 
@@ -126,19 +127,8 @@ def difference(pairs: Pairs, confidence: float) -> Json:
         "groups": pairs.k,
         "first_only": pairs.b,
         "second_only": pairs.c,
+        "reason": "" if effect else _ONE_GROUP if pairs.n else "no pairs",
     }
-
-
-def brief(pairs: Pairs, confidence: float) -> Json:
-    """Return a difference without its names and counts of groups.
-
-    Args:
-        pairs: The counted pairs.
-        confidence: Nominal coverage, in (0, 1).
-    """
-    kept = ("value", "low", "high", "p_value", "pairs", "first_only", "second_only")
-    said = difference(pairs, confidence)
-    return {name: said[name] for name in kept}
 
 
 def marked(places: Iterable[tuple[str, bool, bool]]) -> Pairs:

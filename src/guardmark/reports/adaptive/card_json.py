@@ -12,7 +12,7 @@ from guardmark.reports.adaptive.pairs import area_json
 from guardmark.reports.adaptive.seeds import seeds_json
 from guardmark.reports.adaptive.target_json import gradient_json, target_json
 from guardmark.reports.adaptive.words import holding_sentence, threat_card
-from guardmark.reports.encode import Json, estimate_json, ratio_json
+from guardmark.reports.encode import Json, difference_json, estimate_json, ratio_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.crossfit import RepairFit
     from guardmark.analysis.adaptive.repairs import RepairCard
-    from guardmark.core.estimate import Difference
 
 
 def adaptive_json(cards: Sequence[AdaptiveCard]) -> list[Json]:
@@ -63,9 +62,9 @@ def _card(card: AdaptiveCard) -> Json:
             for each in card.arms
         ],
         "blind_asr_at": [{"k": k, "rate": ratio_json(rate)} for k, rate in card.asr_at],
-        "gains": [{"k": k, "gain": _difference(gain)} for k, gain in card.gains],
-        "null_gain": _difference(card.null_gain),
-        "robustness_delta": _difference(card.delta),
+        "gains": [{"k": k, "gain": difference_json(gain)} for k, gain in card.gains],
+        "null_gain": difference_json(card.null_gain),
+        "robustness_delta": difference_json(card.delta),
         "battery": {
             "strict": estimate_json(card.battery_strict),
             "full": estimate_json(card.battery_full),
@@ -115,16 +114,4 @@ def _fit(fit: RepairFit | None) -> Json | None:
         "cost": estimate_json(fit.cost),
         "opened": estimate_json(fit.opened),
         "reason": fit.reason,
-    }
-
-
-def _difference(difference: Difference) -> Json:
-    return {
-        "value": difference.value,
-        "low": difference.low,
-        "high": difference.high,
-        "p_value": difference.p_value,
-        "pairs": difference.pairs,
-        "first_only": difference.first_only,
-        "second_only": difference.second_only,
     }
