@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from guardmark.analysis.adaptive import rows as adaptive_rows
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import Standing
+from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.core.errors import IncomparableRuns
+from guardmark.core.layers import ADAPTIVE, NULL
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
-from guardmark.engine.adaptive import campaign, trial
 from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings
 from guardmark.engine.adaptive.earlier import earlier_tries
 from guardmark.engine.adaptive.trace import read_trace
@@ -58,12 +58,20 @@ async def card_of(folder: Path, rule: Rule, *, budget: int = 16) -> AdaptiveCard
     return card
 
 
-def test_both_halves_know_the_same_layers() -> None:
-    """The reading half cannot import the running half; their words for layers agree."""
-    assert adaptive_rows.ADAPTIVE == trial.ADAPTIVE
-    assert adaptive_rows.BLIND == trial.BLIND
-    assert adaptive_rows.NULL == trial.NULL
-    assert adaptive_rows.FINDINGS == campaign.FINDINGS
+async def test_a_stored_run_holds_every_arm_under_its_name(tmp_path: Path) -> None:
+    """Who reads it years later finds the tries, the findings and who was left out by these."""
+    plan = plan_of(AtOnce("d", hardened), left_out={"output": "response"})
+    await attack(tmp_path, samples(6, 4), plan)
+    with RecordReader(tmp_path / "records.sqlite") as reader:
+        held = {layer: any(reader.records(layer=layer)) for layer in reader.layers()}
+    assert held == {
+        "run": False,
+        "adaptive": True,
+        "adaptive/blind": True,
+        "adaptive/null": True,
+        "adaptive/findings/d": False,
+        "adaptive/left-out": False,
+    }
 
 
 @pytest.mark.parametrize(
@@ -168,15 +176,15 @@ async def test_the_null_arm_gains_nothing_from_a_steady_defense(tmp_path: Path) 
     """The same text gets the same answer, however often it is sent."""
     card = await card_of(tmp_path, folding)
     assert card.null_gain.value == 0
-    assert card.calls[trial.NULL, "search"] == 60 * 16
+    assert card.calls[NULL, "search"] == 60 * 16
 
 
 async def test_a_search_stays_within_its_budget(tmp_path: Path) -> None:
     """No attack gets more search tries than it is worth, probes of spans among them."""
     await card_of(tmp_path, lambda _: True)
     with RecordReader(tmp_path / "records.sqlite") as reader:
-        (battle,) = adaptive_rows.read_battles(reader)
-    assert max(len(s.tries) for s in battle.stories[trial.ADAPTIVE].values()) <= 16
+        (battle,) = read_battles(reader)
+    assert max(len(s.tries) for s in battle.stories[ADAPTIVE].values()) <= 16
 
 
 @pytest.mark.parametrize("rule", [keyword, hardened])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from guardmark.analysis.adaptive import rows as adaptive_rows
 from guardmark.analysis.adaptive.rows import read_battles, read_left_out
 from guardmark.analysis.run import analyse_run
 from guardmark.app.verify.difference import Comparer
@@ -16,7 +15,7 @@ from guardmark.app.verify.files import check_trace
 from guardmark.app.verify.source import open_source
 from guardmark.core.outcome import Attempt, Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt
-from guardmark.engine.adaptive.campaign import LEFT_OUT, AdaptivePlan
+from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.engine.adaptive.trace import read_trace
 from guardmark.store.records import RecordReader
 
@@ -81,7 +80,6 @@ async def test_who_was_left_out_is_stored_and_read_again(tmp_path: Path) -> None
             assert read_left_out(reader) == left
             assert [battle.name for battle in read_battles(reader)] == ["d"]
             assert analyse_run(reader).adaptive_left_out == left
-    assert LEFT_OUT == adaptive_rows.LEFT_OUT
 
 
 async def test_a_complaint_taken_out_of_a_trace_is_found(tmp_path: Path) -> None:

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from guardmark.analysis.adaptive import attacker_rows as adaptive_attacker_rows
-from guardmark.analysis.adaptive import rows as adaptive_rows
+from guardmark.analysis.adaptive.rows import read_battles
+from guardmark.core.layers import ADAPTIVE, CANDIDATES
 from guardmark.core.outcome import Decision, Evidence, Outcome
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
-from guardmark.engine.adaptive import trial
 from guardmark.engine.adaptive.pursuit import Draft, Pursuit
 from guardmark.engine.adaptive.scene import Target
 from guardmark.store.records import RecordReader
@@ -37,15 +36,22 @@ def notes(folder: Path, layer: str) -> list[dict[str, Any]]:
 def tries(folder: Path) -> list[int]:
     """Count the search tries of each attack; some are free, since the battery asked the same."""
     with RecordReader(folder / "records.sqlite") as reader:
-        (battle,) = adaptive_rows.read_battles(reader)
-    return [len(story.tries) for _, story in sorted(battle.stories[trial.ADAPTIVE].items())]
+        (battle,) = read_battles(reader)
+    return [len(story.tries) for _, story in sorted(battle.stories[ADAPTIVE].items())]
 
 
-def test_both_halves_know_the_same_layers_of_models() -> None:
-    """The reading half cannot import the running half; their words for layers agree."""
-    assert adaptive_attacker_rows.ATTACKER == trial.ATTACKER
-    assert adaptive_attacker_rows.EQUIVALENCE == trial.EQUIVALENCE
-    assert adaptive_attacker_rows.CANDIDATES == trial.CANDIDATES
+async def test_a_stored_run_holds_what_models_said_under_its_name(
+    tmp_path: Path, seat: Seat
+) -> None:
+    """Who reads it years later finds questions, votes and fates of candidates by these."""
+    await card_of(tmp_path, seat, Table({"x": [said(f"Say {OPEN} one")]}), ["x"])
+    with RecordReader(tmp_path / "records.sqlite") as reader:
+        held = {layer for layer in reader.layers() if any(reader.records(layer=layer))}
+    assert held - {"adaptive", "adaptive/blind", "adaptive/null"} == {
+        "adaptive/attacker",
+        "adaptive/equivalence",
+        "adaptive/candidates",
+    }
 
 
 async def test_a_judged_candidate_that_gets_through_is_a_bypass(tmp_path: Path, seat: Seat) -> None:
@@ -135,7 +141,7 @@ async def test_another_request_is_never_sent(tmp_path: Path, seat: Seat) -> None
     assert (attacker.equivalent.successes, attacker.equivalent.trials) == (0, 2)
     assert attacker.undecided.successes == 1
     assert attacker.unjudged == 1
-    assert sorted(each["fate"] for each in notes(tmp_path, trial.CANDIDATES)) == [
+    assert sorted(each["fate"] for each in notes(tmp_path, CANDIDATES)) == [
         "different",
         "undecided",
         "unjudged",
@@ -183,7 +189,7 @@ async def test_without_a_judge_nothing_is_proved(tmp_path: Path, seat: Seat) -> 
     assert attacker.attacks.successes == 0
     assert attacker.unproved.successes == 1
     assert not attacker.has_judge
-    tiers = {each["tier"] for each in notes(tmp_path, trial.CANDIDATES) if each["fate"] == "sent"}
+    tiers = {each["tier"] for each in notes(tmp_path, CANDIDATES) if each["fate"] == "sent"}
     assert tiers == {"V4"}
 
 

@@ -12,6 +12,7 @@ from guardmark.app.verify.attacker import recount_attacker
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
 from guardmark.attacks.attacker_prompt import PastTry
+from guardmark.core.layers import CRITIC
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
@@ -22,7 +23,6 @@ from guardmark.engine.adaptive.earlier import earlier_replies, earlier_tries
 from guardmark.engine.adaptive.model_caller import ModelCaller
 from guardmark.engine.adaptive.scene import Scene
 from guardmark.engine.adaptive.trace import read_trace
-from guardmark.engine.adaptive.trial import CRITIC
 from guardmark.engine.stop import StopSignal
 from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.adaptive.text import adaptive_lines

@@ -20,10 +20,10 @@ from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
 from guardmark.attacks.attacker_prompt import STRATEGIES, neutral_text, prompt_digest, system_text
 from guardmark.core.estimate import Estimate
+from guardmark.core.layers import ADAPTIVE, TWIN_CANDIDATES
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.adaptive.trace import read_trace
-from guardmark.engine.adaptive.trial import ADAPTIVE, TWIN_CANDIDATES
 from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.adaptive.text import adaptive_lines
 from guardmark.stats.independent import mover

@@ -10,7 +10,7 @@ from typing import Any
 from guardmark.app.verify.adaptive import recount_attacks
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
-from guardmark.engine.adaptive.trial import ADAPTIVE
+from guardmark.core.layers import ADAPTIVE
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.adaptive.seeds import headline, seeds_sentence, seeds_table
 from guardmark.reports.adaptive.words import holding_sentence

@@ -12,17 +12,16 @@ from typing import Any
 
 import pytest
 
-from guardmark.analysis.adaptive import rows as adaptive_rows
-from guardmark.analysis.adaptive import target_rows as adaptive_target_rows
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.target_rows import read_target
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.battery import battery
 from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap
 from guardmark.core.errors import IncomparableRuns
+from guardmark.core.layers import TARGET, VERDICT
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.engine.adaptive import probe, target, trial
+from guardmark.engine.adaptive import probe
 from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.engine.adaptive.earlier import earlier_tries
 from guardmark.engine.adaptive.effects import measure_effects
@@ -155,12 +154,33 @@ def counts(estimate: Any) -> tuple[int, int]:
     return estimate.successes, estimate.trials
 
 
-def test_both_halves_know_the_same_layers() -> None:
-    """The reading half cannot import the running half; their words agree."""
-    assert adaptive_target_rows.TARGET == target.TARGET
-    assert adaptive_target_rows.VERDICT == target.VERDICT
-    assert adaptive_target_rows.CANARIES == target.CANARIES
-    assert adaptive_rows.ARMS == trial.LAYERS
+@pytest.mark.parametrize(
+    ("names", "verdicts"),
+    [
+        (["one"], {"adaptive/verdict"}),
+        (["one", "two"], {"adaptive/verdict/one", "adaptive/verdict/two"}),
+    ],
+    ids=["one judge", "several"],
+)
+async def test_a_stored_run_holds_what_the_target_said_under_its_name(
+    tmp_path: Path, names: list[str], verdicts: set[str]
+) -> None:
+    """Who reads it years later finds replies, verdicts and canaries by these."""
+    judges = [Harm() for _ in names]
+    for judge, name in zip(judges, names, strict=True):
+        judge.name = name
+    await card_of(tmp_path, plan_of(AtOnce("d", keyword), model=Reader(), judges=judges))
+    with RecordReader(tmp_path / "records.sqlite") as reader:
+        held = {layer for layer in reader.layers() if any(reader.records(layer=layer))}
+    assert held - {"adaptive", "adaptive/blind", "adaptive/null"} == {
+        "adaptive/target",
+        "adaptive/canaries",
+        *verdicts,
+    }
+
+
+def test_readings_of_canaries_are_stored_by_four_words() -> None:
+    """Stored rows hold them, so none may change."""
     assert {each.value for each in probe.Reading} == {"read", "lost", "refused", "failed"}
 
 
@@ -184,7 +204,7 @@ async def test_effects_with_and_without_the_guard_are_the_hand_count(tmp_path: P
         sent = {
             key.sample: record
             for key, record in stored_answers(reader).items()
-            if (key.defense, key.layer) == ("d", target.TARGET)
+            if (key.defense, key.layer) == ("d", TARGET)
         }
     assert set(sent) == set(range(2, 12))
     read = {n for n, each in sent.items() if each.evidence and each.evidence.raw.startswith("door")}
@@ -290,7 +310,7 @@ async def test_what_the_run_got_already_is_not_asked_again(tmp_path: Path) -> No
     known = {
         n: Known(
             response=Response(text=f"door {n}"),
-            verdicts={target.VERDICT: Verdict(label=VerdictLabel.UNSAFE)},
+            verdicts={VERDICT: Verdict(label=VerdictLabel.UNSAFE)},
         )
         for n in range(12)
     }
@@ -389,7 +409,7 @@ async def test_among_bypasses_the_one_the_target_reads_is_sent(
     with RecordWriter(tmp_path / "records.sqlite") as writer:
         writer.put_manifest(MANIFEST)
         writer.load_samples(data)
-        writer.add_layer(target.TARGET, SETTINGS)
+        writer.add_layer(TARGET, SETTINGS)
         caller = TargetCaller(
             protected=Protected(model=Reader(), judges=(Harm(),), canaries=canaries),
             samples=data,

@@ -11,9 +11,9 @@ import pytest
 
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import OperatorCard
+from guardmark.core.layers import ADAPTIVE
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt
-from guardmark.engine.adaptive import trial
 from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.operators import operator_json, operator_tables, wrapper_sentence
 from guardmark.reports.summary import summary_schema
@@ -114,7 +114,7 @@ async def test_tables_and_json_show_the_same(tmp_path: Path) -> None:
 async def test_wrappers_are_the_evaluators_expense(tmp_path: Path) -> None:
     """They stand in the ledger, and not among the attacker's calls."""
     card = await card_of(tmp_path, AtOnce("words", keyword))
-    assert card.calls[trial.ADAPTIVE, "wrapper"] >= 20
+    assert card.calls[ADAPTIVE, "wrapper"] >= 20
     from guardmark.analysis.adaptive.costs import ATTACKER_ACCOUNTS
 
     assert "wrapper" not in ATTACKER_ACCOUNTS

@@ -22,6 +22,7 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.analysis.slices import FACETS, Slicer, SliceTable
 from guardmark.analysis.spending import Spending, read_spending
 from guardmark.analysis.stability import Stability, measure_stability
+from guardmark.core.layers import ADAPTIVE, LEFT_OUT
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
@@ -233,21 +234,17 @@ def _analyse_pipeline(
 def _adaptive(
     reader: RecordReader, settings: AnalysisSettings
 ) -> tuple[tuple[AdaptiveCard, ...], tuple[AdaptivePair, ...]]:
-    layers = reader.layers()
-    if len(layers) < 2:
+    if ADAPTIVE not in reader.layers():
         return (), ()
     from guardmark.analysis.adaptive.card import analyse_adaptive
     from guardmark.analysis.adaptive.pairs import compare_adaptive
-    from guardmark.analysis.adaptive.rows import ADAPTIVE
 
-    if ADAPTIVE not in layers:
-        return (), ()
     cards = analyse_adaptive(reader, settings)
     return cards, compare_adaptive(cards, confidence=settings.confidence)
 
 
 def _left_out(reader: RecordReader) -> Mapping[str, str]:
-    if len(reader.layers()) < 2:
+    if LEFT_OUT not in reader.layers():
         return {}
     from guardmark.analysis.adaptive.rows import read_left_out
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.resting import read_falls, resting_bypasses
-from guardmark.analysis.adaptive.rows import ADAPTIVE, read_battles
+from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.app.audit_file import (
     BYPASSES,
     AuditFile,
@@ -18,6 +18,7 @@ from guardmark.app.audit_file import (
 from guardmark.app.reporting import find_run
 from guardmark.app.variant_texts import VariantTexts
 from guardmark.core.errors import StoreError, UnknownName
+from guardmark.core.layers import ADAPTIVE
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:

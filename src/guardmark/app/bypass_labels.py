@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.adaptive.audited import AUDIT
 from guardmark.app.audit_file import BYPASSES, read_rows
 from guardmark.app.bypass_audit import resting_of
 from guardmark.core.errors import DatasetError
+from guardmark.core.layers import AUDIT_PREFIX
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.record import Stage
 
@@ -99,7 +99,7 @@ def store_bypass_labels(
     """
     said = sorted((each.bypass.audit_id, each.same, each.notes) for each in labels)
     digest = sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
-    layer = f"{AUDIT}{digest[:8]}"
+    layer = f"{AUDIT_PREFIX}{digest[:8]}"
     lanes = {
         each.bypass.defense: writer.lane(each.bypass.defense, Stage.TRY, layer=layer)
         for each in labels

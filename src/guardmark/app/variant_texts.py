@@ -12,8 +12,9 @@ from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.chain import Chain
 from guardmark.attacks.contract import Tier
 from guardmark.core.errors import ConfigError
+from guardmark.core.layers import ATTACKER
 from guardmark.core.record import Stage
-from guardmark.engine.adaptive.trial import ATTACKER, text_digest
+from guardmark.engine.adaptive.trial import text_digest
 from guardmark.parsing.candidates import read_candidates
 
 if TYPE_CHECKING:

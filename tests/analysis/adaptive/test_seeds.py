@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from guardmark.analysis.adaptive.card import AdaptiveCard
-from guardmark.analysis.adaptive.rows import ADAPTIVE, FULL, read_battles
+from guardmark.analysis.adaptive.rows import FULL, read_battles
+from guardmark.core.layers import ADAPTIVE
 from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.adaptive.seeds import seed_line, seeds_sentence, seeds_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.adaptive.rows import ADAPTIVE, BLIND
+from guardmark.core.layers import ADAPTIVE, BLIND
 from guardmark.stats.success_area import success_area
 
 if TYPE_CHECKING:

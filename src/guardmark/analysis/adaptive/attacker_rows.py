@@ -7,6 +7,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.layers import (
+    ATTACKER,
+    CANDIDATES,
+    EQUIVALENCE,
+    TWIN_ATTACKER,
+    TWIN_CANDIDATES,
+    TWIN_EQUIVALENCE,
+)
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
@@ -14,14 +22,6 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import Usage
     from guardmark.store.reader import RecordReader
-
-ATTACKER: Final = "adaptive/attacker"
-EQUIVALENCE: Final = "adaptive/equivalence"
-CANDIDATES: Final = "adaptive/candidates"
-CRITIC: Final = "adaptive/critic"
-TWIN_ATTACKER: Final = "adaptive/twin/attacker"
-TWIN_EQUIVALENCE: Final = "adaptive/twin/equivalence"
-TWIN_CANDIDATES: Final = "adaptive/twin/candidates"
 
 
 @dataclass(slots=True, kw_only=True)

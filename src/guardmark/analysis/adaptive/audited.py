@@ -10,6 +10,7 @@ import numpy as np
 
 from guardmark.analysis.adaptive.resting import read_falls, resting_bypasses
 from guardmark.analysis.grouped_rates import grouped_rate
+from guardmark.core.layers import AUDIT_PREFIX
 from guardmark.core.record import Stage
 from guardmark.stats.audited import audited_rate
 from guardmark.stats.drawing import Drawing
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate, Ratio
     from guardmark.store.reader import RecordReader
 
-AUDIT: Final = "adaptive/audit-"
-"""Start of the layers that hold what people said of bypasses."""
 YES: Final = "yes"
 NO: Final = "no"
 UNSURE: Final = "unsure"
@@ -184,7 +183,7 @@ class _Rates:
 
 def _read(reader: RecordReader, defense: str) -> tuple[str, dict[tuple[int, str], str]]:
     """Return the newest sheet on a defense: its file, and place and text to what was said."""
-    layers = [layer for layer in reader.layers() if layer.startswith(AUDIT)]
+    layers = [layer for layer in reader.layers() if layer.startswith(AUDIT_PREFIX)]
     for layer in reversed(layers):
         notes = [
             (record.key.sample, json.loads(record.text or "{}"))

@@ -20,20 +20,13 @@ from guardmark.analysis.adaptive.operators import (
     read_transfers,
 )
 from guardmark.analysis.adaptive.repairs import RepairCard, best_of, read_repairs
-from guardmark.analysis.adaptive.rows import (
-    ADAPTIVE,
-    BLIND,
-    FULL,
-    NULL,
-    STRICT,
-    flags_of,
-    read_battles,
-)
+from guardmark.analysis.adaptive.rows import FULL, STRICT, flags_of, read_battles
 from guardmark.analysis.adaptive.seeds import GAINS, SeedsCard, measure_seeds
 from guardmark.analysis.adaptive.target import TargetCard, measure_target
 from guardmark.analysis.adaptive.target_rows import read_target
 from guardmark.analysis.adaptive.view import ROUNDS, View
 from guardmark.analysis.grouped_rates import grouped_rate
+from guardmark.core.layers import ADAPTIVE, BLIND, NULL
 from guardmark.stats.extrapolation import extrapolate_success
 from guardmark.stats.split import split_by_group
 from guardmark.stats.survival import (

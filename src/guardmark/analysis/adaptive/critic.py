@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.adaptive.attacker_rows import CRITIC, read_exchanges
+from guardmark.analysis.adaptive.attacker_rows import read_exchanges
 from guardmark.analysis.grouped_rates import rate_of_marks
+from guardmark.core.layers import CRITIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

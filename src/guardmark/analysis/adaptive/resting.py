@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.adaptive.rows import ADAPTIVE, FULL
+from guardmark.analysis.adaptive.rows import FULL
+from guardmark.core.layers import ADAPTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

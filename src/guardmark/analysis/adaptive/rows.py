@@ -7,8 +7,17 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.adaptive.attacker_rows import ATTACKER, CRITIC
 from guardmark.analysis.adaptive.costs import CRITIC_ACCOUNT, MODEL_ACCOUNT, Bill
+from guardmark.core.layers import (
+    ADAPTIVE,
+    ARMS,
+    ATTACKER,
+    CRITIC,
+    FINDINGS_PREFIX,
+    LEFT_OUT,
+    REPEATED_ARMS,
+    seed_layer,
+)
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
@@ -17,15 +26,6 @@ if TYPE_CHECKING:
     from guardmark.core.record import Record
     from guardmark.store.reader import RecordReader
 
-ADAPTIVE: Final = "adaptive"
-BLIND: Final = "adaptive/blind"
-NULL: Final = "adaptive/null"
-GRADIENT: Final = "adaptive/gradient"
-ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT)
-REPEATED: Final = (ADAPTIVE, BLIND, NULL)
-"""Arms that every seed has."""
-FINDINGS: Final = "adaptive/findings/"
-LEFT_OUT: Final = "adaptive/left-out"
 STRICT: Final = frozenset({"V0", "V1"})
 FULL: Final = frozenset({"V0", "V1", "V2", "V3-table", "V3"})
 PROBE: Final = "probe"
@@ -142,16 +142,6 @@ def flags_of(findings: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(map(str, said)) if isinstance(said, list) else ()
 
 
-def seed_layer(arm: str, number: int) -> str:
-    """Return where the tries of an arm stand at the n-th seed.
-
-    Args:
-        arm: Layer of the arm at the first seed.
-        number: From 1.
-    """
-    return arm if number == 1 else f"{ADAPTIVE}/seed-{number}{arm.removeprefix(ADAPTIVE)}"
-
-
 def read_battles(reader: RecordReader) -> tuple[Battle, ...]:
     """Read every adaptive measurement of a run.
 
@@ -165,7 +155,9 @@ def read_battles(reader: RecordReader) -> tuple[Battle, ...]:
     if not settings:
         return ()
     names = [
-        layer.removeprefix(FINDINGS) for layer in reader.layers() if layer.startswith(FINDINGS)
+        layer.removeprefix(FINDINGS_PREFIX)
+        for layer in reader.layers()
+        if layer.startswith(FINDINGS_PREFIX)
     ]
     return tuple(_read(reader, name, settings) for name in names)
 
@@ -184,11 +176,11 @@ def read_left_out(reader: RecordReader) -> dict[str, str]:
 
 
 def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Battle:
-    findings = reader.layer_settings(f"{FINDINGS}{name}")
+    findings = reader.layer_settings(f"{FINDINGS_PREFIX}{name}")
     gathered = _Gathered()
     seeds = int(str(settings.get("seeds", 1)))
     for number in range(1, seeds + 1):
-        for arm in ARMS if number == 1 else REPEATED:
+        for arm in ARMS if number == 1 else REPEATED_ARMS:
             layer = seed_layer(arm, number)
             for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
                 gathered.take(layer, record)
@@ -249,7 +241,7 @@ class _Gathered:
             baseline=self.baseline,
             stories={arm: self.by_layer[arm] for arm in ARMS},
             repeated=[
-                {arm: self.by_layer[seed_layer(arm, number)] for arm in REPEATED}
+                {arm: self.by_layer[seed_layer(arm, number)] for arm in REPEATED_ARMS}
                 for number in range(2, seeds + 1)
             ],
             battery=self.battery,

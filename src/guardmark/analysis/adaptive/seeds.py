@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.adaptive.rows import ADAPTIVE, BLIND, FULL, NULL, STRICT
+from guardmark.analysis.adaptive.rows import FULL, STRICT
 from guardmark.analysis.adaptive.view import NEVER, ROUNDS, View
+from guardmark.core.layers import ADAPTIVE, BLIND, NULL
 from guardmark.stats.crossed import (
     SeedMean,
     figure_over_seeds,

@@ -11,6 +11,7 @@ import numpy as np
 
 from guardmark.analysis.frame import MISSING
 from guardmark.analysis.pipeline_frame import NO_GUARD, combine
+from guardmark.core.layers import CANARY_REPLIES, TARGET, is_target_layer
 from guardmark.core.record import Stage
 from guardmark.store.codes import OUTCOME_CODE
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from guardmark.core.record import Record
     from guardmark.store.reader import RecordReader
 
-TARGET: Final = "adaptive/target"
-VERDICT: Final = "adaptive/verdict"
-CANARIES: Final = "adaptive/canaries"
 PLAIN: Final = ""
 """Chain of a text as it is: the control of the comprehension probe."""
 
@@ -120,7 +118,7 @@ class _Gathered:
         key, note = record.key, json.loads(record.text or "{}")
         if not note["free"]:
             _add(self.spent[key.defense, note["account"]], record)
-        if key.layer == CANARIES:
+        if key.layer == CANARY_REPLIES:
             self.canaries.append(CanaryReply(note["chain"], note["canary"], note["reading"]))
         elif key.layer == TARGET:
             is_answered = record.outcome == "answered"
@@ -143,7 +141,7 @@ def read_target(reader: RecordReader) -> TargetRows | None:
         return None
     gathered = _Gathered()
     for layer in reader.layers():
-        if layer in {TARGET, CANARIES, VERDICT} or layer.startswith(f"{VERDICT}/"):
+        if is_target_layer(layer):
             for record in reader.records(stage=Stage.TRY, layer=layer):
                 gathered.take(record)
     return TargetRows(

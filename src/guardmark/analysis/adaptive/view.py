@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.adaptive.rows import ADAPTIVE, FULL
+from guardmark.analysis.adaptive.rows import FULL
 from guardmark.analysis.grouped_rates import grouped_difference, grouped_rate
+from guardmark.core.layers import ADAPTIVE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

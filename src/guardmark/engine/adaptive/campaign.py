@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.canon import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.gradient import GradientDefense
+from guardmark.core.layers import ADAPTIVE, FINDINGS_PREFIX, LEFT_OUT, TARGET
 from guardmark.engine.adaptive.aftermath import run_transfer, run_twin, tried_chains
 from guardmark.engine.adaptive.alone import UNKNOWN, spend_rest_alone
 from guardmark.engine.adaptive.attacker import run_attacker
@@ -25,9 +26,8 @@ from guardmark.engine.adaptive.rewording import run_rewording
 from guardmark.engine.adaptive.rounds import run_battery, run_blind, run_null
 from guardmark.engine.adaptive.scene import Scene
 from guardmark.engine.adaptive.search import SEARCH_VERSION, spend_rest
-from guardmark.engine.adaptive.target import TARGET
 from guardmark.engine.adaptive.target_caller import TargetCaller
-from guardmark.engine.adaptive.trial import ADAPTIVE, watched
+from guardmark.engine.adaptive.trial import watched
 from guardmark.engine.adaptive.wrapper import run_wrappers
 from guardmark.engine.stop import StopSignal
 
@@ -44,12 +44,6 @@ if TYPE_CHECKING:
     from guardmark.engine.adaptive.trial import Account, Query
     from guardmark.engine.plan import AnyDefense
     from guardmark.store.records import RecordReader, RecordWriter
-
-FINDINGS: Final = "adaptive/findings/"
-"""Start of the layer, one a defense, whose settings hold flags and diagnosis."""
-
-LEFT_OUT: Final = "adaptive/left-out"
-"""Layer whose settings name the defenses that no rewriting reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +284,7 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     scene, drive = battle.scene, battle.caller.drive
     baseline = await drive(measure_baseline(scene))
     diagnosis = await drive(diagnose(scene)) if scene.shares_memory else UNKNOWN
-    writer.add_layer(f"{FINDINGS}{battle.name}", _findings(scene, baseline.flags, diagnosis))
+    writer.add_layer(f"{FINDINGS_PREFIX}{battle.name}", _findings(scene, baseline.flags, diagnosis))
     passes: list[Query] = []
     record = await drive(watched(run_battery(scene), passes))
     answers = battle.caller.known(ADAPTIVE) if battle.seeds > 1 else {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.core.layers import MODEL_LAYERS
 from guardmark.core.record import Stage
 from guardmark.engine.adaptive.model_reply import stored_replies
 from guardmark.engine.adaptive.trace import remembered
-from guardmark.engine.adaptive.trial import MODEL_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.core.errors import ConfigError
+from guardmark.core.layers import TARGET
 from guardmark.core.record import RecordKey, Stage
 from guardmark.engine.adaptive.probe import probe
-from guardmark.engine.adaptive.target import TARGET, Question
+from guardmark.engine.adaptive.target import Question
 from guardmark.engine.adaptive.trial import Account
 from guardmark.engine.plan import NO_GUARD
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.validity import tier_of
-from guardmark.engine.adaptive.trial import GRADIENT, Account, Query
+from guardmark.core.layers import GRADIENT
+from guardmark.engine.adaptive.trial import Account, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

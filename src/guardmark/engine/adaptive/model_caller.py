@@ -13,6 +13,14 @@ from guardmark.attacks.attacker_prompt import FORM
 from guardmark.attacks.critic_prompt import CRITIC_FORM
 from guardmark.attacks.equivalence_prompt import EQUIVALENCE_FORM
 from guardmark.core.errors import IncomparableRuns
+from guardmark.core.layers import (
+    ATTACKER,
+    CANDIDATES,
+    CRITIC,
+    EQUIVALENCE,
+    TWIN_ATTACKER,
+    TWIN_EQUIVALENCE,
+)
 from guardmark.core.outcome import ErrorKind, Evidence, Response
 from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.core.record import Stage
@@ -25,15 +33,7 @@ from guardmark.engine.adaptive.model_reply import (
     read_critic,
     read_vote,
 )
-from guardmark.engine.adaptive.trial import (
-    ATTACKER,
-    CANDIDATES,
-    CRITIC,
-    EQUIVALENCE,
-    TWIN_ATTACKER,
-    TWIN_EQUIVALENCE,
-    Account,
-)
+from guardmark.engine.adaptive.trial import Account
 from guardmark.engine.calls import Failure, attempt, not_a
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from guardmark.attacks.application import apply, seed_for
-from guardmark.attacks.comprehension import CANARIES as SENTENCES
-from guardmark.attacks.comprehension import LEAST_OVERLAP, overlap, question_about
+from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap, question_about
 from guardmark.attacks.contract import Tier
+from guardmark.core.layers import CANARY_REPLIES
 from guardmark.core.outcome import AnswerMode
 from guardmark.core.record import RecordKey, Stage
 from guardmark.core.sample import Prompt
-from guardmark.engine.adaptive.target import CANARIES, Question
+from guardmark.engine.adaptive.target import Question
 from guardmark.engine.adaptive.target_caller import BATCH
 from guardmark.engine.adaptive.trial import Account
 from guardmark.engine.plan import NO_GUARD
@@ -105,13 +105,15 @@ def _canaries(protected: Protected, chains: Sequence[Chain], seed: int) -> list[
     """Rewrite the canaries; a chain that leaves one as it is has nothing to ask about it."""
     numbers = _numbers(protected)
     made: list[_Canary] = []
-    sentences = SENTENCES[: protected.canaries]
+    sentences = CANARIES[: protected.canaries]
 
     def add(
         chain: str, sentence_id: str, *, text: str, tier: str, expected: tuple[str, ...]
     ) -> None:
         number = numbers.setdefault((chain, sentence_id), len(numbers))
-        key = RecordKey(defense=NO_GUARD, sample=0, repeat=number, stage=Stage.TRY, layer=CANARIES)
+        key = RecordKey(
+            defense=NO_GUARD, sample=0, repeat=number, stage=Stage.TRY, layer=CANARY_REPLIES
+        )
         question = Question(
             key=key,
             text=question_about(text),
@@ -140,11 +142,11 @@ def _canaries(protected: Protected, chains: Sequence[Chain], seed: int) -> list[
 
 def _numbers(protected: Protected) -> dict[tuple[str, str], int]:
     """Return the number of each canary that is stored, by chain and canary."""
-    stored = sorted(key.repeat for key in protected.memory if key.layer == CANARIES)
+    stored = sorted(key.repeat for key in protected.memory if key.layer == CANARY_REPLIES)
     notes: Mapping[int, dict[str, str]] = {
         key.repeat: json.loads(record.text or "{}")
         for key, record in protected.memory.items()
-        if key.layer == CANARIES
+        if key.layer == CANARY_REPLIES
     }
     return {(notes[n]["chain"], notes[n]["canary"]): n for n in stored}
 

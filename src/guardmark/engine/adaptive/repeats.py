@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from guardmark.core.layers import BLIND, NULL
 from guardmark.engine.adaptive.alone import UNKNOWN, search_alone
 from guardmark.engine.adaptive.beliefs import BatteryRecord
 from guardmark.engine.adaptive.rounds import run_blind, run_null
 from guardmark.engine.adaptive.search import search
-from guardmark.engine.adaptive.trial import BLIND, NULL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.battery import battery
+from guardmark.core.layers import BLIND, NULL
 from guardmark.engine.adaptive.beliefs import BatteryRecord
-from guardmark.engine.adaptive.trial import BLIND, NULL, Account, Query
+from guardmark.engine.adaptive.trial import Account, Query
 
 if TYPE_CHECKING:
     from guardmark.engine.adaptive.scene import Scene

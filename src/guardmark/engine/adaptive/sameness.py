@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.equivalence_prompt import equivalence_prompt
+from guardmark.core.layers import CANDIDATES, TWIN_CANDIDATES
 from guardmark.engine.adaptive.model_caller import Ask
 from guardmark.engine.adaptive.model_reply import ReplyKind
 from guardmark.engine.adaptive.pursuit import Fate
-from guardmark.engine.adaptive.trial import CANDIDATES, TWIN_CANDIDATES, Account
+from guardmark.engine.adaptive.trial import Account
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

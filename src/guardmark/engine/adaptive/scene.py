@@ -12,9 +12,10 @@ from guardmark.attacks.catalogue import arms
 from guardmark.attacks.chain import Chain
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.recovery import recovers
+from guardmark.core.layers import ADAPTIVE, seed_layer
 from guardmark.engine.adaptive.folds import fold_numbers
-from guardmark.engine.adaptive.seeds import derive_seed, seed_layer
-from guardmark.engine.adaptive.trial import ADAPTIVE, Account, Query
+from guardmark.engine.adaptive.seeds import derive_seed
+from guardmark.engine.adaptive.trial import Account, Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

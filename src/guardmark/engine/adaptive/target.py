@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from guardmark.core.layers import VERDICT
 from guardmark.core.outcome import Response, Verdict
 from guardmark.engine.adaptive.trial import text_digest
 
@@ -17,23 +18,6 @@ if TYPE_CHECKING:
     from guardmark.engine.adaptive.trial import Account
 
 A = TypeVar("A", Response, Verdict)
-
-TARGET: Final = "adaptive/target"
-"""Layer of what the target model answered to attacks and to what got through."""
-VERDICT: Final = "adaptive/verdict"
-"""Layer of what a judge said of these answers; `/<judge>` behind it where there are several."""
-CANARIES: Final = "adaptive/canaries"
-"""Layer of what the target model made of canaries. They are no samples of the run: their rows
-stand at its first sample, numbered, with the canary's id beside the answer."""
-
-
-def is_target_layer(layer: str) -> bool:
-    """Tell whether rows of a layer speak of the target model and not of a defense.
-
-    Args:
-        layer: Name of a layer.
-    """
-    return layer in {TARGET, VERDICT, CANARIES} or layer.startswith(f"{VERDICT}/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

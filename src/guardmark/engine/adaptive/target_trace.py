@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import IncomparableRuns
+from guardmark.core.layers import CANARY_REPLIES, TARGET, is_target_layer
 from guardmark.core.outcome import AnswerMode, ErrorKind
 from guardmark.core.record import Record, RecordKey, Stage
-from guardmark.engine.adaptive.target import CANARIES, TARGET, is_target_layer
 from guardmark.engine.adaptive.trace import no_trace, other_data, parsed_lines
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def target_lines(reader: RecordReader) -> Iterator[str]:
                 "defense": key.defense,
                 "arm": key.layer,
                 "try": key.repeat,
-                "sample": None if key.layer == CANARIES else ids[key.sample],
+                "sample": None if key.layer == CANARY_REPLIES else ids[key.sample],
                 **json.loads(record.text or "{}"),
                 "outcome": record.outcome,
                 "score": record.score,

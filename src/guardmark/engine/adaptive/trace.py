@@ -6,11 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import IncomparableRuns, StoreError
+from guardmark.core.layers import ADAPTIVE, ARMS, MODEL_LAYERS, asked_layers, first_layer
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.record import Stage
 from guardmark.engine.adaptive.caller import Remembered, tells_of_failure
-from guardmark.engine.adaptive.seeds import asked_layers, first_layer
-from guardmark.engine.adaptive.trial import ADAPTIVE, LAYERS, MODEL_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -40,7 +39,7 @@ def remembered(records: Iterable[Record]) -> dict[Place, Remembered]:
     """
     found: dict[Place, Remembered] = {}
     for record in records:
-        if first_layer(record.key.layer) not in LAYERS:
+        if first_layer(record.key.layer) not in ARMS:
             continue  # of models
         note = json.loads(record.text or "{}")
         found[record.key.layer, record.key.sample, record.key.repeat] = Remembered(
@@ -140,7 +139,7 @@ def read_trace(
         )
     try:
         for row in lines[1:]:
-            if first_layer(row["arm"]) not in LAYERS:
+            if first_layer(row["arm"]) not in ARMS:
                 continue
             place = (row["arm"], positions[row["sample"]], row["try"])
             found[row["defense"]][place] = _answer(row)

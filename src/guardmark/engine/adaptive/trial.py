@@ -10,41 +10,12 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from guardmark.attacks.contract import Tier
+from guardmark.core.layers import ADAPTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 T = TypeVar("T")
-
-ADAPTIVE: Final = "adaptive"
-"""Layer of everything the adaptive attacker and its evaluator ask."""
-BLIND: Final = "adaptive/blind"
-"""Layer of the control arm that draws at random and learns nothing."""
-NULL: Final = "adaptive/null"
-"""Layer of the control arm that sends the same text again."""
-GRADIENT: Final = "adaptive/gradient"
-"""Layer of the arm that sees the gradient of the defense's loss (access A3)."""
-LAYERS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT)
-"""Layers of what a defense is asked."""
-ATTACKER: Final = "adaptive/attacker"
-"""Layer of what an attacker model is asked."""
-EQUIVALENCE: Final = "adaptive/equivalence"
-"""Layer of what a judge of sameness is asked."""
-CANDIDATES: Final = "adaptive/candidates"
-"""Layer of what became of each candidate of an attacker model."""
-CRITIC: Final = "adaptive/critic"
-"""Layer of what a critic of blocked candidates is asked."""
-TWIN_ATTACKER: Final = "adaptive/twin/attacker"
-"""Layer of what an attacker model is asked about benign texts."""
-TWIN_EQUIVALENCE: Final = "adaptive/twin/equivalence"
-"""Layer of what a judge of sameness is asked about benign texts."""
-TWIN_CANDIDATES: Final = "adaptive/twin/candidates"
-"""Layer of what became of each candidate made from a benign text."""
-MODEL_LAYERS: Final = (
-    *(ATTACKER, EQUIVALENCE, CANDIDATES, CRITIC),
-    *(TWIN_ATTACKER, TWIN_EQUIVALENCE, TWIN_CANDIDATES),
-)
-"""Layers of what models are asked, and of what came of their candidates."""
 
 REWORDING: Final = "R5 twin"
 """Round of benign texts as an attacker model rewords them."""
