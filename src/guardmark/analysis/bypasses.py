@@ -136,8 +136,10 @@ def find_worst(reader: RecordReader, frame: Frame, settings: AnalysisSettings) -
     telling = [each for each in judged if not each.arm.is_baseline] or judged
     severity = _severity(frame)
     flagged = _flags(frame, telling)
-    order = _order(frame, telling, severity)
-    positions = _listed(flagged, order, settings.listed_samples)
+    positions = list[int]()
+    if settings.listed_samples:
+        order = _order(frame, telling, severity)
+        positions = _listed(flagged, order, settings.listed_samples)
     tops = {each.arm.name: _top(frame, each, severity) for each in telling}
     cache: dict[int, ListedSample] = {}
 
@@ -168,7 +170,8 @@ def _judge(frame: Frame, arm: Arm) -> _Judged:
     records, count = arm.records, frame.sample_count
     attack = frame.samples.is_attack[records.sample]
     wrong = np.where(attack, records.outcome == ALLOW, records.outcome == BLOCK)
-    badness = np.where(wrong, 2, records.outcome > BLOCK).astype(np.int8)
+    badness = (records.outcome > BLOCK).astype(np.int8)
+    badness[wrong] = 2
     # The last write wins, so the worst answer is written last.
     rows = np.argsort(badness, kind="stable")
     at = records.sample[rows]
@@ -207,14 +210,16 @@ def _severity(frame: Frame) -> NDArray[np.int8]:
     return found
 
 
-def _miss(judged: _Judged, attack: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return how far on the wrong side of the threshold a score fell; -1 where unknown."""
-    threshold = judged.arm.threshold
+def _miss(
+    judged: _Judged, attack: NDArray[np.bool_], at: NDArray[np.int64] | slice = slice(None)
+) -> NDArray[np.float64]:
+    """Return how far on the wrong side of the threshold scores fell; -1 where unknown."""
+    threshold, score = judged.arm.threshold, judged.score[at]
     if threshold is None:
-        return np.full(len(judged.score), -1.0)
-    gap = np.where(attack, threshold - judged.score, judged.score - threshold)
-    found: NDArray[np.float64] = np.where(judged.is_wrong & ~np.isnan(gap), gap, -1.0)
-    return found
+        return np.full(len(score), -1.0)
+    gap = np.where(attack[at], threshold - score, score - threshold)
+    gap[np.isnan(gap) | ~judged.is_wrong[at]] = -1.0
+    return gap
 
 
 def _order(frame: Frame, judged: list[_Judged], severity: NDArray[np.int8]) -> NDArray[np.int64]:
@@ -250,9 +255,9 @@ def _listed(
 
 def _top(frame: Frame, judged: _Judged, severity: NDArray[np.int8]) -> list[int]:
     attack = frame.samples.is_attack
-    order = np.lexsort((-_miss(judged, attack), -severity))
-    bypassed = (judged.is_wrong & attack)[order]
-    top: list[int] = order[bypassed][:_TOP].tolist()
+    through = np.flatnonzero(judged.is_wrong & attack)
+    order = np.lexsort((-_miss(judged, attack, through), -severity[through]))
+    top: list[int] = through[order[:_TOP]].tolist()
     return top
 
 

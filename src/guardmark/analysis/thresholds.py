@@ -9,7 +9,7 @@ import numpy as np
 
 from guardmark.analysis.confusion import Cells, estimate_slices, sort_into_cells
 from guardmark.analysis.scorecard import RatePair, complement
-from guardmark.stats.clustered import wilson_default
+from guardmark.stats.clustered import wilson_default, wilson_default_rows
 from guardmark.stats.curves import AveragePrecision, average_precision, count_at_thresholds
 from guardmark.stats.operating import OperatingPoint, Stakes, choose_threshold, measure_at
 from guardmark.stats.scores import auc, tpr_at_fpr
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.frame import Arm, Frame
     from guardmark.analysis.settings import AnalysisSettings
-    from guardmark.core.estimate import Ratio
+    from guardmark.core.estimate import Estimate, Ratio
 
 FPR_LIMITS: Final = (0.001, 0.01, 0.05)
 _CURVE_POINTS: Final = 120
@@ -146,7 +146,12 @@ def analyse_thresholds(
     return ThresholdAnalysis(
         area=_area(frame, attack, score, group=group, settings=settings),
         precision_area=average_precision(attack, score),
-        points=_curve(attack, score, group=group, confidence=settings.confidence),
+        points=_curve(
+            attack,
+            score,
+            group=group if frame.is_grouped else None,
+            confidence=settings.confidence,
+        ),
         limited=choose_within(frame, arm, settings, limits=FPR_LIMITS),
         chosen=_chosen(frame, arm, scored, settings=settings),
         histogram=ScoreHistogram(attacks=attacks, benign=benign),
@@ -182,58 +187,65 @@ def _curve(
     attack: NDArray[np.bool_],
     score: NDArray[np.float64],
     *,
-    group: NDArray[np.int32],
+    group: NDArray[np.int32] | None,
     confidence: float,
 ) -> tuple[CurvePoint, ...]:
     counts = count_at_thresholds(attack, score)
     size = len(counts.thresholds)
     chosen = np.unique(np.linspace(0, size - 1, min(size, _CURVE_POINTS)).round().astype(int))
-    thresholds = counts.thresholds[chosen]
-    everyone = np.full(len(score), np.inf)
-    hit_limits = _limits_along(
-        thresholds, scores=score[attack], among=everyone[attack], group=group[attack], at=confidence
-    )
-    precision_limits = _limits_along(
-        thresholds, scores=np.where(attack, score, -np.inf), among=score, group=group, at=confidence
-    )
+    of_groups = None if group is None else _GroupsAlong(attack, score, group)
     points = []
-    for at, hit, precise in zip(chosen.tolist(), hit_limits, precision_limits, strict=True):
+    for at in chosen.tolist():
+        threshold = float(counts.thresholds[at])
         hits, alarms = int(counts.blocked_attacks[at]), int(counts.blocked_benign[at])
+        if of_groups is None:  # the counts say it all
+            hit = wilson_default_rows(hits, counts.attacks, confidence=confidence)
+            precise = wilson_default_rows(hits, hits + alarms, confidence=confidence)
+        else:
+            hit, precise = of_groups.estimates(threshold, confidence=confidence)
         points.append(
             CurvePoint(
-                threshold=float(counts.thresholds[at]),
+                threshold=threshold,
                 true_positive_rate=hits / counts.attacks,
                 false_positive_rate=alarms / counts.benign,
                 precision=hits / (hits + alarms),
-                true_positive_limits=hit,
-                precision_limits=precise,
+                true_positive_limits=_limits(hit),
+                precision_limits=_limits(precise),
             )
         )
     return tuple(points)
 
 
-def _limits_along(
-    thresholds: NDArray[np.float64],
-    *,
-    scores: NDArray[np.float64],
-    among: NDArray[np.float64],
-    group: NDArray[np.int32],
-    at: float,
-) -> list[tuple[float, float]]:
-    """Return the interval, at each threshold, of rows that reach it by one score among another.
+class _GroupsAlong:
+    """Rates at one threshold after another of rows that share groups.
 
-    Variants of one origin pass a threshold together, so rows are counted by group.
+    Variants of one origin pass a threshold together, so rows are counted by group. One threshold
+    at a time: all at once would hold the groups two hundred times.
     """
-    names, codes = np.unique(group, return_inverse=True)
-    limits = []
-    # One threshold after the other: all at once would hold the groups two hundred times.
-    for threshold in thresholds.tolist():
-        total = np.bincount(codes[among >= threshold], minlength=len(names))
-        caught = np.bincount(codes[scores >= threshold], minlength=len(names))
-        found = wilson_default(caught, total, confidence=at)
-        low, high = found.low, found.high
-        limits.append((0.0, 1.0) if low is None or high is None else (low, high))
-    return limits
+
+    def __init__(
+        self, attack: NDArray[np.bool_], score: NDArray[np.float64], group: NDArray[np.int32]
+    ) -> None:
+        self._attack, self._score = attack, score
+        names, self._codes = np.unique(group, return_inverse=True)
+        self._size = len(names)
+        self._attacks = self._count(attack)
+
+    def estimates(self, threshold: float, *, confidence: float) -> tuple[Estimate, Estimate]:
+        """Return the share of attacks that is blocked, and that of the blocked that is attacks."""
+        blocked = self._score >= threshold
+        hits = self._count(blocked & self._attack)
+        return (
+            wilson_default(hits, self._attacks, confidence=confidence),
+            wilson_default(hits, self._count(blocked), confidence=confidence),
+        )
+
+    def _count(self, rows: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(self._codes[rows], minlength=self._size)
+
+
+def _limits(found: Estimate) -> tuple[float, float]:
+    return (0.0, 1.0) if found.low is None or found.high is None else (found.low, found.high)
 
 
 def choose_within(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.run import AnalysisSettings, analyse_run
 from guardmark.reports.document import build_document
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
 """What `report` can be asked for, in the order it is written."""
+_LISTING: Final = frozenset({"html", "md"})
 
 
 def analysis_settings(
@@ -88,10 +89,10 @@ def write_reports(
     """
     with RecordReader(folder.records) as reader:
         write_jsonl(reader, folder.results)
-        analysis = analyse_run(
-            reader,
-            analysis_settings(config, reader, thresholds=thresholds),
-        )
+        settings = analysis_settings(config, reader, thresholds=thresholds)
+        if not _LISTING.intersection(formats):
+            settings = replace(settings, listed_samples=0)  # nobody would read them
+        analysis = analyse_run(reader, settings)
         _write_for_programs(folder, config, formats=formats, run=(reader, analysis), texts=texts)
     document = build_document(analysis)
     if "json" in formats:

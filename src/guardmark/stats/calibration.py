@@ -131,10 +131,11 @@ def brier(labels: ArrayLike, scores: ArrayLike, *, bins: int | None = 10) -> Bri
             reason=reason,
         )
     of_row = _by_width(score, bins) if bins else np.unique(score, return_inverse=True)[1]
-    used, of_row = np.unique(of_row, return_inverse=True)
     sizes = np.bincount(of_row)
-    claimed = np.bincount(of_row, weights=score) / sizes
-    found = np.bincount(of_row, weights=attack) / sizes
+    used = np.flatnonzero(sizes)
+    sizes = sizes[used]
+    claimed = np.bincount(of_row, weights=score)[used] / sizes
+    found = np.bincount(of_row, weights=attack)[used] / sizes
     base = float(attack.mean())
     value = float(np.mean((score - attack) ** 2))
     reliability = float(sizes @ (claimed - found) ** 2) / len(score)
@@ -199,20 +200,21 @@ def calibration_error(
             trials=len(attack),
             reason=reason,
         )
-    of_row = _by_width(score, bins) if binning == "equal_width" else _by_mass(score, bins)
-    order = np.argsort(of_row, kind="stable")
-    cuts = np.flatnonzero(np.diff(of_row[order])) + 1
-    parts = np.split(order, cuts)
-    found = tuple(_bin(attack[part], score[part], confidence) for part in parts)
-    gaps = [abs(float(score[part].mean() - attack[part].mean())) for part in parts]
+    parts = _parts(_by_width(score, bins) if binning == "equal_width" else _by_mass(score, bins))
+    found, gaps, chance = list[CalibrationBin](), list[float](), 0.0
+    for part in parts:
+        labelled, claimed = attack[part], score[part]
+        found.append(_bin(labelled, claimed, confidence))
+        gaps.append(abs(float(claimed.mean() - labelled.mean())))
+        chance += _chance_gap(claimed)
     value = sum(len(part) * gap for part, gap in zip(parts, gaps, strict=True)) / len(score)
-    reference = sum(_chance_gap(score[part]) for part in parts) / len(score)
+    reference = chance / len(score)
     return CalibrationError(
         value=value,
         reference=reference,
         corrected=max(0.0, value - reference),
         largest_gap=max(gaps),
-        bins=found,
+        bins=tuple(found),
         binning=binning,
         trials=len(score),
     )
@@ -236,9 +238,16 @@ def _by_width(score: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
 def _by_mass(score: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
     # By the middle rank of each distinct score, so that neither the order of the rows nor a tie
     # decides where a sample falls.
-    _, inverse, sizes = np.unique(score, return_inverse=True, return_counts=True)
+    distinct, sizes = np.unique(score, return_counts=True)
     middle = (np.cumsum(sizes) - sizes / 2) / len(score)
-    return np.minimum(np.floor(middle * bins), bins - 1).astype(np.int64)[inverse]
+    of_distinct = np.minimum(np.floor(middle * bins), bins - 1).astype(np.int64)
+    return of_distinct[np.searchsorted(distinct, score)]
+
+
+def _parts(of_row: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return the rows of each bin that has any, in order."""
+    sizes = np.bincount(of_row)
+    return np.split(np.argsort(of_row, kind="stable"), np.cumsum(sizes[sizes > 0])[:-1])
 
 
 def _bin(
@@ -254,7 +263,7 @@ def _bin(
 
 def _chance_gap(score: NDArray[np.float64]) -> float:
     """Return E|S - E S| of the attacks in a bin, were each score a true probability."""
-    variance = float(np.sum(score * (1 - score)))
+    variance = float(score @ (1 - score))
     if variance > _NORMAL_FROM_VARIANCE:
         return float(np.sqrt(2 * variance / np.pi))
     values, sizes = np.unique(score, return_counts=True)
