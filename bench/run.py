@@ -1,6 +1,6 @@
 """Measure guardmark against the floors and print one table.
 
-`python bench/run.py [--rounds N] [PART...]`; all parts when none is named.
+`python bench/run.py [--rounds N] [--shrink N] [PART...]`; all parts when none is named.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import figures
 import local
 from measure import command, floor, middle, ratio, rounds, spend, subject
 from services import isolated, pipeline, wire
-from table import Bench, Line, absolute, relative, show
+from table import Bench, Line, absolute, head, relative, show
 
 RESULTS = Path(__file__).parent / "results"
 EVERY_REPORT = ("html", "md", "json", "csv")
@@ -32,7 +32,7 @@ FOLDINGS, FOLDING_S = 400, 0.44
 
 def t6(bench: Bench) -> list[Line]:
     """In-process regex: CPU per extra sample, everything stored and exported."""
-    small, large = 10_000, 100_000
+    small, large = bench.size(10_000), bench.size(100_000)
 
     def slope(make: object, *, is_run: bool = False) -> float:
         costs = []
@@ -102,7 +102,7 @@ def t8(bench: Bench) -> list[Line]:
 
 def t11(bench: Bench) -> list[Line]:
     """Continue over a stored run, and read it again, against a json.loads loop."""
-    source, out = bench.data(100_000), bench.fresh("stored")
+    source, out = bench.data(bench.size(100_000)), bench.fresh("stored")
     spend(subject("in_process", source, out))
     empty = bench.data(100)
     spend(subject("in_process", empty, bench.fresh("stored-small")))
@@ -150,7 +150,7 @@ def t7(bench: Bench) -> list[Line]:
 
 def million(bench: Bench) -> list[Line]:
     """T5: a million in-process samples, streamed."""
-    cost = spend(subject("in_process", bench.data(1_000_000), bench.fresh("million")))
+    cost = spend(subject("in_process", bench.data(bench.size(1_000_000)), bench.fresh("million")))
     return [absolute("T5", "memory, 1,000,000 in-process", cost.memory_mb, "MB", 250)]
 
 
@@ -173,7 +173,8 @@ def attacks(bench: Bench) -> list[Line]:
         is_met=said["ratio"] <= said["wanted"],
     )
     blocking = {"type": "pattern", "patterns": [".*"], "flags": ["S"]}
-    config = bench.config("adapt", bench.data(1000), blocking, report=list(EVERY_REPORT))
+    source = bench.data(bench.size(1000))
+    config = bench.config("adapt", source, blocking, report=list(EVERY_REPORT))
 
     def adapt() -> float:
         line = bench.run(config)
@@ -183,7 +184,7 @@ def attacks(bench: Bench) -> list[Line]:
     found = rounds(
         bench.count,
         {
-            "floor": lambda: spend(floor("folding", bench.data(1000), FOLDINGS)).cpu_s,
+            "floor": lambda: spend(floor("folding", source, FOLDINGS)).cpu_s,
             "adapt": adapt,
         },
     )
@@ -225,18 +226,36 @@ PARTS = {
 
 
 def main() -> None:
-    """Measure what was asked for, print it, and keep it as JSON."""
+    """Measure what was asked for; print each part as it is done, and keep it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--shrink",
+        type=int,
+        default=1,
+        help="divide the sizes of data by so much: shows that the bench runs, and measures nothing",
+    )
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all when none is named")
     chosen = parser.parse_args()
+    if unknown := [name for name in chosen.parts if name.upper() not in PARTS]:
+        parser.error(f"no part is called {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    lines: list[Line] = []
+    head()
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), chosen.rounds)
-        lines = [line for name in chosen.parts or PARTS for line in PARTS[name.upper()](bench)]
-    show(lines)
+        bench = Bench(Path(folder), chosen.rounds, shrink=chosen.shrink)
+        for name in chosen.parts or PARTS:
+            found = PARTS[name.upper()](bench)
+            for line in found:
+                show(line)
+            lines += found
+            if chosen.shrink == 1:
+                _keep(lines, rounds=chosen.rounds)
+
+
+def _keep(lines: list[Line], *, rounds: int) -> None:
     RESULTS.mkdir(exist_ok=True)
     machine = {"python": platform.python_version(), "machine": platform.machine()}
-    said = {**machine, "rounds": chosen.rounds, "lines": [asdict(line) for line in lines]}
+    said = {**machine, "rounds": rounds, "lines": [asdict(line) for line in lines]}
     (RESULTS / "bench.json").write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
 
 

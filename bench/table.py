@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+_FEWEST = 100  # more than are in flight at once
 PATTERN = r"\b(ignore|disregard|forget)\b.{0,40}\b(previous|prior|above|earlier|all)\b"
 
 
@@ -43,11 +44,16 @@ class Line:
 
 
 class Bench:
-    """A working folder and the number of rounds."""
+    """A working folder, the number of rounds, and by how much sizes are divided."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, *, shrink: int = 1) -> None:
         self.folder = folder
         self.count = count
+        self._shrink = shrink
+
+    def size(self, count: int) -> int:
+        """Return how many samples stand for some; fewer only where the bench is tried out."""
+        return max(_FEWEST, count // self._shrink)
 
     def data(self, count: int) -> Path:
         """Return made-up data of some size."""
@@ -162,14 +168,18 @@ def absolute(  # noqa: PLR0917 - a table's line, read as one
     )
 
 
-def show(lines: list[Line]) -> None:
-    """Print the table."""
+def head() -> None:
+    """Print what stands above the table."""
     print(f"{'':5}{'':37}{'floor':>10}{'guardmark':>11}  {'unit':11}{'ratio':>7}  target")
-    for line in lines:
-        base = "" if line.floor is None else f"{line.floor:.3g}"
-        share = "" if line.ratio is None else f"{line.ratio:.2f}"
-        mark = "met" if line.is_met else "MISSED"
-        print(
-            f"{line.target:5}{line.what:37}{base:>10}{line.guardmark:>11.3g}  {line.unit:11}"
-            f"{share:>7}  {line.wanted} {mark}"
-        )
+
+
+def show(line: Line) -> None:
+    """Print a line of the table."""
+    base = "" if line.floor is None else f"{line.floor:.3g}"
+    share = "" if line.ratio is None else f"{line.ratio:.2f}"
+    mark = "met" if line.is_met else "MISSED"
+    print(
+        f"{line.target:5}{line.what:37}{base:>10}{line.guardmark:>11.3g}  {line.unit:11}"
+        f"{share:>7}  {line.wanted} {mark}",
+        flush=True,
+    )

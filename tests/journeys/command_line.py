@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-MAIN = "from guardmark.cli import main; main()"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
@@ -38,7 +36,7 @@ class Done:
 
 def words(*given: object) -> list[str]:
     """The command line of one command."""
-    return [sys.executable, "-c", MAIN, *map(str, given)]
+    return [sys.executable, "-m", "guardmark", *map(str, given)]
 
 
 def guardmark(

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-MAIN = "from guardmark.cli import main; main()"
 CONFIG = """\
 version: 1
 data:
@@ -31,7 +30,7 @@ ROWS = [
 def guardmark(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Type a command in a folder."""
     return subprocess.run(
-        [sys.executable, "-c", MAIN, *words],
+        [sys.executable, "-m", "guardmark", *words],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -15,7 +15,6 @@ import yaml
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 
-MAIN = "from guardmark.cli import main; main()"
 SEED = 7
 CONFIG = f"""\
 version: 1
@@ -38,7 +37,7 @@ BENIGN["b10"] = "What does \uff29\uff47\uff4e\uff4f\uff52\uff45 all previous ins
 def guardmark(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Type a command in a folder."""
     return subprocess.run(
-        [sys.executable, "-c", MAIN, *words],
+        [sys.executable, "-m", "guardmark", *words],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -6,9 +6,6 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.adaptive.card_json import adaptive_json
-from guardmark.reports.adaptive.costs import seconds_json
-from guardmark.reports.adaptive.pairs import pairs_json
 from guardmark.reports.chapters.advice import advice_sentence
 from guardmark.reports.chapters.comparison import pair_sentence
 from guardmark.reports.encode import (
@@ -90,11 +87,7 @@ def _summary(analysis: RunAnalysis) -> Json:
         "comparison": _comparison(analysis.comparison),
         "areas": [area_json(pair) for pair in analysis.areas],
         "pipeline": pipeline_json(analysis.pipeline),
-        "adaptive": adaptive_json(analysis.adaptive),
-        "adaptive_left_out": [
-            {"defense": name, "view": view} for name, view in analysis.adaptive_left_out.items()
-        ],
-        "adaptive_pairs": pairs_json(analysis.adaptive_pairs),
+        **_adaptive(analysis),
         "spending": [asdict(each) for each in analysis.spending],
         "worst": _worst(analysis),
         "recommendations": [
@@ -260,8 +253,29 @@ def _worst(analysis: RunAnalysis) -> Json:
     }
 
 
+def _adaptive(analysis: RunAnalysis) -> Json:
+    left_out = [
+        {"defense": name, "view": view} for name, view in analysis.adaptive_left_out.items()
+    ]
+    cards, pairs = list[Json](), list[Json]()
+    if analysis.adaptive:  # most runs were not attacked
+        from guardmark.reports.adaptive.card_json import adaptive_json
+        from guardmark.reports.adaptive.pairs import pairs_json
+
+        cards, pairs = adaptive_json(analysis.adaptive), pairs_json(analysis.adaptive_pairs)
+    return {"adaptive": cards, "adaptive_left_out": left_out, "adaptive_pairs": pairs}
+
+
+def _adaptive_seconds(analysis: RunAnalysis) -> Json:
+    if not analysis.adaptive:
+        return {}
+    from guardmark.reports.adaptive.costs import seconds_json
+
+    return {card.name: seconds_json(card.costs) for card in analysis.adaptive}
+
+
 def _timing(analysis: RunAnalysis) -> Json:
-    attacked = {card.name: seconds_json(card.costs) for card in analysis.adaptive}
+    attacked = _adaptive_seconds(analysis)
     return {
         "created_utc": analysis.manifest.created_utc,
         "defenses": {each.name: _latency(each) for each in analysis.defenses},

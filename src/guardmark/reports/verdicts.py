@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.adaptive.seeds import headline, of_mean
 from guardmark.reports.blocks import Measure, Verdict
 from guardmark.reports.cells import of_estimate
 from guardmark.reports.wording import count_text, interval_text, measure_text, percent_text
@@ -61,6 +60,8 @@ def _errors(errors: int) -> str:
 
 def _adapted(card: AdaptiveCard) -> str:
     """Say how the defense fared when the attacks were rewritten, which its rates do not know."""
+    from guardmark.reports.adaptive.seeds import headline, of_mean  # most runs were not attacked
+
     last, mean = card.rounds[-1].full, headline(card)
     share = measure_text(of_estimate(last) if mean is None else of_mean(mean))
     return (

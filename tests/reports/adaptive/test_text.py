@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from guardmark.reports.adaptive.text import wrapped_lines
 
-MAIN = "from guardmark.cli import main; main()"
 CONFIG = """\
 version: 1
 data: [{path: rows.jsonl}]
@@ -56,7 +55,17 @@ def test_a_real_terminal_gets_lines_of_its_width(tmp_path: Path) -> None:
     """Eighty columns, every section labelled; no line is longer than that but a path."""
     _prepare(tmp_path)
     above, below = pty.openpty()
-    command = [sys.executable, "-c", MAIN, "adapt", "guard.yaml", "--budget", "quick", "-o", "out"]
+    command = [
+        sys.executable,
+        "-m",
+        "guardmark",
+        "adapt",
+        "guard.yaml",
+        "--budget",
+        "quick",
+        "-o",
+        "out",
+    ]
     done = subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -86,7 +95,17 @@ def test_a_real_terminal_gets_lines_of_its_width(tmp_path: Path) -> None:
 def test_a_file_gets_whole_lines(tmp_path: Path) -> None:
     """What is piped into another program can be searched line by line."""
     _prepare(tmp_path)
-    command = [sys.executable, "-c", MAIN, "adapt", "guard.yaml", "--budget", "quick", "-o", "out"]
+    command = [
+        sys.executable,
+        "-m",
+        "guardmark",
+        "adapt",
+        "guard.yaml",
+        "--budget",
+        "quick",
+        "-o",
+        "out",
+    ]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
     )

@@ -1,0 +1,247 @@
+"""The chapter on attackers who watch the defense."""
+
+from __future__ import annotations
+
+from itertools import starmap
+from typing import TYPE_CHECKING
+
+from guardmark.reports.adaptive.audited import (
+    NOTE,
+    TITLE,
+    audit_sentence,
+    audited_measure,
+    resting_sentence,
+)
+from guardmark.reports.adaptive.costs import costs_table
+from guardmark.reports.adaptive.operators import (
+    operator_tables,
+    standing_sentence,
+    wrapper_sentence,
+)
+from guardmark.reports.adaptive.pairs import area_sentence, pairs_table
+from guardmark.reports.adaptive.repair import repair_blocks, repair_sentence
+from guardmark.reports.adaptive.seeds import (
+    arm_rows,
+    first_seed,
+    round_rows,
+    seed_line,
+    seeds_sentence,
+    seeds_table,
+)
+from guardmark.reports.adaptive.target_words import gradient_sentence
+from guardmark.reports.adaptive.words import (
+    ROUNDS,
+    effort_sentence,
+    flag_lines,
+    gain_sentence,
+    holding_sentence,
+    left_out_line,
+    proof_words,
+    threat_card,
+)
+from guardmark.reports.blocks import (
+    Bullets,
+    Column,
+    Facts,
+    Line,
+    LineChart,
+    Paragraph,
+    Row,
+    Table,
+    Tone,
+    Unit,
+    Words,
+)
+from guardmark.reports.cells import count, counts, heads, name, of_estimate, of_ratio, slug, words
+from guardmark.reports.chapters.adaptive_attacker import attacker_blocks
+from guardmark.reports.chapters.adaptive_target import effect_blocks, target_blocks
+from guardmark.reports.wording import count_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.analysis.adaptive.card import AdaptiveCard, ArmCurve
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.blocks import Block
+
+
+def card_blocks(analysis: RunAnalysis) -> tuple[Block, ...]:
+    """Say what came of each defense that was attacked, and of all of them together."""
+    blocks: list[Block] = []
+    taken = [part.name for part in analysis.manifest.parts]
+    for card in analysis.adaptive:
+        blocks += _card(card, taken)
+    if left := tuple(starmap(left_out_line, analysis.adaptive_left_out.items())):
+        blocks.append(Bullets(lines=left, tone=Tone.WARNING))
+    blocks += target_blocks(analysis.adaptive)
+    across = (pairs_table(analysis.adaptive_pairs), _transfers(analysis.adaptive))
+    return (*blocks, *[table for table in across if table is not None])
+
+
+def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
+    lines = [
+        *(said for said in (seeds_sentence(card),) if said),
+        standing_sentence(card),
+        gain_sentence(card),
+        area_sentence(card),
+        effort_sentence(card),
+        repair_sentence(card),
+    ]
+    if wrapper := wrapper_sentence(card):
+        lines.append(wrapper)
+    if card.gradient is not None:
+        lines.append(gradient_sentence(card.name, card.gradient))
+    lines += [line for line in (audit_sentence(card), resting_sentence(card)) if line]
+    if card.missing:
+        lines.append(f"{card.name}: {count_text(card.missing)} attacks got no answer; left out")
+    blocks: list[Block] = [
+        Facts(
+            title=f"{card.name}: threat model",
+            pairs=tuple((label, Words(text=text)) for label, text in threat_card(card)),
+        ),
+        Paragraph(text=holding_sentence(card)),
+    ]
+    if flags := flag_lines(card):
+        blocks.append(Bullets(lines=flags, tone=Tone.WARNING))
+    blocks += [*effect_blocks(card), _rounds(card), _arms(card), Bullets(lines=tuple(lines))]
+    if (seeds := seeds_table(card)) is not None:
+        blocks.append(seeds)
+    if len(card.arms[0].points) > 1:
+        blocks.append(_curves(card))
+    blocks += attacker_blocks(card)
+    blocks += [*operator_tables(card), *repair_blocks(card, taken)]
+    blocks += [costs_table(card), _ledger(card)]
+    return blocks
+
+
+def _rounds(card: AdaptiveCard) -> Table:
+    audited = () if card.audit is None else (TITLE,)
+    return Table(
+        id=f"adaptive-rounds-{slug(card.name)}",
+        title=f"{card.name}: attacks that had got through by the end of each round",
+        columns=heads("Strict (V0, V1)", "All proved tiers", "Fell", *audited, first="Round"),
+        rows=tuple(
+            Row(
+                cells=(
+                    words(f"{each.name} {ROUNDS[each.name]}"),
+                    of_estimate(each.strict),
+                    of_estimate(each.full),
+                    counts(of_estimate(each.full)),
+                    *(audited_measure(card, each) for _ in audited),
+                )
+            )
+            for each in card.rounds
+        )
+        + round_rows(card),
+        note=f"{first_seed(card)}Of all attacks the defense answered, those that pass as they are "
+        f"included. {proof_words(card)} What nobody proved (V4) is never counted."
+        f"{NOTE if audited else ''}",
+    )
+
+
+def _arms(card: AdaptiveCard) -> Table:
+    rows = [
+        Row(cells=(words("static"), of_estimate(card.rounds[0].full), Words(text="0"))),
+        *(
+            Row(
+                cells=(
+                    words(each.arm),
+                    of_estimate(each.at_budget),
+                    Words(text=count_text(card.budget)),
+                )
+            )
+            for each in card.arms
+        ),
+    ]
+    rows += arm_rows(card)
+    if card.gradient is not None:
+        rows.append(
+            Row(
+                cells=(
+                    words("gradient (A3)"),
+                    of_estimate(card.gradient.full),
+                    Words(text=count_text(card.budget)),
+                )
+            )
+        )
+    if card.extrapolated is not None and card.extrapolated.value is not None:
+        rows.append(
+            Row(
+                cells=(
+                    words("blind, extrapolated"),
+                    of_ratio(card.extrapolated),
+                    Words(text=count_text(card.extrapolated_at)),
+                ),
+                tone=Tone.MUTED,
+            )
+        )
+    return Table(
+        id=f"adaptive-arms-{slug(card.name)}",
+        title=f"{card.name}: control arms",
+        columns=heads("ASR", "Search tries", first="Arm"),
+        rows=tuple(rows),
+        note=f"{first_seed(card)}Adaptive: rounds 2 to {5 if card.attacker else 4}, without the "
+        "fixed list. Blind: operators drawn at random, learning nothing. Null: the same text sent "
+        "again, so what it gains is chance in the defense. Gradient: swaps where the loss is "
+        "steepest, for a defense whose inside is known. Extrapolated: Beta-binomial fit, blind arm "
+        "only.",
+    )
+
+
+def _curves(card: AdaptiveCard) -> LineChart:
+    last = card.arms[0].points[-1][0]
+    return LineChart(
+        id=f"adaptive-curves-{slug(card.name)}",
+        title=f"{card.name}: attacks through by search tries",
+        x_axis="Share of the budget spent",
+        y_axis="ASR",
+        lines=tuple(_line(card, each) for each in card.arms),
+        x_unit=Unit.SHARE,
+        y_unit=Unit.SHARE,
+        summary=f"Success of the adaptive, blind and null arms over {count_text(last)} tries"
+        f"{' as means over seeds with their intervals' if card.seeds else ''}.",
+    )
+
+
+def _line(card: AdaptiveCard, arm: ArmCurve) -> Line:
+    if banded := seed_line(card, arm.arm):
+        return banded
+    last = card.arms[0].points[-1][0]
+    points = ((k / last, share) for k, share in arm.points)
+    return Line(label=arm.arm, points=((0.0, card.rounds[0].full.value or 0.0), *points))
+
+
+def _ledger(card: AdaptiveCard) -> Table:
+    return Table(
+        id=f"adaptive-calls-{slug(card.name)}",
+        title=f"{card.name}: calls by account",
+        columns=heads("Calls", first="Arm and account"),
+        rows=tuple(
+            Row(cells=(words(f"{arm}: {account}"), count(calls)))
+            for (arm, account), calls in card.calls.items()
+        ),
+        note="The attacker pays for baseline, diagnosis, battery, search and confirm; twin, "
+        "wrapper, repair, transfer and reworded benign texts are the evaluator's.",
+        collapsed=True,
+    )
+
+
+def _transfers(cards: tuple[AdaptiveCard, ...]) -> Table | None:
+    rows = tuple(
+        Row(cells=(name(each.source), name(card.name), of_estimate(each.passed)))
+        for card in cards
+        for each in card.transfers
+    )
+    if not rows:
+        return None
+    return Table(
+        id="adaptive-transfer",
+        title="What won against one defense, replayed once on another",
+        columns=(
+            Column(title="Won against"),
+            Column(title="Replayed on"),
+            Column(title="Passed", numeric=True),
+        ),
+        rows=rows,
+        note="Of attacks that the other defense blocked as they are.",
+    )

@@ -1,0 +1,47 @@
+"""The bench measures: a part that cannot run is found here and not on the day it is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _bench(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "bench/run.py", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_services_and_local_work_are_measured_beside_their_floors() -> None:
+    """On little data, since only the figures need more: each target has its line."""
+    done = _bench("--rounds", "1", "--shrink", "10", "wire", "isolated", "w5", "t6", "t11")
+
+    assert done.returncode == 0, done.stderr
+    targets = [line.split()[0] for line in done.stdout.splitlines()[1:]]
+    assert set(targets) == {"T1", "T2", "T3", "T4", "T5", "T6", "T9", "T11", "W5"}
+    assert all(line.endswith((" met", " MISSED")) for line in done.stdout.splitlines()[1:])
+
+
+def test_figures_of_a_trial_are_not_kept() -> None:
+    """What was measured on shrunken data would pass for a result."""
+    results = ROOT / "bench" / "results" / "bench.json"
+    before = results.read_bytes() if results.exists() else None
+
+    assert _bench("--rounds", "1", "--shrink", "1000", "million").returncode == 0
+    assert (results.read_bytes() if results.exists() else None) == before
+
+
+def test_an_unknown_part_is_refused() -> None:
+    """Before anything is measured, with the parts there are."""
+    done = _bench("t99")
+
+    assert done.returncode == 2
+    assert "no part is called t99" in done.stderr
+    assert "WIRE" in done.stderr
