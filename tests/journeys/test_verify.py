@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, kill_once_stored, set_up, write_rows
 
+from guardmark.app.verify import verification
 from guardmark.app.verify.verification import Verification, verify
 from guardmark.reports.layout import lay_out
 
@@ -345,6 +346,29 @@ def test_tampering_is_found(run: Path, name: str) -> None:
     assert not found.holds
     everything = [*found.damage, *map(str, found.findings)]
     assert any(said in each for each in everything), everything[:10]
+
+
+COUNTED = {
+    "comparison.json": ('"first_only": ', '"first_only": 1'),
+    "categories.csv": (
+        "words,category,jailbreak,attack,attack_success_rate,",
+        "words,category,jailbreak,attack,attack_success_rate,1",
+    ),
+    "variant_metrics.csv": (",attack_success_rate,", ",attack_success_rate,1"),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_figure_is_found_to_be_off_without_the_code_that_wrote_it(
+    run: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Reports of another version are not written again; the second count finds the edit alone."""
+    monkeypatch.setattr(verification, "VERSION", "0.0.7")
+    untouched = look(run)
+    assert untouched.holds, [*map(str, untouched.findings)][:10]
+    assert any("not written again" in note for note in untouched.notes)
+    text(name, *COUNTED[name])(run)
+    assert {finding.file for finding in look(run).findings} == {name}
 
 
 def test_a_turned_decision_contradicts_every_report(run: Path) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Place = tuple[int, int]
 """Repeat, and place of the sample."""
+Errors = dict[Place, bool | None]
+"""Whether each answer is an error; None where there is no decision."""
 
 BASELINES: Final = {"allow-all", "block-all", "coin"}
 _DECIDED: Final = {"allow", "block"}
@@ -48,8 +50,8 @@ def recount_pairs(recounts: dict[str, Recount], types: dict[str, str]) -> Json |
     pairs: list[Json] = [{"first": first, "second": second} for first, second in named]
     best = {}
     for side, is_attack in _SIDES:
-        erred = {name: _errors(recounts[name], is_attack=is_attack) for name in compared}
-        found = [_side(erred[one], erred[two], found=recounts[one]) for one, two in named]
+        erred = {name: read_errors(recounts[name], is_attack=is_attack) for name in compared}
+        found = [pair_up(erred[one], erred[two], found=recounts[one]) for one, two in named]
         adjusted = holm([each["difference"]["p_value"] for each in found])
         for pair, each, p_value in zip(pairs, found, adjusted, strict=True):
             pair[side] = each | {"adjusted_p": p_value}
@@ -62,8 +64,13 @@ def recount_pairs(recounts: dict[str, Recount], types: dict[str, str]) -> Json |
     }
 
 
-def _errors(found: Recount, *, is_attack: bool) -> dict[Place, bool | None]:
-    """Return whether each answer is an error; None where there is no decision."""
+def read_errors(found: Recount, *, is_attack: bool) -> Errors:
+    """Return whether each answer to one label is an error; None where there is no decision.
+
+    Args:
+        found: The answers of one defense.
+        is_attack: The label.
+    """
     error, told = "allow" if is_attack else "block", found.decisions
     meaning = [name == error if name in _DECIDED else None for name in OUTCOMES]
     return {
@@ -72,11 +79,17 @@ def _errors(found: Recount, *, is_attack: bool) -> dict[Place, bool | None]:
     }
 
 
-def _side(
-    one: dict[Place, bool | None],
-    two: dict[Place, bool | None],
-    found: Recount,
-) -> Json:
+def pair_up(one: Errors, two: Errors, found: Recount) -> Json:
+    """Return two defenses on the same samples of one label, in the shape of `summary.json`.
+
+    Args:
+        one: Errors of the first.
+        two: Errors of the second.
+        found: Answers of the first, for groups, confidence and the margin.
+
+    Returns:
+        The table, its limits and tests; no p value is adjusted yet.
+    """
     asked = one.keys() | two.keys()
     pairs = Pairs(
         Pair(group=found.samples.group(place[1]), first=first, second=second)
@@ -124,7 +137,7 @@ def _verdict(pair: Json, alpha: float) -> str:
 
 def _best(
     recounts: dict[str, Recount],
-    erred: dict[str, dict[Place, bool | None]],
+    erred: dict[str, Errors],
     pairs: Sequence[Json],
     side: str,
 ) -> Json:

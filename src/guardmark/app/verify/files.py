@@ -1,10 +1,8 @@
-"""The other artefacts of a run against what was stored: lines, tables, manifest, data."""
+"""The other artefacts of a run against what was stored: its lines, and its verdicts."""
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +10,6 @@ from guardmark.app.verify.difference import Finding
 from guardmark.app.verify.lines import compare_lines, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from guardmark.app.verify.difference import Comparer
@@ -119,79 +116,6 @@ def _line(answer: Answer) -> Json:
         "text": answer.text,
         "evidence": answer.evidence,
     }
-
-
-def check_table(path: Path, summary: Json, comparer: Comparer, *, facets: Sequence[str]) -> None:
-    """Compare a CSV of slices with the slices that were counted again.
-
-    Args:
-        path: The file.
-        summary: The figures as counted again, in the shape of `summary.json`.
-        comparer: Takes what differs.
-        facets: Which facets the file tells.
-    """
-    rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
-    known = {defense["name"] for defense in summary["defenses"]}
-    rows = [row for row in rows if row.get("defense", "").lstrip("'") in known and _is_own(row)]
-    wanted = list(_table_rows(summary, facets))
-    comparer.value(path.name, "rows", said=len(rows), found=len(wanted))
-    for number, (row, found) in enumerate(zip(rows, wanted, strict=False), 2):
-        for column, value in found.items():
-            place = f"row {number}, {column}"
-            comparer.value(path.name, place, said=_cell(row.get(column), value), found=value)
-
-
-def _is_own(row: dict[str, str]) -> bool:
-    """Rows of a pipeline's arms name another rate; they are told from other figures."""
-    return row.get("rate") in {"attack_success_rate", "false_positive_rate"}
-
-
-def _table_rows(summary: Json, facets: Sequence[str]) -> Iterator[Json]:
-    for defense in summary["defenses"]:
-        times = {
-            (table["facet"], table["label"]): table["median_ms"]
-            for table in summary["timing"]["defenses"][defense["name"]]["slice_medians"]
-        }
-        for table in defense["slices"]:
-            if table["facet"] not in facets:
-                continue
-            is_attack = table["label"] == "attack"
-            for row in table["rates"]:
-                rate = row["rate"]
-                greyed = row.get("is_greyed")
-                said: Json = {} if greyed is None else {"is_greyed": "yes" if greyed else "no"}
-                yield said | {
-                    "facet": table["facet"],
-                    "label": table["label"],
-                    "rate": "attack_success_rate" if is_attack else "false_positive_rate",
-                    "value": row["name"],
-                    "asked": row["asked"],
-                    "answered": rate["trials"],
-                    "errors_counted": rate["successes"],
-                    "estimate": rate["value"],
-                    "low": rate["low"],
-                    "high": rate["high"],
-                    "confidence": rate["confidence"],
-                    "method": rate["method"],
-                    "groups": rate["groups"],
-                    "effective_n": rate["effective_n"],
-                    "design_effect": rate["design_effect"],
-                    "folded": row["folded"],
-                    "median_latency_ms": times[table["facet"], table["label"]][row["name"]],
-                }
-
-
-def _cell(text: str | None, beside: object) -> object:
-    """Read a cell in the type of what it is compared with."""
-    if text is None or (text == "" and beside is None):
-        return None
-    if isinstance(beside, int | float):
-        try:
-            return float(text)
-        except ValueError:
-            return text
-    # A cell that a spreadsheet could take for a formula is kept inert by an apostrophe.
-    return text[1:] if isinstance(beside, str) and text == f"'{beside}" else text
 
 
 def check_verdicts(path: Path, verdicts: Json, comparer: Comparer) -> None:

@@ -42,6 +42,7 @@ class Recount:
 
     def __init__(self, source: Source, samples: Samples, defense: str, stated: Json) -> None:
         self.source = source
+        self.name = defense
         self.manifest = source.manifest
         self.stats: Json = dict(source.manifest.get("settings", {}).get("stats", {}))
         self.samples = samples
@@ -137,3 +138,15 @@ class Recount:
                 self.benign, hit=blocked.__contains__, counts=counted.__contains__
             ),
         }
+
+
+def read_recounts(source: Source, samples: Samples, stated: Json) -> dict[str, Recount]:
+    """Read the decisions of every defense, in the order of the run.
+
+    Args:
+        source: All that the run stored.
+        samples: Its samples.
+        stated: What `summary.json` says, for thresholds that were chosen after the run.
+    """
+    said = {each.get("name"): each for each in stated.get("defenses", [])}
+    return {name: Recount(source, samples, name, said.get(name, {})) for name in source.guards()}

@@ -21,13 +21,14 @@ from guardmark.app.verify.deployment import recount_deployment
 from guardmark.app.verify.effects import recount_adaptive
 from guardmark.app.verify.latency import recount_latency
 from guardmark.app.verify.pipeline import recount_pipeline
-from guardmark.app.verify.recount import Recount, is_grouped
+from guardmark.app.verify.recount import is_grouped, read_recounts
 from guardmark.app.verify.scores import recount_scores
 from guardmark.app.verify.source import OUTCOMES
 from guardmark.app.verify.spending import recount_spending
 
 if TYPE_CHECKING:
     from guardmark.app.verify.columns import Samples
+    from guardmark.app.verify.recount import Recount
     from guardmark.app.verify.source import Source
 
 Json = dict[str, Any]
@@ -49,11 +50,8 @@ def recount_summary(source: Source, stated: Json) -> Json:
     """
     manifest = source.manifest
     parts = {part["name"]: part for part in manifest["parts"] if part["kind"] == "defense"}
-    said = {each.get("name"): each for each in stated.get("defenses", [])}
     samples = read_samples(source)
-    recounts = {
-        name: Recount(source, samples, name, said.get(name, {})) for name in source.guards()
-    }
+    recounts = read_recounts(source, samples, stated)
     telling = {name: found for name, found in recounts.items() if _is_candidate(parts, name)}
     return {
         "schema_version": 1,

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from guardmark.app.reporting import find_run, run_config
+from guardmark.app.verify.compared_file import check_compared, recount_compared
 from guardmark.app.verify.data import check_data
 from guardmark.app.verify.difference import Comparer, Finding
-from guardmark.app.verify.files import check_lines, check_table, check_trace, check_verdicts
+from guardmark.app.verify.files import check_lines, check_trace, check_verdicts
 from guardmark.app.verify.judges import check_panels
 from guardmark.app.verify.small_slices import check_slices
 from guardmark.app.verify.source import Source, open_source
 from guardmark.app.verify.summary import recount_summary, stopped_early
+from guardmark.app.verify.tables import check_table, recount_categories, recount_variants
 from guardmark.app.verify.target import check_target
 from guardmark.core.version import VERSION
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.store.run_dir import RunDir
-
-_TABLED = ("category", "subcategory", "severity", "language", "length", "technique", "source")
-_VARIANTS = ("variant", "technique")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +115,10 @@ def _check_artefacts(folder: RunDir, source: Source, comparer: Comparer) -> None
     stated = _stated(folder, comparer)
     recounted = recount_summary(source, stated)
     _check_reports(folder, stated, recounted=recounted, comparer=comparer)
+    if folder.comparison_json.exists():
+        check_compared(
+            folder.comparison_json, recount_compared(source, recounted, stated), comparer
+        )
     if folder.results.exists():
         check_lines(folder.results, source, comparer)
     if folder.trace.exists():
@@ -178,9 +181,10 @@ def _check_reports(
 ) -> None:
     if stated:
         comparer.tree(folder.summary_json.name, "", said=stated, found=recounted)
-    for path, facets in ((folder.categories_csv, _TABLED), (folder.variant_metrics_csv, _VARIANTS)):
-        if path.exists():
-            check_table(path, recounted, comparer, facets=facets)
+    if folder.categories_csv.exists():
+        check_table(folder.categories_csv, recount_categories(recounted), comparer)
+    if folder.variant_metrics_csv.exists():
+        check_table(folder.variant_metrics_csv, recount_variants(recounted), comparer)
     for path in (folder.summary_md, folder.report_html):
         if path.exists():
             check_verdicts(path, recounted["verdicts"], comparer)
