@@ -69,12 +69,7 @@ class AttackerConfig:
     @property
     def located(self) -> LoadedConfig:
         """What is measured, with paths and places of the file that the section stands in."""
-        return replace(
-            self.loaded,
-            folder=self.source.folder,
-            shown_as=self.source.shown_as,
-            places=self.source.places,
-        )
+        return replace(self.loaded, folder=self.source.folder, source=self.source.source)
 
     @property
     def settings(self) -> AdaptiveSettings | None:

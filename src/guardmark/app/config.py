@@ -5,22 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
+from guardmark.app.mistakes import told_mistakes
 from guardmark.app.registry import helper_kind, settings_model
-from guardmark.app.settings import Config, Secret
+from guardmark.app.settings import Config
+from guardmark.app.yaml_source import Source, parse_yaml
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pydantic_core import ErrorDetails
+    from guardmark.app.yaml_source import Place
 
 _Section = TypeVar("_Section", bound=BaseModel)
-Path_ = tuple[str, ...]
-"""Keys and indices from the top of the file, as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,47 +30,13 @@ class LoadedConfig:
         config: The settings.
         parts: Checked settings of every part, by path (`("defenses", "granite")`).
         folder: Folder that relative paths start from.
-        shown_as: The file as the user wrote it, or `built-in`.
-        places: Line and column of each setting, from 1; empty without a file.
+        source: The file as the user wrote it, or what stands for it, and where each setting is.
     """
 
     config: Config
-    parts: Mapping[Path_, BaseModel] = field(default_factory=dict)
+    parts: Mapping[Place, BaseModel] = field(default_factory=dict)
     folder: Path
-    shown_as: str
-    places: Mapping[Path_, tuple[int, int]] = field(default_factory=dict)
-
-    def where(self, path: Path_) -> str:
-        """Name the file, and line and column of a setting.
-
-        Args:
-            path: Keys and indices; the nearest that stands in the file is named.
-        """
-        while path and path not in self.places:
-            path = path[:-1]
-        if path not in self.places:
-            return self.shown_as
-        line, column = self.places[path]
-        return f"{self.shown_as}:{line}:{column}"
-
-
-class _Loader(yaml.SafeLoader):
-    """The safe loader, but a key that stands twice is refused: the last would silently win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - the signature is PyYAML's
-        seen: set[object] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, str | int | float | bool):
-                raise yaml.constructor.ConstructorError(
-                    problem="keys must be plain words", problem_mark=key_node.start_mark
-                )
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep)
+    source: Source
 
 
 def load_config(path: Path) -> LoadedConfig:
@@ -117,7 +82,7 @@ def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
     Raises:
         ConfigError: If the text is not YAML or holds mistakes; all of them are named.
     """
-    document, source = _parsed(text, shown_as)
+    document, source = parse_yaml(text, shown_as)
     if not isinstance(document, dict):
         found = "nothing" if document is None else f"a {type(document).__name__}"
         raise ConfigError(
@@ -128,7 +93,7 @@ def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
 
 
 def config_around(
-    path: Path, document: dict[str, Any], *, moved: Mapping[Path_, Path_]
+    path: Path, document: dict[str, Any], *, moved: Mapping[Place, Place]
 ) -> LoadedConfig:
     """Check a configuration made from sections of a file, telling places of that file.
 
@@ -143,7 +108,7 @@ def config_around(
     Raises:
         ConfigError: If there are mistakes; all of them are named with their place in the file.
     """
-    _, own = _parsed(path.read_text(encoding="utf-8-sig"), str(path))
+    _, own = parse_yaml(path.read_text(encoding="utf-8-sig"), str(path))
     places = dict(own.places)
     for origin, section in moved.items():
         places.update(
@@ -151,16 +116,16 @@ def config_around(
             for place, at in own.places.items()
             if place[: len(origin)] == origin
         )
-    return _checked(document, _Source(shown_as=str(path), places=places), path.resolve().parent)
+    return _checked(document, Source(shown_as=str(path), places=places), path.resolve().parent)
 
 
-def _checked(document: dict[str, Any], source: _Source, folder: Path) -> LoadedConfig:
+def _checked(document: dict[str, Any], source: Source, folder: Path) -> LoadedConfig:
     mistakes: list[str] = []
     config = None
     try:
         config = Config.model_validate(document)
     except ValidationError as error:
-        mistakes.extend(_mistakes(error, Config, (), source))
+        mistakes.extend(told_mistakes(error, Config, (), source))
     parts = _check_parts(document, source, mistakes)
     if config is not None:
         mistakes.extend(_loose_ends(config, source))
@@ -170,8 +135,7 @@ def _checked(document: dict[str, Any], source: _Source, folder: Path) -> LoadedC
         config=config,
         parts=parts,
         folder=folder,
-        shown_as=source.shown_as,
-        places=source.places,
+        source=source,
     )
 
 
@@ -195,8 +159,8 @@ def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigError(f"The file {path} cannot be read: {reason}.") from error
-    document, source = _parsed(text, str(path))
-    above: Path_ = ()
+    document, source = parse_yaml(text, str(path))
+    above: Place = ()
     if isinstance(document, dict) and key in document:
         document, above = document[key], (key,)
     if not isinstance(document, dict):
@@ -204,64 +168,16 @@ def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise ConfigError("\n".join(_mistakes(error, model, above, source))) from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """Where in the file each setting stands."""
-
-    shown_as: str
-    places: dict[Path_, tuple[int, int]]
-
-    def where(self, path: Path_) -> str:
-        """Name the file and the nearest place of a path that stands in it."""
-        while path and path not in self.places:
-            path = path[:-1]
-        line, column = self.places.get(path, (1, 1))
-        return f"{self.shown_as}:{line}:{column}"
-
-
-def _parsed(text: str, shown_as: str) -> tuple[object, _Source]:
-    loader = _Loader(text)
-    places: dict[Path_, tuple[int, int]] = {(): (1, 1)}
-    try:
-        node = loader.get_single_node()
-        if node is not None:
-            _note_places(node, (), places)
-        document = None if node is None else loader.construct_document(node)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise ConfigError(
-            f"{shown_as}{where}: is not YAML: {error.problem or error.context}."
-        ) from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError(f"{shown_as}: is not YAML ({type(error).__name__}).") from error
-    finally:
-        loader.dispose()
-    return document, _Source(shown_as=shown_as, places=places)
-
-
-def _note_places(node: yaml.Node, path: Path_, places: dict[Path_, tuple[int, int]]) -> None:
-    children: list[tuple[str, yaml.Node, yaml.Node]] = []
-    if isinstance(node, yaml.MappingNode):
-        children = [(str(key.value), key, value) for key, value in node.value]
-    elif isinstance(node, yaml.SequenceNode):
-        children = [(str(index), item, item) for index, item in enumerate(node.value)]
-    for name, marked, child in children:
-        below = (*path, name)
-        places[below] = (marked.start_mark.line + 1, marked.start_mark.column + 1)
-        _note_places(child, below, places)
+        raise ConfigError("\n".join(told_mistakes(error, model, above, source))) from error
 
 
 def _check_parts(
     document: dict[str, Any],
-    source: _Source,
+    source: Source,
     mistakes: list[str],
-) -> dict[Path_, BaseModel]:
+) -> dict[Place, BaseModel]:
     """Check the settings of every defense, model and judge against its own type."""
-    checked: dict[Path_, BaseModel] = {}
+    checked: dict[Place, BaseModel] = {}
     for kind, path, settings in _part_settings(document):
         here = source.where(path)
         dotted = ".".join(path)
@@ -276,7 +192,7 @@ def _check_parts(
         except ConfigError as error:
             mistakes.append(f"{source.where((*path, 'type'))}: {dotted}: {error}")
         except ValidationError as error:
-            mistakes.extend(_mistakes(error, model, path, source, common=("version",)))
+            mistakes.extend(told_mistakes(error, model, path, source, common=("version",)))
     return checked
 
 
@@ -286,7 +202,7 @@ def _own_settings(settings: dict[str, Any], model: type[BaseModel]) -> dict[str,
     return {key: value for key, value in settings.items() if key not in common}
 
 
-def _version_mistakes(settings: dict[str, Any], path: Path_, source: _Source) -> Iterator[str]:
+def _version_mistakes(settings: dict[str, Any], path: Place, source: Source) -> Iterator[str]:
     """A version is text: YAML reads 3.10 without quotes as the number 3.1."""
     version = settings.get("version", "")
     if not isinstance(version, str):
@@ -297,7 +213,7 @@ def _version_mistakes(settings: dict[str, Any], path: Path_, source: _Source) ->
         )
 
 
-def _part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Path_, dict[str, Any]]]:
+def _part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Place, dict[str, Any]]]:
     defenses = document.get("defenses")
     if isinstance(defenses, dict):
         for name, settings in defenses.items():
@@ -316,7 +232,7 @@ def _part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Path_, dict[
                 yield "judge", ("pipeline", "judges", str(index)), settings
 
 
-def _helper_settings(adaptive: object) -> Iterator[tuple[str, Path_, dict[str, Any]]]:
+def _helper_settings(adaptive: object) -> Iterator[tuple[str, Place, dict[str, Any]]]:
     """Models that help an attacker, and what follows gradients."""
     if not isinstance(adaptive, dict):
         return
@@ -327,7 +243,7 @@ def _helper_settings(adaptive: object) -> Iterator[tuple[str, Path_, dict[str, A
             yield helper_kind(name, adaptive[name]), ("adaptive", name), adaptive[name]
 
 
-def _loose_ends(config: Config, source: _Source) -> Iterator[str]:
+def _loose_ends(config: Config, source: Source) -> Iterator[str]:
     """Names that point nowhere."""
     known = [*config.defenses, "none"]
     if config.pipeline is not None:
@@ -336,64 +252,3 @@ def _loose_ends(config: Config, source: _Source) -> Iterator[str]:
                 here = source.where(("pipeline", "guards", str(index)))
                 hint = did_you_mean(guard, known)
                 yield f"{here}: no defense is called {guard!r}.{hint} Known: {listed(known)}."
-
-
-def _mistakes(
-    error: ValidationError,
-    model: type[BaseModel],
-    above: Path_,
-    source: _Source,
-    *,
-    common: tuple[str, ...] = (),
-) -> Iterator[str]:
-    for item in error.errors(include_url=False):
-        path = (*above, *(str(step) for step in item["loc"]))
-        here = source.where(path)
-        dotted = ".".join(path)
-        if item["type"] == "extra_forbidden":
-            known = [*common, *_known_keys(model, item["loc"][:-1])]
-            hint = did_you_mean(str(item["loc"][-1]), known) or f" Known: {listed(known)}."
-            yield f"{here}: no setting is called {dotted!r}.{hint}"
-        elif item["type"] == "missing":
-            yield f"{here}: {dotted!r} is missing."
-        else:
-            yield f"{here}: {dotted + ': ' if dotted else ''}{_told(item)}"
-
-
-def _told(item: ErrorDetails) -> str:
-    """Say what is wrong with a value and what came; never what came where a secret belongs."""
-    if item.get("ctx", {}).get("class_name") == Secret.__name__:
-        return "a secret never stands in the file; name the variable that holds it: {env: NAME}."
-    if item["loc"][-1:] == ("env",):
-        return "is no name of an environment variable: letters, digits and _ (never the secret)."
-    message = item["msg"].removeprefix("Value error, ").removesuffix(".")
-    if message.endswith("?"):
-        return message
-    came = f", found {str(item['input'])[:60]!r}" if _is_plain(item["input"]) else ""
-    return f"{message}{came}."
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, str | int | float | bool)
-
-
-def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Follow a location into nested models and return the keys known there."""
-    here: type[BaseModel] | None = model
-    for step in loc:
-        if here is None or not isinstance(step, str) or step not in here.model_fields:
-            continue  # an index or a free key: the model stays the one of its values
-        here = _model_inside(here.model_fields[step].annotation)
-    fields = here.model_fields if here is not None else {}
-    return [info.alias or name for name, info in fields.items()]
-
-
-def _model_inside(annotation: object) -> type[BaseModel] | None:
-    """The first settings model within an annotation such as `dict[str, Model] | None`."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for inner in getattr(annotation, "__args__", ()):
-        found = _model_inside(inner)
-        if found is not None:
-            return found
-    return None

@@ -49,8 +49,8 @@ def build_gradient(loaded: LoadedConfig, attacked: Sequence[BuiltPart]) -> Gradi
     if not any(_has_gradient(built.part) for built in attacked):
         names = ", ".join(built.manifest.name for built in attacked)
         raise ConfigError(
-            f"{loaded.shown_as}: adaptive.gradient needs a defense in this process that has a "
-            f"gradient, and none of these has: {names}.\n"
+            f"{loaded.source.shown_as}: adaptive.gradient needs a defense in this process that has "
+            f"a gradient, and none of these has: {names}.\n"
             "Next: add one, for example of type classifier (pip install 'guardmark[hf]'), or take "
             "adaptive.gradient out."
         )

@@ -273,7 +273,7 @@ def _said_at(loaded: LoadedConfig, path: tuple[str, ...]) -> Mapping[str, Any]:
         said: Mapping[str, Any] | None = getattr(adaptive, path[1])
         return said or {}
     if pipeline is None:
-        raise ConfigError(f"{loaded.shown_as}: has no pipeline.")
+        raise ConfigError(f"{loaded.source.shown_as}: has no pipeline.")
     return pipeline.model if path[-1] == "model" else pipeline.judges[int(path[-1])]
 
 

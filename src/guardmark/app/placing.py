@@ -28,7 +28,7 @@ def placed(error: ConfigError, loaded: LoadedConfig, path: tuple[str, ...]) -> C
     # Many messages begin with the dotted setting they are about; the deepest is the place.
     named = [
         known
-        for known in loaded.places
+        for known in loaded.source.places
         if known[: len(path)] == path and message.startswith(".".join(known))
     ]
     return ConfigError(_told(loaded, max(named, key=len, default=path), message))
@@ -37,4 +37,4 @@ def placed(error: ConfigError, loaded: LoadedConfig, path: tuple[str, ...]) -> C
 def _told(loaded: LoadedConfig, path: tuple[str, ...], message: str) -> str:
     dotted = ".".join(path)
     told = message if message.startswith(dotted) else f"{dotted}: {message}"
-    return f"{loaded.where(path)}: {told}"
+    return f"{loaded.source.where(path)}: {told}"

@@ -20,6 +20,7 @@ from guardmark.app.reporting import find_run, run_config
 from guardmark.app.running import RunOptions, Session, run_parts
 from guardmark.app.running import run as run_config_file
 from guardmark.app.settings import Config, DataSettings
+from guardmark.app.yaml_source import Source
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import PartManifest
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
@@ -223,7 +224,7 @@ def _around(
         view=str(getattr(defense, "view", "text")),
         threshold=threshold,
     )
-    loaded = LoadedConfig(config=config, folder=Path.cwd(), shown_as="run()")
+    loaded = LoadedConfig(config=config, folder=Path.cwd(), source=Source(shown_as="run()"))
     return loaded, Parts(defenses=(BuiltPart(part=defense, manifest=manifest),))
 
 

@@ -1,0 +1,115 @@
+"""YAML as a person wrote it: the values, and where in the file each stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from guardmark.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Place = tuple[str, ...]
+"""Keys and indices from the top of the file, as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where each setting stands.
+
+    Attributes:
+        shown_as: The file as the user wrote it, or `built-in`.
+        places: Line and column of each setting, from 1; empty without a file.
+    """
+
+    shown_as: str
+    places: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
+
+    def nearest(self, path: Place) -> tuple[int, int]:
+        """Return line and column of a setting, or of the nearest around it that is in the file.
+
+        Args:
+            path: Keys and indices.
+
+        Returns:
+            From 1; zeros without a file.
+        """
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path, (0, 0))
+
+    def where(self, path: Place) -> str:
+        """Name the file, and line and column of a setting.
+
+        Args:
+            path: Keys and indices; the nearest that stands in the file is named.
+        """
+        line, column = self.nearest(path)
+        return f"{self.shown_as}:{line}:{column}" if line else self.shown_as
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader, but a key that stands twice is refused: the last would silently win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - the signature is PyYAML's
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str | int | float | bool):
+                raise yaml.constructor.ConstructorError(
+                    problem="keys must be plain words", problem_mark=key_node.start_mark
+                )
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def parse_yaml(text: str, shown_as: str) -> tuple[object, Source]:
+    """Read YAML, and note where each setting stands.
+
+    Args:
+        text: What the file holds.
+        shown_as: What to call it in messages.
+
+    Returns:
+        The values, and their places.
+
+    Raises:
+        ConfigError: If the text is not YAML, with line and column.
+    """
+    loader = _Loader(text)
+    places: dict[Place, tuple[int, int]] = {(): (1, 1)}
+    try:
+        node = loader.get_single_node()
+        if node is not None:
+            _note_places(node, (), places)
+        document = None if node is None else loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise ConfigError(
+            f"{shown_as}{where}: is not YAML: {error.problem or error.context}."
+        ) from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"{shown_as}: is not YAML ({type(error).__name__}).") from error
+    finally:
+        loader.dispose()
+    return document, Source(shown_as=shown_as, places=places)
+
+
+def _note_places(node: yaml.Node, path: Place, places: dict[Place, tuple[int, int]]) -> None:
+    children: list[tuple[str, yaml.Node, yaml.Node]] = []
+    if isinstance(node, yaml.MappingNode):
+        children = [(str(key.value), key, value) for key, value in node.value]
+    elif isinstance(node, yaml.SequenceNode):
+        children = [(str(index), item, item) for index, item in enumerate(node.value)]
+    for name, marked, child in children:
+        below = (*path, name)
+        places[below] = (marked.start_mark.line + 1, marked.start_mark.column + 1)
+        _note_places(child, below, places)
