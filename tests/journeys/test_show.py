@@ -1,4 +1,4 @@
-"""`guardmark show` keeps one value of a field, rare ones too."""
+"""`guardmark show` keeps one value of a field, rare ones too, and spells out what texts hide."""
 
 from __future__ import annotations
 
@@ -33,3 +33,17 @@ def test_a_misspelt_technique_is_named_with_the_nearest(tmp_path: Path) -> None:
     assert done.code == 2
     assert "Did you mean 'trick_17'?" in done.err
     assert done.err.rstrip().endswith("and 20 more.")
+
+
+def test_what_a_text_hides_is_spelled_out(tmp_path: Path) -> None:
+    """A reader in the terminal must see what the model was told."""
+    set_up(tmp_path)
+    hidden = "te\u200bxt \x1b[31mred\u202e \U000e0048\U000e0069\r\nend"
+    row = {"id": "s1", "text": hidden, "label": "attack", "category": "jailbreak"}
+    write_rows(tmp_path / "data.jsonl", [row])
+    assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
+
+    seen = "te[U+200B]xt [U+001B][31mred[U+202E] [hidden tags: Hi]"
+    assert f"  {seen} end" in guardmark("show", "out", cwd=tmp_path).out.splitlines()
+    full = guardmark("show", "out", "--id", "s1", cwd=tmp_path).out.splitlines()
+    assert [f"    {seen}", "    end"] == full[3:5]

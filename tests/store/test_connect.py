@@ -201,3 +201,28 @@ def test_opening_an_empty_file_makes_a_store_of_it(path: Path, manifest: RunMani
     path.touch()
     open_to_write(path).close()
     open_to_read(path).close()
+
+
+def test_who_only_reads_leaves_nothing_behind(tmp_path: Path) -> None:
+    """SQLite lets no reading connection remove the log that it had to make."""
+    path = tmp_path / "records.sqlite"
+    RecordWriter(path).close()
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    with RecordReader(path) as reader:
+        assert reader.sample_count() == 0
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_reader_that_ends_leaves_the_log_of_a_run_alone(tmp_path: Path) -> None:
+    """What the writer committed lies in the log until its next checkpoint."""
+    path = tmp_path / "records.sqlite"
+    with RecordWriter(path) as writer:
+        RecordReader(path).close()
+        writer.lane("guard")
+        assert path.with_name("records.sqlite-wal").exists()
+        with RecordReader(path) as reader:
+            assert reader.defenses() == ("guard",)
+        RecordReader(path).close()
+        writer.lane("other")
+    with RecordReader(path) as reader:
+        assert reader.defenses() == ("guard", "other")

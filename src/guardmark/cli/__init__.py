@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.cli.terminal import clean, tell
+from guardmark.cli.terminal import tell
+from guardmark.core.controls import clean
 from guardmark.core.errors import GuardmarkError
 
 if TYPE_CHECKING:

@@ -95,7 +95,7 @@ def _fitted(lines: Iterator[str]) -> Iterator[str]:
 
 def _lines(cards: Sequence[AdaptiveCard], files: Sequence[tuple[str, Path]]) -> Iterator[str]:
     from guardmark.analysis.adaptive.pairs import compare_adaptive
-    from guardmark.cli.terminal import clean
+    from guardmark.core.controls import clean
     from guardmark.reports.adaptive.pairs import pair_lines
     from guardmark.reports.adaptive.text import adaptive_lines
 

@@ -15,7 +15,8 @@ from guardmark.app.repairing import write_repair
 from guardmark.app.reporting import report
 from guardmark.app.running import RunOptions, Session
 from guardmark.cli.run_output import interruptible
-from guardmark.cli.terminal import clean, tell
+from guardmark.cli.terminal import tell
+from guardmark.core.controls import clean
 from guardmark.core.errors import ConfigError
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal

@@ -66,7 +66,7 @@ def calibrate_command() -> click.Command:
 
 
 def _lines(found: Calibrated) -> Iterator[str]:
-    from guardmark.cli.terminal import clean
+    from guardmark.core.controls import clean
     from guardmark.reports.cells import rate_text
 
     choice, pairs = found.choice, found.pairs

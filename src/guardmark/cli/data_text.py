@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from guardmark.cli.terminal import clean, one_line
+from guardmark.cli.terminal import one_line
+from guardmark.core.controls import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -156,7 +157,10 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
         yield " " * _INDENT + line
     for detail in finding.details:
         folded = textwrap.wrap(
-            clean(detail), _width() - _INDENT - 2, break_on_hyphens=False, break_long_words=False
+            clean(detail),
+            _width() - _INDENT - 2,
+            break_on_hyphens=False,
+            break_long_words=False,
         )
         for index, line in enumerate(folded):
             lead = "· " if index == 0 else "  "

@@ -47,7 +47,7 @@ def command() -> click.Command:
 
         from guardmark.app.finishing import finish
         from guardmark.app.importing import import_run
-        from guardmark.cli.terminal import clean
+        from guardmark.core.controls import clean
         from guardmark.core.sample import Label
         from guardmark.importers.imported import Statements
 

@@ -10,7 +10,8 @@ from guardmark.app.reporting import report
 from guardmark.app.running import Session
 from guardmark.cli.progress import ProgressLine
 from guardmark.cli.run_output import interruptible
-from guardmark.cli.terminal import clean, tell
+from guardmark.cli.terminal import tell
+from guardmark.core.controls import clean
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
 from guardmark.reports.judge_quality import quality_json, quality_lines

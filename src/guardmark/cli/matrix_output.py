@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from guardmark.app.matrix import MatrixDone, run_matrix
 from guardmark.app.running import RunOptions, Session
 from guardmark.cli.run_output import interruptible
-from guardmark.cli.terminal import clean, tell
+from guardmark.cli.terminal import tell
+from guardmark.core.controls import clean
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
 

@@ -12,7 +12,8 @@ from guardmark.app.config import load_config
 from guardmark.app.configuration import builtin_config
 from guardmark.app.running import Session, run
 from guardmark.cli.progress import ProgressLine
-from guardmark.cli.terminal import clean, tell
+from guardmark.cli.terminal import tell
+from guardmark.core.controls import clean
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.engine.progress import Progress
 from guardmark.engine.runner import Ending

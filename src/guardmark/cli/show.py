@@ -86,7 +86,9 @@ def _tail(total: int, limit: int, chosen: Selection) -> str:
 
 
 def _lines(listed: ListedSample, *, full: bool, texts: bool) -> Iterator[str]:
-    from guardmark.cli.terminal import clean, one_line
+    from guardmark.cli.terminal import one_line
+    from guardmark.core.controls import clean
+    from guardmark.reports.hidden import spell_hidden
 
     sample = listed.sample
     facets = [
@@ -108,9 +110,9 @@ def _lines(listed: ListedSample, *, full: bool, texts: bool) -> Iterator[str]:
     elif full:
         for message in sample.prompt.messages:
             yield f"  [{message.role.value}]"
-            yield from (f"    {line}" for line in clean(message.content).splitlines())
+            yield from (f"    {line}" for line in spell_hidden(message.content).split("\n"))
     else:
-        yield f"  {one_line(sample.prompt.text, _EXCERPT)}"
+        yield f"  {one_line(spell_hidden(sample.prompt.text), _EXCERPT)}"
     yield ""
 
 

@@ -8,21 +8,8 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-_TAGS: Final = "\U000e0020-\U000e007e"
-_HIDDEN: Final = re.compile(
-    f"(?P<tags>[{_TAGS}]+)"
-    "|["
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed
-    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
-    "\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"  # zero width, direction marks
-    "\u3164\ufeff\uffa0\ufff0-\uffff"
-    "\ud800-\udfff"  # half characters, which no file can hold
-    "\U000e0000-\U000e001f\U000e007f-\U000e0fff"
-    "]+"
-    "|[\ufe00-\ufe0f]{2,}"  # one alone belongs to an emoji; a run carries a message
-    "|[\u200c\u200d]{2,}|(?<=[\x00-\x7f])[\u200c\u200d]+|[\u200c\u200d]+(?=[\x00-\x7f])"
-)
-_LISTED: Final = 6
+from guardmark.reports.hidden import pieces
+
 _SHARE: Final = re.compile(r"(?:&[lg]t; )?\d[\d.,]*\xa0%")
 _CLAUSES: Final = re.compile(r"(?<=;) |(?<=,) (?=wrongly )")
 _BRACKETS: Final = re.compile(r"\[[^\[\]]{1,40}\]")
@@ -88,24 +75,7 @@ def verdict_line(sentence: str) -> Markup:
 
 
 def _spelled(text: str) -> Markup:
-    parts: list[Markup] = []
-    done = 0
-    for found in _HIDDEN.finditer(text):
-        parts.append(escape(text[done : found.start()]))
-        parts.append(Markup("<i>{}</i>").format(_name(found)))
-        done = found.end()
-    parts.append(escape(text[done:]))
-    return Markup("").join(parts)
-
-
-def _name(found: re.Match[str]) -> str:
-    run = found.group()
-    if found.group("tags"):
-        # Tag characters mirror ASCII: what a model may read and a person does not see.
-        return f"[hidden tags: {''.join(chr(ord(sign) - 0xE0000) for sign in run)}]"
-    if len(set(run)) == 1:
-        times = f" x {len(run)}" if len(run) > 1 else ""
-        return f"[U+{ord(run[0]):04X}{times}]"
-    codes = " ".join(f"U+{ord(sign):04X}" for sign in run[:_LISTED])
-    rest = f" and {len(run) - _LISTED} more" if len(run) > _LISTED else ""
-    return f"[{codes}{rest}]"
+    mark = Markup("<i>{}</i>")
+    return Markup("").join(
+        mark.format(piece) if is_hidden else escape(piece) for piece, is_hidden in pieces(text)
+    )

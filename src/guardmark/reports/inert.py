@@ -8,18 +8,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from guardmark.core.controls import clean
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_CONTROL: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI sequences: colours, cursor movement
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC sequences: titles, links
-    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS and the like
-    r"|\x1b."
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # control characters but tab and line feed
-    r"|[\u202a-\u202e\u2066-\u2069\u200e\u200f]",  # direction marks that reorder a line
-    re.DOTALL,
-)
 _BREAKS: Final = re.compile(r"[\s\u2028\u2029]+")
 _BREAKS_WITHIN: Final = re.compile(r"[\t\n\r\u2028\u2029]+")
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]|~$])")
@@ -35,7 +28,7 @@ def plain_line(text: str) -> str:
     Args:
         text: Words that may come from data, from a service or from an exception.
     """
-    return _BREAKS.sub(" ", _CONTROL.sub("", text)).strip()
+    return _BREAKS.sub(" ", clean(text)).strip()
 
 
 def markdown_line(text: str) -> str:
@@ -85,7 +78,7 @@ def markdown_listing(lines: Iterable[str]) -> list[str]:
     Returns:
         The lines between fences longer than any run of back-ticks.
     """
-    shown = [_BREAKS_WITHIN.sub(" ", _CONTROL.sub("", line)).rstrip() for line in lines]
+    shown = [_BREAKS_WITHIN.sub(" ", clean(line)).rstrip() for line in lines]
     longest = max((len(run) for line in shown for run in _FENCE.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)
     return [fence, *shown, fence]

@@ -17,6 +17,7 @@ from guardmark.reports.blocks import (
     Tone,
     Words,
 )
+from guardmark.reports.hidden import spell_hidden
 from guardmark.reports.inert import markdown_code, markdown_line, markdown_listing
 from guardmark.reports.wording import cell_text, count_text
 
@@ -135,7 +136,7 @@ def _entry(entry: SampleEntry, *, texts: bool) -> str:
     parts = [markdown_line(part) for part in (facets, findings) if part]
     if texts:
         cut = f" (of {count_text(entry.characters)} characters)" if entry.cut else ""
-        parts.append(f"{markdown_code(entry.excerpt)}{cut}")
+        parts.append(f"{markdown_code(spell_hidden(entry.excerpt))}{cut}")
     else:
         parts.append(markdown_code(f"sha256 {entry.sha256}"))
     return f"{head}: {'. '.join(part for part in parts if part)}"

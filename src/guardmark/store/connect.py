@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import StorageError, StoreError
@@ -237,6 +237,24 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     connection.close()
     open_to_write(path).close()
     return open_to_read(path)
+
+
+def close_reading(connection: sqlite3.Connection, path: Path) -> None:
+    """Close a read-only connection and take away the empty log that it leaves behind.
+
+    SQLite lets only a connection that may write remove the log. Nothing is removed while
+    somebody else has the file open, or where the log holds anything.
+
+    Args:
+        connection: What `open_to_read` gave.
+        path: The file.
+    """
+    connection.close()
+    log = path.with_name(path.name + "-wal")
+    with suppress(OSError, sqlite3.Error):
+        if log.stat().st_size == 0:
+            with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as last:
+                last.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
 def _read_only(path: Path, options: str) -> sqlite3.Connection:

@@ -60,7 +60,7 @@ def check(path: Path) -> list[str]:
                 *_end(connection),
             ]
     finally:
-        connection.close()
+        connect.close_reading(connection, path)
 
 
 def _file(connection: sqlite3.Connection) -> Iterator[str]:

@@ -95,7 +95,7 @@ class RecordReader:
 
     def close(self) -> None:
         """Close the file."""
-        self._connection.close()
+        connect.close_reading(self._connection, self.path)
 
     @property
     def connection(self) -> sqlite3.Connection:

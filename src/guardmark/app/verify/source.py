@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError
+from guardmark.store.connect import close_reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -329,7 +330,7 @@ def open_source(path: Path) -> Iterator[Source]:
             connection.execute("BEGIN")
             yield _read_head(connection)
         finally:
-            connection.close()
+            close_reading(connection, path)
     except sqlite3.DatabaseError as error:
         raise StoreError(
             f"{path} cannot be read ({error}).\nNext: restore it from a copy."
