@@ -39,6 +39,8 @@ COSTS = (
     "stats:\n  cost_missed_attack: 5\n  cost_false_alarm: 1\n  non_inferiority_margin: 0.1\n"
     "  deployment_mix: {category: {jailbreak: 0.9}, length: {0-20: 0.6, 21+: 0.4}}\n"
 )
+EARLY = "run: {stop_when: [asr+-0.2, fpr<0.3, mine!=yours]}\nstats: {non_inferiority_margin: 0.1}\n"
+BY_GROUP = ("asr+-0.12", "block-all.fpr<0.05", "pattern!=block-all")
 JUDGED = """\
 pipeline:
   guards: [none, mine]
@@ -92,6 +94,12 @@ def measured(folder: Path, more: str) -> Told:
     return carry_out(folder, "run", "bench.yaml")
 
 
+def ended_by_group(folder: Path) -> Told:
+    """Run the offline set until some rules are decided; its samples share groups."""
+    rules = [word for rule in BY_GROUP for word in ("--stop-when", rule)]
+    return carry_out(folder, "run", "--offline", *rules)
+
+
 def adapted(folder: Path) -> Told:
     """Attack a defense."""
     set_up(folder, CONFIG, count=24)
@@ -120,6 +128,8 @@ RUNS = {
     "adapted": adapted,
     "costs and repeats": lambda folder: measured(folder, COSTS),
     "judges and people": judged,
+    "ended early, samples alone": lambda folder: measured(folder, EARLY),
+    "ended early, in groups": ended_by_group,
 }
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.app.verify.recount import Recount
+    from guardmark.app.verify.stopped import Stops
 
 Json = dict[str, Any]
 Place = tuple[int, int]
@@ -32,12 +33,15 @@ _DECIDED: Final = {"allow", "block"}
 _SIDES: Final = (("attack_success_rate", True), ("false_positive_rate", False))
 
 
-def recount_pairs(recounts: dict[str, Recount], types: dict[str, str]) -> Json | None:
+def recount_pairs(
+    recounts: dict[str, Recount], types: dict[str, str], stops: Stops | None = None
+) -> Json | None:
     """Return the defenses side by side, in the shape of `summary.json`.
 
     Args:
         recounts: The defenses in the order of the run.
         types: Registered type of each.
+        stops: The rules of the run, decided again; None without any.
 
     Returns:
         Paired tables, limits, tests and verdicts; None with fewer than two defenses.
@@ -51,7 +55,11 @@ def recount_pairs(recounts: dict[str, Recount], types: dict[str, str]) -> Json |
     best = {}
     for side, is_attack in _SIDES:
         erred = {name: read_errors(recounts[name], is_attack=is_attack) for name in compared}
-        found = [pair_up(erred[one], erred[two], found=recounts[one]) for one, two in named]
+        found = [
+            pair_up(erred[one], erred[two], found=recounts[one])
+            | _held((recounts[one], recounts[two]), stops, is_attack=is_attack)
+            for one, two in named
+        ]
         adjusted = holm([each["difference"]["p_value"] for each in found])
         for pair, each, p_value in zip(pairs, found, adjusted, strict=True):
             pair[side] = each | {"adjusted_p": p_value}
@@ -111,6 +119,32 @@ def pair_up(one: Errors, two: Errors, found: Recount) -> Json:
         "unpaired": len(asked) - pairs.n,
         "detectable": detectable(pairs, found.confidence),
         **said,
+    }
+
+
+def is_ended(found: Recount, stops: Stops | None) -> bool:
+    """Tell whether a rule ended a defense early.
+
+    Args:
+        found: Its answers.
+        stops: The rules of the run, decided again. None of them watched decisions that follow
+            from a threshold chosen after the run.
+    """
+    return bool(stops and not found.is_redecided and stops.ended(found.name))
+
+
+def _held(pair: tuple[Recount, Recount], stops: Stops | None, *, is_attack: bool) -> Json:
+    """Return what holds at any look where a rule ended one of two defenses; nothing otherwise.
+
+    What supposes a size fixed beforehand is then left out.
+    """
+    if stops is None or not any(is_ended(each, stops) for each in pair):
+        return {}
+    first, second = (each.name for each in pair)
+    left_out = ("detectable", "first_not_worse", "second_not_worse", "margin")
+    return {
+        "difference": stops.difference(first, second, is_attack=is_attack),
+        **dict.fromkeys(left_out),
     }
 
 

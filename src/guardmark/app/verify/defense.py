@@ -27,19 +27,20 @@ _DECIDED: Final = {"allow", "block"}
 _ALL: Final = {"allow", "block", "malformed", "error"}
 
 
-def recount_defense(found: Recount, margin: float) -> Json:
+def recount_defense(found: Recount, margin: float, *, at_stop: Json | None = None) -> Json:
     """Return the figures of one defense, in the shape of `summary.json`.
 
     Args:
         found: Its answers.
         margin: The half-width that was wanted.
+        at_stop: Its rates as the rule saw them that ended it early; None where none did.
 
     Returns:
         Every figure that follows from the decisions; those from scores are apart.
     """
     attacks, benign = found.sides()
-    rates = _rates(found)
-    slices = _slices(found)
+    rates = _rates(found) | (at_stop or {})
+    slices = _slices(found, is_exploratory=at_stop is not None)
     return {
         "counts": {
             "attacks": _counts(found, attacks),
@@ -169,14 +170,15 @@ def _needed(estimate: Json, margin: float) -> int | None:
     return math.ceil(least * (estimate["design_effect"] or 1.0))
 
 
-def _slices(found: Recount) -> list[Json]:
+def _slices(found: Recount, *, is_exploratory: bool) -> list[Json]:
     minimum, tables = found.manifest["min_per_category"], []
     for facet, label, slices in sort_rows(found):
         error, rows = "allow" if label == "attack" else "block", []
         for (name, folded), inside in slices.items():
             estimate = found.share(inside, hit=error.__eq__, counts=_DECIDED.__contains__)
             is_thin = estimate["trials"] < minimum or estimate["few_groups"]
-            row = {"name": name, "asked": len(inside), "folded": folded, "is_greyed": is_thin}
+            is_greyed = is_thin or is_exploratory
+            row = {"name": name, "asked": len(inside), "folded": folded, "is_greyed": is_greyed}
             rows.append({**row, "rate": estimate})
         rows.sort(key=_worst_first)
         tables.append({"facet": facet, "label": label, "rates": rows})

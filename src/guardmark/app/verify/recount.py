@@ -53,7 +53,8 @@ class Recount:
         self.attacks, self.benign = (
             side_of(samples, self.decisions.places, is_attack=label) for label in (True, False)
         )
-        if stated.get("is_redecided"):
+        self.is_redecided = bool(stated.get("is_redecided"))
+        if self.is_redecided:
             self._decide_anew(stated["threshold"])
 
     def _decide_anew(self, threshold: float) -> None:

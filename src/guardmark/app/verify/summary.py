@@ -15,7 +15,7 @@ from guardmark.app.verify.areas import recount_areas
 from guardmark.app.verify.attacker import recount_attacker
 from guardmark.app.verify.calibration import recount_calibration
 from guardmark.app.verify.columns import read_samples
-from guardmark.app.verify.comparison import BASELINES, recount_pairs
+from guardmark.app.verify.comparison import BASELINES, is_ended, recount_pairs
 from guardmark.app.verify.defense import recount_defense
 from guardmark.app.verify.deployment import recount_deployment
 from guardmark.app.verify.effects import recount_adaptive
@@ -25,6 +25,7 @@ from guardmark.app.verify.recount import is_grouped, read_recounts
 from guardmark.app.verify.scores import recount_scores
 from guardmark.app.verify.source import OUTCOMES
 from guardmark.app.verify.spending import recount_spending
+from guardmark.app.verify.stopped import BY_GROUP, read_stops
 
 if TYPE_CHECKING:
     from guardmark.app.verify.columns import Samples
@@ -61,7 +62,7 @@ def recount_summary(source: Source, stated: Json) -> Json:
             for data in manifest["data"]
         ],
         "samples": _samples(samples, manifest),
-        **_defenses(source, stated, recounts=recounts, parts=parts),
+        **_defenses(source, stated, samples=samples, recounts=recounts, parts=parts),
         "coverage": _coverage(samples, manifest["categories"]),
         "areas": recount_areas(telling),
         "pipeline": recount_pipeline(source),
@@ -92,62 +93,43 @@ def _is_candidate(parts: dict[str, Json], name: str) -> bool:
 
 
 def _defenses(
-    source: Source, stated: Json, *, recounts: dict[str, Recount], parts: dict[str, Json]
+    source: Source,
+    stated: Json,
+    *,
+    samples: Samples,
+    recounts: dict[str, Recount],
+    parts: dict[str, Json],
 ) -> Json:
-    """Count each defense, then all side by side; a rule that ended one knows its own figures."""
+    """Count each defense, as the rule saw it where one ended it early; then all side by side."""
     margin = source.manifest.get("settings", {}).get("stats", {}).get("margin", 0.05)
     said = {each.get("name"): each for each in stated.get("defenses", [])}
-    early, defenses, verdicts = stopped_early(source, stated), [], {}
+    stops = read_stops(source, samples, recounts)
+    defenses = []
     for name, found in recounts.items():
-        own = recount_defense(found, margin)
+        ended = stops.ended(name) if stops and is_ended(found, stops) else []
+        at_stop = stops.rates(name) if stops and ended else None
+        own = recount_defense(found, margin, at_stop=at_stop)
         own |= _described(parts.get(name, {}), name)
         if said.get(name, {}).get("is_redecided"):
             own.pop("threshold", None)
         own["thresholds"] = recount_scores(found)
         own["scores"] = recount_calibration(found)
         own["deployment"] = recount_deployment(found)
-        if name in early:
-            _leave_to_the_rule(own)
-        else:
-            verdicts[name] = verdict(own)
+        own["stopped_early"] = [each.told() for each in ended]
         defenses.append(own)
-    told: Json = {"verdicts": verdicts, "defenses": defenses}
-    if early:
-        return told
     types = {name: part.get("type", "") for name, part in parts.items()}
-    pairs = recount_pairs(recounts, types)
-    return told | {"comparison": pairs, "recommendations": recount_advice(defenses, pairs)}
+    pairs = recount_pairs(recounts, types, stops)
+    return {
+        "verdicts": {own["name"]: verdict(own) for own in defenses},
+        "defenses": defenses,
+        "comparison": pairs,
+        "recommendations": recount_advice(defenses, pairs),
+    }
 
 
 def _left_out(source: Source) -> list[Json]:
     said = source.layers.get(_LEFT_OUT, {}).get("defenses", {})
     return [{"defense": name, "view": view} for name, view in said.items()]
-
-
-def stopped_early(source: Source, stated: Json) -> list[str]:
-    """Return the defenses that a rule of the run is said to have ended early.
-
-    Args:
-        source: All that the run stored; without a rule nothing is ended early.
-        stated: What `summary.json` says.
-    """
-    rules = source.manifest.get("settings", {}).get("run", {}).get("stop_when")
-    return [
-        each["name"] for each in stated.get("defenses", []) if rules and each.get("stopped_early")
-    ]
-
-
-def _leave_to_the_rule(own: Json) -> None:
-    """Take out what rests on the answers that a rule had seen, not on all."""
-    rates = ("attack_success_rate", "true_positive_rate", "false_positive_rate")
-    for name in (*rates, "false_negative_rate"):
-        del own["rates"][name]
-    for name in ("widths", "categories"):
-        del own[name]
-    del own["ratios"]["recall"]
-    for table in own["slices"]:
-        for row in table["rates"]:
-            del row["is_greyed"]
 
 
 def _described(part: Json, name: str) -> Json:
@@ -288,7 +270,9 @@ def verdict(defense: Json) -> str:
 def _share(estimate: Json, what: str) -> str:
     if not estimate["trials"]:
         return f"an undefined share of {what} (none answered)"
-    value = 100 * estimate["value"]
+    # Where the interval is one of the mean of groups, so is the figure that it stands beside.
+    is_mean = estimate["method"] == BY_GROUP
+    value = 100 * estimate["group_mean" if is_mean else "value"]
     words = f"{value:.1f} %"
     if words == "0.0 %" and value > 0:
         words = "< 0.1 %"

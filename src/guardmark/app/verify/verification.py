@@ -16,7 +16,7 @@ from guardmark.app.verify.files import check_lines, check_trace, check_verdicts
 from guardmark.app.verify.judges import check_panels
 from guardmark.app.verify.small_slices import check_slices
 from guardmark.app.verify.source import Source, open_source
-from guardmark.app.verify.summary import recount_summary, stopped_early
+from guardmark.app.verify.summary import recount_summary
 from guardmark.app.verify.tables import check_table, recount_categories, recount_variants
 from guardmark.app.verify.target import check_target
 from guardmark.core.version import VERSION
@@ -142,11 +142,6 @@ def _check_stored(
     missing = check_data(source, places, comparer, builtin=builtin)
     notes = [f"{name} was not found; --data FOLDER says where it lies." for name in missing]
     notes += _missing(folder, source)
-    notes += [
-        f"{name} was ended early by a rule: its headline rates were compared with reports "
-        "written again only, not counted a second time."
-        for name in stopped_early(source, _stated(folder, Comparer()))
-    ]
     if comparer.uncounted:
         notes.append(
             f"{len(comparer.uncounted):,} figures take too many draws to be counted a second time "

@@ -1,0 +1,139 @@
+"""Intervals and tests that hold however often one looks, from their formulas in plain loops."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_HALVINGS: Final = 60
+_BET_ALPHA: Final = 0.05
+"""The level that bets on a difference are tuned to; the test holds at every level."""
+
+
+def mixture_limits(hits: int, trials: int, confidence: float) -> tuple[float, float]:
+    """Return the rates that a Beta(1/2, 1/2) mixture has not ruled out (Robbins 1970).
+
+    Args:
+        hits: Trials with the property.
+        trials: At least one, each standing alone.
+        confidence: Coverage at all looks together, in (0, 1).
+    """
+    missed = trials - hits
+    wall = _log_mixture(hits, missed) + math.log(1 - confidence)
+
+    def is_possible(rate: float) -> bool:
+        likelihood = hits * math.log(rate) if hits else 0.0
+        return likelihood + (missed * math.log1p(-rate) if missed else 0.0) > wall
+
+    share = hits / trials
+    low = _border(0.0, share, is_possible) if hits else 0.0
+    return low, _border(1.0, share, is_possible) if missed else 1.0
+
+
+def mixture_p_value(first_only: int, second_only: int) -> float:
+    """Return the p of "alike" for pairs that stand alone: one over the e-value (Ville 1939).
+
+    Args:
+        first_only: Pairs where only the first has the property.
+        second_only: Pairs where only the second has it.
+    """
+    log_e = _log_mixture(first_only, second_only) + (first_only + second_only) * math.log(2)
+    return math.exp(-max(0.0, log_e))
+
+
+def betting_limits(means: Sequence[float], confidence: float) -> tuple[float, float]:
+    """Return the lowest and the highest mean that no bet so far has ruled out.
+
+    Args:
+        means: Of groups, in [0, 1], in the order they came; at least one.
+        confidence: Coverage at all looks together, in (0, 1).
+
+    Returns:
+        The limits as they are: where past looks rule each other out the first is the greater.
+
+    References:
+        Waudby-Smith & Ramdas (2024), doi:10.1093/jrsssb/qkad009, hedged capital.
+    """
+    return _lowest(means, confidence), 1 - _lowest([1 - mean for mean in means], confidence)
+
+
+def ruled_out_after(means: Sequence[float], rate: float, confidence: float) -> int | None:
+    """Return which mean, from 0, first shows that the true one lies above a rate; None if none.
+
+    Args:
+        means: Of groups, in [0, 1], in the order they came.
+        rate: In (0, 1).
+        confidence: As for `betting_limits`: half of the capital is bet on this side.
+    """
+    return _bankrupt(means, list(_bets(means, 1 - confidence)), rate, 1 - confidence)
+
+
+def betting_p_values(gaps: Sequence[float]) -> list[float]:
+    """Return after each group the p of "alike", which never rises again.
+
+    Args:
+        gaps: Mean differences of groups, in [-1, 1], in the order they came. Half of the capital
+            is bet on each side of 0.
+    """
+    halves = [(gap + 1) / 2 for gap in gaps]
+    ahead = behind = most = 0.0
+    found = []
+    for half, bet in zip(halves, _bets(halves, _BET_ALPHA), strict=True):
+        gain = min(bet, 1.0) * (half - 0.5)
+        ahead, behind = ahead + math.log1p(gain), behind + math.log1p(-gain)
+        top = max(ahead, behind)
+        both = top + math.log1p(math.exp(-abs(ahead - behind)))
+        most = max(most, both - math.log(2))
+        found.append(math.exp(-most))
+    return found
+
+
+def _log_mixture(hits: int, missed: int) -> float:
+    """Return the logarithm of B(hits + 1/2, missed + 1/2) / B(1/2, 1/2); the latter is pi."""
+    beta = math.lgamma(hits + 0.5) + math.lgamma(missed + 0.5) - math.lgamma(hits + missed + 1)
+    return beta - math.log(math.pi)
+
+
+def _border(outside: float, inside: float, holds: Callable[[float], bool]) -> float:
+    for _ in range(_HALVINGS):
+        middle = (outside + inside) / 2
+        if holds(middle):
+            inside = middle
+        else:
+            outside = middle
+    return inside
+
+
+def _bets(values: Sequence[float], alpha: float) -> Iterator[float]:
+    """Yield what is bet on each value; it rests on those before it alone."""
+    total, squares, variance = 0.5, 0.25, 0.25
+    for n, value in enumerate(values, 1):
+        yield math.sqrt(2 * math.log(2 / alpha) / (variance * n * math.log(n + 1)))
+        total += value
+        squares += (value - total / (n + 1)) ** 2
+        variance = squares / (n + 1)
+
+
+def _lowest(means: Sequence[float], confidence: float) -> float:
+    bets, alpha = list(_bets(means, 1 - confidence)), 1 - confidence
+
+    def is_possible(rate: float) -> bool:
+        return _bankrupt(means, bets, rate, alpha) is None
+
+    least = 2.0**-52
+    return 0.0 if is_possible(least) else _border(least, 1.0, is_possible)
+
+
+def _bankrupt(
+    means: Sequence[float], bets: Sequence[float], rate: float, alpha: float
+) -> int | None:
+    """Return when who bets that the mean lies above a rate has won 2 / alpha times the stake."""
+    wall, most, capital = math.log(2 / alpha), 0.5 / rate, 0.0
+    for at, (mean, bet) in enumerate(zip(means, bets, strict=True)):
+        capital += math.log1p(min(bet, most) * (mean - rate))
+        if capital >= wall:
+            return at
+    return None
