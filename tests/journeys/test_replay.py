@@ -28,6 +28,15 @@ def test_a_cassette_that_cannot_be_used_is_told_before_a_run(
     assert not (tmp_path / "out").exists()
 
 
+def test_who_records_where_nothing_is_called_is_told_so(tmp_path: Path) -> None:
+    """Otherwise the missing file is found on the day it is needed."""
+    set_up(tmp_path, CONFIG, count=6)
+    done = guardmark("run", "bench.yaml", "-o", "out", "--record", "tape.jsonl", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "Note: nothing is recorded, since no part of this run calls a service" in done.err
+    assert not (tmp_path / "tape.jsonl").exists()
+
+
 class _Moody(BaseHTTPRequestHandler):
     """Answers no two requests alike."""
 

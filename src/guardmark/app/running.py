@@ -204,6 +204,8 @@ class _Invocation:
     async def carry_out(self) -> RunResult:
         now, options = self.session.now, self.options
         warnings: list[str] = []
+        if options.record is not None and self.services is None:
+            warnings.append("nothing is recorded, since no part of this run calls a service")
         try:
             place = find_place(
                 self.loaded,
