@@ -30,11 +30,16 @@ def command() -> click.Command:
         type=click.Path(path_type=Path),
         help="Folder in which data files lie; the present one and RUN are searched anyway.",
     )
+    @click.option(
+        "--all-draws",
+        is_flag=True,
+        help="Draw those intervals again, too, that take millions of draws; may take minutes.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def verify(run: Path, data: tuple[Path, ...], as_json: bool) -> int:
+    def verify(run: Path, data: tuple[Path, ...], all_draws: bool, as_json: bool) -> int:
         from guardmark.app.verify.verification import verify as verify_run
 
-        found = verify_run(run, data=data)
+        found = verify_run(run, data=data, all_draws=all_draws)
         click.echo(_as_json(found) if as_json else _as_text(found))
         return 0 if found.holds else _EXIT_DIFFERS
 

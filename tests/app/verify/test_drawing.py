@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guardmark.app.verify.difference import UNCOUNTED, Comparer
-from guardmark.app.verify.drawing import Strata
+from guardmark.app.verify import drawing
+from guardmark.app.verify.difference import Comparer
+from guardmark.app.verify.drawing import MOST_DRAWS, Strata, on_request
 from guardmark.app.verify.drawing import estimate as draw
 from guardmark.app.verify.ratios import predictive_values, ratios
 from guardmark.stats.bootstrap import BootstrapSettings
@@ -75,10 +76,46 @@ def test_what_takes_too_many_draws_is_told_and_not_called_wrong() -> None:
     groups = [(float(n % 97), float(n % 89)) for n in range(5_000)]
     figure = (lambda counts: counts[0] / sum(counts), 0.0, 1.0)
     found = draw(Strata([groups]), {"share": figure}, seed=1, replicates=2_000, confidence=0.95)
-    assert found["share"]["low"] is UNCOUNTED
     comparer = Comparer()
-    comparer.tree("summary.json", "share", said={"low": 0.5}, found=found["share"])
-    assert "summary.json: share.low" in comparer.uncounted
+    comparer.value("summary.json", "share.low", said=0.5, found=found["share"]["low"])
+    assert comparer.uncounted == ["summary.json: share.low"]
+    assert (comparer.compared, comparer.findings) == (0, [])
+
+
+def test_what_takes_many_draws_is_drawn_on_request() -> None:
+    """Then it is compared like any other figure, and drawn once for all that rest on it."""
+    asked = []
+
+    def count() -> dict[str, float]:
+        asked.append(1)
+        return {"low": 0.25, "high": 0.75}
+
+    found = on_request(MOST_DRAWS + 1, ("low", "high"), count)
+    assert asked == []
+    comparer = Comparer(is_patient=True)
+    comparer.tree("summary.json", "share", said={"low": 0.25, "high": 0.76}, found=found)
+    assert [each.place for each in comparer.findings] == ["share.high"]
+    assert (comparer.uncounted, asked) == ([], [1])
+
+
+def test_limits_that_were_waited_for_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passed over unasked, and the same as ever on request."""
+    monkeypatch.setattr(drawing, "MOST_DRAWS", 1_000)
+    rows = cells(80, most=3)
+    theirs = estimate_ratios(
+        table(rows), statistics=CONFUSION_STATISTICS, settings=BootstrapSettings(seed=7)
+    )
+    said = {
+        name: {"low": each.low, "high": each.high, "replicates": each.replicates}
+        for name, each in zip(NAMES, theirs, strict=True)
+    }
+    found = ratios(rows, MANIFEST, is_grouped=True)
+    for is_patient, compared in ((False, 0), (True, 15)):
+        comparer = Comparer(is_patient=is_patient)
+        for name in NAMES:
+            tree = {key: found[name][key] for key in said[name]}
+            comparer.tree("summary.json", name, said=said[name], found=tree)
+        assert (comparer.compared, comparer.findings) == (compared, [])
 
 
 def test_predictive_values_of_one_label_are_undefined() -> None:

@@ -46,6 +46,24 @@ def test_both_searches_end_at_the_same_place(a: float, b: float) -> None:
         assert len(comparer.findings) == 1
 
 
+def test_the_band_of_many_tries_is_fitted_on_request() -> None:
+    """With more than 200 an attack it takes long; what comes out is the same."""
+    told = attacks(0.3, 30.0, count=6, tries=201)
+    theirs = extrapolate_success(
+        [each.tries for each in told],
+        [each.hits for each in told],
+        k=402,
+        groups=[each.group for each in told],
+    )
+    found = extrapolate(told, 402, 0.95)
+    said = {name: getattr(theirs, name) for name in ("value", "low", "high")}
+    for is_patient, passed_over in ((False, 2), (True, 0)):
+        comparer = Comparer(is_patient=is_patient)
+        for name, value in said.items():
+            comparer.value("summary.json", name, said=value, found=found[name])
+        assert (len(comparer.uncounted), comparer.findings) == (passed_over, [])
+
+
 def test_what_has_no_fit_has_no_value() -> None:
     """Nothing got through, everything did, or the guess lies too far from the data."""
     for hits, k in ((0, 16), (8, 16), (3, 1_000)):

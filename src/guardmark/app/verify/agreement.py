@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.difference import UNCOUNTED
-from guardmark.app.verify.drawing import MOST_DRAWS, draw_groups, percentiles, spread
+from guardmark.app.verify.drawing import draw_groups, on_request, percentiles, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -70,9 +69,7 @@ def alpha(source: Source, rated: Sequence[tuple[str, Sequence[str]]], confidence
     if value is None:
         return said
     limits = _drawn_limits(ordered, _alpha_of, confidence)
-    if limits is not None:
-        said |= {"low": limits["low"], "high": limits["high"], "replicates": _DRAWS}
-    return said
+    return said | {name: limits[name] for name in ("low", "high", "replicates")}
 
 
 def _alpha_of(sums: Sums) -> float | None:
@@ -110,9 +107,7 @@ def kappa(source: Source, pairs: Sequence[tuple[str, bool, bool]], confidence: f
     if value is None:
         return said
     limits = _drawn_limits(ordered, _kappa_of, confidence)
-    if limits is not None:
-        said |= {"low": limits["low"], "high": limits["high"], "standard_error": limits["spread"]}
-    return said
+    return said | {name: limits[name] for name in ("low", "high", "standard_error")}
 
 
 def _cells(tally: Counter[tuple[bool, bool]]) -> Sums:
@@ -130,21 +125,25 @@ def _kappa_of(cells: Sums) -> float | None:
 
 def _drawn_limits(
     parts: Sequence[Sums], figure: Callable[[Sums], float | None], confidence: float
-) -> Json | None:
-    """Return limits and spread of a figure over draws of groups; None where there are none."""
+) -> Json:
+    """Return limits and spread of a figure over draws of groups, as far as there are any."""
+    nothing: Json = {"low": None, "high": None, "standard_error": None, "replicates": 0}
     if len(parts) < 2:
-        return None
-    if _DRAWS * len(parts) > MOST_DRAWS:
-        return dict.fromkeys(("low", "high", "spread"), UNCOUNTED)
-    drawn = []
-    for weights in draw_groups([range(len(parts))], seed=_SEED, replicates=_DRAWS):
-        chosen = [(part, times) for part, times in zip(parts, weights, strict=True) if times]
-        columns = range(len(parts[0]))
-        drawn.append(figure(tuple(sum(p[at] * times for p, times in chosen) for at in columns)))
-    limits = percentiles(drawn, confidence)
-    if limits is None:
-        return None
-    return {"low": limits[0], "high": limits[1], "spread": spread(drawn)}
+        return nothing
+
+    def count() -> Json:
+        drawn = []
+        for weights in draw_groups([range(len(parts))], seed=_SEED, replicates=_DRAWS):
+            chosen = [(part, times) for part, times in zip(parts, weights, strict=True) if times]
+            columns = range(len(parts[0]))
+            drawn.append(figure(tuple(sum(p[at] * times for p, times in chosen) for at in columns)))
+        limits = percentiles(drawn, confidence)
+        if limits is None:
+            return nothing
+        low, high = limits
+        return {"low": low, "high": high, "standard_error": spread(drawn), "replicates": _DRAWS}
+
+    return on_request(_DRAWS * len(parts), [*nothing], count)
 
 
 def _added(one: Sums | None, two: Sums) -> Sums:

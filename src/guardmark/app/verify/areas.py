@@ -9,8 +9,7 @@ from operator import itemgetter
 from statistics import NormalDist, variance
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from guardmark.app.verify.difference import UNCOUNTED
-from guardmark.app.verify.drawing import MOST_DRAWS, draw_groups, spread
+from guardmark.app.verify.drawing import draw_groups, on_request, spread
 from guardmark.app.verify.rates import student, student_tail
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _DRAWS: Final = 200
+_NO_LIMITS: Final[Json] = {"low": None, "high": None, "replicates": 0}
 
 
 class Scored(NamedTuple):
@@ -60,31 +60,31 @@ def area_with_limits(found: Recount, scored: list[Scored]) -> Json:
     attacks = [each.score for each in scored if each.is_attack]
     benign = [each.score for each in scored if not each.is_attack]
     value = area(attacks, benign)
-    error, freedom = None, None
     said: Json = {
         "value": value,
         "trials": len(scored),
         "confidence": found.confidence,
-        "replicates": 0,
+        **_NO_LIMITS,
     }
     if not found.is_grouped:
         said |= {"method": "delong, logit", "groups": None}
-        if min(len(attacks), len(benign)) > 1:
-            places = (_placements(scored, is_attack=label) for label in (True, False))
-            error = math.sqrt(sum(variance(each) / len(each) for each in places))
-    else:
-        sides = [{each.group for each in scored if each.is_attack == label} for label in (1, 0)]
-        freedom = min(map(len, sides)) - 1
-        said |= {"method": "group bootstrap, logit", "groups": len(sides[0] | sides[1])}
-        if freedom >= 1 and _DRAWS * said["groups"] > MOST_DRAWS:
-            return said | dict.fromkeys(("low", "high", "replicates"), UNCOUNTED)
-        if freedom >= 1:
-            error = spread(_drawn_areas(found, [scored])[0])
-            said["replicates"] = _DRAWS
-    limits: tuple[float, float] | tuple[None, None] = None, None
-    if error and value not in {0.0, 1.0}:
+        if min(len(attacks), len(benign)) < 2:
+            return said
+        places = (_placements(scored, is_attack=label) for label in (True, False))
+        error = math.sqrt(sum(variance(each) / len(each) for each in places))
+        return said | _logit_limits(value, _quantile(found.confidence, None) * error)
+    sides = [{each.group for each in scored if each.is_attack == label} for label in (1, 0)]
+    freedom, groups = min(map(len, sides)) - 1, len(sides[0] | sides[1])
+    said |= {"method": "group bootstrap, logit", "groups": groups}
+    if freedom < 1:
+        return said
+
+    def count() -> Json:
+        error = spread(_drawn_areas(found, [scored])[0])
         limits = _logit_limits(value, _quantile(found.confidence, freedom) * error)
-    return said | {"low": limits[0], "high": limits[1]}
+        return limits | {"replicates": _DRAWS}
+
+    return said | on_request(_DRAWS * groups, [*_NO_LIMITS], count)
 
 
 def _quantile(confidence: float, freedom: int | None) -> float:
@@ -92,10 +92,13 @@ def _quantile(confidence: float, freedom: int | None) -> float:
     return NormalDist().inv_cdf(upper) if freedom is None else student(upper, freedom)
 
 
-def _logit_limits(value: float, half: float) -> tuple[float, float]:
+def _logit_limits(value: float, half: float) -> Json:
+    """Return limits half a width off on the logit scale; none at a bound and without a width."""
+    if not half or value in {0.0, 1.0}:
+        return {"low": None, "high": None}
     centre, half = math.log(value / (1 - value)), half / (value * (1 - value))
     low, high = (1 / (1 + math.exp(-(centre + side * half))) for side in (-1, 1))
-    return low, high
+    return {"low": low, "high": high}
 
 
 def _drawn_areas(found: Recount, sides: Sequence[Sequence[Scored]]) -> list[list[float]]:
@@ -208,19 +211,28 @@ def _difference(found: Recount, sides: list[list[Scored]]) -> Json:
         "second_only": None,
         **dict.fromkeys(("low", "high", "p_value", "groups")),
     }
-    error: float | None = None
     if not found.is_grouped:
-        said["method"], freedom = "delong", None
         error = _error_apart(sides)
-    else:
-        groups = [{each.group for each in sides[0] if each.is_attack == label} for label in (1, 0)]
-        freedom = min(map(len, groups)) - 1
-        said |= {"method": "group bootstrap", "groups": len(groups[0] | groups[1])}
-        if freedom >= 1 and _DRAWS * said["groups"] > MOST_DRAWS:
-            return said | dict.fromkeys(("low", "high", "p_value"), UNCOUNTED)
-        if freedom >= 1:
-            one, two = _drawn_areas(found, sides)
-            error = spread([a - b for a, b in zip(one, two, strict=True)])
+        return said | {"method": "delong"} | _tested(gap, error, confidence=confidence)
+    groups = [{each.group for each in sides[0] if each.is_attack == label} for label in (1, 0)]
+    freedom = min(map(len, groups)) - 1
+    said |= {"method": "group bootstrap", "groups": len(groups[0] | groups[1])}
+    if freedom < 1:
+        return said
+
+    def count() -> Json:
+        one, two = _drawn_areas(found, sides)
+        error = spread([a - b for a, b in zip(one, two, strict=True)])
+        return _tested(gap, error, confidence=confidence, freedom=freedom)
+
+    return said | on_request(_DRAWS * said["groups"], ("low", "high", "p_value"), count)
+
+
+def _tested(
+    gap: float, error: float | None, *, confidence: float, freedom: int | None = None
+) -> Json:
+    """Return limits and test of a difference of areas; none where its error is not known."""
+    said: Json = dict.fromkeys(("low", "high", "p_value"))
     if error is not None and (error or gap == 0):
         said["p_value"] = _two_sided(abs(gap / error) if error else 0.0, freedom)
     if error:

@@ -1,7 +1,7 @@
 """Limits that rest on drawing whole groups, drawn a second time from the run's seed.
 
 The draws follow from the seed alone (see `generator`), so the limits are compared like any other
-figure: in all digits but the last few. What would take too many draws is left `UNCOUNTED`.
+figure: in all digits but the last few. What takes very many draws is drawn on request only.
 """
 
 from __future__ import annotations
@@ -9,26 +9,43 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from statistics import NormalDist, stdev
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.difference import UNCOUNTED
+from guardmark.app.verify.difference import Slow
 from guardmark.app.verify.generator import Generator
 from guardmark.app.verify.rates import quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 Json = dict[str, Any]
 Counts = tuple[float, ...]
 Figure = Callable[[Counts], float | None]
 
 MOST_DRAWS: Final = 4_000_000
-"""Numbers drawn for one set of limits at most: some seconds of a plain loop."""
+"""Numbers drawn unasked for one set of limits at most: some seconds of a plain loop."""
 _FEW_PATTERNS: Final = 64
 _DRAW_COST: Final = 25
 _MOST_UNDEFINED: Final = 0.01
 _CELLS_AT_ONCE: Final = 2_000_000
+
+
+def on_request(
+    draws: float, names: Sequence[Hashable], count: Callable[[], Mapping[Any, object]]
+) -> dict[Any, Any]:
+    """Return figures that rest on draws; where these are many they wait until they are asked for.
+
+    Args:
+        draws: How many numbers are drawn for them.
+        names: What the figures are called.
+        count: Draws, and returns them by name.
+    """
+    if draws <= MOST_DRAWS:
+        return {**count()}
+    once = cache(count)
+    return {name: Slow(count=once, name=name) for name in names}
 
 
 class Strata:
@@ -116,32 +133,31 @@ def estimate(
         Value, limits, counts and draws in the shape of `summary.json`. No limits where the figure
         stands at its bound, where a stratum has one group, and where the draws show no spread.
     """
-    sizes, drawn = strata.sizes, list[Counts]()
-    totals = strata.totals if sizes else ()
-    is_drawable = bool(sizes) and min(sizes) > 1
-    is_counted = strata.cost(replicates) <= MOST_DRAWS
-    values = {name: figure(totals) if sizes else None for name, (figure, _, _) in figures.items()}
+    totals = strata.totals if strata.sizes else ()
+    values = {name: figure(totals) if totals else None for name, (figure, _, _) in figures.items()}
+    said = {name: _without_limits(value, strata, confidence) for name, value in values.items()}
     inside = {
-        name: value is not None and figures[name][1] < value < figures[name][2]
-        for name, value in values.items()
+        name: (figure, value)
+        for name, (figure, least, most) in figures.items()
+        if (value := values[name]) is not None and least < value < most
     }
-    if is_drawable and is_counted and any(inside.values()):
+    if not inside or min(strata.sizes) < 2:
+        return said
+
+    def count() -> dict[Hashable, object]:
         drawn = strata.draw(seed, replicates)
-    said = {}
-    for name, (figure, _, _) in figures.items():
-        said[name] = found = _without_limits(values[name], strata, confidence)
-        value = values[name]
-        if value is None or not inside[name] or not is_drawable:
-            continue
-        if not is_counted:
-            found.update(dict.fromkeys(("low", "high", "replicates"), UNCOUNTED))
-            continue
-        seen = sorted(each for each in map(figure, drawn) if each is not None)
-        limits = None
-        if len(seen) >= (1 - _MOST_UNDEFINED) * replicates:
-            limits = _limits(seen, value, _acceleration(strata, figure, totals), confidence)
-        if limits:
-            found.update(low=limits[0], high=limits[1], replicates=len(seen))
+        return {
+            (name, key): limit
+            for name, (figure, value) in inside.items()
+            for key, limit in _limits(
+                strata, figure, value=value, drawn=drawn, confidence=confidence
+            ).items()
+        }
+
+    wanted = [(name, key) for name in inside for key in ("low", "high", "replicates")]
+    found = on_request(strata.cost(replicates), wanted, count)
+    for name, key in wanted:
+        said[name][key] = found[name, key]
     return said
 
 
@@ -176,6 +192,25 @@ def _acceleration(strata: Strata, figure: Figure, totals: Counts) -> float | Non
 
 
 def _limits(
+    strata: Strata,
+    figure: Figure,
+    *,
+    value: float,
+    drawn: Sequence[Counts],
+    confidence: float,
+) -> dict[str, float | int | None]:
+    """Return the limits of one figure and how many draws they rest on; none without spread."""
+    seen = sorted(each for each in map(figure, drawn) if each is not None)
+    limits = None
+    if len(seen) >= (1 - _MOST_UNDEFINED) * len(drawn):
+        pull = _acceleration(strata, figure, strata.totals)
+        limits = _corrected(seen, value, pull, confidence)
+    if limits is None:
+        return {"low": None, "high": None, "replicates": 0}
+    return {"low": limits[0], "high": limits[1], "replicates": len(seen)}
+
+
+def _corrected(
     seen: list[float], value: float, acceleration: float | None, confidence: float
 ) -> tuple[float, float] | None:
     below = sum(each < value for each in seen) / len(seen)

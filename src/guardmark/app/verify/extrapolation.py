@@ -11,8 +11,8 @@ from collections import Counter
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from guardmark.app.verify.difference import UNCOUNTED, Near
-from guardmark.app.verify.drawing import MOST_DRAWS, draw_groups
+from guardmark.app.verify.difference import Near
+from guardmark.app.verify.drawing import draw_groups, on_request
 from guardmark.app.verify.rates import quantile, wilson
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _LOWEST, _HIGHEST = -7.0, 14.0
 _WITHIN: Final = 1e-6
 """How far the two searches may end apart: the likelihood is flat at its top."""
 _MOST_TRIES: Final = 200
-"""With more tries an attack, fitting hundreds of draws in plain loops takes too long."""
+"""With more tries an attack, fitting hundreds of draws in plain loops takes minutes."""
 
 
 class Told(NamedTuple):
@@ -75,16 +75,19 @@ def extrapolate(told: Sequence[Told], k: int, confidence: float) -> Json:
     said["value"] = Near(value=value, within=_WITHIN)
     if len(groups) < 2:
         return said
+
+    def count() -> Json:
+        low, high = _band(told, groups, k, confidence)
+        seen = wilson(value, len(groups), NormalDist().inv_cdf((1 + confidence) / 2))
+        return {
+            "low": Near(value=min(low, seen[0]), within=_WITHIN),
+            "high": Near(value=max(high, seen[1]), within=_WITHIN),
+            "replicates": _DRAWS,
+        }
+
     is_long = max(each.tries for each in told) > _MOST_TRIES
-    if is_long or _DRAWS * len(groups) > MOST_DRAWS:
-        return said | dict.fromkeys(("low", "high", "replicates"), UNCOUNTED)
-    low, high = _band(told, groups, k, confidence)
-    seen = wilson(value, len(groups), NormalDist().inv_cdf((1 + confidence) / 2))
-    said["low"], said["high"] = (
-        Near(value=min(low, seen[0]), within=_WITHIN),
-        Near(value=max(high, seen[1]), within=_WITHIN),
-    )
-    return said | {"replicates": _DRAWS}
+    draws = math.inf if is_long else _DRAWS * len(groups)
+    return said | on_request(draws, ("low", "high", "replicates"), count)
 
 
 def _band(

@@ -7,8 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.app.verify.columns import NOTHING
-from guardmark.app.verify.difference import UNCOUNTED
-from guardmark.app.verify.drawing import MOST_DRAWS, draw_groups
+from guardmark.app.verify.drawing import draw_groups, on_request
 from guardmark.app.verify.rates import quantile
 
 if TYPE_CHECKING:
@@ -110,14 +109,13 @@ def _difference(found: Recount, pairs: dict[Place, Pair]) -> Json:
         sums[0] += pair[0] - pair[1]
         sums[1] += 1
     # Groups are drawn in the order in which the data first name them.
-    low, high = _limits(found, [sums for _, sums in sorted(groups.items())])
+    limits = _limits(found, [sums for _, sums in sorted(groups.items())])
     return {
         "first_mean": first / len(pairs),
         "second_mean": second / len(pairs),
         "mean_difference": {
             "value": (first - second) / len(pairs),
-            "low": low,
-            "high": high,
+            **limits,
             "confidence": found.confidence,
             "method": "mean of paired differences, group bootstrap",
             "p_value": None,
@@ -130,23 +128,25 @@ def _difference(found: Recount, pairs: dict[Place, Pair]) -> Json:
     }
 
 
-def _limits(found: Recount, groups: list[list[float]]) -> tuple[object, object]:
+def _limits(found: Recount, groups: list[list[float]]) -> Json:
     """Return percentile limits of draws of whole groups (Efron 1979); none with few groups."""
     if len(groups) < _FEWEST_GROUPS:
-        return None, None
+        return {"low": None, "high": None}
     replicates = found.stats.get("replicates", 2000)
-    if replicates * len(groups) > MOST_DRAWS:
-        return UNCOUNTED, UNCOUNTED
-    drawn = draw_groups(
-        [range(len(groups))],
-        seed=found.manifest["seed"],
-        replicates=replicates,
-        rows=len(groups),
-    )
-    means = sorted(
-        math.fsum(times * gap for times, (gap, _) in zip(weights, groups, strict=True))
-        / sum(times * rows for times, (_, rows) in zip(weights, groups, strict=True))
-        for weights in drawn
-    )
-    low, high = (quantile(means, (1 + side * found.confidence) / 2) for side in (-1, 1))
-    return low, high
+
+    def count() -> Json:
+        drawn = draw_groups(
+            [range(len(groups))],
+            seed=found.manifest["seed"],
+            replicates=replicates,
+            rows=len(groups),
+        )
+        means = sorted(
+            math.fsum(times * gap for times, (gap, _) in zip(weights, groups, strict=True))
+            / sum(times * rows for times, (_, rows) in zip(weights, groups, strict=True))
+            for weights in drawn
+        )
+        low, high = (quantile(means, (1 + side * found.confidence) / 2) for side in (-1, 1))
+        return {"low": low, "high": high}
+
+    return on_request(replicates * len(groups), ("low", "high"), count)

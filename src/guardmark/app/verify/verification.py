@@ -57,7 +57,7 @@ class Verification:
         return not self.damage and not self.findings and not self.outdated
 
 
-def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
+def verify(path: Path, *, data: Sequence[Path] = (), all_draws: bool = False) -> Verification:
     """Compute every figure of a run again and compare it with every artefact.
 
     Every number of `summary.json` is computed from the tables by formulas of its own; words and
@@ -66,6 +66,7 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
     Args:
         path: The run.
         data: Folders to look for the data files in, beside the present one and the run's.
+        all_draws: Whether intervals are drawn again, too, that take millions of draws.
 
     Returns:
         What differs, and what could not be compared.
@@ -75,7 +76,7 @@ def verify(path: Path, *, data: Sequence[Path] = ()) -> Verification:
     """
     folder = find_run(path)
     damage = tuple(integrity.check(folder.records))
-    comparer = Comparer()
+    comparer = Comparer(is_patient=all_draws)
     with open_source(folder.records) as source:
         outdated = _outdated(folder, source)
         if not outdated:
@@ -144,8 +145,9 @@ def _check_stored(
     notes += _missing(folder, source)
     if comparer.uncounted:
         notes.append(
-            f"{len(comparer.uncounted):,} figures take too many draws to be counted a second time "
-            f"(the first: {comparer.uncounted[0]}): compared with reports written again only."
+            f"{len(comparer.uncounted):,} figures take millions of draws (the first: "
+            f"{comparer.uncounted[0]}): compared with reports written again only. "
+            "--all-draws counts them a second time, too, which may take minutes."
         )
     if source.manifest.get("guardmark_version") != VERSION:
         notes.append(
