@@ -29,6 +29,10 @@ pipeline:
   model: {type: scripted, rules: [{when: ignore, answer: Sure}], otherwise: I cannot help.}
   judges: [{type: rules}]
 """
+GATED = """\
+gate: {asr_upper: 0.95, max_errors: 0.2, latency_p95_upper_ms: 500, per_category: {"*": 0.9}}
+report: [html, md, json, csv, junit, sarif]
+"""
 COUNT = 60
 
 
@@ -37,7 +41,7 @@ def measure(folder: Path, config: str = MEASURED, *, count: int = COUNT) -> Path
     set_up(folder, config, count=count)
     (folder / "guard.py").write_text(GUARD, encoding="utf-8")
     done = guardmark("run", "bench.yaml", "-o", "out", cwd=folder)
-    assert done.code in {0, 5}, done.err
+    assert done.code in {0, 1, 5}, done.err
     return folder / "out"
 
 
@@ -84,6 +88,8 @@ def test_an_untouched_run_holds(run: Path) -> None:
         "  coin: {type: coin}\n  all: {type: block-all}\n",
         "  both: {type: chain, of: [words, mine], rule: all}\n",
         'run: {stop_when: ["asr<0.9"]}\n',
+        'run: {stop_when: ["asr<0.9"]}\n' + GATED,
+        "run: {on_error: block}\n" + GATED,
         PIPELINE,
         PIPELINE + "run: {repeats: 2, on_error: allow}\n",
         PIPELINE.replace("[{type: rules}]", "[{type: rules}, {type: rules, unsafe: [Sure]}]"),
@@ -152,7 +158,7 @@ def test_reports_of_another_threshold_or_without_texts_hold(run: Path) -> None:
 
 def test_a_run_that_was_killed_holds_as_far_as_it_came(tmp_path: Path) -> None:
     """It says so, and that is no failure."""
-    set_up(tmp_path, MEASURED, count=500)
+    set_up(tmp_path, MEASURED + GATED, count=500)
     (tmp_path / "guard.py").write_text(
         "import time\n" + GUARD.replace("    return", "    time.sleep(0.05)\n    return"), "utf-8"
     )
@@ -350,11 +356,10 @@ def test_tampering_is_found(run: Path, name: str) -> None:
 
 COUNTED = {
     "comparison.json": ('"first_only": ', '"first_only": 1'),
-    "categories.csv": (
-        "words,category,jailbreak,attack,attack_success_rate,",
-        "words,category,jailbreak,attack,attack_success_rate,1",
-    ),
+    "categories.csv": (",attack_success_rate,", ",attack_success_rate,1"),
     "variant_metrics.csv": (",attack_success_rate,", ",attack_success_rate,1"),
+    "junit.xml": ("; ASR ", "; ASR 1"),
+    "results.sarif": ('"score": ', '"score": 1'),
 }
 
 
@@ -363,6 +368,8 @@ def test_a_figure_is_found_to_be_off_without_the_code_that_wrote_it(
     run: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Reports of another version are not written again; the second count finds the edit alone."""
+    written = guardmark("report", run, "-f", "json,csv,junit,sarif", cwd=run.parent)
+    assert written.code == 0, written.err
     monkeypatch.setattr(verification, "VERSION", "0.0.7")
     untouched = look(run)
     assert untouched.holds, [*map(str, untouched.findings)][:10]

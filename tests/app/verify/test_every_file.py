@@ -13,8 +13,11 @@ import pytest
 from tests.app.verify.test_every_figure import EXAMPLE, at, judged, leaves, moved
 from tests.journeys.command_line import CONFIG, few_rows, guardmark, set_up, write_rows
 
+from guardmark.app.verify.columns import read_samples
 from guardmark.app.verify.compared_file import check_compared, recount_compared
 from guardmark.app.verify.difference import Comparer
+from guardmark.app.verify.recount import read_recounts
+from guardmark.app.verify.sarif import check_sarif, recount_sarif
 from guardmark.app.verify.source import open_source
 from guardmark.app.verify.summary import recount_summary
 from guardmark.app.verify.tables import check_table, recount_categories, recount_variants
@@ -57,11 +60,13 @@ class Look:
         folder: Where it lies.
         summary: Its `summary.json`, counted a second time.
         compared: Its `comparison.json`, counted a second time.
+        sarif: Its `results.sarif`, counted a second time.
     """
 
     folder: Path
     summary: Json
     compared: Json | None
+    sarif: Json
 
 
 def look(folder: Path) -> Look:
@@ -69,8 +74,10 @@ def look(folder: Path) -> Look:
     stated = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     with open_source(folder / "records.sqlite") as source:
         summary = recount_summary(source, stated)
-        compared = recount_compared(source, summary, stated)
-    return Look(folder=folder, summary=summary, compared=compared)
+        recounts = read_recounts(source, read_samples(source), stated)
+        compared = recount_compared(source, summary, recounts)
+        sarif = recount_sarif(source, recounts)
+    return Look(folder=folder, summary=summary, compared=compared, sarif=sarif)
 
 
 def run(folder: Path, *words: str) -> Path:
@@ -106,8 +113,11 @@ RUNS: dict[str, Callable[[Path], Path]] = {
 
 @pytest.fixture(scope="module", params=RUNS)
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Look:
-    """A finished run of each kind."""
-    return look(RUNS[request.param](tmp_path_factory.mktemp("run")))
+    """A finished run of each kind, with the files of every format that carries figures."""
+    folder = RUNS[request.param](tmp_path_factory.mktemp("run"))
+    done = guardmark("report", folder, "-f", "json,csv,sarif", cwd=folder.parent)
+    assert done.code == 0, done.err
+    return look(folder)
 
 
 def is_noticed(said: object, found: object) -> bool:
@@ -133,16 +143,37 @@ def test_comparison_json_is_counted_a_second_time(seen: Look) -> None:
 
 def test_every_number_of_comparison_json_that_is_off_is_noticed(seen: Look) -> None:
     """By the second count alone; no number of the file is vouched for by nobody."""
-    stated = json.loads((seen.folder / "comparison.json").read_text(encoding="utf-8"))
-    unnoticed = set()
-    for place, value in leaves(stated):
+    assert unnoticed(seen.folder / "comparison.json", seen.compared) == set()
+
+
+def test_results_sarif_is_counted_a_second_time(seen: Look) -> None:
+    """Every result in its order, with its rule, level, score and fingerprint."""
+    comparer = Comparer()
+    check_sarif(seen.folder / "results.sarif", seen.sarif, comparer)
+    assert [*map(str, comparer.findings)] == []
+    assert comparer.compared > 200
+
+
+def test_every_number_of_results_sarif_that_is_off_is_noticed(seen: Look) -> None:
+    """How much was found and shown, scores, and the severity of each rule."""
+    assert unnoticed(seen.folder / "results.sarif", seen.sarif) == set()
+    for rule in seen.sarif["runs"][0]["tool"]["driver"]["rules"]:
+        is_bypass = rule["id"].startswith("bypass/")
+        assert (float(rule.get("properties", {}).get("security-severity", 0)) > 0) == is_bypass
+
+
+def unnoticed(path: Path, found: object) -> set[str]:
+    """The places where a number that is off goes unnoticed, with * for an index."""
+    places = set()
+    for place, value in leaves(json.loads(path.read_text(encoding="utf-8"))):
         try:
-            known = at(seen.compared, place)
+            known = at(found, place)
         except (LookupError, TypeError):
-            unnoticed.add(named(place))
+            places.add(named(place))
         else:
-            assert is_noticed(moved(value), known), place
-    assert sorted(unnoticed) == []
+            if not is_noticed(moved(value), known):
+                places.add(named(place))
+    return places
 
 
 def test_what_defenses_consume_is_added_up_again(tmp_path: Path) -> None:

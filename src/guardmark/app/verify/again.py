@@ -19,6 +19,7 @@ from guardmark.app.slicing import read_slices
 from guardmark.app.verify.difference import Comparer, Finding
 from guardmark.app.verify.lines import parsed
 from guardmark.reports.small_slices import stability_json, stability_markdown
+from guardmark.store.connect import close_reading
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
@@ -124,11 +125,12 @@ def _is_equal(path: Path, other: Path) -> bool:
 
 
 def _copy_records(source: Path, target: Path) -> None:
-    with (
-        closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as one,
-        closing(sqlite3.connect(target)) as two,
-    ):
-        one.backup(two)
+    one = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        with closing(sqlite3.connect(target)) as two:
+            one.backup(two)
+    finally:
+        close_reading(one, source)
 
 
 def _compare(path: Path, fresh: list[Path], comparer: Comparer) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.columns import read_samples
-from guardmark.app.verify.comparison import BASELINES
 from guardmark.app.verify.lines import parsed
 from guardmark.app.verify.pair_details import recount_details
-from guardmark.app.verify.recount import read_recounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from guardmark.app.verify.difference import Comparer
+    from guardmark.app.verify.recount import Recount
     from guardmark.app.verify.source import Source
 
 Json = dict[str, Any]
@@ -36,46 +34,38 @@ def check_compared(path: Path, recounted: Json | None, comparer: Comparer) -> No
     )
 
 
-def recount_compared(source: Source, recounted: Json, stated: Json) -> Json | None:
+def recount_compared(source: Source, recounted: Json, recounts: dict[str, Recount]) -> Json | None:
     """Return what `comparison.json` has to say, as far as this path knows it.
 
     Args:
         source: All that the run stored.
         recounted: `summary.json` as it was counted again.
-        stated: What `summary.json` does say, for thresholds that were chosen after the run.
+        recounts: The answers of each defense, in the order of the run.
 
     Returns:
         An object of the same shape; keys that are missing are not vouched for. None for a run of
         one defense.
     """
-    told = recounted.get("comparison") or {}
-    pairs = told.get("pairs") or _unjudged(source)
-    if not pairs:
+    told = recounted["comparison"]
+    if told is None:
         return None
+    pairs = told["pairs"]
     compared = list(dict.fromkeys(name for pair in pairs for name in _sides(pair)))
-    samples = read_samples(source)
-    details = recount_details(
-        read_recounts(source, samples, stated), [_sides(pair) for pair in pairs]
-    )
+    details = recount_details(recounts, [_sides(pair) for pair in pairs])
     details += [{}] * (len(pairs) - len(details))
-    said: Json = {
+    return {
         "schema_version": 1,
         **_told_of_run(source, recounted),
         "pairs": [{**pair, **detail} for pair, detail in zip(pairs, details, strict=True)],
         "rates": [
-            {"defense": each["name"]} | {name: each["rates"].get(name, {}) for name in _RATES}
+            {"defense": each["name"]} | {name: each["rates"][name] for name in _RATES}
             for each in recounted["defenses"]
             if each["name"] in compared
         ],
-        "left_out": [
-            each["name"] for each in recounted["defenses"] if each["name"] not in compared
-        ],
+        "best": told["best"],
+        "front": _front(pairs, compared),
+        "left_out": told["left_out"],
     }
-    if "best" in told:
-        said["best"] = told["best"]
-    if all("verdict" in pair for pair in pairs):
-        said["front"] = _front(pairs, compared)
-    return said
 
 
 def _told_of_run(source: Source, recounted: Json) -> Json:
@@ -102,23 +92,6 @@ def _told_of_run(source: Source, recounted: Json) -> Json:
         .get("stats", {})
         .get("non_inferiority_margin"),
     }
-
-
-def _unjudged(source: Source) -> list[Json]:
-    """Return the pairs by name alone, for runs whose pairs follow a rule of their own."""
-    types = {
-        part["name"]: part.get("type")
-        for part in source.manifest["parts"]
-        if part["kind"] == "defense"
-    }
-    names = source.guards()
-    candidates = [name for name in names if types.get(name) not in BASELINES]
-    compared = candidates if len(candidates) > 1 else names
-    return [
-        {"first": first, "second": second}
-        for at, first in enumerate(compared)
-        for second in compared[at + 1 :]
-    ]
 
 
 def _sides(pair: Json) -> tuple[str, str]:

@@ -30,6 +30,14 @@ def is_grouped(samples: Samples, manifest: Json) -> bool:
     return samples.group_count() < len(samples) or manifest["repeats"] > 1
 
 
+def _threshold(manifest: Json, defense: str) -> float | None:
+    """Return the score from which a defense was to block, where it is known."""
+    parts = (part for part in manifest["parts"] if part["kind"] == "defense")
+    own: Json = next((part for part in parts if part["name"] == defense), {})
+    threshold: float | None = own.get("threshold")
+    return threshold
+
+
 class Recount:
     """One defense's figures; a row is one of its decisions.
 
@@ -53,8 +61,10 @@ class Recount:
         self.attacks, self.benign = (
             side_of(samples, self.decisions.places, is_attack=label) for label in (True, False)
         )
+        self.threshold = _threshold(source.manifest, defense)
         self.is_redecided = bool(stated.get("is_redecided"))
         if self.is_redecided:
+            self.threshold = stated["threshold"]
             self._decide_anew(stated["threshold"])
 
     def _decide_anew(self, threshold: float) -> None:

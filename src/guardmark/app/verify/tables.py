@@ -48,7 +48,7 @@ def check_table(path: Path, told: Sequence[Json], comparer: Comparer) -> None:
 
 
 def recount_categories(summary: Json) -> list[Json]:
-    """Return the rows of `categories.csv`, by column; columns that are missing are not vouched for.
+    """Return the rows of `categories.csv`, by column.
 
     Args:
         summary: The figures as counted again, in the shape of `summary.json`.
@@ -76,9 +76,7 @@ def _slices(summary: Json, facets: Sequence[str]) -> Iterator[Json]:
                 continue
             is_attack = table["label"] == "attack"
             for row in table["rates"]:
-                greyed = row.get("is_greyed")
-                said: Json = {} if greyed is None else {"is_greyed": "yes" if greyed else "no"}
-                yield said | {
+                yield {
                     "defense": defense["name"],
                     "facet": table["facet"],
                     "label": table["label"],
@@ -86,6 +84,7 @@ def _slices(summary: Json, facets: Sequence[str]) -> Iterator[Json]:
                     "value": row["name"],
                     "asked": row["asked"],
                     **_figures(row["rate"]),
+                    "is_greyed": "yes" if row["is_greyed"] else "no",
                     "folded": row["folded"],
                     "median_latency_ms": times[table["facet"], table["label"]][row["name"]],
                 }

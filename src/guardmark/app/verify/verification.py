@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from guardmark.app.reporting import find_run, run_config
-from guardmark.app.verify.compared_file import check_compared, recount_compared
 from guardmark.app.verify.data import check_data
 from guardmark.app.verify.difference import Comparer, Finding
 from guardmark.app.verify.files import check_lines, check_trace, check_verdicts
+from guardmark.app.verify.for_programs import check_for_programs
 from guardmark.app.verify.judges import check_panels
 from guardmark.app.verify.small_slices import check_slices
 from guardmark.app.verify.source import Source, open_source
@@ -116,10 +116,7 @@ def _check_artefacts(folder: RunDir, source: Source, comparer: Comparer) -> None
     stated = _stated(folder, comparer)
     recounted = recount_summary(source, stated)
     _check_reports(folder, stated, recounted=recounted, comparer=comparer)
-    if folder.comparison_json.exists():
-        check_compared(
-            folder.comparison_json, recount_compared(source, recounted, stated), comparer
-        )
+    check_for_programs(folder, source, stated, recounted=recounted, comparer=comparer)
     if folder.results.exists():
         check_lines(folder.results, source, comparer)
     if folder.trace.exists():
