@@ -47,7 +47,7 @@ def test_binomial_counts_are_those_of_numpy(trials: int, chance: float) -> None:
     assert [ours.binomial(trials, chance) for _ in range(1_000)] == drawn
 
 
-@pytest.mark.parametrize("weights", [[1] * 280, [3, 5, 100, 1, 7], [1]])
+@pytest.mark.parametrize("weights", [[1] * 280, [3, 5, 100, 1, 7], [1], [90, 9, 1], [1, 1]])
 def test_multinomial_counts_are_those_of_numpy(weights: list[int]) -> None:
     """Equal shares, as groups are drawn, and unequal ones, as patterns are."""
     theirs, ours = np.random.default_rng(11), Generator(11)

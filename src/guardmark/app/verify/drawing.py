@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from operator import mul
 from statistics import NormalDist, stdev
 from typing import TYPE_CHECKING, Any, Final
 
@@ -93,14 +94,15 @@ class Strata:
         patterns, size = self.patterns[at], self.sizes[at]
         if self._is_by_pattern(at):
             shares = [count / size for _, count in patterns]
-            for _ in range(replicates):
-                times = generator.multinomial(size, shares)
-                yield _summed(list(zip([row for row, _ in patterns], times, strict=True)))
+            columns = list(zip(*[row for row, _ in patterns], strict=True))
+            for times in generator.multinomials(size, shares, times=replicates):
+                yield tuple(sum(map(mul, column, times)) for column in columns)
             return
         rows = [row for row, count in patterns for _ in range(count)]
+        columns = list(zip(*rows, strict=True))
         for _ in range(replicates):
-            tally = Counter(generator.below(size) for _ in range(size))
-            yield _summed([(rows[place], times) for place, times in tally.items()])
+            drawn = [generator.below(size) for _ in range(size)]
+            yield tuple(sum(map(column.__getitem__, drawn)) for column in columns)
 
 
 def _summed(patterns: Sequence[tuple[Counts, int]]) -> Counts:
@@ -244,8 +246,8 @@ def draw_groups(
         block = [[0] * total for _ in range(min(at_once, replicates - start))]
         for stratum in filter(None, strata):
             shares = [1 / len(stratum)] * len(stratum)
-            for weights in block:
-                drawn = generator.multinomial(len(stratum), shares)
+            draws = generator.multinomials(len(stratum), shares, times=len(block))
+            for weights, drawn in zip(block, draws, strict=True):
                 for group, times in zip(stratum, drawn, strict=True):
                     weights[group] = times
         yield from block

@@ -8,13 +8,18 @@ congruential generator (O'Neill 2014, PCG-XSL-RR 128/64), seeded as numpy seeds 
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _WORD: Final = 0xFFFFFFFF
 _LONG: Final = (1 << 64) - 1
 _STATE: Final = (1 << 128) - 1
 _MULTIPLIER: Final = 0x2360ED051FC65DA44385DF649FCCF645
 _POOL: Final = 4
+_FEW: Final = 30.0
+"""Up to so many expected successes are walked up to; more are found by rejection."""
 
 
 class Generator:
@@ -86,32 +91,53 @@ class Generator:
             trials: At least 1.
             chances: Of each kind, together 1.
         """
-        counts, rest, left = [0] * len(chances), 1.0, trials
-        for place, chance in enumerate(chances[:-1]):
+        return next(self.multinomials(trials, chances, times=1))
+
+    def multinomials(self, trials: int, chances: list[float], *, times: int) -> Iterator[list[int]]:
+        """Yield many such draws; what all of them share is worked out once.
+
+        Args:
+            trials: At least 1.
+            chances: Of each kind, together 1.
+            times: How many draws.
+        """
+        steps, rest = list[tuple[float, float, float]](), 1.0
+        for chance in chances[:-1]:
             # Rounding may carry the share of what is left a hair past 1.
-            counts[place] = drawn = self.binomial(left, chance / rest)
-            left -= drawn
-            if left <= 0:
-                return counts
+            share = chance / rest
+            steps.append((share, 1.0 - share, math.log1p(-share) if share < 1 else -math.inf))
             rest -= chance
-        counts[-1] = left
-        return counts
+        for _ in range(times):
+            counts, left = [0] * len(chances), trials
+            for place, (share, other, log_other) in enumerate(steps):
+                if 0.0 < share <= 0.5 and share * left <= _FEW:
+                    drawn = self._walk(left, share, other, math.exp(left * log_other))
+                else:
+                    drawn = self.binomial(left, share)
+                counts[place] = drawn
+                left -= drawn
+                if left <= 0:
+                    break
+            else:
+                counts[-1] = left
+            yield counts
 
     def _fewer(self, trials: int, chance: float) -> int:
-        if chance * trials > 30.0:
+        if chance * trials > _FEW:
             return self._by_rejection(_Shape(trials, chance))
-        return self._by_inversion(trials, chance)
+        return self._walk(trials, chance, 1.0 - chance, math.exp(trials * math.log1p(-chance)))
 
-    def _by_inversion(self, trials: int, chance: float) -> int:
+    def _walk(self, trials: int, chance: float, other: float, nothing: float) -> int:
         """Walk up the distribution until the number drawn is used up."""
-        other = 1.0 - chance
-        nothing = math.exp(trials * math.log1p(-chance))
-        mean = trials * chance
-        most = int(min(trials, mean + 10.0 * math.sqrt(mean * other + 1)))
-        found, weight, drawn = 0, nothing, self.share()
+        # As `share`, without its two calls: most of the time goes here.
+        self._state = state = (self._state * _MULTIPLIER + self._step) & _STATE
+        folded, turn = (state >> 64) ^ (state & _LONG), state >> 122
+        drawn = (((folded >> turn | folded << (64 - turn)) & _LONG) >> 11) * 2.0**-53
+        found, weight = 0, nothing
         while drawn > weight:
             found += 1
-            if found > most:
+            # The bound lies ten standard deviations off, so it is worked out where it can matter.
+            if (found > 10 or found > trials) and found > _bound(trials, chance, other):
                 found, weight, drawn = 0, nothing, self.share()
             else:
                 drawn -= weight
@@ -127,6 +153,11 @@ class Generator:
             found, height = shape.propose(place, height)
             if found is not None and shape.accepts(found, height):
                 return found
+
+
+def _bound(trials: int, chance: float, other: float) -> int:
+    mean = trials * chance
+    return int(min(trials, mean + 10.0 * math.sqrt(mean * other + 1)))
 
 
 class _Shape:
