@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, kill_once_stored, set_up, write_rows
 
-from guardmark.app.verify import verification
+from guardmark.app.verify import drawing, verification
 from guardmark.app.verify.verification import Verification, verify
 from guardmark.reports.layout import lay_out
 
@@ -99,6 +99,28 @@ def test_every_kind_of_run_holds(tmp_path: Path, more: str) -> None:
     """Repeats, policies, groups, costs, chains, runs that were ended early, pipelines."""
     found = look(measure(tmp_path, MEASURED + more))
     assert found.holds, [*found.damage, *map(str, found.findings)][:10]
+
+
+def test_intervals_of_many_draws_are_drawn_on_request(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unasked a note names the first that was left out, and the option; asked, none is."""
+    monkeypatch.setattr(drawing, "MOST_DRAWS", 100)
+    unasked = verify(run, data=[run.parent])
+    asked = verify(run, data=[run.parent], all_draws=True)
+    assert (unasked.holds, asked.holds) == (True, True)
+    (note,) = unasked.notes
+    assert "summary.json: defenses[words].ratios.precision.low" in note
+    assert "--all-draws" in note
+    assert asked.notes == ()
+    assert asked.compared > unasked.compared
+
+
+def test_a_person_asks_for_all_draws(run: Path) -> None:
+    """With an option of the command."""
+    done = guardmark("verify", run, "--all-draws", cwd=run.parent)
+    assert (done.code, done.err) == (0, "")
+    assert "none differs" in done.out
 
 
 @pytest.mark.parametrize("label", ["attack", "benign"])
