@@ -382,6 +382,8 @@ COUNTED = {
     "variant_metrics.csv": (",attack_success_rate,", ",attack_success_rate,1"),
     "junit.xml": ("; ASR ", "; ASR 1"),
     "results.sarif": ('"score": ', '"score": 1'),
+    "summary.md": ("| Attack success rate (ASR) | ", "| Attack success rate (ASR) | 1"),
+    "report.html": ('(ASR)</th><td class="num">', '(ASR)</th><td class="num">1'),
 }
 
 
@@ -390,7 +392,7 @@ def test_a_figure_is_found_to_be_off_without_the_code_that_wrote_it(
     run: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Reports of another version are not written again; the second count finds the edit alone."""
-    written = guardmark("report", run, "-f", "json,csv,junit,sarif", cwd=run.parent)
+    written = guardmark("report", run, "-f", "html,md,json,csv,junit,sarif", cwd=run.parent)
     assert written.code == 0, written.err
     monkeypatch.setattr(verification, "VERSION", "0.0.7")
     untouched = look(run)

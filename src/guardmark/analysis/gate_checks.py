@@ -16,6 +16,7 @@ from guardmark.analysis.scorecard import complement
 from guardmark.analysis.slices import Slicer
 from guardmark.core.errors import UnknownName
 from guardmark.stats.clustered import wilson_default
+from guardmark.stats.methods import GROUP_WEIGHTED
 from guardmark.stats.normal import two_sided_z
 from guardmark.stats.quantiles import quantile_ranks
 from guardmark.store.reader import RunState
@@ -249,10 +250,13 @@ def _latencies(
 
 def _of_rate(estimate: Estimate, named: tuple[str, str], limit: float, *, arm: Arm) -> GateCheck:
     standing = _standing(estimate.low, estimate.high, limit)
+    # Where a rule ended a defense early, limits are those of the mean over groups.
+    is_mean = estimate.method == GROUP_WEIGHTED
+    value = estimate.group_mean if is_mean else estimate.value
     needed = None
     if standing is Standing.OPEN:
         needed = needed_trials(
-            estimate.value,
+            value,
             limit,
             confidence=estimate.confidence,
             design_effect=estimate.design_effect or 1.0,
@@ -264,7 +268,7 @@ def _of_rate(estimate: Estimate, named: tuple[str, str], limit: float, *, arm: A
         standing=standing,
         unit=GateUnit.SHARE,
         limit=limit,
-        value=estimate.value,
+        value=value,
         low=estimate.low,
         high=estimate.high,
         trials=estimate.trials,

@@ -8,6 +8,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify import in_words
+from guardmark.app.verify.stopped import BY_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -91,7 +92,7 @@ def _of_defense(limits: Json, recounted: Json, found: Recount) -> Iterator[Check
         if (table["facet"], table["label"]) == ("category", "attack")
         for row in table["rates"]
     }
-    nothing = {"value": None, "low": None, "high": None, "trials": 0}
+    nothing = {"value": None, "low": None, "high": None, "trials": 0, "method": ""}
     for category, limit in _by_category(limits, recounted).items():
         estimate, named = rates.get(category, nothing), ("per_category", category)
         check = _of_rate(named, estimate, limit, found=found)
@@ -174,7 +175,8 @@ def _standing(low: float | None, high: float | None, limit: float) -> str:
 
 def _needed(estimate: Json, limit: float, confidence: float) -> int | None:
     """Return from how many samples on Wilson's interval leaves the limit out, at this rate."""
-    rate = estimate["value"] or 0.0
+    is_mean = estimate["method"] == BY_GROUP
+    rate = estimate["group_mean" if is_mean else "value"] or 0.0
     if rate == limit or limit in {0.0, 1.0}:
         return None
     z = NormalDist().inv_cdf((1 + confidence) / 2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from guardmark.app.verify.stopped import BY_GROUP
+
 Json = dict[str, Any]
 
 UNDEFINED = "undefined"
@@ -29,9 +31,12 @@ def rate(estimate: Json) -> str:
     Args:
         estimate: Value and limits, in the shape of `summary.json`.
     """
-    if estimate["value"] is None:
+    # Where a rule ended a defense early, limits are those of the mean over groups.
+    is_mean = estimate["method"] == BY_GROUP
+    value = estimate["group_mean" if is_mean else "value"]
+    if value is None:
         return UNDEFINED
-    return share(estimate["value"]) + _limits(
+    return share(value) + _limits(
         _share_limit(estimate["low"], certain=1.0, instead="> 99.9"),
         _share_limit(estimate["high"], certain=0.0, instead="< 0.1"),
     )
@@ -88,3 +93,33 @@ def time_quantile(quantile: Json) -> str:
 def _time(value: float, beside: float) -> str:
     scaled = value if abs(beside) >= 1 else 1000 * value
     return f"{scaled:,.0f}" if abs(scaled) >= 100 else f"{scaled:.1f}"
+
+
+def number(value: float | None) -> str:
+    """Return a figure that is no share, with three decimals.
+
+    Args:
+        value: Any, or None.
+    """
+    return UNDEFINED if value is None else f"{value:.3f}"
+
+
+def figure(ratio: Json) -> str:
+    """Return a figure that is no share with its limits, such as `0.038 [0.015, 0.062]`.
+
+    Args:
+        ratio: Value and limits, in the shape of `summary.json`.
+    """
+    if ratio["value"] is None:
+        return UNDEFINED
+    low, high = ("?" if ratio[end] is None else number(ratio[end]) for end in ("low", "high"))
+    return number(ratio["value"]) + _limits(low, high)
+
+
+def count(value: float | None) -> str:
+    """Return a count with thousands set apart; nothing without one.
+
+    Args:
+        value: A count, or an effective one, or None.
+    """
+    return "" if value is None else f"{round(value):,}"

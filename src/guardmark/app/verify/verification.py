@@ -14,6 +14,8 @@ from guardmark.app.verify.difference import Comparer, Finding
 from guardmark.app.verify.files import check_lines, check_trace, check_verdicts
 from guardmark.app.verify.for_programs import check_for_programs
 from guardmark.app.verify.judges import check_panels
+from guardmark.app.verify.printed import recount_printed
+from guardmark.app.verify.printed_files import check_printed
 from guardmark.app.verify.small_slices import check_slices
 from guardmark.app.verify.source import Source, open_source
 from guardmark.app.verify.summary import recount_summary
@@ -179,9 +181,11 @@ def _check_reports(
         check_table(folder.categories_csv, recount_categories(recounted), comparer)
     if folder.variant_metrics_csv.exists():
         check_table(folder.variant_metrics_csv, recount_variants(recounted), comparer)
+    printed = recount_printed(recounted)
     for path in (folder.summary_md, folder.report_html):
         if path.exists():
             check_verdicts(path, recounted["verdicts"], comparer)
+            check_printed(path, printed, comparer)
 
 
 def _check_description(folder: RunDir, source: Source, comparer: Comparer) -> None:
