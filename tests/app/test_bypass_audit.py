@@ -20,7 +20,7 @@ from guardmark.app.audit_file import BYPASSES, AuditFile, Row, label_row, open_r
 from guardmark.app.bypass_audit import draw_bypasses, resting_of
 from guardmark.app.bypass_labels import read_bypass_labels, store_bypass_labels
 from guardmark.app.variant_texts import VariantTexts
-from guardmark.app.verify.adaptive import recount_attacks
+from guardmark.app.verify.adaptive.cards import recount_attacks
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
 from guardmark.attacks.application import apply, seed_for

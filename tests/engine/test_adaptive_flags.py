@@ -10,8 +10,8 @@ import pytest
 
 from guardmark.analysis.adaptive.rows import read_battles, read_left_out
 from guardmark.analysis.run import analyse_run
+from guardmark.app.verify.artefacts.files import check_trace
 from guardmark.app.verify.difference import Comparer
-from guardmark.app.verify.files import check_trace
 from guardmark.app.verify.source import open_source
 from guardmark.core.outcome import Attempt, Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from guardmark.app.verify.attacker import recount_attacker
+from guardmark.app.verify.adaptive.attacker import recount_attacker
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
 from guardmark.attacks.attacker_prompt import PastTry

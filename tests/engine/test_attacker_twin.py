@@ -15,7 +15,7 @@ from guardmark.analysis.adaptive.attacker import AttackerCard
 from guardmark.analysis.adaptive.operators import Standing
 from guardmark.analysis.adaptive.rewording import RewordingCard
 from guardmark.analysis.grouped_rates import rate_of_marks
-from guardmark.app.verify.attacker import recount_attacker
+from guardmark.app.verify.adaptive.attacker import recount_attacker
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
 from guardmark.attacks.attacker_prompt import STRATEGIES, neutral_text, prompt_digest, system_text

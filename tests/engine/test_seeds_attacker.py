@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from guardmark.app.verify.adaptive import recount_attacks
+from guardmark.app.verify.adaptive.cards import recount_attacks
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
 from guardmark.core.layers import ADAPTIVE

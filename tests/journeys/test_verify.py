@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, kill_once_stored, set_up, write_rows
 
-from guardmark.app.verify import drawing, verification
+from guardmark.app.verify import verification
+from guardmark.app.verify.formulas import drawing
 from guardmark.app.verify.verification import Verification, verify
 from guardmark.reports.layout import lay_out
 

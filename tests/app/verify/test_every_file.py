@@ -13,14 +13,14 @@ import pytest
 from tests.app.verify.test_every_figure import EXAMPLE, at, judged, leaves, moved
 from tests.journeys.command_line import CONFIG, few_rows, guardmark, set_up, write_rows
 
+from guardmark.app.verify.artefacts.comparison import check_compared, recount_compared
+from guardmark.app.verify.artefacts.sarif import check_sarif, recount_sarif
+from guardmark.app.verify.artefacts.tables import check_table, recount_categories, recount_variants
 from guardmark.app.verify.columns import read_samples
-from guardmark.app.verify.compared_file import check_compared, recount_compared
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.recount import read_recounts
-from guardmark.app.verify.sarif import check_sarif, recount_sarif
 from guardmark.app.verify.source import open_source
 from guardmark.app.verify.summary import recount_summary
-from guardmark.app.verify.tables import check_table, recount_categories, recount_variants
 
 Json = dict[str, Any]
 

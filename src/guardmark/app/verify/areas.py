@@ -9,8 +9,8 @@ from operator import itemgetter
 from statistics import NormalDist, variance
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from guardmark.app.verify.drawing import draw_groups, on_request, spread
-from guardmark.app.verify.rates import student, student_tail
+from guardmark.app.verify.formulas.drawing import draw_groups, on_request, spread
+from guardmark.app.verify.formulas.rates import student, student_tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify.areas import read_scores
-from guardmark.app.verify.rates import plain_rate
+from guardmark.app.verify.formulas.rates import plain_rate
 from guardmark.app.verify.scores import by_score, cheapest
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from statistics import NormalDist, fmean, variance
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify.columns import NOTHING
-from guardmark.app.verify.rates import plain_rate, wilson
-from guardmark.app.verify.ratios import predictive_values, ratios
+from guardmark.app.verify.formulas.rates import plain_rate, wilson
+from guardmark.app.verify.formulas.ratios import predictive_values, ratios
 from guardmark.app.verify.slices import sort_rows
 from guardmark.app.verify.source import ERRORS, word
 

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from guardmark.app.verify.columns import NOTHING
-from guardmark.app.verify.rates import quantile, quantile_ranks
+from guardmark.app.verify.formulas.rates import quantile, quantile_ranks
 from guardmark.app.verify.slices import sort_rows
 
 if TYPE_CHECKING:

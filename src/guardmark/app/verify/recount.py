@@ -7,14 +7,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from guardmark.app.verify.columns import ALONE, read_decisions, side_of
-from guardmark.app.verify.rates import rate_of
+from guardmark.app.verify.formulas.rates import rate_of
 from guardmark.app.verify.source import OUTCOMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from guardmark.app.verify.columns import Samples
-    from guardmark.app.verify.rates import Shapes
+    from guardmark.app.verify.formulas.rates import Shapes
     from guardmark.app.verify.source import Source
 
 Json = dict[str, Any]

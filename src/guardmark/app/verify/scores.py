@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify.areas import area_with_limits, read_scores
-from guardmark.app.verify.rates import Trial, rate
+from guardmark.app.verify.formulas.rates import Trial, rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

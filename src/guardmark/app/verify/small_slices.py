@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.cards import NO_GUARD, USUAL
 from guardmark.app.verify.difference import Finding
-from guardmark.app.verify.pipeline import count_arms
-from guardmark.app.verify.rates import Trial, rate, student
+from guardmark.app.verify.formulas.rates import Trial, rate, student
+from guardmark.app.verify.judged.cards import NO_GUARD, USUAL
+from guardmark.app.verify.judged.pipeline import count_arms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

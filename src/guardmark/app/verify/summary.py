@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.verify.adaptive import (
+from guardmark.app.verify.adaptive.attacker import recount_attacker
+from guardmark.app.verify.adaptive.cards import (
     recount_attack_pairs,
     recount_attack_seconds,
     recount_attacks,
 )
+from guardmark.app.verify.adaptive.effects import recount_adaptive
 from guardmark.app.verify.advice import recount_advice
 from guardmark.app.verify.areas import recount_areas
-from guardmark.app.verify.attacker import recount_attacker
 from guardmark.app.verify.calibration import recount_calibration
 from guardmark.app.verify.columns import read_samples
-from guardmark.app.verify.comparison import BASELINES, is_ended, recount_pairs
+from guardmark.app.verify.compared.pairs import BASELINES, is_ended, recount_pairs
 from guardmark.app.verify.defense import recount_defense
 from guardmark.app.verify.deployment import recount_deployment
-from guardmark.app.verify.effects import recount_adaptive
+from guardmark.app.verify.early.stopped import BY_GROUP, read_stops
+from guardmark.app.verify.judged.pipeline import recount_pipeline
 from guardmark.app.verify.latency import recount_latency
-from guardmark.app.verify.pipeline import recount_pipeline
 from guardmark.app.verify.recount import is_grouped, read_recounts
 from guardmark.app.verify.scores import recount_scores
 from guardmark.app.verify.source import OUTCOMES
 from guardmark.app.verify.spending import recount_spending
-from guardmark.app.verify.stopped import BY_GROUP, read_stops
 
 if TYPE_CHECKING:
     from guardmark.app.verify.columns import Samples

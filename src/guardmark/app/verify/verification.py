@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from guardmark.app.reporting import find_run, run_config
+from guardmark.app.verify.adaptive.target import check_target
+from guardmark.app.verify.artefacts.files import check_lines, check_trace, check_verdicts
+from guardmark.app.verify.artefacts.printed import recount_printed
+from guardmark.app.verify.artefacts.printed_files import check_printed
+from guardmark.app.verify.artefacts.programs import check_for_programs
+from guardmark.app.verify.artefacts.tables import check_table, recount_categories, recount_variants
 from guardmark.app.verify.data import check_data
 from guardmark.app.verify.difference import Comparer, Finding
-from guardmark.app.verify.files import check_lines, check_trace, check_verdicts
-from guardmark.app.verify.for_programs import check_for_programs
-from guardmark.app.verify.judges import check_panels
-from guardmark.app.verify.printed import recount_printed
-from guardmark.app.verify.printed_files import check_printed
+from guardmark.app.verify.judged.judges import check_panels
 from guardmark.app.verify.small_slices import check_slices
 from guardmark.app.verify.source import Source, open_source
 from guardmark.app.verify.summary import recount_summary
-from guardmark.app.verify.tables import check_table, recount_categories, recount_variants
-from guardmark.app.verify.target import check_target
 from guardmark.core.version import VERSION
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.store import integrity
@@ -227,7 +227,7 @@ def _missing(folder: RunDir, source: Source) -> list[str]:
 
 
 def _compare_again(folder: RunDir, comparer: Comparer) -> None:
-    from guardmark.app.verify.again import (
+    from guardmark.app.verify.artefacts.again import (
         compare_again,
         compare_exports_again,
         compare_slices_again,

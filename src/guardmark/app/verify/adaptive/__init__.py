@@ -1,0 +1,1 @@
+"""What an adaptive attack measured, counted a second time."""

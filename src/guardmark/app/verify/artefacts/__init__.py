@@ -1,0 +1,1 @@
+"""The other files of a run against the second count."""

@@ -1,0 +1,1 @@
+"""Defenses side by side, counted a second time."""

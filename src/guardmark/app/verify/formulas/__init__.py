@@ -1,0 +1,1 @@
+"""Rates, intervals, tests and draws from their formulas, in plain loops."""

@@ -1,0 +1,1 @@
+"""A pipeline, its judges and people, counted a second time."""
