@@ -11,6 +11,9 @@ import pytest
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
 
 from guardmark.analysis.early_stop import EarlyStop
+from guardmark.analysis.frame import read_frame
+from guardmark.analysis.gate import GatePolicy, Standing
+from guardmark.analysis.gate_checks import check_limits
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.analysis.stop_rules import StopKind, parse_stop_rule, statements_for
@@ -249,3 +252,34 @@ def test_a_run_ended_early_is_reported_by_the_sequence(runs: Runs) -> None:
     pair = found.comparison.pairs[0]
     assert pair.attacks.difference.test == "paired e-value"
     assert (pair.attacks.detectable, pair.attacks.not_worse) == (None, None)
+
+
+def test_a_gate_names_the_rate_that_its_limits_are_of(runs: Runs) -> None:
+    """In groups that is the mean over groups, whatever share of all rows got through."""
+    # Every fourth group lets all of its five attacks through, the others their only one never.
+    samples = [
+        attack(5 * n + k, group=f"g{n}") for n in range(600) for k in range(5 if n % 4 == 0 else 1)
+    ]
+    samples += [benign(n) for n in range(5000, 5100)]
+    leaky = {sample.id for sample in samples if int(sample.group.removeprefix("g") or 1) % 4 == 0}
+    planned = Planned(name="a", answers=lambda _, s: allow() if s.id in leaky else block())
+    settings = {"run": {"stop_when": ["asr<0.5"]}}
+    with runs.opened(samples, [planned], settings=settings) as reader:
+        order, path = make_schedule(sample_columns(reader), seed=7).order, reader.path
+    with sqlite3.connect(path) as connection:
+        later = [(int(at),) for at in order[600:]]
+        connection.executemany("DELETE FROM records WHERE sample = ?", later)
+    connection.close()
+    with RecordReader(path) as reader:
+        chosen = AnalysisSettings.of(reader.manifest())
+        frame = read_frame(reader, chosen)
+        rate = analyse_run(reader).defenses[0].card.attack_success_rate
+        (check,) = check_limits(frame, GatePolicy(asr_upper=0.5), chosen)
+    assert rate.value is not None
+    assert rate.value > 0.5
+    assert check.value == rate.group_mean
+    assert check.low is not None
+    assert check.high is not None
+    assert check.value is not None
+    assert check.low < check.value < check.high < 0.5
+    assert check.standing is Standing.HELD
