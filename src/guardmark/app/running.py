@@ -219,7 +219,7 @@ class _Invocation:
                 RecordWriter(place.folder.records) as writer,
             ):
                 if not place.has_samples:
-                    warnings.extend(self._read_into(writer))
+                    warnings.extend(self._read_into(place.folder, writer))
                 failed = count_errors(writer) if options.retry_errors else 0
                 if failed or not writer.stored.is_complete:
                     # Nobody is asked about a run that has all of its records.
@@ -234,7 +234,7 @@ class _Invocation:
         finally:
             await self._close()
 
-    def _read_into(self, writer: RecordWriter) -> Sequence[str]:
+    def _read_into(self, folder: RunDir, writer: RecordWriter) -> Sequence[str]:
         """Read the data into the records, all of it or nothing; return what deserves a word."""
         data = read_data(self.loaded, limit=self.options.limit)
         # The manifest with the samples: without it they could not be told from other data.
@@ -242,6 +242,8 @@ class _Invocation:
         builtin = {entry.builtin for entry in self.loaded.config.data if entry.builtin}
         for line in describe_data(data.manifests, builtin):
             self.session.announce(line)
+        # Before the first look at a service, which the calls then follow at once.
+        self._describe(folder, merge_files(data.manifests))
         return data.warnings
 
     async def _measure(
@@ -258,7 +260,8 @@ class _Invocation:
             self.session.announce(f"{doing} {folder.path}")
             note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
             self._bind(writer)
-            self._describe(folder, manifest)
+            if place.has_samples:
+                self._describe(folder, manifest.data)
             with staying():
                 summary = await run_engine(
                     replace(self._plan(), memory=memory),
@@ -311,11 +314,11 @@ class _Invocation:
         arms = self.parts.pipeline.arms if self.parts.pipeline is not None else ()
         return arms if len(arms) > 1 else ()
 
-    def _describe(self, folder: RunDir, manifest: RunManifest) -> None:
+    def _describe(self, folder: RunDir, data: Sequence[DataManifest]) -> None:
         write_description(
             folder,
             config=resolved(self.loaded.config),
-            data=manifest.data,
+            data=data,
             environment=describe_environment(),
         )
 
