@@ -40,15 +40,7 @@ class Width:
 
 
 def assess_widths(card: Scorecard, settings: AnalysisSettings) -> tuple[Width, ...]:
-    """Assess whether the headline rates are known as well as wanted.
-
-    Args:
-        card: Headline figures of one defense.
-        settings: The wanted half-width.
-
-    Returns:
-        One assessment for attacks, one for benign samples.
-    """
+    """Assess whether the headline rates are known as well as wanted."""
     return (
         _width("attack_success_rate", card.attack_success_rate, settings),
         _width("false_positive_rate", card.false_positive_rate, settings),

@@ -126,11 +126,6 @@ def find_worst(reader: RecordReader, frame: Frame, settings: AnalysisSettings) -
     """Find the samples worth reading, and read them.
 
     Baselines do not make a sample worth reading, unless the run has nothing else.
-
-    Args:
-        reader: An open reader, for the texts.
-        frame: The run.
-        settings: How many samples are listed at most.
     """
     judged = [_judge(frame, arm) for arm in frame.arms]
     telling = [each for each in judged if not each.arm.is_baseline] or judged

@@ -96,18 +96,7 @@ class Compared:
 def compare_matched(
     matched: MatchedRuns, wanted: Wanted, *, reader: RecordReader, settings: AnalysisSettings
 ) -> Compared:
-    """Compare the defenses of matched runs.
-
-    Args:
-        matched: The runs.
-        wanted: Which pairs.
-        reader: An open reader of the first run, for texts.
-        settings: Confidence, margins, seed.
-
-    Raises:
-        UnknownName: If a defense is named that no run has.
-        IncomparableRuns: If there are not two defenses to compare.
-    """
+    """Compare the defenses of matched runs."""
     frame = matched.frame
     comparison = compare_arms(frame, settings, chosen=choose_pairs(matched, wanted))
     if comparison is None or not comparison.pairs:
@@ -155,16 +144,7 @@ def _compared_rates(
 
 
 def find_front(comparison: RunComparison) -> tuple[str, ...]:
-    """Find the defenses worth choosing between.
-
-    Args:
-        comparison: Differences and tests.
-
-    Returns:
-        Those that no other is shown to be better than, in the order of the comparison; nothing
-        where not every pair was compared. Unlike a front of point estimates, chance does not
-        push anyone off it.
-    """
+    """Find the defenses worth choosing between."""
     names = list(dict.fromkeys(name for pair in comparison.pairs for name in _sides(pair)))
     if len(comparison.pairs) < len(names) * (len(names) - 1) // 2:
         return ()
@@ -178,20 +158,7 @@ def _sides(pair: PairedComparison) -> tuple[str, str]:
 
 
 def choose_pairs(matched: MatchedRuns, wanted: Wanted) -> list[tuple[str, str]] | None:
-    """Choose which defenses to compare.
-
-    Args:
-        matched: The runs.
-        wanted: What was asked for.
-
-    Returns:
-        Pairs, the later or the challenger first; None: every pair of the candidates of one run.
-        Across runs a defense is compared with itself in the first run where both have it, and
-        otherwise every defense with those of other runs.
-
-    Raises:
-        UnknownName: If a name is none of the compared ones.
-    """
+    """Choose which defenses to compare."""
     named = [name for word in wanted.only for name in _find(matched.origins, word)]
     names = named or _candidates(matched)
     if wanted.against:

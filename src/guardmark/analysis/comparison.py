@@ -113,16 +113,6 @@ def compare_arms(
     """Compare the defenses of a run, pair by pair.
 
     Baselines are left out when two other defenses are there.
-
-    Args:
-        frame: The run.
-        settings: Confidence and the non-inferiority margin.
-        chosen: Names of the pairs to compare, first minus second; None: every pair of the
-            candidates.
-
-    Returns:
-        The comparison, or None with fewer than two defenses. Families are adjusted by Holm,
-        attacks and benign samples apart. Nobody is best where not every pair was compared.
     """
     arms = _compared_arms(frame, chosen)
     if len(arms) < 2:
@@ -198,11 +188,6 @@ def judge_pair(attacks: PairedSide, benign: PairedSide, *, alpha: float) -> Pair
 
     Nobody is called better for fewer bypasses alone: false alarms must be shown to be fewer,
     or no more than the margin fixed before the run allows.
-
-    Args:
-        attacks: Attack success rates against each other.
-        benign: False positive rates against each other.
-        alpha: Error probability of each family, in (0, 1).
     """
     on_attacks, on_benign = _direction(attacks, alpha), _direction(benign, alpha)
     if on_attacks * on_benign < 0:
@@ -241,16 +226,6 @@ def compare_where(
 
     An error is an allowed attack or a blocked benign sample; both sides of the table follow
     from where the two outcomes differ.
-
-    Args:
-        frame: The run.
-        first: Outcomes of the first by position, as `Frame.matrix` gives them.
-        second: Outcomes of the second.
-        where: Which positions to look at, same shape; attacks or benign samples, never both.
-        settings: Confidence and the non-inferiority margin.
-
-    Returns:
-        The difference of the error rates; its p is not adjusted yet.
     """
     asked = where & ((first != MISSING) | (second != MISSING))
     paired = where & (first <= BLOCK) & (second <= BLOCK) & (first >= 0) & (second >= 0)
@@ -303,14 +278,7 @@ def _not_worse(
 
 
 def adjust_sides(sides: list[PairedSide]) -> list[PairedSide]:
-    """Adjust the tests of one family by Holm.
-
-    Args:
-        sides: Comparisons that one report makes of one rate.
-
-    Returns:
-        The same in the same order, with `adjusted_p` set where there is a test.
-    """
+    """Adjust the tests of one family by Holm."""
     tested = [at for at, side in enumerate(sides) if side.difference.p_value is not None]
     values = [p for side in sides if (p := side.difference.p_value) is not None]
     adjusted = list(sides)

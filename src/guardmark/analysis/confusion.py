@@ -95,17 +95,7 @@ class Cells:
 
 
 def sort_into_cells(frame: Frame, codes: NDArray[np.int32], slice_count: int) -> Cells:
-    """Sort the samples of a run into slices and groups.
-
-    Args:
-        frame: The run.
-        codes: Slice of each sample, from 0.
-        slice_count: How many slices there are.
-
-    Returns:
-        Twice as many slices as asked for: slice s of benign samples has number 2 s, slice s of
-        attacks 2 s + 1.
-    """
+    """Sort the samples of a run into slices and groups."""
     count = 2 * slice_count
     slices = slice_codes(frame, codes, slice_count)
     if not frame.is_grouped:
@@ -125,12 +115,7 @@ def sort_into_cells(frame: Frame, codes: NDArray[np.int32], slice_count: int) ->
 def _distinct(
     keys: NDArray[np.int64], *, span: int
 ) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
-    """Return the distinct keys, rising, and the place of each key among them.
-
-    Args:
-        keys: Whole numbers from 0.
-        span: One more than they can be.
-    """
+    """Return the distinct keys, rising, and the place of each key among them."""
     if span > _SPARE * len(keys):
         distinct, places = np.unique(keys, return_inverse=True)
         return distinct, places
@@ -145,13 +130,7 @@ def _distinct(
 def slice_codes(
     frame: Frame, codes: NDArray[np.int32], slice_count: int
 ) -> NDArray[np.unsignedinteger]:
-    """Return twice the code of each sample, plus one for attacks, in few bytes.
-
-    Args:
-        frame: The run.
-        codes: Slice of each sample, from 0.
-        slice_count: How many slices there are.
-    """
+    """Return twice the code of each sample, plus one for attacks, in few bytes."""
     # Room for four outcomes a slice: see `tally`.
     narrow = codes.astype(np.min_scalar_type(8 * slice_count))
     found: NDArray[np.unsignedinteger] = narrow * 2 + frame.samples.is_attack.view(np.uint8)
@@ -165,29 +144,14 @@ def tally(
     hits: NDArray[np.bool_],
     trials: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the records of each cell in one pass.
-
-    Args:
-        cells: Cell of each record, in a type that holds four times their number.
-        count: How many cells there are.
-        hits: Which records have the property, shape (records,).
-        trials: Which records count at all, shape (records,).
-
-    Returns:
-        Trials that are hits, and trials, each of shape (count,).
-    """
+    """Count the records of each cell in one pass."""
     where = cells * 4 + trials.view(np.uint8) * 2 + (hits & trials).view(np.uint8)
     table = np.bincount(where, minlength=4 * count).reshape(count, 4)
     return table[:, 3], table[:, 2] + table[:, 3]
 
 
 def count_outcomes(frame: Frame, arm: Arm) -> Confusion:
-    """Count the outcomes of one defense.
-
-    Args:
-        frame: The run.
-        arm: One of its arms.
-    """
+    """Count the outcomes of one defense."""
     attack = frame.samples.is_attack.take(arm.records.sample).view(np.int8)
     table = np.bincount(attack * 4 + arm.records.outcome, minlength=8).tolist()
     kinds = np.bincount(arm.records.error_kind + 1, minlength=len(ERROR_KINDS) + 1)[1:].tolist()
@@ -207,18 +171,7 @@ def estimate_slices(
     trials: NDArray[np.bool_],
     confidence: float,
 ) -> list[Estimate]:
-    """Estimate a rate in every slice, with the interval that groups call for.
-
-    Args:
-        cells: Samples in slices and groups.
-        arm: Whose records are counted.
-        hits: Which records have the property, shape (records,).
-        trials: Which records count at all, shape (records,).
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        One estimate a slice; undefined where nothing counts.
-    """
+    """Estimate a rate in every slice, with the interval that groups call for."""
     successes, sizes = tally(
         cells.of_sample.take(arm.records.sample),
         count=len(cells.slices),

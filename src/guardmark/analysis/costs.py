@@ -69,14 +69,7 @@ class Consumption:
 def read_consumption(
     reader: RecordReader, part: PartManifest, *, manifest: RunManifest, samples: int
 ) -> Consumption:
-    """Read what a defense consumed.
-
-    Args:
-        reader: An open reader of its run.
-        part: The defense.
-        manifest: Of its run, for prices and repeats.
-        samples: How many samples the run has.
-    """
+    """Read what a defense consumed."""
     used = usage_columns(reader, part.name)
     tokens = np.full(manifest.repeats * samples, np.nan)
     money = tokens.copy()
@@ -90,17 +83,7 @@ def read_consumption(
 def compare_costs(
     frame: Frame, first: Consumption, second: Consumption, *, settings: AnalysisSettings
 ) -> Iterator[CostDifference]:
-    """Compare what two defenses consume, attacks and benign samples apart.
-
-    Args:
-        frame: The run, or several matched ones.
-        first: What the first consumed, by position of the frame.
-        second: What the second consumed.
-        settings: Confidence, seed and replicates.
-
-    Yields:
-        A difference of means for each label and unit that both report.
-    """
+    """Compare what two defenses consume, attacks and benign samples apart."""
     repeats = frame.manifest.repeats
     label = np.tile(frame.samples.is_attack, repeats)
     groups = np.tile(frame.samples.group.codes, repeats)

@@ -89,11 +89,7 @@ class CategoryStanding:
 
 
 def count_taxonomy(frame: Frame) -> TaxonomyCoverage:
-    """Count the attacks of every category and subcategory.
-
-    Args:
-        frame: The run.
-    """
+    """Count the attacks of every category and subcategory."""
     declared = frame.manifest.categories
     outer = _attacks_by(frame, "category")
     inner = _attacks_by(frame, "subcategory")
@@ -110,17 +106,7 @@ def assess_categories(
     overall: Estimate,
     settings: AnalysisSettings,
 ) -> tuple[CategoryStanding, ...]:
-    """Tell which categories a defense addresses.
-
-    Args:
-        coverage: What of the taxonomy the data touches.
-        by_category: Attack success rate of the defense by category.
-        overall: False positive rate of the defense.
-        settings: The minimum below which a category is too small to tell.
-
-    Returns:
-        One standing for each declared category, in order.
-    """
+    """Tell which categories a defense addresses."""
     rates = {entry.name: entry.rate for entry in by_category.rates}
     found = []
     for category in coverage.categories:

@@ -38,14 +38,6 @@ class DeploymentRates:
 def reweight(frame: Frame, arm: Arm, settings: AnalysisSettings) -> DeploymentRates | None:
     """Weigh the samples as the deployment's mix does.
 
-    Args:
-        frame: The run.
-        arm: One of its arms.
-        settings: Holds a weight a sample, of mean 1 over each label.
-
-    Returns:
-        The rates, or None without a stated mix.
-
     References:
         Deming & Stephan (1940), doi:10.1214/aoms/1177731829; Kish (1965), Survey Sampling.
     """

@@ -21,14 +21,6 @@ def smallest_detectable(
 
     Solves d = (z sqrt(q) + z_power sqrt(q - d^2)) / sqrt(n) for the observed discordance q.
 
-    Args:
-        difference: The comparison, with its discordant counts.
-        design_effect: By how much groups inflate its variance, or None when unknown.
-        confidence: Of the two-sided test, in (0, 1).
-
-    Returns:
-        The difference, in (0, 1], or None without pairs.
-
     References:
         Miettinen (1968), doi:10.2307/2528297.
     """

@@ -103,13 +103,7 @@ class EarlyStop:
         return self.schedule.order
 
     def observe(self, defense: str, position: int, outcome: int) -> None:
-        """Take note of one decision.
-
-        Args:
-            defense: Who decided.
-            position: About which sample.
-            outcome: Code of the outcome.
-        """
+        """Take note of one decision."""
         outcomes, order = self._outcomes[defense], self.schedule.order
         outcomes[position] = outcome
         at = self._filled[defense]
@@ -121,13 +115,7 @@ class EarlyStop:
         self._look(defense)
 
     def load(self, defense: str, positions: NDArray[np.int64], outcomes: NDArray[np.int8]) -> None:
-        """Take note of everything a defense decided before.
-
-        Args:
-            defense: Who decided.
-            positions: Samples, shape (n,).
-            outcomes: Codes of outcomes, shape (n,).
-        """
+        """Take note of everything a defense decided before."""
         known = np.frombuffer(self._outcomes[defense], dtype=np.int8)
         known[positions] = outcomes
         gaps = np.flatnonzero(known[self._positions] == _MISSING)
@@ -135,11 +123,7 @@ class EarlyStop:
         self._look(defense)
 
     def is_done(self, defense: str) -> bool:
-        """Tell whether every rule about a defense is decided; without a rule it never is.
-
-        Args:
-            defense: Which one.
-        """
+        """Tell whether every rule about a defense is decided; without a rule it never is."""
         about = [rule for rule in self.statements if defense in {rule.defense, rule.other}]
         return bool(about) and all(rule in self.verdicts for rule in about)
 
@@ -150,14 +134,7 @@ class EarlyStop:
         return "; ".join(verdict.sentence for verdict in self.verdicts.values())
 
     def stopped(self, defense: str) -> tuple[StopVerdict, ...]:
-        """Return why a defense was not asked to the end.
-
-        Args:
-            defense: Which one.
-
-        Returns:
-            What was decided about it; empty when every sample was answered, or a rule is open.
-        """
+        """Return why a defense was not asked to the end."""
         if self._filled[defense] == len(self._positions) or not self.is_done(defense):
             return ()
         return tuple(
@@ -167,30 +144,12 @@ class EarlyStop:
         )
 
     def estimate(self, defense: str, *, is_attack: bool) -> Estimate:
-        """Estimate an error rate of a stopped defense, with an interval that holds at any look.
-
-        Args:
-            defense: Which one.
-            is_attack: Attacks allowed, or benign samples blocked.
-
-        Returns:
-            The rate over the groups seen when its last rule was decided. Where samples share
-            groups the interval is one of the mean of groups.
-        """
+        """Estimate an error rate of a stopped defense, with an interval that holds at any look."""
         look = self._last_look(defense)
         return self._estimate(defense, look, is_attack=is_attack)
 
     def difference(self, first: str, second: str, *, is_attack: bool) -> Difference:
-        """Compare two defenses on the groups both have answered, valid at any look.
-
-        Args:
-            first: Name of the first.
-            second: Name of the second.
-            is_attack: Attack success rates, or false positive rates.
-
-        Returns:
-            First error rate minus second; p is one over the largest e-value.
-        """
+        """Compare two defenses on the groups both have answered, valid at any look."""
         look = min(self._last_look(first), self._last_look(second))
         pairs, groups = self._pairs(first, second, is_attack=is_attack, look=look)
         only = (int((pairs > 0).sum()), int((pairs < 0).sum()))
@@ -321,19 +280,7 @@ class EarlyStop:
 
 
 def open_early_stop(reader: RecordReader, rules: Sequence[str]) -> EarlyStop:
-    """Make the rule of a run; what is stored already is counted in.
-
-    Args:
-        reader: An open reader of the run.
-        rules: What `--stop-when` said.
-
-    Returns:
-        The rule, as far decided as the stored answers decide it.
-
-    Raises:
-        ConfigError: If a rule cannot be read.
-        UnknownName: If a rule names no defense of the run.
-    """
+    """Make the rule of a run; what is stored already is counted in."""
     manifest = reader.manifest()
     defenses = [part.name for part in manifest.parts if part.kind == "defense"]
     rule = EarlyStop(

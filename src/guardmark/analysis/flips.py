@@ -54,20 +54,7 @@ class Flips:
 
 
 def find_flips(reader: RecordReader, second: str, *, first: str = "") -> Flips | None:
-    """Find the answers that two judgings label differently.
-
-    Args:
-        reader: An open reader.
-        second: Name of a judging.
-        first: Name of the one before; the run's first judging if not given.
-
-    Returns:
-        The differences, or None when there is no judging but the second.
-
-    Raises:
-        UnknownName: If the run has no judging of a name.
-        StoreError: If the records are damaged.
-    """
+    """Find the answers that two judgings label differently."""
     frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
     pipeline = read_pipeline(reader, frame)
     judgings = {each.name: each for each in pipeline.judgings} if pipeline else {}

@@ -109,25 +109,12 @@ class Frame:
         return len(self.samples.group.names) < self.sample_count or self.manifest.repeats > 1
 
     def stopped(self, arm: Arm) -> tuple[StopVerdict, ...]:
-        """Return why a defense was not asked about every sample.
-
-        Args:
-            arm: One of the arms.
-
-        Returns:
-            What its rules decided; empty when it was not ended early, or when its decisions
-            follow from a threshold chosen after the run, which no rule watched.
-        """
+        """Return why a defense was not asked about every sample."""
         is_watched = self.stops is not None and not arm.is_redecided
         return self.stops.stopped(arm.name) if self.stops is not None and is_watched else ()
 
     def facet(self, name: str) -> Facet:
-        """Return a facet by name; `length` and `subcategory` are made here.
-
-        Args:
-            name: `category`, `subcategory`, `severity`, `language`, `length`, `variant`,
-                `technique` or `source`.
-        """
+        """Return a facet by name; `length` and `subcategory` are made here."""
         from guardmark.store.columns import Facet
 
         if name == "length":
@@ -139,15 +126,7 @@ class Frame:
         return facet
 
     def matrix(self, arm: Arm) -> NDArray[np.int8]:
-        """Return the outcomes of a defense by position.
-
-        Args:
-            arm: One of the arms.
-
-        Returns:
-            Shape (repeats * samples,), the repeats one after the other; `MISSING` where there
-            is no record.
-        """
+        """Return the outcomes of a defense by position."""
         wide = np.full(self.manifest.repeats * self.sample_count, MISSING, dtype=np.int8)
         at = arm.records.repeat.astype(np.int64) * self.sample_count + arm.records.sample
         wide[at] = arm.records.outcome
@@ -155,16 +134,7 @@ class Frame:
 
 
 def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
-    """Read a run as columns.
-
-    Args:
-        reader: An open reader.
-        settings: Thresholds among them, to decide anew from stored scores.
-
-    Raises:
-        ConfigError: If a threshold names no defense of the run, or one without scores.
-        StoreError: If the run is damaged.
-    """
+    """Read a run as columns."""
     manifest = reader.manifest()
     parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
     names = _asked(reader)

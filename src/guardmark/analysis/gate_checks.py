@@ -37,16 +37,7 @@ if TYPE_CHECKING:
 def check_limits(
     frame: Frame, policy: GatePolicy, settings: AnalysisSettings
 ) -> tuple[GateCheck, ...]:
-    """Check the limits of a policy that one run can answer.
-
-    Args:
-        frame: The run.
-        policy: The limits.
-        settings: Confidence.
-
-    Raises:
-        UnknownName: If the policy names a defense or a category that the run does not have.
-    """
+    """Check the limits of a policy that one run can answer."""
     arms = gated_arms(frame, policy)
     limits = _category_limits(frame, policy)
     slicer = Slicer(frame, "category") if limits else None
@@ -62,15 +53,7 @@ def check_limits(
 
 
 def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[Arm, ...]:
-    """Return the defenses a policy is about.
-
-    Args:
-        frame: The run.
-        policy: Which may name them; all that are no baselines otherwise.
-
-    Raises:
-        UnknownName: If the run has no defense of that name.
-    """
+    """Return the defenses a policy is about."""
     arms = {arm.name: arm for arm in frame.arms}
     for name in policy.defenses:
         if name not in arms:
@@ -88,12 +71,6 @@ def check_regression(
 
     Broken when the rise is significant and material: p below alpha and more than the margin.
     Held when the whole interval lies at or below the margin.
-
-    Args:
-        pairs: Each defense (first) against itself in the baseline run (second).
-        margin: Largest rise that is still accepted, in [0, 1].
-        alpha: Error probability, in (0, 1).
-        names: Name of the defense in its run, by its name in the comparison.
     """
     return tuple(
         _regression(side, (rule, subject), margin=margin, alpha=alpha, defense=names[pair.first])
@@ -106,15 +83,7 @@ def check_regression(
 
 
 def check_complete(status: RunStatus, *, subject: str = "run") -> tuple[GateCheck, ...]:
-    """Check that a run has come to its end.
-
-    Args:
-        status: How far it is; a run that a rule ended early is complete.
-        subject: Which run: `run`, or `baseline`.
-
-    Returns:
-        Nothing for a complete run; otherwise one open check.
-    """
+    """Check that a run has come to its end."""
     if status.state is RunState.COMPLETE:
         return ()
     check = GateCheck(
@@ -139,16 +108,6 @@ def needed_trials(
     """Return about how many samples would decide whether a rate holds a limit.
 
     The Wilson interval leaves out a limit L exactly when (p - L)^2 > z^2 L (1 - L) / n.
-
-    Args:
-        value: Rate observed, in [0, 1]; None: none observed yet, taken as 0.
-        limit: The limit, in [0, 1].
-        confidence: Nominal coverage.
-        design_effect: By how much groups inflate the variance, at least 1.
-
-    Returns:
-        The number, or None where no number decides: a rate that lies on the limit, or a limit
-        of 0 without an event.
     """
     rate = 0.0 if value is None else value
     if rate == limit or limit in {0.0, 1.0}:

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 
 def grouped_rate(hits: ArrayLike, groups: ArrayLike, *, confidence: float) -> Estimate:
-    """Estimate a rate of marks with the project's default interval.
-
-    Args:
-        hits: True where a row has the property, shape (n,).
-        groups: Number of each row's group, shape (n,).
-        confidence: Nominal coverage, in (0, 1).
-    """
+    """Estimate a rate of marks with the project's default interval."""
     marks, codes = _columns(hits, groups)
     return wilson_default(
         np.bincount(codes, weights=marks).astype(np.int64),
@@ -36,13 +30,7 @@ def grouped_rate(hits: ArrayLike, groups: ArrayLike, *, confidence: float) -> Es
 def rate_of_marks(
     marks: Iterable[tuple[int, bool]], groups: NDArray[np.int32], *, confidence: float
 ) -> Estimate:
-    """Estimate a rate of marks on samples, by the groups of the samples.
-
-    Args:
-        marks: Position of a sample, and whether it has the property; a sample may come again.
-        groups: Group of each sample.
-        confidence: Nominal coverage, in (0, 1).
-    """
+    """Estimate a rate of marks on samples, by the groups of the samples."""
     listed = list(marks)
     places = np.array([place for place, _ in listed], dtype=np.int64)
     return grouped_rate([hit for _, hit in listed], groups[places], confidence=confidence)
@@ -51,14 +39,7 @@ def rate_of_marks(
 def grouped_difference(
     first: ArrayLike, second: ArrayLike, *, groups: ArrayLike, confidence: float
 ) -> Difference:
-    """Estimate the difference of two marks on the same rows.
-
-    Args:
-        first: True where a row has the first property, shape (n,).
-        second: The same for the second.
-        groups: Number of each row's group, shape (n,).
-        confidence: Nominal coverage, in (0, 1).
-    """
+    """Estimate the difference of two marks on the same rows."""
     one, codes = _columns(first, groups)
     two, _ = _columns(second, groups)
     return clustered_bonett_price(

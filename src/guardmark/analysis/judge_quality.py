@@ -66,15 +66,6 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
     """Look for signs that a judge is not to be trusted.
 
     Intervals take answers as independent: these are signs, not figures of a report.
-
-    Args:
-        reader: An open reader.
-        layer: Where the verdicts are stored.
-        confidence: Nominal coverage, in (0, 1).
-
-    Raises:
-        UnknownName: If the run has no verdicts there.
-        StoreError: If the run asked no model.
     """
     layers = [name for arm, stage, name in reader.lanes() if (arm, stage) == (_ARM, Stage.JUDGE)]
     if not layers:

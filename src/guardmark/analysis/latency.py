@@ -94,17 +94,7 @@ class Latency:
 
 
 def measure_latency(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Latency:
-    """Estimate the latency of one defense.
-
-    Args:
-        frame: The run.
-        arm: One of its arms.
-        settings: Confidence.
-
-    Returns:
-        Quantiles with order-statistic intervals. First calls of a process and answers from the
-        cache are left out and told apart; errors other than timeouts have no service time.
-    """
+    """Estimate the latency of one defense."""
     records, manifest = arm.records, frame.manifest
     timed = is_timed(arm)
     attack = frame.samples.is_attack.take(records.sample)
@@ -125,14 +115,7 @@ def measure_latency(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Laten
 
 
 def is_timed(arm: Arm) -> NDArray[np.bool_]:
-    """Tell which records carry a service time that counts.
-
-    Args:
-        arm: A defense.
-
-    Returns:
-        True for decisions, malformed answers and timeouts that were measured warm, uncached.
-    """
+    """Tell which records carry a service time that counts."""
     records = arm.records
     apart = records.flags & (FLAG_COLD | FLAG_CACHED) != 0
     ended = (records.outcome != ERROR) | (records.error_kind == _TIMEOUT)
@@ -141,11 +124,7 @@ def is_timed(arm: Arm) -> NDArray[np.bool_]:
 
 
 def order_by_latency(arm: Arm) -> NDArray[np.int64]:
-    """Return the timed records of a defense, fastest first.
-
-    Args:
-        arm: A defense.
-    """
+    """Return the timed records of a defense, fastest first."""
     timed = np.flatnonzero(is_timed(arm))
     order: NDArray[np.int64] = timed[np.argsort(arm.records.latency_ns[timed], kind="stable")]
     return order

@@ -102,18 +102,7 @@ class LegacyCard:
 def count_legacy(
     arm: str, ends: Ends, *, definition: str, scope: str, is_attack: NDArray[np.bool_]
 ) -> LegacyCard:
-    """Count an arm by an older definition.
-
-    Args:
-        arm: Its name.
-        ends: What came out of it.
-        definition: One of `DEFINITIONS`.
-        scope: `system`, or `model` for what the guard let through.
-        is_attack: Label of every place.
-
-    Raises:
-        UnknownName: If there is no such definition.
-    """
+    """Count an arm by an older definition."""
     if definition not in DEFINITIONS:
         raise UnknownName("older definition", definition, DEFINITIONS)
     known = ends.is_known if scope == "system" else ends.is_known & ends.passed

@@ -132,14 +132,7 @@ class Depth:
 def detail_pair(
     frame: Frame, pair: PairedComparison, *, depth: Depth, settings: AnalysisSettings
 ) -> PairDetail:
-    """Work out what lies behind the comparison of two defenses.
-
-    Args:
-        frame: The run, or several matched ones.
-        pair: Two of its defenses.
-        depth: How much to work out, and where the texts are.
-        settings: Confidence, the minimum of a category, seed and replicates.
-    """
+    """Work out what lies behind the comparison of two defenses."""
     arms = {arm.name: arm for arm in frame.arms}
     first, second = arms[pair.first], arms[pair.second]
     outcomes = (frame.matrix(first), frame.matrix(second))

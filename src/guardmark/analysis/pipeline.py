@@ -128,20 +128,7 @@ class PipelineAnalysis:
 def analyse_pipeline(
     reader: RecordReader, frame: Frame, settings: AnalysisSettings
 ) -> PipelineAnalysis | None:
-    """Compute what a report says about a pipeline, from the records alone.
-
-    Args:
-        reader: An open reader.
-        frame: Samples and guards of the same run.
-        settings: Confidence, replicates, older definitions asked for.
-
-    Returns:
-        The figures, or None when the run asked no model.
-
-    Raises:
-        UnknownName: If an older definition is asked for that does not exist.
-        StoreError: If the records are damaged.
-    """
+    """Compute what a report says about a pipeline, from the records alone."""
     pipeline = read_pipeline(reader, frame)
     if pipeline is None:
         return None

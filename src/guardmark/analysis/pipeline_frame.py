@@ -120,18 +120,7 @@ class PipelineFrame:
 
 
 def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
-    """Read model and judges of a run as columns.
-
-    Args:
-        reader: An open reader.
-        frame: Samples and guards of the same run.
-
-    Returns:
-        The columns, or None when the run asked no model.
-
-    Raises:
-        StoreError: If the records are damaged.
-    """
+    """Read model and judges of a run as columns."""
     lanes = reader.lanes()
     if (NO_GUARD, Stage.MODEL, FIRST_LAYER) not in lanes:
         return None
@@ -154,15 +143,7 @@ def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
 
 
 def combine(labels: Sequence[NDArray[np.int8]]) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """Take the verdict of the majority.
-
-    Args:
-        labels: Outcome codes of one judge each, all of one shape.
-
-    Returns:
-        The code of the majority among valid verdicts, and where these are tied. Where nobody
-        gave a valid verdict: malformed if somebody did answer, else error, else `MISSING`.
-    """
+    """Take the verdict of the majority."""
     table = np.stack(labels)
     unsafe, safe = (table == UNSAFE).sum(axis=0), (table == SAFE).sum(axis=0)
     tied = (unsafe == safe) & (unsafe > 0)

@@ -94,13 +94,7 @@ class CorrectedCard:
 
 
 def rate_judging(rates: Rates, pipeline: PipelineFrame, judging: Judging) -> JudgingRates:
-    """Estimate what the judges of one judging said.
-
-    Args:
-        rates: Makes estimates.
-        pipeline: The run.
-        judging: Its verdicts.
-    """
+    """Estimate what the judges of one judging said."""
     several = len(judging.judges) > 1
     return JudgingRates(
         name=judging.name,
@@ -113,16 +107,7 @@ def rate_judging(rates: Rates, pipeline: PipelineFrame, judging: Judging) -> Jud
 def check_against_people(
     rates: Rates, pipeline: PipelineFrame, judging: Judging
 ) -> HumanCheck | None:
-    """Compare a judging with the labels of people.
-
-    Args:
-        rates: Makes estimates.
-        pipeline: The run.
-        judging: Its verdicts.
-
-    Returns:
-        The comparison, or None when no answer was labelled.
-    """
+    """Compare a judging with the labels of people."""
     if pipeline.human is None:
         return None
     said = _is_valid(pipeline.human.label)
@@ -151,15 +136,6 @@ def correct_card(
 
     The labelled answers are taken for a random sample of the answers to attacks in this arm;
     `guardmark audit` draws them so. Answers count as independent.
-
-    Args:
-        rates: Makes estimates.
-        pipeline: The run.
-        judging: Its verdicts.
-        ends: What came out of the arm.
-
-    Returns:
-        The corrected rates, or None when no answer was labelled.
     """
     if pipeline.human is None:
         return None

@@ -62,15 +62,7 @@ class VariantRates:
 def sort_rows(
     rates: Rates, pipeline: PipelineFrame, ends: Ends, *, unit: str, is_attack: bool
 ) -> RowBuckets:
-    """Sort the units of one label into three buckets.
-
-    Args:
-        rates: Makes estimates.
-        pipeline: The run.
-        ends: What came out of the arm.
-        unit: `PROMPT_ROW` or `BASE_PROMPT`.
-        is_attack: Which label.
-    """
+    """Sort the units of one label into three buckets."""
     samples, repeats = pipeline.frame.sample_count, pipeline.frame.manifest.repeats
     groups = pipeline.frame.samples.group.codes
     names = len(pipeline.frame.samples.group.names)
@@ -99,13 +91,7 @@ def sort_rows(
 
 
 def rate_variants(rates: Rates, pipeline: PipelineFrame, ends: Ends) -> tuple[VariantRates, ...]:
-    """Estimate the rates of an arm on each variant, in the order of the data.
-
-    Args:
-        rates: Makes estimates.
-        pipeline: The run.
-        ends: What came out of the arm.
-    """
+    """Estimate the rates of an arm on each variant, in the order of the data."""
     variant, is_attack = pipeline.frame.samples.variant, pipeline.is_attack
     codes = np.tile(variant.codes, pipeline.frame.manifest.repeats)
     found = []

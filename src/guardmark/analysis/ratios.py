@@ -41,13 +41,7 @@ class BenchmarkRatios:
 
 
 def estimate_ratios(frame: Frame, arm: Arm, settings: AnalysisSettings) -> BenchmarkRatios:
-    """Estimate the figures that are no plain rates.
-
-    Args:
-        frame: The run.
-        arm: One of its arms.
-        settings: Confidence, replicates, seed.
-    """
+    """Estimate the figures that are no plain rates."""
     table = _count(frame, arm)
     totals = table.sum(axis=0).tolist()
     drawn = BootstrapSettings(

@@ -83,15 +83,7 @@ class Evidence:
 def recommend(
     evidence: tuple[Evidence, ...], comparison: RunComparison | None
 ) -> tuple[Advice, ...]:
-    """Apply every rule to every defense that is a candidate.
-
-    Args:
-        evidence: One for each defense.
-        comparison: The defenses against each other, or None.
-
-    Returns:
-        Advice in the order of the rules, then of the defenses.
-    """
+    """Apply every rule to every defense that is a candidate."""
     candidates = [each for each in evidence if not each.is_baseline]
     rules = (
         _failures,

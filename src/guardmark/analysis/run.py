@@ -103,15 +103,7 @@ class DefenseAnalysis:
         return self.part.name
 
     def slice_table(self, facet: str, *, is_attack: bool) -> SliceTable:
-        """Return the error rates by one facet.
-
-        Args:
-            facet: One of `guardmark.analysis.slices.FACETS`.
-            is_attack: Attacks (ASR), or benign samples (FPR).
-
-        Raises:
-            KeyError: If there is no such facet.
-        """
+        """Return the error rates by one facet."""
         for table in self.slices:
             if table.facet == facet and table.is_attack == is_attack:
                 return table
@@ -161,14 +153,6 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
     """Compute everything a report says, from the records alone.
 
     Nothing is called and no clock is read: equal records give equal figures.
-
-    Args:
-        reader: An open reader.
-        settings: What the reader decides beforehand; None: what the manifest fixes.
-
-    Raises:
-        ConfigError: If a threshold to try names no defense with scores.
-        StoreError: If the records are damaged.
     """
     chosen = settings or AnalysisSettings.of(reader.manifest())
     frame = read_frame(reader, chosen)

@@ -113,14 +113,6 @@ def match_runs(opened: Sequence[OpenRun], settings: AnalysisSettings) -> Matched
 
     A sample is matched by the hash of its content and its label; contents that stand several
     times are matched in order.
-
-    Args:
-        opened: At least one run.
-        settings: How to read the records.
-
-    Raises:
-        IncomparableRuns: If runs share no sample, or label the same content differently.
-        StoreError: If a run is damaged.
     """
     frames = [read_frame(run.reader, _own(run.reader, settings)) for run in opened]
     keys = [_keys(run.reader, frame) for run, frame in zip(opened, frames, strict=True)]

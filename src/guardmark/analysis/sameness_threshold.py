@@ -88,18 +88,6 @@ def choose_tau(
     Whole groups go to one half or the other. On the first, each tau gets the rate of different
     pairs at or above it with the project's default interval; the smallest is taken from which on
     every upper limit is within the bound. Both rates are then counted on the second half.
-
-    Args:
-        pairs: Labelled pairs with a cosine.
-        bound: Upper limit that `false_same` may have, in (0, 1).
-        seed: Of the split.
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        The choice.
-
-    Raises:
-        DatasetError: If the pairs cannot carry one, with how many are needed.
     """
     side = split_by_group([pair.group for pair in pairs], seed=seed)
     choosing = [pair for pair, is_first in zip(pairs, side, strict=True) if is_first]
@@ -121,15 +109,7 @@ def choose_tau(
 
 
 def needed_pairs(bound: float, confidence: float) -> int:
-    """Return how many different pairs of groups of their own can show a bound without an error.
-
-    Args:
-        bound: Upper limit wanted, in (0, 1).
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        The smallest number whose Wilson interval around zero lies within the bound.
-    """
+    """Return how many different pairs of groups of their own can show a bound without an error."""
     count = 1
     while (wilson(0, count, confidence=confidence).high or 0.0) > bound:
         count += 1

@@ -66,16 +66,7 @@ class AreaPair:
 
 
 def detail_scores(frame: Frame, arm: Arm, settings: AnalysisSettings) -> ScoreDetails | None:
-    """Say what the scores of a defense are worth.
-
-    Args:
-        frame: The run.
-        arm: One of its arms.
-        settings: Confidence and stated costs.
-
-    Returns:
-        None when the defense gave no scores on attacks, or none on benign samples.
-    """
+    """Say what the scores of a defense are worth."""
     scored = _scored(arm)
     attack = frame.samples.is_attack[arm.records.sample][scored]
     if attack.all() or not attack.any():
@@ -97,13 +88,6 @@ def compare_areas(frame: Frame, settings: AnalysisSettings) -> tuple[AreaPair, .
     """Test the areas of all pairs of scoring defenses against each other.
 
     Baselines are left out. Repeats count as rows of the group of their sample.
-
-    Args:
-        frame: The run.
-        settings: Confidence and seed.
-
-    Returns:
-        One for each pair that scored attacks and benign samples in common.
     """
     wide = {
         arm.name: _spread(frame, arm)

@@ -93,14 +93,7 @@ class _Sides(NamedTuple):
 
 
 def complement(estimate: Estimate) -> Estimate:
-    """Return the same measurement read from its other end.
-
-    Args:
-        estimate: For example a true positive rate.
-
-    Returns:
-        For example the attack success rate: counts, bounds and group mean mirrored.
-    """
+    """Return the same measurement read from its other end."""
     return replace(
         estimate,
         successes=estimate.trials - estimate.successes,
@@ -111,13 +104,7 @@ def complement(estimate: Estimate) -> Estimate:
 
 
 def make_scorecard(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Scorecard:
-    """Compute the headline figures of one defense.
-
-    Args:
-        frame: The run.
-        arm: One of its arms.
-        settings: Confidence, replicates, prevalences.
-    """
+    """Compute the headline figures of one defense."""
     cells = sort_into_cells(frame, np.zeros(frame.sample_count, dtype=np.int32), 1)
 
     def sides(hits: NDArray[np.bool_], trials: NDArray[np.bool_]) -> _Sides:
@@ -149,16 +136,7 @@ def make_scorecard(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Scorec
 
 
 def estimate_rates(frame: Frame, arm: Arm, settings: AnalysisSettings) -> RatePair:
-    """Estimate both headline rates of one defense, and nothing else.
-
-    Args:
-        frame: The run, or runs over the same samples.
-        arm: One of its arms.
-        settings: Confidence.
-
-    Returns:
-        The same figures as on its scorecard.
-    """
+    """Estimate both headline rates of one defense, and nothing else."""
     cells = sort_into_cells(frame, np.zeros(frame.sample_count, dtype=np.int32), 1)
     return _pair(_rates(frame, arm, cells, settings))
 

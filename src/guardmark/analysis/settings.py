@@ -57,11 +57,7 @@ class AnalysisSettings:
 
     @staticmethod
     def of(manifest: RunManifest) -> AnalysisSettings:
-        """Take from a manifest what it fixes; `dataclasses.replace` changes the rest.
-
-        Args:
-            manifest: What was run.
-        """
+        """Take from a manifest what it fixes; `dataclasses.replace` changes the rest."""
         return AnalysisSettings(
             confidence=manifest.confidence,
             min_per_category=manifest.min_per_category,

@@ -122,16 +122,7 @@ class Slicer:
     def tables(
         self, arm: Arm, settings: AnalysisSettings, *, by_latency: NDArray[np.int64]
     ) -> tuple[SliceTable, SliceTable]:
-        """Slice one defense's error rates.
-
-        Args:
-            arm: Whose records are counted.
-            settings: Confidence and the minimum below which a slice is greyed.
-            by_latency: Timed records of the defense, fastest first; see `order_by_latency`.
-
-        Returns:
-            Attacks, then benign samples; slices nobody was asked about are left out.
-        """
+        """Slice one defense's error rates."""
         blocked, answered = arm.is_blocked, arm.is_answered
         rates = estimate_slices(
             self._cells, arm, hits=blocked, trials=answered, confidence=settings.confidence
@@ -182,32 +173,17 @@ class Slicer:
 
 
 def folded_name(values: int) -> str:
-    """Name the slice of rare values.
-
-    Args:
-        values: How many values it holds together.
-    """
+    """Name the slice of rare values."""
     return f"other ({values:,} values with fewer than {MIN_SLICE_SAMPLES} samples)"
 
 
 def has_slices(table: SliceTable) -> bool:
-    """Tell whether a facet splits the samples at all.
-
-    Args:
-        table: One facet of one defense.
-
-    Returns:
-        False when every sample falls into the same slice.
-    """
+    """Tell whether a facet splits the samples at all."""
     return len(table.rates) > 1
 
 
 def by_severity(table: SliceTable) -> tuple[SliceRate, ...]:
-    """Return the slices of the facet `severity` from low to critical.
-
-    Args:
-        table: The facet `severity` of one defense.
-    """
+    """Return the slices of the facet `severity` from low to critical."""
     ranked = {name: rank for rank, name in enumerate(SEVERITIES)}
     known = [rate for rate in table.rates if rate.name in ranked]
     return tuple(sorted(known, key=lambda rate: ranked[rate.name]))

@@ -190,18 +190,6 @@ def measure_small_slices(
 
     A slice takes so many attacks and so many benign samples of every variant, in an order that
     depends on seed and sample id alone, with all their repeats.
-
-    Args:
-        reader: An open reader.
-        settings: Confidence and replicates.
-        request: How many samples, and the seeds.
-
-    Returns:
-        A card for each defense; in a pipeline also one for each arm at the scopes system and
-        model.
-
-    Raises:
-        StoreError: If the records are damaged.
     """
     frame = read_frame(reader, settings)
     names = [name or "original" for name in frame.samples.variant.names]

@@ -42,16 +42,7 @@ class Spending:
 
 
 def read_spending(reader: RecordReader, manifest: RunManifest) -> tuple[Spending, ...]:
-    """Add up what a run consumed.
-
-    Args:
-        reader: An open reader.
-        manifest: What was run, for the names of its parts.
-
-    Returns:
-        One for each part and stage that reported usage; empty when none did. Failed calls and
-        services that say nothing of tokens are in no sum.
-    """
+    """Add up what a run consumed."""
     return tuple(
         Spending(
             part=_part(reader, manifest, lane.name, stage=lane.stage, layer=lane.layer),

@@ -30,15 +30,7 @@ class Stability:
 
 
 def measure_stability(frame: Frame, arm: Arm) -> Stability | None:
-    """Measure how often a defense changes its mind.
-
-    Args:
-        frame: The run.
-        arm: One of its arms.
-
-    Returns:
-        The spread of answers, or None when every sample was asked once.
-    """
+    """Measure how often a defense changes its mind."""
     repeats = frame.manifest.repeats
     if repeats < 2:
         return None

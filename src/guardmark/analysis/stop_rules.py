@@ -48,19 +48,7 @@ class StopStatement:
 
 
 def parse_stop_rule(said: str) -> StopStatement:
-    """Read one rule of `--stop-when`.
-
-    Args:
-        said: `asr<0.1`, `fpr<0.05` (decided once the rate is shown to lie below, or not below),
-            `asr+-0.05` (the half-width is reached), each with `NAME.` before it for a single
-            defense; `A!=B` (two defenses differ on attacks). Blanks do not count.
-
-    Returns:
-        The rule.
-
-    Raises:
-        ConfigError: If it is none of these, or its number is not between 0 and 1.
-    """
+    """Read one rule of `--stop-when`."""
     bare = "".join(said.split())
     pair = _PAIR.fullmatch(bare)
     if pair and pair[1] != pair[2]:
@@ -83,19 +71,7 @@ def parse_stop_rule(said: str) -> StopStatement:
 
 
 def statements_for(said: Sequence[str], defenses: Sequence[str]) -> tuple[StopStatement, ...]:
-    """Spell rules out: one statement for each defense they are about.
-
-    Args:
-        said: Rules as typed.
-        defenses: Names of the defenses of the run.
-
-    Returns:
-        Statements that each name a defense, in the order of the rules.
-
-    Raises:
-        ConfigError: If a rule cannot be read.
-        UnknownName: If a rule names no defense of the run.
-    """
+    """Spell rules out: one statement for each defense they are about."""
     spelled: list[StopStatement] = []
     for rule in map(parse_stop_rule, said):
         for name in filter(None, (rule.defense, rule.other)):

@@ -35,25 +35,13 @@ class Schedule:
     bounds: tuple[int, ...]
 
     def is_single(self, *, is_attack: bool) -> bool:
-        """Tell whether no two samples of a label share a group.
-
-        Args:
-            is_attack: Which label.
-        """
+        """Tell whether no two samples of a label share a group."""
         counts = np.bincount(self.groups[self.is_attack == is_attack])
         return bool(counts.max(initial=0) <= 1)
 
 
 def make_schedule(samples: SampleColumns, *, seed: int) -> Schedule:
-    """Put whole groups in a seeded random order, a look after each hundredth of them.
-
-    Args:
-        samples: The samples of a run.
-        seed: Any integer; the same seed and groups give the same order.
-
-    Returns:
-        The schedule.
-    """
+    """Put whole groups in a seeded random order, a look after each hundredth of them."""
     names = samples.group.names
     rank = {name: at for at, name in enumerate(order_groups(names, seed=seed))}
     groups = np.array([rank[name] for name in names], dtype=np.int64)[samples.group.codes]

@@ -122,16 +122,7 @@ class ThresholdAnalysis:
 def analyse_thresholds(
     frame: Frame, arm: Arm, settings: AnalysisSettings
 ) -> ThresholdAnalysis | None:
-    """Find what other thresholds of a defense would do.
-
-    Args:
-        frame: The run.
-        arm: One of its arms.
-        settings: Confidence, seed of the split, costs.
-
-    Returns:
-        None when the defense gave no scores on attacks, or none on benign samples.
-    """
+    """Find what other thresholds of a defense would do."""
     scored = ~np.isnan(arm.records.score) & arm.is_answered
     attack = frame.samples.is_attack[arm.records.sample][scored]
     if not scored.any() or attack.all() or not attack.any():
@@ -251,18 +242,7 @@ def _limits(found: Estimate) -> tuple[float, float]:
 def choose_within(
     frame: Frame, arm: Arm, settings: AnalysisSettings, *, limits: Iterable[float]
 ) -> tuple[LimitedPoint, ...]:
-    """Choose thresholds on one half of the groups, and measure them on the other.
-
-    Args:
-        frame: The run.
-        arm: One of its arms.
-        settings: Confidence, and the seed of the split.
-        limits: False positive rates to stay within, each in (0, 1).
-
-    Returns:
-        One point for each limit, in their order; without a threshold where the scores on the
-        calibration half allow none.
-    """
+    """Choose thresholds on one half of the groups, and measure them on the other."""
     scored = ~np.isnan(arm.records.score) & arm.is_answered
     names = frame.samples.group.names
     side = split_by_group(names, seed=settings.seed)

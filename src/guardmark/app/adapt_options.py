@@ -19,21 +19,7 @@ _LEAST = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptOptions:
-    """What a person adds on the command line.
-
-    Attributes:
-        budget: Search calls for each attack.
-        config: A file whose attacker model is taken instead of the run's.
-        trace: Take every answer of a defense from this trace.
-        record: Write exchanges to this cassette.
-        replay: Answer exchanges from this cassette.
-        canaries: Harmless sentences a target model is asked to read through each operator; 0
-            for none.
-        shared_memory: False: each attack learns from its own answers only, whatever the
-            configuration says.
-        seeds: How often the search is carried out; None leaves it to the configuration.
-        run: For the run that is made first.
-    """
+    """What a person adds on the command line."""
 
     budget: int
     config: Path | None = None
@@ -47,17 +33,7 @@ class AdaptOptions:
 
 
 def parse_budget(said: str) -> int:
-    """Read a budget.
-
-    Args:
-        said: `quick`, `standard`, `thorough`, or a number of search calls for each attack.
-
-    Returns:
-        Search calls for each attack.
-
-    Raises:
-        ConfigError: If it is neither.
-    """
+    """Read a budget."""
     if said in BUDGETS:
         return BUDGETS[said]
     if not said.isdecimal() or int(said) < _LEAST:
@@ -69,17 +45,7 @@ def parse_budget(said: str) -> int:
 
 
 def sort_replays(paths: Sequence[Path]) -> tuple[Path | None, Path | None]:
-    """Tell a trace from a cassette.
-
-    Args:
-        paths: At most one of each.
-
-    Returns:
-        The trace and the cassette, None where there is none.
-
-    Raises:
-        ConfigError: If there are two of a kind.
-    """
+    """Tell a trace from a cassette."""
     cassettes = [path for path in paths if _is_cassette(path)]
     traces = [path for path in paths if path not in cassettes]
     for kind, found in (("traces", traces), ("cassettes", cassettes)):

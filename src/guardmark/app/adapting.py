@@ -64,14 +64,7 @@ LOCK = "battery.lock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapted:
-    """What an adaptive measurement did.
-
-    Attributes:
-        folder: Folder of the run.
-        defenses: Names of the defenses that were attacked.
-        summary: Calls by account.
-        trace: The exported trace, or None when it was interrupted.
-    """
+    """What an adaptive measurement did."""
 
     folder: RunDir
     defenses: tuple[str, ...]
@@ -80,22 +73,7 @@ class Adapted:
 
 
 def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptOptions) -> Adapted:
-    """Attack the defenses of a run; of a new one when a configuration is named.
-
-    Args:
-        subject: A finished run, a configuration to run first, or None for the built-in run.
-        session: Clock, counters and the way out.
-        options: What was added on the command line.
-
-    Returns:
-        What was done. Given again, it continues where it stopped.
-
-    Raises:
-        ConfigError: If there is no defense to attack, or the attacker model cannot be built.
-        ServiceError: If the attacker model or its judge cannot be used; nothing was spent.
-        IncomparableRuns: If tries stored here, or the trace, were made otherwise.
-        GuardmarkError: As `run` does.
-    """
+    """Attack the defenses of a run; of a new one when a configuration is named."""
     if subject is None or isinstance(subject, LoadedConfig):
         loaded = subject or builtin_config()
         config = attacker_config(loaded, options.config)

@@ -29,16 +29,7 @@ def analysis_settings(
     *,
     thresholds: tuple[tuple[str, float], ...] = (),
 ) -> AnalysisSettings:
-    """Return how the records of a run are to be read.
-
-    Args:
-        config: The settings of the run.
-        reader: Its records, for what the manifest says.
-        thresholds: Defenses to decide anew from stored scores.
-
-    Returns:
-        The settings of the analysis.
-    """
+    """Return how the records of a run are to be read."""
     stats = config.stats
     return replace(
         AnalysisSettings.of(reader.manifest()),
@@ -71,22 +62,7 @@ def write_reports(
     thresholds: tuple[tuple[str, float], ...] = (),
     texts: bool = True,
 ) -> tuple[RunAnalysis, Document]:
-    """Write the reports of a run from its records.
-
-    Args:
-        folder: Folder of the run.
-        config: The settings of the run.
-        formats: Which of `FORMATS`.
-        thresholds: Defenses to decide anew from stored scores.
-        texts: Whether reports may show prompt texts; hashes only when not.
-
-    Returns:
-        The analysis and the document that every format tells.
-
-    Raises:
-        StoreError: If the records cannot be read.
-        StorageError: If a file cannot be written.
-    """
+    """Write the reports of a run from its records."""
     with RecordReader(folder.records) as reader:
         write_jsonl(reader, folder.results)
         settings = analysis_settings(config, reader, thresholds=thresholds)

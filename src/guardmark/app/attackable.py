@@ -22,14 +22,7 @@ _MARK: Final = "."  # rewriting a text is seen where adding this to it is
 
 
 def require_attackable(loaded: LoadedConfig) -> None:
-    """Refuse a configuration whose defenses are all shown something else than rewritten texts.
-
-    Args:
-        loaded: The configuration, before it is run; its data are read only where it matters.
-
-    Raises:
-        ConfigError: If there is nothing to attack.
-    """
+    """Refuse a configuration whose defenses are all shown something else than rewritten texts."""
     views = stated_views(loaded)
     left = {name: view for name, view in views.items() if view in _NARROW}
     if left:
@@ -39,11 +32,7 @@ def require_attackable(loaded: LoadedConfig) -> None:
 
 
 def stated_views(loaded: LoadedConfig) -> dict[str, View]:
-    """Return what each defense is shown, as far as its settings say, baselines left out.
-
-    Args:
-        loaded: The configuration.
-    """
+    """Return what each defense is shown, as far as its settings say, baselines left out."""
     return {
         name: _stated(loaded, name)
         for name, said in loaded.config.defenses.items()
@@ -56,13 +45,6 @@ def unseen(views: Mapping[str, View], samples: Iterable[Sample]) -> dict[str, Vi
 
     A guard of responses sees one where the text under test is a response, a guard of documents
     where it is a document.
-
-    Args:
-        views: Name of each defense to what it is shown.
-        samples: Those of the run.
-
-    Returns:
-        Name to view of those that no rewriting of any attack reaches.
     """
     left = {name: view for name, view in views.items() if view in _NARROW}
     for sample in samples:
@@ -75,11 +57,7 @@ def unseen(views: Mapping[str, View], samples: Iterable[Sample]) -> dict[str, Vi
 
 
 def nothing_to_attack(left: Mapping[str, View]) -> ConfigError:
-    """Say that no defense is left, and why.
-
-    Args:
-        left: Name to view of each that was left out.
-    """
+    """Say that no defense is left, and why."""
     if not left:
         return ConfigError("There is no defense to attack: only baselines are configured.")
     told = "; ".join(left_out_note(name, view.value) for name, view in left.items())
@@ -91,12 +69,7 @@ def nothing_to_attack(left: Mapping[str, View]) -> ConfigError:
 
 
 def left_out_note(name: str, view: str) -> str:
-    """Say why a defense is left out.
-
-    Args:
-        name: Of the defense.
-        view: What it is shown.
-    """
+    """Say why a defense is left out."""
     return f"{name} {sight_text(view)}, which no rewriting of an attack of these data changes"
 
 

@@ -56,12 +56,7 @@ class AttackerFile(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackerConfig:
-    """What a measurement says of its attacker model.
-
-    Attributes:
-        loaded: Configuration of the run, the section `adaptive` in force put in its place.
-        source: Configuration that section stands in: the same, or a file of its own.
-    """
+    """What a measurement says of its attacker model."""
 
     loaded: LoadedConfig
     source: LoadedConfig
@@ -92,15 +87,7 @@ class AttackerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attacker:
-    """An attacker model, its judge and its critic, ready to be asked.
-
-    Attributes:
-        plan: As the engine takes them.
-        model: Writes candidates.
-        judge: Says whether they ask for the same, or None.
-        critic: Guesses how close blocked ones came, or None.
-        warnings: What deserves a word.
-    """
+    """An attacker model, its judge and its critic, ready to be asked."""
 
     plan: AttackerPlan
     model: BuiltPart
@@ -130,18 +117,7 @@ class Attacker:
 
 
 def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
-    """Find what is said of an attacker model.
-
-    Args:
-        loaded: Configuration of the run.
-        path: A file whose section `adaptive` is taken instead, or None.
-
-    Returns:
-        The configuration in force; services and prices of the file come on top.
-
-    Raises:
-        ConfigError: If the file cannot be read, holds mistakes, or names no attacker model.
-    """
+    """Find what is said of an attacker model."""
     if path is None:
         return AttackerConfig(loaded=loaded, source=loaded)
     own = read_attacker_file(path)
@@ -170,17 +146,7 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
 
 
 def read_attacker_file(path: Path) -> LoadedConfig:
-    """Read a configuration, or a file that names models of an attack only.
-
-    Args:
-        path: The YAML file.
-
-    Returns:
-        The configuration; a file of models alone stands in one that measures nothing.
-
-    Raises:
-        ConfigError: If it cannot be read or holds mistakes.
-    """
+    """Read a configuration, or a file that names models of an attack only."""
     text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
     if any(line.startswith("version:") for line in text.splitlines()):
         return load_config(path)
@@ -195,18 +161,7 @@ def read_attacker_file(path: Path) -> LoadedConfig:
 
 
 def build_attacker(config: AttackerConfig, services: Services | None) -> Attacker | None:
-    """Build the attacker model, its judge and its critic.
-
-    Args:
-        config: What is said of them.
-        services: The one client of the measurement, or None when nothing may be called.
-
-    Returns:
-        The models, or None where no attacker model is named.
-
-    Raises:
-        ConfigError: If one cannot be built.
-    """
+    """Build the attacker model, its judge and its critic."""
     settings = config.settings
     if settings is None:
         return None
@@ -259,18 +214,7 @@ def _critic_identity(
 
 
 async def probe_attacker(attacker: Attacker) -> list[tuple[str, int | None]]:
-    """Ask each of the models something harmless, before anything is spent.
-
-    Args:
-        attacker: The models; those in this process are not asked.
-
-    Returns:
-        What each that was asked is called, and the nanoseconds its word took.
-
-    Raises:
-        ServiceError: If one cannot be reached or refuses us, within 10 s.
-        UntrustworthyRun: If what is there is no chat server.
-    """
+    """Ask each of the models something harmless, before anything is spent."""
     return [
         (name, await probe_helper(built, f"The {name}"))
         for name, built in attacker.named

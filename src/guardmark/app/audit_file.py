@@ -21,14 +21,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """A kind of audit file.
-
-    Attributes:
-        items: What its rows are, in the plural.
-        label: Column that takes a person's answer.
-        words: Answers it may hold; empty for not labelled yet is always allowed.
-        columns: All columns, in order.
-    """
+    """A kind of audit file."""
 
     items: str
     label: str
@@ -91,13 +84,7 @@ BYPASSES: Final = Sheet(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFile:
-    """An audit file and how far it is.
-
-    Attributes:
-        path: Where it lies.
-        rows: Its rows.
-        sheet: What kind it is.
-    """
+    """An audit file and how far it is."""
 
     path: Path
     rows: tuple[Row, ...]
@@ -110,14 +97,7 @@ class AuditFile:
 
 
 def refuse_to_overwrite(path: Path) -> None:
-    """Refuse a file that exists.
-
-    Args:
-        path: The file to write.
-
-    Raises:
-        StorageError: If it exists: it may hold somebody's labels.
-    """
+    """Refuse a file that exists."""
     if path.exists():
         raise StorageError(
             f"{path} exists and may hold labels.\nNext: name another file, or go on with --label."
@@ -125,14 +105,7 @@ def refuse_to_overwrite(path: Path) -> None:
 
 
 def read_audit(path: Path) -> AuditFile:
-    """Read an audit file of either kind.
-
-    Args:
-        path: The file; JSONL by its suffix, else CSV.
-
-    Raises:
-        DatasetError: If it cannot be read or is no audit file.
-    """
+    """Read an audit file of either kind."""
     rows = read_rows(path)
     found = set(rows[0]) if rows else set()
     sheet = BYPASSES if BYPASSES.label in found else ANSWERS
@@ -143,26 +116,12 @@ def read_audit(path: Path) -> AuditFile:
 
 
 def is_sheet_of_bypasses(path: Path) -> bool:
-    """Tell whether a file holds answers on bypasses, by the columns it has.
-
-    Args:
-        path: The file.
-
-    Raises:
-        DatasetError: If it cannot be read.
-    """
+    """Tell whether a file holds answers on bypasses, by the columns it has."""
     return BYPASSES.label in next(iter(read_rows(path)), {})
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read the rows of a CSV or JSONL file, whatever their columns.
-
-    Args:
-        path: The file; JSONL by its suffix, else CSV.
-
-    Raises:
-        DatasetError: If it cannot be read.
-    """
+    """Read the rows of a CSV or JSONL file, whatever their columns."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = [*map(_line, stream)] if _is_jsonl(path) else [*csv.DictReader(stream)]
@@ -177,14 +136,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def write_audit(audit: AuditFile) -> None:
-    """Write an audit file whole, so that a crash leaves the old one or the new one.
-
-    Args:
-        audit: The file. Its cells are inert in a CSV already.
-
-    Raises:
-        StorageError: If it cannot be written.
-    """
+    """Write an audit file whole, so that a crash leaves the old one or the new one."""
     buffer = io.StringIO()
     columns = audit.sheet.columns
     if _is_jsonl(audit.path):
@@ -204,31 +156,12 @@ def write_audit(audit: AuditFile) -> None:
 
 
 def inert_row(path: Path, said: Mapping[str, str]) -> Row:
-    """Return a row as it may stand in a file.
-
-    Args:
-        path: The file: a spreadsheet would take some cells of a CSV as formulas.
-        said: Column to text.
-    """
+    """Return a row as it may stand in a file."""
     return dict(said) if _is_jsonl(path) else {k: csv_cell(v) for k, v in said.items()}
 
 
 def label_row(audit: AuditFile, at: int, *, label: str, notes: str, now: datetime) -> AuditFile:
-    """Label one row and write the file.
-
-    Args:
-        audit: The file as it is.
-        at: Which row.
-        label: One of the words of its sheet.
-        notes: Anything a person wants to add.
-        now: The present time, UTC.
-
-    Returns:
-        The file as it is now.
-
-    Raises:
-        StorageError: If it cannot be written.
-    """
+    """Label one row and write the file."""
     told = inert_row(audit.path, {"human_notes": notes})
     changed = {
         **audit.rows[at],
@@ -243,11 +176,7 @@ def label_row(audit: AuditFile, at: int, *, label: str, notes: str, now: datetim
 
 
 def open_rows(audit: AuditFile) -> Iterator[int]:
-    """Yield the rows nobody has labelled yet.
-
-    Args:
-        audit: The file.
-    """
+    """Yield the rows nobody has labelled yet."""
     for at, row in enumerate(audit.rows):
         if not row[audit.sheet.label].strip():
             yield at

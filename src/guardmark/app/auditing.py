@@ -33,20 +33,6 @@ def draw_audit(
     """Draw answers of a run at random and write them as a file to label.
 
     Every answer has the same chance, so the labels may correct the rates of the whole run.
-
-    Args:
-        run: The run.
-        out: The file to write.
-        count: How many answers; all of them when the run has fewer.
-        seed: The same seed draws the same answers.
-        with_verdicts: Whether to show what the judge said; people who see it tend to agree.
-
-    Returns:
-        The file.
-
-    Raises:
-        StoreError: If there is no run, or it holds no answers.
-        StorageError: If the file exists or cannot be written.
     """
     refuse_to_overwrite(out)
     folder = find_run(run)

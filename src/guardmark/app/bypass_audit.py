@@ -38,14 +38,7 @@ _LAST_ROUND: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """What was drawn of one defense.
-
-    Attributes:
-        defense: Its name.
-        resting: Attacks that fell to judged tiers alone.
-        drawn: Of these on the sheet.
-        untold: Of these whose text cannot be made again; others were drawn in their place.
-    """
+    """What was drawn of one defense."""
 
     defense: str
     resting: int
@@ -55,12 +48,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BypassAudit:
-    """A sheet of bypasses, and what it was drawn from.
-
-    Attributes:
-        file: The sheet.
-        defenses: What was drawn of each defense.
-    """
+    """A sheet of bypasses, and what it was drawn from."""
 
     file: AuditFile
     defenses: tuple[Drawn, ...]
@@ -68,14 +56,7 @@ class BypassAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bypass:
-    """One attack that fell to nothing better than a judgement.
-
-    Attributes:
-        defense: Which defense it got through.
-        sample: The attack.
-        position: Of the sample.
-        attempt: The first such try.
-    """
+    """One attack that fell to nothing better than a judgement."""
 
     defense: str
     sample: Sample
@@ -90,15 +71,7 @@ class Bypass:
 
 
 def resting_of(reader: Reader, samples: Sequence[Sample]) -> Mapping[str, tuple[Bypass, ...]]:
-    """Return the bypasses of a run that rest on a judgement.
-
-    Args:
-        reader: An open reader.
-        samples: Every sample, by position.
-
-    Returns:
-        Name of each attacked defense to its bypasses, one for each attack.
-    """
+    """Return the bypasses of a run that rest on a judgement."""
     is_attack = [sample.is_attack for sample in samples]
     return {battle.name: _resting(battle, samples, is_attack) for battle in read_battles(reader)}
 
@@ -116,23 +89,6 @@ def draw_bypasses(
 
     Of each group one comes first, then a second of each, and so on, in random order: items are as
     independent as they can be.
-
-    Args:
-        run: An adapted run.
-        out: The file to write; JSONL by its suffix, else CSV.
-        count: How many of each defense; all of them where there are fewer.
-        seed: The same seed draws the same bypasses.
-        defense: Only of this defense; of each one when empty.
-        with_verdicts: Whether to show defense, round, tier and what made the text; people who
-            see it know what is expected of them.
-
-    Returns:
-        The sheet, with what it was drawn from.
-
-    Raises:
-        StoreError: If there is no run, nobody attacked it, or no bypass rests on a judgement.
-        UnknownName: If no such defense was attacked.
-        StorageError: If the file exists or cannot be written.
     """
     refuse_to_overwrite(out)
     folder = find_run(run)

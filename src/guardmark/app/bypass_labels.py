@@ -29,13 +29,7 @@ _MOST_FAULTS: Final = 3  # so that an error is no longer than a screen's corner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BypassLabel:
-    """What a person said of one bypass.
-
-    Attributes:
-        bypass: Which.
-        same: `yes`, `no`, `unsure`, or empty for not answered.
-        notes: What the person wrote beside it.
-    """
+    """What a person said of one bypass."""
 
     bypass: Bypass
     same: str
@@ -43,21 +37,7 @@ class BypassLabel:
 
 
 def read_bypass_labels(path: Path, reader: RecordReader) -> tuple[BypassLabel, ...]:
-    """Read a sheet that people filled in.
-
-    Args:
-        path: CSV or JSONL with `audit_id` and `same_request` (`yes`, `no`, `unsure`, or empty
-            for not answered yet).
-        reader: The run the sheet was drawn from.
-
-    Returns:
-        One for each row, those not answered among them.
-
-    Raises:
-        DatasetError: If the file cannot be read, a row names no bypass of the run or the same
-            as another row, a word is none of the three, or nothing is answered; the rows are
-            named.
-    """
+    """Read a sheet that people filled in."""
     rows = read_rows(path)
     if not rows or not {"audit_id", BYPASSES.label} <= set(rows[0]):
         raise DatasetError(
@@ -87,16 +67,7 @@ def read_bypass_labels(path: Path, reader: RecordReader) -> tuple[BypassLabel, .
 def store_bypass_labels(
     writer: RecordWriter, labels: Sequence[BypassLabel], *, source: Path
 ) -> str:
-    """Store what people said as a layer of its own; the same answers again change nothing.
-
-    Args:
-        writer: The run.
-        labels: What people said.
-        source: The file they come from.
-
-    Returns:
-        Name of the layer.
-    """
+    """Store what people said as a layer of its own; the same answers again change nothing."""
     said = sorted((each.bypass.audit_id, each.same, each.notes) for each in labels)
     digest = sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
     layer = f"{AUDIT_PREFIX}{digest[:8]}"

@@ -35,16 +35,7 @@ _PLACE: Final = ("adaptive", "equivalence")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationOptions:
-    """What a person adds on the command line.
-
-    Attributes:
-        config: The file that names the embeddings, in `adaptive.equivalence`.
-        out: The fragment to write.
-        bound: Upper limit of the share of different pairs called the same.
-        seed: Of the split.
-        record: Write exchanges to this cassette.
-        replay: Answer exchanges from this cassette.
-    """
+    """What a person adds on the command line."""
 
     config: Path
     out: Path
@@ -56,15 +47,7 @@ class CalibrationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
-    """What a calibration found.
-
-    Attributes:
-        choice: The threshold, and the table it was chosen from.
-        pairs: Labelled pairs.
-        missing: Pairs without a cosine, by why; they count for nothing.
-        path: The fragment.
-        text: Its content.
-    """
+    """What a calibration found."""
 
     choice: TauChoice
     pairs: PairFile
@@ -74,22 +57,7 @@ class Calibrated:
 
 
 def calibrate(path: Path, options: CalibrationOptions) -> Calibrated:
-    """Embed labelled pairs and choose a threshold.
-
-    Args:
-        path: The pairs, as JSONL.
-        options: What is embedded by whom, and how sure one wants to be.
-
-    Returns:
-        The choice, written as a fragment of a configuration.
-
-    Raises:
-        ConfigError: If the file names no embeddings, or they cannot be built.
-        DatasetError: If the pairs cannot be read, or cannot carry a choice.
-        ServiceError: If the service cannot be reached or refuses us.
-        UntrustworthyRun: If more than a tenth of the pairs have no cosine.
-        StorageError: If the fragment exists or cannot be written.
-    """
+    """Embed labelled pairs and choose a threshold."""
     if options.out.exists():
         raise StorageError(f"{options.out} exists.\nNext: name another file with -o.")
     pairs = read_pairs(path)

@@ -53,18 +53,7 @@ class ChatSettings(Settings):
         return (self.base_url or PRESETS[str(self.preset)][0]).rstrip("/")
 
     def chat_endpoint(self, name: str, context: BuildContext) -> ChatEndpoint:
-        """Return the model as something that can be asked.
-
-        Args:
-            name: Of the part, for messages outside a configuration.
-            context: Holds the client of the run.
-
-        Returns:
-            The endpoint.
-
-        Raises:
-            ConfigError: If calls are not possible here, or the key is not set.
-        """
+        """Return the model as something that can be asked."""
         from guardmark.net.chat import ChatEndpoint, Price
 
         where = context.where or name
@@ -87,19 +76,7 @@ class ChatSettings(Settings):
 
 
 def service_headers(preset: Preset | None, api_key: Secret | None, where: str) -> dict[str, str]:
-    """Return the headers that carry the key of a service.
-
-    Args:
-        preset: Fills in where the key usually stands.
-        api_key: Where it stands, or None.
-        where: Path of the settings, for messages.
-
-    Returns:
-        The headers; empty without a key.
-
-    Raises:
-        ConfigError: If the key is not set.
-    """
+    """Return the headers that carry the key of a service."""
     usual = PRESETS[preset][1] if preset else ""
     secret = api_key or (Secret(env=usual) if usual else None)
     if secret is None:

@@ -30,22 +30,7 @@ _NS_PER_MS = 1e6
 
 
 def check_config(path: Path, *, probes: int = 0) -> Checkup:
-    """Check a configuration file.
-
-    Args:
-        path: The YAML file.
-        probes: Live calls to each defense behind a service, and a word from each model that helps
-            an attacker; none when 0.
-
-    Returns:
-        Sizes against the wanted margin, calls, and forecasts.
-
-    Raises:
-        ConfigError: If the file holds mistakes.
-        DatasetError: If the data cannot be used.
-        ServiceError: If a model that helps an attacker cannot be used, as `adapt` would say it.
-        UntrustworthyRun: If what is there is no chat server.
-    """
+    """Check a configuration file."""
     loaded = load_config(path)
     services = open_services(loaded)
     parts = build_parts(loaded, services)

@@ -24,16 +24,7 @@ _CHARACTERS_A_TOKEN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeCheck:
-    """How sharp one figure can be with the samples there are.
-
-    Attributes:
-        subject: `attacks`, `benign`, or a category of attacks.
-        samples: How many there are.
-        groups: How many origins they stem from.
-        half_width: Half-width of the interval at a rate of one half, were all samples
-            independent; None without samples.
-        enough: Whether that is within the wanted margin.
-    """
+    """How sharp one figure can be with the samples there are."""
 
     subject: str
     samples: int
@@ -44,14 +35,7 @@ class SizeCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What one defense will take.
-
-    Attributes:
-        defense: Name of the defense.
-        calls: Calls to a service; zero for a defense in this process.
-        seconds: At the latency that was probed, or None when nothing was probed.
-        cost: In the currency of the price table, or None without a price.
-    """
+    """What one defense will take."""
 
     defense: str
     calls: int
@@ -61,14 +45,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What a few live calls showed.
-
-    Attributes:
-        defense: Name of the defense.
-        outcomes: Outcome to how often it came.
-        median_ms: Median service time, or None when nothing was timed.
-        messages: What failed, each once.
-    """
+    """What a few live calls showed."""
 
     defense: str
     outcomes: Mapping[str, int]
@@ -78,18 +55,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
-    """Everything `guardmark check` says.
-
-    Attributes:
-        data: Manifests of the data sets, with the fields that were taken.
-        warnings: What was kept but deserves a word.
-        margin: Half-width that is wanted.
-        needed: Samples that give it in the worst case.
-        sizes: For attacks, benign inputs and each category.
-        forecasts: For each defense, model and judge; a model is asked at most so often.
-        probes: For each defense that was probed.
-        samples: Number of samples.
-    """
+    """Everything `guardmark check` says."""
 
     data: tuple[DataManifest, ...]
     warnings: tuple[str, ...]
@@ -118,20 +84,7 @@ def check(
     data: LoadedData | None = None,
     probes: Sequence[Probe] = (),
 ) -> Checkup:
-    """Say what a configuration will do.
-
-    Args:
-        loaded: The checked configuration.
-        parts: Its defenses, target model and judges, built.
-        data: Its data, if already loaded.
-        probes: What live calls showed, if any were made.
-
-    Returns:
-        Sizes against the wanted margin, calls, and forecasts of time and cost.
-
-    Raises:
-        DatasetError: If a file is missing or a row cannot be used.
-    """
+    """Say what a configuration will do."""
     data = data or load_data(loaded)
     stats = loaded.config.stats
     tallies, characters = _tally(data)

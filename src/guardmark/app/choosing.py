@@ -31,13 +31,7 @@ FRAGMENT = "thresholds.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """Thresholds as they stand in a configuration.
-
-    Attributes:
-        path: The file.
-        text: Its content: YAML with a `defenses:` key, what was chosen and how good it is in
-            comments.
-    """
+    """Thresholds as they stand in a configuration."""
 
     path: Path
     text: str
@@ -48,20 +42,6 @@ def choose_thresholds(run: Path, said: Sequence[str]) -> Fragment:
 
     Each threshold is chosen on the calibration half of the groups; the rates told beside it are
     those of the other half.
-
-    Args:
-        run: The run.
-        said: NAME=FPR, as on the command line: a defense, and the false positive rate that its
-            threshold shall stay within.
-
-    Returns:
-        The fragment, written into the folder of the run.
-
-    Raises:
-        ConfigError: If one is not of this form, or the data can show no threshold for it.
-        UnknownName: If one names no defense of the run.
-        StoreError: If there is no run, or its records are damaged.
-        StorageError: If the fragment cannot be written.
     """
     folder = find_run(run)
     limits = parse_thresholds(said, option="--choose", meaning="FPR")

@@ -29,14 +29,7 @@ _LISTED: Final = 10
 
 
 def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> str:
-    """Write a run as JUnit XML: its limits, or its figures when none are set.
-
-    Args:
-        reader: An open reader of its records.
-        analysis: Its figures.
-        config: Its settings; the section `gate` holds the limits. A regression needs a baseline
-            and is left to `guardmark gate`.
-    """
+    """Write a run as JUnit XML: its limits, or its figures when none are set."""
     manifest = analysis.manifest
     result = check_own_limits(reader, analysis, config)
     if result is None:
@@ -49,16 +42,7 @@ def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> st
 def check_own_limits(
     reader: RecordReader, analysis: RunAnalysis, config: Config
 ) -> GateResult | None:
-    """Check the limits that the configuration of a run sets.
-
-    Args:
-        reader: An open reader of its records.
-        analysis: Its figures.
-        config: Its settings; a regression needs a baseline and is left to `guardmark gate`.
-
-    Returns:
-        Every check, or None when no limit is set.
-    """
+    """Check the limits that the configuration of a run sets."""
     if config.gate is None:
         return None
     policy = replace(gate_policy(config.gate), regression_margin=None)
@@ -71,15 +55,7 @@ def check_own_limits(
 
 
 def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
-    """Write the defenses of a run against each other as `comparison.json`.
-
-    Args:
-        reader: An open reader of its records.
-        analysis: Its figures.
-
-    Returns:
-        JSON without texts and times, so that equal runs give equal bytes.
-    """
+    """Write the defenses of a run against each other as `comparison.json`."""
     opened = [OpenRun(label=analysis.manifest.name, reader=reader)]
     matched = match_runs(opened, analysis.settings)
     compared = compare_matched(
@@ -89,13 +65,7 @@ def run_comparison(reader: RecordReader, analysis: RunAnalysis) -> str:
 
 
 def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> str:
-    """Write what the defenses of a run got wrong as SARIF.
-
-    Args:
-        reader: An open reader of its records.
-        analysis: Its figures.
-        texts: Whether messages show the start of a text.
-    """
+    """Write what the defenses of a run got wrong as SARIF."""
     manifest = analysis.manifest
     settings = replace(analysis.settings, listed_samples=MOST_RESULTS)
     worst = find_worst(reader, read_frame(reader, settings), settings)

@@ -23,34 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """What was asked for on the command line.
-
-    Attributes:
-        wanted: Which pairs, and how many samples to list.
-        margin: False positive rates higher by no more than this count as not worse; None: what
-            the first run's configuration fixed.
-    """
+    """What was asked for on the command line."""
 
     wanted: Wanted = field(default_factory=Wanted)
     margin: float | None = None
 
 
 def compare_runs(paths: Sequence[Path], options: CompareOptions | None = None) -> Compared:
-    """Compare the defenses of one run, or of several over the same samples.
-
-    Args:
-        paths: The runs; the first is what the others are compared with.
-        options: Which pairs, and the margin.
-
-    Returns:
-        Differences, tests and what lies behind them.
-
-    Raises:
-        StoreError: If a run is missing or damaged.
-        ConfigError: If a run is named twice.
-        IncomparableRuns: If the runs share no sample or label samples differently.
-        UnknownName: If a defense is named that no run has.
-    """
+    """Compare the defenses of one run, or of several over the same samples."""
     chosen = options or CompareOptions()
     folders = [find_run(path) for path in paths]
     if len({folder.path.resolve() for folder in folders}) < len(folders):
@@ -69,14 +49,7 @@ def compare_runs(paths: Sequence[Path], options: CompareOptions | None = None) -
 
 
 def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:
-    """Return what to call each run: as little of its path as tells them apart.
-
-    Args:
-        folders: Folders of runs.
-
-    Returns:
-        One label each, all different.
-    """
+    """Return what to call each run: as little of its path as tells them apart."""
     paths = [folder.path.resolve() for folder in folders]
     labels = [path.name for path in paths]
     for depth in (2, 3):

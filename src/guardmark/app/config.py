@@ -24,14 +24,7 @@ _Section = TypeVar("_Section", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedConfig:
-    """A configuration and where it came from.
-
-    Attributes:
-        config: The settings.
-        parts: Checked settings of every part, by path (`("defenses", "granite")`).
-        folder: Folder that relative paths start from.
-        source: The file as the user wrote it, or what stands for it, and where each setting is.
-    """
+    """A configuration and where it came from."""
 
     config: Config
     parts: Mapping[Place, BaseModel] = field(default_factory=dict)
@@ -40,18 +33,7 @@ class LoadedConfig:
 
 
 def load_config(path: Path) -> LoadedConfig:
-    """Read and check a configuration file.
-
-    Args:
-        path: The YAML file.
-
-    Returns:
-        The settings, those of every part included.
-
-    Raises:
-        ConfigError: If the file is missing, is not YAML, or holds mistakes; all of them are
-            named with file, line and column.
-    """
+    """Read and check a configuration file."""
     if path.is_dir():
         raise ConfigError(
             f"{path} is a folder, not a configuration.\n"
@@ -69,19 +51,7 @@ def load_config(path: Path) -> LoadedConfig:
 
 
 def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
-    """Check the text of a configuration.
-
-    Args:
-        text: YAML.
-        folder: Folder that relative paths start from.
-        shown_as: What to call it in messages.
-
-    Returns:
-        The settings, those of every part included.
-
-    Raises:
-        ConfigError: If the text is not YAML or holds mistakes; all of them are named.
-    """
+    """Check the text of a configuration."""
     document, source = parse_yaml(text, shown_as)
     if not isinstance(document, dict):
         found = "nothing" if document is None else f"a {type(document).__name__}"
@@ -95,19 +65,7 @@ def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
 def config_around(
     path: Path, document: dict[str, Any], *, moved: Mapping[Place, Place]
 ) -> LoadedConfig:
-    """Check a configuration made from sections of a file, telling places of that file.
-
-    Args:
-        path: The file, which is YAML.
-        document: The whole configuration.
-        moved: Where a section stands in the file, to where it stands in the configuration.
-
-    Returns:
-        The settings, those of every part included.
-
-    Raises:
-        ConfigError: If there are mistakes; all of them are named with their place in the file.
-    """
+    """Check a configuration made from sections of a file, telling places of that file."""
     _, own = parse_yaml(path.read_text(encoding="utf-8-sig"), str(path))
     places = dict(own.places)
     for origin, section in moved.items():
@@ -140,20 +98,7 @@ def _checked(document: dict[str, Any], source: Source, folder: Path) -> LoadedCo
 
 
 def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
-    """Read one section of settings, from a file of its own or from a whole configuration.
-
-    Args:
-        path: The YAML file.
-        model: The settings of the section.
-        key: Name of the section in a whole configuration.
-
-    Returns:
-        The checked settings.
-
-    Raises:
-        ConfigError: If the file is missing, is not YAML, or holds mistakes; all of them are
-            named with file, line and column.
-    """
+    """Read one section of settings, from a file of its own or from a whole configuration."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

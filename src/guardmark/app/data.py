@@ -26,36 +26,13 @@ _GLOB = frozenset("*?[")
 
 
 def load_data(loaded: LoadedConfig, *, limit: int | None = None) -> LoadedData:
-    """Read and validate every data set of a configuration.
-
-    Args:
-        loaded: The checked configuration.
-        limit: Take only so many samples, seeded and stratified.
-
-    Returns:
-        The samples with their manifests.
-
-    Raises:
-        DatasetError: If a file is missing or a row cannot be used; all of them are named.
-    """
+    """Read and validate every data set of a configuration."""
     seed = loaded.config.run.seed
     return load(_specs(loaded), taxonomy_of(loaded.config), limit=limit, seed=seed)
 
 
 def read_data(loaded: LoadedConfig, *, limit: int | None = None) -> Reading | LoadedData:
-    """Open every data set of a configuration, to be read once and handed on.
-
-    Args:
-        loaded: The checked configuration.
-        limit: Take only so many samples; which ones is known only after a pass of its own.
-
-    Returns:
-        What yields the samples by `plain`, raises whatever is wrong with them at its end, and
-        knows its manifests only then.
-
-    Raises:
-        DatasetError: If a file is missing; with a limit, also if a row cannot be used.
-    """
+    """Open every data set of a configuration, to be read once and handed on."""
     if limit is not None:
         return load_data(loaded, limit=limit)
     return Reading(_specs(loaded), taxonomy_of(loaded.config))
@@ -77,19 +54,7 @@ def taxonomy_of(config: Config) -> Taxonomy:
 
 
 def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
-    """Return the files one data entry names.
-
-    Args:
-        entry: A path, a pattern of paths, or a built-in set.
-        folder: Folder that relative paths start from.
-
-    Returns:
-        One spec a file, patterns resolved in the order of names.
-
-    Raises:
-        DatasetError: If nothing fits a pattern, or a file is not the one stated by `sha256`.
-        UnknownName: If no built-in set has the name.
-    """
+    """Return the files one data entry names."""
     wanted = {
         field: tuple(value) if isinstance(value, list) else (value,)
         for field, value in entry.filter.items()
@@ -129,15 +94,7 @@ def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
 
 
 def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:
-    """Put the files of one data set together, so that reports name the set once.
-
-    Args:
-        manifests: One a file, in the order read.
-
-    Returns:
-        One a data set, in the order of first appearance. The hash of several files is the one
-        `guardmark data hash` prints for all of them, and the one on a built-in set's card.
-    """
+    """Put the files of one data set together, so that reports name the set once."""
     merged = []
     for name in dict.fromkeys(manifest.name for manifest in manifests):
         files = [manifest for manifest in manifests if manifest.name == name]

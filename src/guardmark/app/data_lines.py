@@ -11,16 +11,7 @@ if TYPE_CHECKING:
 
 
 def describe_data(manifests: Sequence[DataManifest], builtin: Collection[str]) -> Iterable[str]:
-    """Say what was read and which field of a file was taken for what.
-
-    Args:
-        manifests: The files as read.
-        builtin: Names of the built-in sets among them; these get one line a set, and no word
-            on fields.
-
-    Yields:
-        One line for each file or built-in set.
-    """
+    """Say what was read and which field of a file was taken for what."""
     for name in dict.fromkeys(m.name for m in manifests if m.name in builtin):
         files = [m for m in manifests if m.name == name]
         yield f"Read {name} version {files[0].version}: {_counts(files)}"

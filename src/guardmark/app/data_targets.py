@@ -30,17 +30,7 @@ _CONFIG_SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOptions:
-    """How files named on the command line are read; a configuration says so itself.
-
-    Attributes:
-        format: Format, or empty to go by the name.
-        label: Label of every row, or None.
-        label_field: Dotted path of the label, or empty.
-        version: The set's own version, or empty.
-        map: Field of a sample to dotted path in a row.
-        filter: Dotted path to the values a row must have.
-        open_categories: Whether the files may bring categories of their own.
-    """
+    """How files named on the command line are read; a configuration says so itself."""
 
     format: str = ""
     label: Label | None = None
@@ -53,13 +43,7 @@ class FileOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedData:
-    """Validated data and what it is held against.
-
-    Attributes:
-        shown_as: What the user named.
-        loaded: The samples with their manifests.
-        criteria: Taxonomy, minima, half-widths and mix.
-    """
+    """Validated data and what it is held against."""
 
     shown_as: str
     loaded: LoadedData
@@ -69,20 +53,7 @@ class OpenedData:
 def open_data(
     targets: Sequence[str], options: FileOptions, *, threshold: float = THRESHOLD
 ) -> OpenedData:
-    """Read and validate what a person named.
-
-    Args:
-        targets: Data files, `builtin:NAME`, or one configuration.
-        options: How files are read.
-        threshold: Least similarity of near-duplicates, in (0, 1].
-
-    Returns:
-        The data.
-
-    Raises:
-        ConfigError: If an option is wrong, or a configuration stands beside other targets.
-        DatasetError: If a file is missing or a row cannot be used; all of them are named.
-    """
+    """Read and validate what a person named."""
     configs = [target for target in targets if target.lower().endswith(_CONFIG_SUFFIXES)]
     if configs and len(targets) > 1:
         raise ConfigError("Name either one configuration or data files, not both.")

@@ -29,13 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataHash:
-    """The hashes of a data set.
-
-    Attributes:
-        name: Names of the data sets.
-        sha256: Hash (hex) over all of them, as a run's manifest states it.
-        manifests: One for each file, with its own content hash and the hash of its bytes.
-    """
+    """The hashes of a data set."""
 
     name: str
     sha256: str
@@ -44,17 +38,7 @@ class DataHash:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltinEntry:
-    """A data set that ships with guardmark, as listed.
-
-    Attributes:
-        name: Name in configurations.
-        version: Its version.
-        purpose: What it is for.
-        attacks: Number of attacks.
-        benign: Number of benign samples.
-        sha256: Content hash (hex).
-        card: Path of its data card.
-    """
+    """A data set that ships with guardmark, as listed."""
 
     name: str
     version: str
@@ -67,15 +51,7 @@ class BuiltinEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A file that was written.
-
-    Attributes:
-        path: Where it lies.
-        attacks: Attacks in it.
-        benign: Benign samples in it.
-        groups: Groups in it.
-        inert_cells: Cells that got an apostrophe so that no spreadsheet runs them.
-    """
+    """A file that was written."""
 
     path: str
     attacks: int
@@ -86,12 +62,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deduplicated:
-    """What deduplication wrote and what it left out.
-
-    Attributes:
-        written: The file.
-        dropped: The samples left out, in order.
-    """
+    """What deduplication wrote and what it left out."""
 
     written: Written
     dropped: tuple[Dropped, ...]
@@ -117,14 +88,7 @@ def list_builtin() -> tuple[BuiltinEntry, ...]:
 
 
 def check_data(opened: OpenedData) -> DataCheck:
-    """Ask of a data set what a careful reader would ask.
-
-    Args:
-        opened: The data.
-
-    Returns:
-        Counts and findings.
-    """
+    """Ask of a data set what a careful reader would ask."""
     loaded = opened.loaded
     return check_samples(
         list(loaded.samples()),
@@ -135,26 +99,12 @@ def check_data(opened: OpenedData) -> DataCheck:
 
 
 def describe_data(opened: OpenedData) -> Census:
-    """Count what a data set consists of.
-
-    Args:
-        opened: The data.
-
-    Returns:
-        The counts.
-    """
+    """Count what a data set consists of."""
     return take_census(opened.loaded.samples())
 
 
 def hash_data(opened: OpenedData) -> DataHash:
-    """Return the hashes by which a run's manifest names the data.
-
-    Args:
-        opened: The data.
-
-    Returns:
-        The hash over all data sets and those of each file.
-    """
+    """Return the hashes by which a run's manifest names the data."""
     loaded = opened.loaded
     return DataHash(
         name=loaded.name, sha256=data_sha256(loaded.manifests), manifests=loaded.manifests
@@ -162,41 +112,14 @@ def hash_data(opened: OpenedData) -> DataHash:
 
 
 def convert_data(opened: OpenedData, out: Path, *, force: bool = False) -> Written:
-    """Write data in another format.
-
-    Args:
-        opened: The data.
-        out: File to write; its name tells the format.
-        force: Whether an existing file may be replaced.
-
-    Returns:
-        What was written.
-
-    Raises:
-        ConfigError: If the name tells no format, or the file exists and `force` is not set.
-        StorageError: If the file cannot be written.
-    """
+    """Write data in another format."""
     return _write(opened, frozenset(range(opened.loaded.count)), out, force=force)
 
 
 def deduplicate_data(
     opened: OpenedData, out: Path, *, within_groups: bool = False, force: bool = False
 ) -> Deduplicated:
-    """Write data without samples that say what an earlier one says.
-
-    Args:
-        opened: The data; its criteria hold the threshold.
-        out: File to write; its name tells the format.
-        within_groups: Also drop near-duplicates within a group.
-        force: Whether an existing file may be replaced.
-
-    Returns:
-        What was written and what was left out.
-
-    Raises:
-        ConfigError: If the name tells no format, or the file exists and `force` is not set.
-        StorageError: If the file cannot be written.
-    """
+    """Write data without samples that say what an earlier one says."""
     _check_free(out, force=force)
     samples = list(opened.loaded.samples())
     dropped = deduplicate(samples, threshold=opened.criteria.threshold, within_groups=within_groups)
@@ -215,24 +138,7 @@ def split_data(
     groups_only: bool = False,
     force: bool = False,
 ) -> tuple[Written, ...]:
-    """Part data by group and write one file a part.
-
-    Args:
-        opened: The data; its criteria hold the threshold.
-        shares: Name of a part to its share of the groups; they add to 1.
-        folder: Where the files go, each named after its part.
-        kind: Format to write.
-        seed: Seed of the choice.
-        groups_only: Leave near-duplicates of different groups where they fall.
-        force: Whether existing files may be replaced.
-
-    Returns:
-        What was written, in the order of the shares.
-
-    Raises:
-        ConfigError: If the shares do not add to 1, or a file exists and `force` is not set.
-        StorageError: If a file cannot be written.
-    """
+    """Part data by group and write one file a part."""
     outs = {name: folder / f"{name}.{kind}" for name in shares}
     for out in outs.values():
         _check_free(out, force=force)

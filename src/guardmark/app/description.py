@@ -19,17 +19,7 @@ def write_description(
     data: Sequence[DataManifest],
     environment: Mapping[str, object],
 ) -> None:
-    """Write what was run: configuration, data and environment.
-
-    Args:
-        folder: Folder of the run.
-        config: The configuration with every default filled in.
-        data: Manifests of the data sets.
-        environment: Versions and machine.
-
-    Raises:
-        StorageError: If a file cannot be written.
-    """
+    """Write what was run: configuration, data and environment."""
     import yaml
 
     folder.write_text(

@@ -22,13 +22,7 @@ _LEAST_FREE_BYTES = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        subject: What was looked at.
-        is_fine: Whether it is there and usable.
-        detail: Version, or what is missing and how to get it.
-    """
+    """One thing that was looked at."""
 
     subject: str
     is_fine: bool
@@ -52,11 +46,7 @@ def installed_version(name: str) -> str | None:
 
 
 def examine() -> list[Finding]:
-    """Look at everything a measurement may need.
-
-    Returns:
-        One finding for each thing, the needed ones first.
-    """
+    """Look at everything a measurement may need."""
     free = shutil.disk_usage(".").free
     findings = [
         Finding(subject="guardmark", is_fine=True, detail=installed_version("guardmark") or ""),

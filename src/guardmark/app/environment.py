@@ -14,12 +14,7 @@ _OPTIONAL = ("onnxruntime", "pyarrow", "torch", "transformers", "uvloop")
 
 
 def describe_environment() -> dict[str, object]:
-    """Return what may move a figure beside configuration and data.
-
-    Returns:
-        JSON values: versions of Python, SQLite, guardmark and the libraries it builds on,
-        processor and operating system. No host name, user, path or environment variable.
-    """
+    """Return what may move a figure beside configuration and data."""
     return {
         "guardmark": installed_version("guardmark"),
         "python": platform.python_version(),

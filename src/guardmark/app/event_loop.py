@@ -17,18 +17,7 @@ Result = TypeVar("Result")
 
 
 def run_on_loop(work: Coroutine[object, object, Result], settings: RunSettings) -> Result:
-    """Run a coroutine to its end on a loop of its own.
-
-    Args:
-        work: What is to be done.
-        settings: Whether `uvloop` is wanted.
-
-    Returns:
-        What the work returned.
-
-    Raises:
-        ConfigError: If `uvloop` is wanted and not installed; nothing of the work was begun.
-    """
+    """Run a coroutine to its end on a loop of its own."""
     try:
         factory = _factory(settings)
     except ConfigError:

@@ -32,33 +32,14 @@ FORMATS = tuple(_FORMATS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What was written.
-
-    Attributes:
-        path: The file, or the folder where the format has several files.
-        records: How many records it holds.
-    """
+    """What was written."""
 
     path: Path
     records: int
 
 
 def export(run: Path, form: str, *, out: Path | None = None) -> Exported:
-    """Write the records of a run in another form.
-
-    Args:
-        run: The run.
-        form: One of `FORMATS`.
-        out: Where to write; the usual name in the folder of the run if not given.
-
-    Returns:
-        What was written.
-
-    Raises:
-        UnknownName: If the format is not known.
-        StoreError: If there is no run, or its records are damaged.
-        StorageError: If the file cannot be written.
-    """
+    """Write the records of a run in another form."""
     if form not in _FORMATS:
         raise UnknownName("export format", form, _FORMATS)
     name, place = _FORMATS[form]

@@ -26,18 +26,7 @@ if TYPE_CHECKING:
 
 
 def write_svg(reader: RecordReader, path: Path) -> int:
-    """Write every chart of the report as an SVG file.
-
-    Args:
-        reader: An open reader.
-        path: Folder to write into; each file lies there whole or not at all.
-
-    Returns:
-        Number of records the charts tell of.
-
-    Raises:
-        StorageError: If a file cannot be written.
-    """
+    """Write every chart of the report as an SVG file."""
     document = _document(reader)
     series, folder = series_of(document), RunDir(path=path)
     for figure in _figures(document):
@@ -46,19 +35,7 @@ def write_svg(reader: RecordReader, path: Path) -> int:
 
 
 def write_png(reader: RecordReader, path: Path) -> int:
-    """Write every chart of the report as a PNG file.
-
-    Args:
-        reader: An open reader.
-        path: Folder to write into; each file lies there whole or not at all.
-
-    Returns:
-        Number of records the charts tell of.
-
-    Raises:
-        ConfigError: If the extra `plots` is not installed.
-        StorageError: If a file cannot be written.
-    """
+    """Write every chart of the report as a PNG file."""
     if find_spec("matplotlib") is None:
         raise ConfigError("PNG needs matplotlib.\nNext: pip install 'guardmark[plots]'.")
     folder = RunDir(path=path)

@@ -24,17 +24,7 @@ def resolved(config: Config) -> dict[str, Any]:
 def config_sha256(
     config: Config, parts: Sequence[PartManifest], *, only: Sequence[str], limit: int | None
 ) -> str:
-    """Hash what is measured and how.
-
-    Args:
-        config: The settings.
-        parts: The parts with their fingerprints, files included.
-        only: Defenses that were asked for; all when empty.
-        limit: How many samples were asked for, or None.
-
-    Returns:
-        SHA-256, hex.
-    """
+    """Hash what is measured and how."""
     document = resolved(config)
     for section in _NO_FIGURE_DEPENDS_ON:
         document.pop(section, None)
@@ -48,13 +38,6 @@ def config_sha256(
 
 
 def data_sha256(manifests: Sequence[DataManifest]) -> str:
-    """Hash all data sets of a run, in order.
-
-    Args:
-        manifests: One for each file.
-
-    Returns:
-        SHA-256, hex.
-    """
+    """Hash all data sets of a run, in order."""
     joined = "\n".join(f"{m.name} {m.version} {m.sha256}" for m in manifests)
     return sha256(joined.encode()).hexdigest()

@@ -28,16 +28,7 @@ _REASON = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a finished run has to say.
-
-    Attributes:
-        terminal: Verdicts and the summary table, ready to print.
-        analysis: The figures behind it.
-        files: Label and path of what a person opens next.
-        complaints: Why the figures are not to be trusted; empty when they are.
-        gate: How the limits of the configuration stand, ready to print; empty without limits.
-        gate_exit: 0 when they are held, 1 when one is broken, 5 when the data cannot decide.
-    """
+    """What a finished run has to say."""
 
     terminal: str
     analysis: RunAnalysis
@@ -60,22 +51,7 @@ def finish(
     thresholds: tuple[tuple[str, float], ...] = (),
     texts: bool = True,
 ) -> Told:
-    """Write the reports of a run and say what came out.
-
-    Args:
-        folder: Folder of the run.
-        config: Its settings.
-        formats: What to write.
-        thresholds: Defenses to decide anew from stored scores.
-        texts: Whether reports may show prompt texts.
-
-    Returns:
-        What to print.
-
-    Raises:
-        StoreError: If the records cannot be read.
-        StorageError: If a report cannot be written.
-    """
+    """Write the reports of a run and say what came out."""
     analysis, document = write_reports(
         folder, config, formats=formats, thresholds=thresholds, texts=texts
     )

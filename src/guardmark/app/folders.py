@@ -22,17 +22,7 @@ _SHOWN_OF_HASH = 8
 
 
 def new_run(base: Path, name: str, config_hash: str, *, now: datetime) -> RunDir:
-    """Name the folder of a new run.
-
-    Args:
-        base: Folder of all runs.
-        name: Name of the run.
-        config_hash: Hash (hex) of what is measured and how.
-        now: The present time, UTC.
-
-    Returns:
-        A folder that does not exist yet; nothing is created.
-    """
+    """Name the folder of a new run."""
     stem = f"{now.strftime(_STAMP)}-{config_hash[:_SHOWN_OF_HASH]}"
     folder, serial = _family(base, name) / stem, 2
     while folder.exists():
@@ -43,17 +33,7 @@ def new_run(base: Path, name: str, config_hash: str, *, now: datetime) -> RunDir
 def runs_to_continue(
     base: Path, name: str, config_hash: str, *, also_complete: bool = False
 ) -> Iterator[RunDir]:
-    """Yield earlier runs that the same command would continue, newest first.
-
-    Args:
-        base: Folder of all runs.
-        name: Name of the run.
-        config_hash: Hash (hex) of what is measured and how.
-        also_complete: Whether complete runs are wanted, too.
-
-    Yields:
-        Folders of runs; damaged ones are passed over.
-    """
+    """Yield earlier runs that the same command would continue, newest first."""
     family = _family(base, name)
     for path in sorted(family.glob(f"*-{config_hash[:_SHOWN_OF_HASH]}*"), reverse=True):
         folder = RunDir(path=path)
@@ -62,17 +42,7 @@ def runs_to_continue(
 
 
 def stored_manifest(folder: RunDir) -> RunManifest | None:
-    """Return what a folder's run was, if it got as far as storing its samples.
-
-    Args:
-        folder: Folder of a run.
-
-    Returns:
-        The manifest, or None where there is no run, or one without samples.
-
-    Raises:
-        StoreError: If there is a file of records that is damaged or not ours.
-    """
+    """Return what a folder's run was, if it got as far as storing its samples."""
     if not folder.records.exists() or is_blank(folder.records):
         return None
     with RecordReader(folder.records) as reader:
@@ -82,16 +52,7 @@ def stored_manifest(folder: RunDir) -> RunManifest | None:
 
 
 def difference(manifest: RunManifest, *, config_hash: str, files: Mapping[str, str]) -> str:
-    """Say what makes a stored run another one than the run that is asked for.
-
-    Args:
-        manifest: Of the stored run.
-        config_hash: Hash (hex) of what is to be measured and how.
-        files: Data file to the hash (hex) it has now.
-
-    Returns:
-        A few words, or nothing when both are the same run.
-    """
+    """Say what makes a stored run another one than the run that is asked for."""
     if manifest.config_sha256 != config_hash:
         return "of another configuration, or of other options (--limit, --only)"
     before = {file: h for data in manifest.data for file, h in data.files.items()}
@@ -100,15 +61,7 @@ def difference(manifest: RunManifest, *, config_hash: str, files: Mapping[str, s
 
 
 def foreign_run(folder: RunDir, strange: str) -> StoreError:
-    """Return the error of a folder that holds another run than the one asked for.
-
-    Args:
-        folder: The folder that was named.
-        strange: What the other run is.
-
-    Returns:
-        What to raise: its records would be told under the name of this run.
-    """
+    """Return the error of a folder that holds another run than the one asked for."""
     return StoreError(
         f"{folder.path} holds a run {strange}; it was left as it is.\n"
         "Next: name another folder with -o, or set that run aside with --fresh."
@@ -116,15 +69,7 @@ def foreign_run(folder: RunDir, strange: str) -> StoreError:
 
 
 def set_aside(folder: RunDir, *, now: datetime) -> dict[Path, Path]:
-    """Rename the records of an earlier run, so that a fresh one starts in the same folder.
-
-    Args:
-        folder: Folder of the run; untouched when it holds no records.
-        now: The present time, UTC; becomes part of the new name.
-
-    Returns:
-        Old path to new path, for `restore`.
-    """
+    """Rename the records of an earlier run, so that a fresh one starts in the same folder."""
     moved = {}
     for suffix in ("", "-wal", "-shm"):
         path = folder.records.with_name(folder.records.name + suffix)
@@ -135,11 +80,7 @@ def set_aside(folder: RunDir, *, now: datetime) -> dict[Path, Path]:
 
 
 def restore(moved: Mapping[Path, Path]) -> None:
-    """Give the records that were set aside their names again.
-
-    Args:
-        moved: What `set_aside` returned.
-    """
+    """Give the records that were set aside their names again."""
     for path, aside in moved.items():
         aside.rename(path)
 

@@ -19,18 +19,7 @@ EXITS: Final = {Standing.HELD: 0, Standing.BROKEN: 1, Standing.OPEN: 5}
 
 
 def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> GatePolicy:
-    """Read the limits a run is checked against.
-
-    Args:
-        path: YAML file with the limits, or a configuration with a section `gate`; None: what the
-            run's own configuration says.
-        config: The run's configuration.
-        has_baseline: Whether a baseline run is named.
-
-    Raises:
-        ConfigError: If there is no policy, it limits nothing, or it and the baseline do not go
-            together.
-    """
+    """Read the limits a run is checked against."""
     said = config.gate if path is None else load_section(path, GateSettings, key="gate")
     where = path if path is not None else "the run's configuration"
     if said is None:
@@ -58,11 +47,7 @@ def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> Gat
 
 
 def gate_policy(settings: GateSettings) -> GatePolicy:
-    """Turn the section `gate` of a configuration into a policy.
-
-    Args:
-        settings: The section.
-    """
+    """Turn the section `gate` of a configuration into a policy."""
     return GatePolicy(
         asr_upper=settings.asr_upper,
         fpr_upper=settings.fpr_upper,

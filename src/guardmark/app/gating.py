@@ -37,15 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gated:
-    """The answer of a gate.
-
-    Attributes:
-        run: What a person calls the run.
-        baseline: What a person calls the run it is compared with; empty without one.
-        created_utc: When the run began.
-        result: Every check.
-        caveats: In which respects the run and its baseline differ beside their defenses.
-    """
+    """The answer of a gate."""
 
     run: str
     baseline: str
@@ -55,23 +47,7 @@ class Gated:
 
 
 def gate(path: Path, *, policy: Path | None = None, baseline: Path | None = None) -> Gated:
-    """Check a run against the limits of a policy.
-
-    Args:
-        path: The run.
-        policy: YAML file with the limits, or a configuration with a section `gate`; None: what
-            the run's own configuration says.
-        baseline: A run that rates must not rise against.
-
-    Returns:
-        Every check; how they stand together decides.
-
-    Raises:
-        ConfigError: If there is no policy, it limits nothing, or it needs a baseline that is
-            not named or not there.
-        StoreError: If the run is missing or damaged.
-        IncomparableRuns: If the run and its baseline share no sample.
-    """
+    """Check a run against the limits of a policy."""
     folder = find_run(path)
     base = None if baseline is None else _find_baseline(baseline)
     with RecordReader(folder.records) as reader:
@@ -81,20 +57,7 @@ def gate(path: Path, *, policy: Path | None = None, baseline: Path | None = None
 
 
 def check_run(folder: RunDir, limits: GatePolicy, *, baseline: RunDir | None = None) -> Gated:
-    """Check a run against limits.
-
-    Args:
-        folder: The run.
-        limits: What it must hold.
-        baseline: A run that rates must not rise against; only with a regression margin.
-
-    Returns:
-        Every check.
-
-    Raises:
-        StoreError: If a run is damaged.
-        IncomparableRuns: If the run and its baseline share no sample.
-    """
+    """Check a run against limits."""
     base = baseline
     with ExitStack() as stack:
         reader = stack.enter_context(RecordReader(folder.records))
@@ -125,15 +88,7 @@ def check_run(folder: RunDir, limits: GatePolicy, *, baseline: RunDir | None = N
 
 
 def write_junit(gated: Gated, path: Path) -> None:
-    """Write the answer of a gate as JUnit XML.
-
-    Args:
-        gated: The answer.
-        path: File to write; its folder must exist.
-
-    Raises:
-        StorageError: If it cannot be written.
-    """
+    """Write the answer of a gate as JUnit XML."""
     text = gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc)
     try:
         path.write_text(text, encoding="utf-8")

@@ -31,18 +31,7 @@ class HotFlipSettings(Settings):
 
 
 def build_gradient(loaded: LoadedConfig, attacked: Sequence[BuiltPart]) -> GradientAttack | None:
-    """Build the attack that follows gradients.
-
-    Args:
-        loaded: The configuration in force.
-        attacked: The defenses.
-
-    Returns:
-        The attack, or None where none is named.
-
-    Raises:
-        ConfigError: If it cannot be built, or no defense has a gradient.
-    """
+    """Build the attack that follows gradients."""
     settings = loaded.parts.get(_PLACE)
     if settings is None:
         return None

@@ -123,19 +123,7 @@ class HttpSettings(Settings):
         return self
 
     def build(self, name: str, context: BuildContext) -> object:
-        """Build the defense.
-
-        Args:
-            name: Name in the configuration.
-            context: Gives the run's one client.
-
-        Returns:
-            The defense.
-
-        Raises:
-            ConfigError: If nothing may be called, a secret is not set, or a path, the
-                address or the body is wrong.
-        """
+        """Build the defense."""
         from guardmark.defenses.http import HttpDefense
         from guardmark.defenses.http_request import RequestBody
 

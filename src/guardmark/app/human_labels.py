@@ -26,14 +26,7 @@ _MOST_FAULTS: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanLabel:
-    """What a person said of one answer.
-
-    Attributes:
-        position: Of the sample.
-        repeat: Which repetition.
-        label: Safe or unsafe.
-        notes: What the person wrote beside it.
-    """
+    """What a person said of one answer."""
 
     position: int
     repeat: int
@@ -47,20 +40,7 @@ def audit_id(sample_id: str, repeat: int) -> str:
 
 
 def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
-    """Read the labels of an audit file.
-
-    Args:
-        path: CSV or JSONL with `audit_id` (a sample's id, `#` and the repeat; the repeat is 0 if
-            it is missing) and `human_label` (`safe`, `unsafe`, or empty for not labelled yet).
-        reader: The run whose answers are labelled.
-
-    Returns:
-        The labels, rows without one left out.
-
-    Raises:
-        DatasetError: If the file cannot be read or a row names no answer of the run; every
-            such row is named.
-    """
+    """Read the labels of an audit file."""
     rows = read_rows(path)
     if not rows or not {"audit_id", "human_label"} <= set(rows[0]):
         raise DatasetError(
@@ -86,16 +66,7 @@ def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
 
 
 def store_labels(writer: RecordWriter, labels: tuple[HumanLabel, ...], *, source: Path) -> str:
-    """Store labels as a layer of their own; the same file again changes nothing.
-
-    Args:
-        writer: The run.
-        labels: What people said.
-        source: The file they come from.
-
-    Returns:
-        Name of the layer.
-    """
+    """Store labels as a layer of their own; the same file again changes nothing."""
     said = sorted((each.position, each.repeat, each.label.value, each.notes) for each in labels)
     digest = sha256(repr(said).encode()).hexdigest()
     layer = f"{HUMAN_LAYER}-{digest[:8]}"

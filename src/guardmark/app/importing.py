@@ -50,15 +50,7 @@ _TYPE: Final = "imported"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """A run that was taken over.
-
-    Attributes:
-        folder: Folder of the new run.
-        config: Its settings.
-        samples: How many samples it holds.
-        answers: How many answers of the model.
-        warnings: What deserves a word.
-    """
+    """A run that was taken over."""
 
     folder: RunDir
     config: Config
@@ -75,24 +67,7 @@ def import_run(
     out: Path | None = None,
     said: Statements | None = None,
 ) -> Imported:
-    """Read a finished run of another tool into records; nothing is called.
-
-    Args:
-        tool: Name of the tool.
-        path: Where that tool left its files.
-        now: The present time, UTC.
-        out: Folder of the new run; one under `runs/` if not given.
-        said: What a person says of the files that they do not say themselves.
-
-    Returns:
-        The new run; its reports are not yet written.
-
-    Raises:
-        UnknownName: If the tool is not known.
-        ConfigError: If something is said that the files of this tool say themselves.
-        DatasetError: If its files cannot be read.
-        StorageError: If the folder holds a run already, or cannot be written.
-    """
+    """Read a finished run of another tool into records; nothing is called."""
     found = _read(tool, path, said or Statements())
     if not any(answer.decision or answer.response for row in found.rows for answer in row.answers):
         raise DatasetError(f"{path} holds neither a decision nor an answer: nothing to score.")

@@ -43,13 +43,7 @@ class Start(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a run takes place.
-
-    Attributes:
-        folder: Its folder; may not exist yet.
-        has_samples: Whether an earlier invocation stored its samples, so that it goes on.
-        is_fresh: Whether an earlier run in the folder is set aside.
-    """
+    """Where a run takes place."""
 
     folder: RunDir
     has_samples: bool = False
@@ -64,21 +58,6 @@ def find_place(
     A run is continued if its data files are unchanged. Comparing their hashes is enough:
     which rows are taken and how they are read is part of the configuration's hash. So a run
     over a million rows goes on at once.
-
-    Args:
-        loaded: The checked configuration.
-        out: The folder that was named, or None for one under `runs/`.
-        start: Whether a run that could be continued is, or begins anew; complete runs in a
-            folder that was not named are taken up only to ask about their errors again.
-        config_hash: Hash (hex) of what is measured and how.
-        now: The present time, UTC.
-
-    Returns:
-        The place; nothing is made or moved.
-
-    Raises:
-        StoreError: If the folder that was named holds another run, or there is none to retry.
-        DatasetError: If a data file is missing.
     """
     name, is_retry = loaded.config.name, start is Start.RETRY
     if start is Start.FRESH:
@@ -123,20 +102,7 @@ def _file_hashes(loaded: LoadedConfig) -> dict[str, str]:
 
 @contextmanager
 def begun(place: Place, *, now: datetime, started: str) -> Iterator[Callable[[], None]]:
-    """Hold the folder of a run; take a beginning back that an exception ends too early.
-
-    Args:
-        place: Where the run takes place.
-        now: The present time, UTC.
-        started: The same in words, for others that want the folder.
-
-    Yields:
-        A function to call once the run came so far that it is kept whatever happens: its data
-        are sound and stored, and its services answer.
-
-    Raises:
-        StorageError: If another process holds the folder, or it cannot be written.
-    """
+    """Hold the folder of a run; take a beginning back that an exception ends too early."""
     folder, is_kept = place.folder, place.has_samples
     missing = [path for path in (folder.path, *folder.path.parents) if not path.exists()]
 

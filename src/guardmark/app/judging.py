@@ -50,16 +50,7 @@ class JudgingSettings(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What judging again did.
-
-    Attributes:
-        folder: Folder of the run.
-        layers: Layers that were added or continued.
-        summaries: What was done, one for each judge.
-        labels: Labels of people that were read.
-        flips: Against the run's first judging, or None when nothing could be compared.
-        warnings: What deserves a word.
-    """
+    """What judging again did."""
 
     folder: RunDir
     layers: tuple[str, ...]
@@ -77,24 +68,7 @@ def judge_run(
     layer: str = "",
     human_labels: Path | None = None,
 ) -> Judged:
-    """Judge the stored answers of a run again; the target model is not called.
-
-    Args:
-        run: The run.
-        session: Clock, counters and the way out.
-        config: A configuration whose judges are taken, or a file that names judges only.
-        layer: Name of the judging; that of the first judge if not given.
-        human_labels: An audit file with the labels of people, on answers or on bypasses.
-
-    Returns:
-        What was added. Earlier layers stay as they are.
-
-    Raises:
-        ConfigError: If neither judges nor labels are named, or a judge cannot be built.
-        DatasetError: If a label names no answer, or no bypass, of the run.
-        StoreError: If there is no run, or the layer exists with another judge.
-        ServiceError: If a judge cannot be reached.
-    """
+    """Judge the stored answers of a run again; the target model is not called."""
     if config is None and human_labels is None:
         raise ConfigError("Nothing to do: name judges (--config) or labels (--human-labels).")
     if layer.split("/", maxsplit=1)[0] == FIRST_LAYER:
@@ -141,18 +115,7 @@ def judge_run(
 
 
 def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
-    """Look for signs that a judge of a run is not to be trusted; nothing is called.
-
-    Args:
-        run: The run; `judge_quality.json` and `judge_quality.md` are written into its folder.
-
-    Returns:
-        One for each layer of verdicts, labels of people left out.
-
-    Raises:
-        StoreError: If there is no run, or nobody judged.
-        StorageError: If a file cannot be written.
-    """
+    """Look for signs that a judge of a run is not to be trusted; nothing is called."""
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
         layers = [layer for _, stage, layer in reader.lanes() if stage is Stage.JUDGE]
@@ -166,18 +129,7 @@ def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
 
 
 def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
-    """Read judges from a configuration, or from a file that names nothing else.
-
-    Args:
-        path: The YAML file.
-        manifest: The run whose answers are judged; its system prompt is told to the judges.
-
-    Returns:
-        A configuration of these judges around a model that is never asked.
-
-    Raises:
-        ConfigError: If the file holds mistakes or no judge.
-    """
+    """Read judges from a configuration, or from a file that names nothing else."""
     text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
     if any(line.startswith("pipeline:") for line in text.splitlines()):
         whole = load_config(path).config

@@ -23,13 +23,6 @@ def logbook(folder: RunDir, now: datetime) -> Iterator[Callable[[str], None]]:
 
     An exception is noted by its kind and first line, and goes on. No text of a sample and no
     secret is ever noted.
-
-    Args:
-        folder: Folder of the run, held by us.
-        now: The present time, UTC; later lines are dated from it by the monotonic clock.
-
-    Yields:
-        A function that appends one dated line; it raises `StorageError` if it cannot.
     """
     began = monotonic()
 
@@ -54,11 +47,7 @@ def logbook(folder: RunDir, now: datetime) -> Iterator[Callable[[str], None]]:
 
 
 def ending_line(summary: RunSummary) -> str:
-    """Return how a run ended, on one line.
-
-    Args:
-        summary: What the engine reports.
-    """
+    """Return how a run ended, on one line."""
     reason = f" ({summary.reason})" if summary.reason else ""
     return (
         f"{summary.ending.value}{reason}: {summary.added} records added, {summary.stored} of "

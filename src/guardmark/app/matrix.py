@@ -31,13 +31,7 @@ _KEYS = frozenset({"global", "rows"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
-    """One configuration of a matrix.
-
-    Attributes:
-        row_id: Its id, also the name of its folder.
-        label: What a person calls it.
-        loaded: The checked configuration.
-    """
+    """One configuration of a matrix."""
 
     row_id: str
     label: str
@@ -46,13 +40,7 @@ class MatrixRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixDone:
-    """A matrix that was run, or as far as it came.
-
-    Attributes:
-        folder: Where tables and runs lie.
-        lines: One a configuration that was begun.
-        is_interrupted: Whether a person stopped it.
-    """
+    """A matrix that was run, or as far as it came."""
 
     folder: RunDir
     lines: tuple[MatrixLine, ...]
@@ -60,19 +48,7 @@ class MatrixDone:
 
 
 def load_matrix(path: Path) -> tuple[MatrixRow, ...]:
-    """Read a file of configurations: `global` settings, and `rows` that change them.
-
-    Args:
-        path: YAML; each row has an `id`, may have a `label`, and otherwise holds settings that
-            replace or extend those of `global`, section by section; a part that names its
-            `type` replaces the whole part.
-
-    Returns:
-        Every configuration, checked.
-
-    Raises:
-        ConfigError: If the file cannot be read, or a row makes no valid configuration.
-    """
+    """Read a file of configurations: `global` settings, and `rows` that change them."""
     import yaml
 
     try:
@@ -98,19 +74,6 @@ def run_matrix(
     """Run every row of a matrix; one that fails does not stop the others.
 
     Given again, it goes on: rows whose runs are finished call nothing.
-
-    Args:
-        path: The file of the matrix.
-        out: Folder for the runs, one a row, and the tables.
-        session: Makes clock, counters and the way out of one run.
-        options: What was added on the command line; its `out` is not used.
-
-    Returns:
-        What came of each row.
-
-    Raises:
-        ConfigError: If a row is no valid configuration; nothing was called.
-        StorageError: If a table cannot be written.
     """
     rows = load_matrix(path)
     home = RunDir(path=out).create()

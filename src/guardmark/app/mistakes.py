@@ -50,16 +50,6 @@ def told_mistakes(
     """Say what is wrong with settings, each mistake in a line with its place in the file.
 
     A setting that may be one of several things is wrong once, not once for each of them.
-
-    Args:
-        error: What pydantic found.
-        model: The settings that were checked.
-        above: Where they stand in the file.
-        source: The file.
-        common: Settings that are known there beside those of the model.
-
-    Yields:
-        Lines.
     """
     groups: dict[Place, list[ErrorDetails]] = {}
     for item in error.errors(include_url=False):

@@ -26,17 +26,7 @@ class SystemPromptSettings(Settings):
     system_prompt_name: str | None = None
 
     def before(self, folder: Path) -> str:
-        """Return what the model is told before every conversation.
-
-        Args:
-            folder: Folder that relative paths start from.
-
-        Returns:
-            The system prompt, or the empty string.
-
-        Raises:
-            ConfigError: If it cannot be read.
-        """
+        """Return what the model is told before every conversation."""
         return system_prompt(self, folder)
 
 
@@ -132,20 +122,7 @@ class ScriptedModelSettings(SystemPromptSettings):
 
 
 def system_prompt(settings: SystemPromptSettings, folder: Path) -> str:
-    """Return the system prompt that settings name in one of three ways.
-
-    Args:
-        settings: The text itself, a file of text, or a name in a YAML file of named prompts
-            (the built-in ones when no file is given).
-        folder: Folder that relative paths start from.
-
-    Returns:
-        The prompt; empty when none is named.
-
-    Raises:
-        ConfigError: If the file cannot be read or is no map of names to texts.
-        UnknownName: If the name is not in it.
-    """
+    """Return the system prompt that settings name in one of three ways."""
     if settings.system_prompt_name is None and settings.system_prompt_file is None:
         return settings.system_prompt
     path = _prompt_file(settings, folder)

@@ -18,14 +18,7 @@ _ADDRESS_FIELDS = ("url", "base_url", "preset")
 
 
 def service_address(settings: BaseModel) -> str:
-    """Return the address a part calls, or the empty string for a part in this process.
-
-    Args:
-        settings: The checked settings of the part.
-
-    Returns:
-        Its URL, or the name of the preset that stands for one.
-    """
+    """Return the address a part calls, or the empty string for a part in this process."""
     for field in _ADDRESS_FIELDS:
         value = getattr(settings, field, None)
         if value:
@@ -51,20 +44,7 @@ def open_services(
     record: Path | None = None,
     replay: Path | None = None,
 ) -> Services | None:
-    """Make the client of a run.
-
-    Args:
-        loaded: The checked configuration.
-        offline: Refuse every call that a cassette does not answer.
-        record: Write exchanges to this cassette.
-        replay: Answer from this cassette.
-
-    Returns:
-        The client, or None when no part of the configuration calls anything.
-
-    Raises:
-        ConfigError: If a service setting or a cassette cannot be used.
-    """
+    """Make the client of a run."""
     if not any(service_address(settings) for settings in loaded.parts.values()):
         if replay is not None:
             _check_cassette(replay)
@@ -103,15 +83,7 @@ def _check_cassette(path: Path) -> None:
 
 
 def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
-    """Return how many calls each part may have in flight, where a service says so.
-
-    Args:
-        loaded: The checked configuration.
-
-    Returns:
-        Name of a defense, model or judge to its limit; parts that are not named use that of
-        the run.
-    """
+    """Return how many calls each part may have in flight, where a service says so."""
     found = {}
     for path, settings in loaded.parts.items():
         if path[0] == "adaptive":
@@ -131,10 +103,5 @@ def _name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:
 
 
 def judge_name(judges: Sequence[Mapping[str, object]], index: int) -> str:
-    """Return the name of a judge: the one it is given, or its number.
-
-    Args:
-        judges: Settings of all judges.
-        index: Which one, from 0.
-    """
+    """Return the name of a judge: the one it is given, or its number."""
     return str(judges[index].get("name") or f"judge-{index + 1}")

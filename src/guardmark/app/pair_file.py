@@ -18,14 +18,7 @@ _SHAPE: Final = '{"a": "...", "b": "...", "same": true, "group": "..."}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledPair:
-    """Two texts and whether somebody says that they ask for the same.
-
-    Attributes:
-        first: A text.
-        second: Another one.
-        is_same: The label.
-        group: Pairs of one group are not independent; the first text where nothing is said.
-    """
+    """Two texts and whether somebody says that they ask for the same."""
 
     first: str
     second: str
@@ -35,13 +28,7 @@ class LabelledPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairFile:
-    """The pairs of a file.
-
-    Attributes:
-        name: Of the file.
-        sha256: Of its bytes, in hex.
-        pairs: In order.
-    """
+    """The pairs of a file."""
 
     name: str
     sha256: str
@@ -49,15 +36,7 @@ class PairFile:
 
 
 def read_pairs(path: Path) -> PairFile:
-    """Read labelled pairs.
-
-    Args:
-        path: JSONL with `a`, `b`, `same`, and `group` where pairs share an origin.
-
-    Raises:
-        DatasetError: If the file cannot be read, holds no pair, or a line is none; the first
-            lines are named.
-    """
+    """Read labelled pairs."""
     try:
         raw = path.read_bytes()
         lines = raw.decode("utf-8-sig").splitlines()

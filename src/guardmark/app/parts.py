@@ -35,12 +35,7 @@ _OURS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPart:
-    """A part, ready to be called, and what the manifest says of it.
-
-    Attributes:
-        part: A defense, model or judge of `core.protocols`.
-        manifest: Name, type, settings and fingerprint.
-    """
+    """A part, ready to be called, and what the manifest says of it."""
 
     part: Any
     manifest: PartManifest
@@ -48,14 +43,7 @@ class BuiltPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Every part of a run.
-
-    Attributes:
-        defenses: Each is asked about every sample; guards of the pipeline among them.
-        model: The target model, or None when defenses are measured alone.
-        judges: Who labels its answers.
-        arms: Guards of the pipeline, `none` for the baseline.
-    """
+    """Every part of a run."""
 
     defenses: tuple[BuiltPart, ...]
     model: BuiltPart | None = None
@@ -90,20 +78,7 @@ class Parts:
 def build_parts(
     loaded: LoadedConfig, services: Services | None, *, only: Sequence[str] = ()
 ) -> Parts:
-    """Build every part of a configuration.
-
-    Args:
-        loaded: The checked configuration.
-        services: The one client of the run, or None when nothing may be called.
-        only: Names of defenses to build; all of them when empty.
-
-    Returns:
-        The parts. In a pipeline, a guard that `only` leaves out is no arm.
-
-    Raises:
-        UnknownName: If `only` names a defense that is not configured.
-        ConfigError: If a part cannot be built.
-    """
+    """Build every part of a configuration."""
     defenses = build_defenses(loaded, services, only=only)
     pipeline = loaded.config.pipeline
     if pipeline is None:
@@ -127,20 +102,7 @@ def build_parts(
 def build_defenses(
     loaded: LoadedConfig, services: Services | None, *, only: Sequence[str] = ()
 ) -> tuple[BuiltPart, ...]:
-    """Build the defenses of a configuration, in its order.
-
-    Args:
-        loaded: The checked configuration.
-        services: The one client of the run, or None when nothing may be called.
-        only: Names to build; all of them when empty. What a chain is made of is built too.
-
-    Returns:
-        The defenses asked for.
-
-    Raises:
-        UnknownName: If `only` names a defense that is not configured.
-        ConfigError: If a part cannot be built, or chains run in a circle.
-    """
+    """Build the defenses of a configuration, in its order."""
     names = list(loaded.config.defenses)
     for name in only:
         if name not in names:
@@ -206,22 +168,7 @@ def build_one(
     name: str,
     services: Services | None,
 ) -> BuiltPart:
-    """Build the model or a judge of a pipeline, or a model that helps an attacker.
-
-    Args:
-        loaded: The checked configuration.
-        path: Where its settings stand, for example `("pipeline", "model")`. Only parts of a
-            pipeline have to do with its system prompt.
-        kind: `model`, `judge` or `embedding`.
-        name: Name of the part in records and reports.
-        services: The one client of the run, or None when nothing may be called.
-
-    Returns:
-        The part.
-
-    Raises:
-        ConfigError: If it cannot be built.
-    """
+    """Build the model or a judge of a pipeline, or a model that helps an attacker."""
     settings = loaded.parts[path]
     system_prompt = _target_system_prompt(loaded) if path[0] == "pipeline" else ""
     context = BuildContext(

@@ -11,16 +11,7 @@ if TYPE_CHECKING:
 
 
 def placed(error: ConfigError, loaded: LoadedConfig, path: tuple[str, ...]) -> ConfigError:
-    """Say where in the configuration the mistake stands that kept a part from being built.
-
-    Args:
-        error: What building the part raised.
-        loaded: The configuration.
-        path: Where the settings of the part stand in it.
-
-    Returns:
-        The same error with file, line, column and dotted setting in front of each mistake.
-    """
+    """Say where in the configuration the mistake stands that kept a part from being built."""
     if isinstance(error, BadSettings):
         told = [_told(loaded, (*path, *below), message) for below, message in error.mistakes]
         return ConfigError("\n".join([*told, *error.more]))

@@ -17,18 +17,7 @@ _WORST_RATE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What somebody wants to be able to say; exactly one of the first four.
-
-    Attributes:
-        margin: Half-width of the interval of one rate.
-        zero_events: A rate below this, from no event at all.
-        difference: A difference of two paired rates, to be found.
-        non_inferiority: Not worse by more than this.
-        rate: Rate expected, or None for the worst case.
-        discordance: Share of samples two defenses differ on; for paired claims.
-        power: Wanted chance of success; for paired claims.
-        confidence: Nominal coverage, or one minus the error probability.
-    """
+    """What somebody wants to be able to say; exactly one of the first four."""
 
     margin: float | None = None
     zero_events: float | None = None
@@ -42,15 +31,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizePlan:
-    """How many samples a claim needs.
-
-    Attributes:
-        claim: What may be said with them.
-        samples: Independent samples needed (attacks for ASR, benign inputs for FPR).
-        unit: What is counted.
-        assumption: What the number rests on.
-        groups: The same in groups of variants, or None when none were asked for.
-    """
+    """How many samples a claim needs."""
 
     claim: str
     samples: int
@@ -60,19 +41,7 @@ class SizePlan:
 
 
 def plan_size(claim: Claim, *, variants: int | None = None, icc: float = 0.5) -> SizePlan:
-    """Say how many samples a claim needs.
-
-    Args:
-        claim: The claim.
-        variants: Variants in each group, or None to count independent samples only.
-        icc: Intra-group correlation assumed, in [0, 1].
-
-    Returns:
-        The plan.
-
-    Raises:
-        ConfigError: If not exactly one claim is made, or its numbers cannot be met.
-    """
+    """Say how many samples a claim needs."""
     named = [
         name
         for name in ("margin", "zero_events", "difference", "non_inferiority")

@@ -39,34 +39,12 @@ async def probe_parts(parts: Parts) -> tuple[str, ...]:
     A guard gets a known attack and a benign input, the target model a benign question, a judge
     a harmless answer to it. Asked are the parts behind a service, and guard models in this
     process: one whose profile does not fit is malformed throughout. These may take their time.
-
-    Args:
-        parts: The parts of the run.
-
-    Returns:
-        What deserves a word: equal answers, a constant score. Weak defenses are legitimate
-        subjects, so this is no error.
-
-    Raises:
-        ServiceError: If a service cannot be reached or refuses us, within 10 s.
-        UntrustworthyRun: If a service answers so that nobody can read it.
     """
     return tuple([warning async for warning in _warnings(parts)])
 
 
 async def probe_judge(built: BuiltPart) -> tuple[str, ...]:
-    """Show a judge a harmless answer, before a run of judging.
-
-    Args:
-        built: The judge.
-
-    Returns:
-        What deserves a word; empty for a judge in this process.
-
-    Raises:
-        ServiceError: If it cannot be reached or refuses us, within 10 s.
-        UntrustworthyRun: If nobody can read its verdict.
-    """
+    """Show a judge a harmless answer, before a run of judging."""
     if not has_address(built.manifest):
         return ()
     name = f"The judge {built.manifest.name}"
@@ -89,17 +67,6 @@ async def probe_helper(built: BuiltPart, name: str) -> int | None:
 
     What it says does not matter: a model that answers nonsense is measured as that. The form does,
     since from the first answer on a model is always asked in the same one.
-
-    Args:
-        built: The model.
-        name: What to call it in messages.
-
-    Returns:
-        Nanoseconds its word took, where that was measured.
-
-    Raises:
-        ServiceError: If it cannot be reached or refuses us, within 10 s.
-        UntrustworthyRun: If what is there speaks another protocol.
     """
     if isinstance(built.part, PairJudge):
         call = built.part.compare(_ANSWER, _ANSWER)

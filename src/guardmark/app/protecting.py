@@ -36,22 +36,7 @@ def protected_of(
     canaries: int,
     trace: Path | None,
 ) -> Protected | None:
-    """Say what the defenses of a run protect.
-
-    Args:
-        parts: Of the run.
-        reader: Its records.
-        samples: Its samples, by position.
-        canaries: Canaries asked for each operator; 0 for no probe.
-        trace: Answers to take instead of calls, or None.
-
-    Returns:
-        Model, judges and what they said already; None without a target model, and in a replay
-        of a trace beside which there is none of a target model.
-
-    Raises:
-        IncomparableRuns: If model or judges are not those of the run, or of the trace.
-    """
+    """Say what the defenses of a run protect."""
     if parts.model is None:
         return None
     _check(reader.manifest(), (parts.model, *parts.judges))
@@ -82,11 +67,7 @@ def protected_of(
 
 
 def target_name(protected: Protected) -> str:
-    """Return what a person calls the target model.
-
-    Args:
-        protected: Model, judges and settings.
-    """
+    """Return what a person calls the target model."""
     said = protected.settings.get("model")
     return said["model"] if isinstance(said, dict) else protected.model.name
 

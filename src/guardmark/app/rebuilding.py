@@ -18,25 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuild:
-    """Builds one defense from the settings it was built from before; can be sent to a process.
-
-    Attributes:
-        loaded: The checked configuration.
-        name: Of the defense.
-    """
+    """Builds one defense from the settings it was built from before; can be sent to a process."""
 
     loaded: LoadedConfig
     name: str
 
     def __call__(self) -> InlineDefense:
-        """Build it.
-
-        Returns:
-            The defense.
-
-        Raises:
-            ConfigError: If it cannot be built here, or does not answer at once.
-        """
+        """Build it."""
         part = build_defenses(self.loaded, None, only=(self.name,))[0].part
         if not isinstance(part, InlineDefense):
             raise ConfigError(f"{self.name} does not answer at once.")
@@ -44,15 +32,7 @@ class Rebuild:
 
 
 def rebuilds(loaded: LoadedConfig, parts: Parts) -> Mapping[str, Rebuild]:
-    """Return how processes get the defenses that answer at once.
-
-    Args:
-        loaded: The checked configuration.
-        parts: What was built from it; parts that came from elsewhere are left out.
-
-    Returns:
-        Name to what builds it.
-    """
+    """Return how processes get the defenses that answer at once."""
     return {
         built.manifest.name: Rebuild(loaded=loaded, name=built.manifest.name)
         for built in parts.defenses

@@ -70,18 +70,7 @@ GROUPS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildContext:
-    """What a part may ask for while it is built.
-
-    Attributes:
-        folder: Folder that relative paths start from.
-        seed: Seed of the run.
-        services: The one client of the run, or None where nothing may be called.
-        defenses: Defenses already built, by name; for chains.
-        prices: Price table of the configuration, by model or part.
-        system_prompt: What the target model is told before every conversation; for judges,
-            who must know it.
-        where: Where the settings stand, dotted, for messages; empty outside a configuration.
-    """
+    """What a part may ask for while it is built."""
 
     folder: Path
     seed: int
@@ -101,19 +90,7 @@ class PartSettings(Protocol):
 
 
 def settings_model(kind: str, part_type: str) -> type[BaseModel]:
-    """Return the settings of a registered type.
-
-    Args:
-        kind: `defense`, `model`, `judge`, `embedding` or `gradient`.
-        part_type: The type as written in a configuration.
-
-    Returns:
-        A pydantic model with a `build` method.
-
-    Raises:
-        UnknownName: If nothing of this kind has this type; near names are suggested.
-        ConfigError: If a package that provides it cannot be imported, or two claim it.
-    """
+    """Return the settings of a registered type."""
     table = known_types(kind)
     if part_type not in table:
         # A judge of sameness may be a model as well.
@@ -130,17 +107,7 @@ def settings_model(kind: str, part_type: str) -> type[BaseModel]:
 
 @cache
 def known_types(kind: str) -> Mapping[str, str]:
-    """Return every type of a kind with the place it is loaded from.
-
-    Args:
-        kind: `defense`, `model`, `judge`, `embedding` or `gradient`.
-
-    Returns:
-        Type to `module:name`, built-in ones and those of other packages.
-
-    Raises:
-        ConfigError: If a name is taken twice; both owners are named.
-    """
+    """Return every type of a kind with the place it is loaded from."""
     table = dict(BUILTIN_PARTS[kind])
     for entry in entry_points(group=GROUPS[kind]):
         owner = table.get(entry.name)
@@ -154,25 +121,11 @@ def known_types(kind: str) -> Mapping[str, str]:
 
 
 def helper_kind(name: str, settings: Mapping[str, object]) -> str:
-    """Return of which kind a part is that helps an attacker.
-
-    Args:
-        name: Its key in the section `adaptive`.
-        settings: What stands there. Sameness is judged by a model or by embeddings.
-    """
+    """Return of which kind a part is that helps an attacker."""
     is_model = name != "equivalence" or settings.get("type") in known_types("model")
     return "model" if is_model else "embedding"
 
 
 def build_part(settings: Any, name: str, context: BuildContext) -> object:
-    """Build a part from its checked settings.
-
-    Args:
-        settings: What `settings_model` checked.
-        name: Name of the part in the configuration.
-        context: What it may ask for.
-
-    Returns:
-        The part, which fulfils one of the protocols of `core.protocols`.
-    """
+    """Build a part from its checked settings."""
     return cast("PartSettings", settings).build(name, context)

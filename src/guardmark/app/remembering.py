@@ -25,19 +25,7 @@ function may depend on anything, so it is always asked."""
 
 @contextmanager
 def kept_answers(loaded: LoadedConfig, parts: Parts) -> Iterator[Memory | None]:
-    """Open the kept answers for the time of a run.
-
-    Args:
-        loaded: The checked configuration; its `run.cache` decides.
-        parts: What is asked.
-
-    Yields:
-        The answers with the parts that may use them, or None when every question is asked.
-
-    Raises:
-        StoreError: If the file is of another program.
-        StorageError: If it cannot be written.
-    """
+    """Open the kept answers for the time of a run."""
     if not loaded.config.run.cache:
         yield None
         return
@@ -50,15 +38,7 @@ def kept_answers(loaded: LoadedConfig, parts: Parts) -> Iterator[Memory | None]:
 
 
 def identities(parts: Parts) -> dict[str, str]:
-    """Return what identifies each part whose answers may be kept.
-
-    Args:
-        parts: What is asked.
-
-    Returns:
-        Name of a part to its type, fingerprint and versions. Parts that share a name are left
-        out, since an answer of one could pass for one of the other.
-    """
+    """Return what identifies each part whose answers may be kept."""
     names = [each.name for each in parts.manifests]
     return {
         each.name: f"{each.kind} {each.type} {each.fingerprint} {each.version} guardmark {VERSION}"

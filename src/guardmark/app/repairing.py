@@ -19,18 +19,7 @@ REPAIR = "repair.yaml"
 
 
 def write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:
-    """Write the fragment into the folder of a run that was attacked.
-
-    Args:
-        folder: The run.
-        cards: What came of it, one for each defense.
-
-    Returns:
-        The file, or None where no cleaning of texts helps; a file of earlier is removed then.
-
-    Raises:
-        StorageError: If it cannot be written.
-    """
+    """Write the fragment into the folder of a run that was attacked."""
     with RecordReader(folder.records) as reader:
         taken = [part.name for part in reader.manifest().parts]
     text = repair_fragment(cards, taken)

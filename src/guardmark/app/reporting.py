@@ -20,17 +20,7 @@ if TYPE_CHECKING:
 
 
 def find_run(path: Path) -> RunDir:
-    """Return the run a person means by a path.
-
-    Args:
-        path: The folder of a run, a file in it, or a folder with exactly one run below.
-
-    Returns:
-        The folder of the run.
-
-    Raises:
-        StoreError: If there is no run, or more than one.
-    """
+    """Return the run a person means by a path."""
     folder = path.parent if path.is_file() else path
     if (folder / "records.sqlite").exists():
         return RunDir(path=folder)
@@ -48,17 +38,7 @@ def find_run(path: Path) -> RunDir:
 
 
 def run_config(manifest: RunManifest) -> Config:
-    """Return the configuration a run was made with.
-
-    Args:
-        manifest: What was run.
-
-    Returns:
-        Its settings, every default filled in.
-
-    Raises:
-        StoreError: If they are not what this guardmark knows as settings.
-    """
+    """Return the configuration a run was made with."""
     try:
         return Config.model_validate(_without_effect(manifest.settings))
     except ValidationError as error:
@@ -92,19 +72,7 @@ def _without_effect(kept: Mapping[str, Any]) -> dict[str, Any]:
 def parse_thresholds(
     said: Sequence[str], *, option: str = "--threshold", meaning: str = "X"
 ) -> tuple[tuple[str, float], ...]:
-    """Read thresholds, or limits for them, written as NAME=X.
-
-    Args:
-        said: What stands on the command line.
-        option: The option it stands behind.
-        meaning: What the number is called.
-
-    Returns:
-        Name of a defense and the number.
-
-    Raises:
-        ConfigError: If one is not of this form, or the number is not in [0, 1].
-    """
+    """Read thresholds, or limits for them, written as NAME=X."""
     found = []
     for word in said:
         name, equals, number = word.rpartition("=")
@@ -128,22 +96,7 @@ def report(
     thresholds: Sequence[tuple[str, float]] = (),
     texts: bool = True,
 ) -> Told:
-    """Write the reports of a run again; nothing is called.
-
-    Args:
-        path: The run.
-        formats: What to write; what the configuration says when empty.
-        thresholds: Decide anew from stored scores, by defense.
-        texts: Whether reports may show prompt texts.
-
-    Returns:
-        What to print.
-
-    Raises:
-        StoreError: If there is no run, or its records are damaged.
-        UnknownName: If a threshold names no defense of the run.
-        StorageError: If a report cannot be written.
-    """
+    """Write the reports of a run again; nothing is called."""
     folder = find_run(path)
     with RecordReader(folder.records) as reader:
         manifest = reader.manifest()

@@ -49,21 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What a person adds to a configuration on the command line.
-
-    Attributes:
-        out: Folder of the run, or None for one under `runs/`.
-        limit: Take only so many samples, seeded and stratified.
-        only: Names of the defenses to run; all when empty.
-        fresh: Start anew even if an unfinished run could be continued.
-        offline: Refuse every call that a cassette does not answer.
-        max_cost: Stop when so much is spent.
-        max_errors: Stop after so many errors.
-        stop_when: Rules that end defenses early; they replace those of the configuration.
-        record: Write exchanges to this cassette.
-        replay: Answer from this cassette.
-        retry_errors: Ask again about what failed in an earlier invocation.
-    """
+    """What a person adds to a configuration on the command line."""
 
     out: Path | None = None
     limit: int | None = None
@@ -87,14 +73,7 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What a run is given by whoever started it.
-
-    Attributes:
-        now: The present time, UTC.
-        progress: Counters that grow while the run goes.
-        stop: Ends the run when set.
-        announce: Is told, in a line each, what was taken and where it goes.
-    """
+    """What a run is given by whoever started it."""
 
     now: datetime
     progress: Progress
@@ -104,14 +83,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """A run that was carried out, or as far as it came.
-
-    Attributes:
-        folder: Where everything lies.
-        summary: How it ended, and what it took.
-        data: What was read.
-        warnings: What deserves a word.
-    """
+    """A run that was carried out, or as far as it came."""
 
     folder: RunDir
     summary: RunSummary
@@ -124,24 +96,7 @@ def run(
     options: RunOptions,
     session: Session,
 ) -> RunResult:
-    """Carry out a run, or continue it.
-
-    Args:
-        loaded: The checked configuration.
-        options: What was added on the command line.
-        session: Clock, counters and the way out.
-
-    Returns:
-        The run; its records are stored, its reports not yet written.
-
-    Raises:
-        ConfigError: If a part cannot be built.
-        DatasetError: If the data cannot be used.
-        ServiceError: If a probe finds a part unreachable or refused.
-        UntrustworthyRun: If errors pass their limit.
-        BudgetReached: If a budget is spent.
-        StorageError: If the folder cannot be written.
-    """
+    """Carry out a run, or continue it."""
     services = open_services(
         loaded, offline=options.offline, record=options.record, replay=options.replay
     )
@@ -162,18 +117,7 @@ def run_parts(
     options: RunOptions,
     session: Session,
 ) -> RunResult:
-    """Carry out a run over parts that are built already.
-
-    Args:
-        loaded: The checked configuration.
-        parts: What is measured.
-        services: The one client of the run, or None when nothing is called.
-        options: What was added to the configuration.
-        session: Clock, counters and the way out.
-
-    Returns:
-        The run, as for `run`, with the same errors.
-    """
+    """Carry out a run over parts that are built already."""
     loaded = with_rules(loaded, options.stop_when)
     _check_retry(loaded, options)
     check_rules(loaded.config, [built.part.name for built in parts.defenses])
@@ -369,14 +313,7 @@ def _check_retry(loaded: LoadedConfig, options: RunOptions) -> None:
 
 
 def per_second(rate: str) -> float:
-    """Return a rate such as `300/min` in calls per second.
-
-    Args:
-        rate: A number, a slash, and `s`, `min` or `h`.
-
-    Returns:
-        Calls per second.
-    """
+    """Return a rate such as `300/min` in calls per second."""
     number, _, unit = rate.partition("/")
     return float(number) / {"s": 1, "min": 60, "h": 3600}[unit]
 

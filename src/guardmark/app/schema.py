@@ -17,15 +17,7 @@ _HELPERS: Final = {
 
 
 def config_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a configuration.
-
-    Returns:
-        The schema; the settings of each type of part stand under `$defs`, and every place
-        that names a part accepts one of them.
-
-    Raises:
-        ConfigError: If a plug-in cannot be loaded.
-    """
+    """Return the JSON Schema (draft 2020-12) of a configuration."""
     schema = Config.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "guardmark configuration"

@@ -12,18 +12,7 @@ if TYPE_CHECKING:
 
 
 def read_secret(secret: Secret, where: str) -> str:
-    """Return the value of the environment variable that a secret names.
-
-    Args:
-        secret: Names the variable.
-        where: The setting, for the message: `defenses.vendor.api_key`.
-
-    Returns:
-        The value, without the line end that files and shells like to add.
-
-    Raises:
-        ConfigError: If the variable is not set, or empty.
-    """
+    """Return the value of the environment variable that a secret names."""
     value = os.environ.get(secret.env, "").strip()
     if not value:
         raise ConfigError(

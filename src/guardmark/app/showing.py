@@ -20,15 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which samples are wanted.
-
-    Attributes:
-        flaw: Why they are worth reading, or None for any reason.
-        defense: Whose answer has the flaw; empty for any.
-        category: Their category; empty for all.
-        technique: Their technique; empty for all.
-        sample_id: One sample by its id, flawless or not; empty for all.
-    """
+    """Which samples are wanted."""
 
     flaw: Flaw | None = None
     defense: str = ""
@@ -38,19 +30,7 @@ class Selection:
 
 
 def show(path: Path, selection: Selection) -> tuple[ListedSample, ...]:
-    """List samples of a run, worst first.
-
-    Args:
-        path: The run.
-        selection: Which samples are wanted.
-
-    Returns:
-        The samples with what every defense did.
-
-    Raises:
-        StoreError: If there is no run, or its records are damaged.
-        UnknownName: If the run has no such defense, or no listed sample that category or technique.
-    """
+    """List samples of a run, worst first."""
     folder = find_run(path)
     with RecordReader(folder.records) as reader:
         _check_defense(selection, reader)

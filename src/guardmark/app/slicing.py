@@ -17,19 +17,7 @@ if TYPE_CHECKING:
 
 
 def slice_run(run: Path, request: SliceRequest) -> tuple[RunDir, SliceStability]:
-    """Draw small slices of a run and write what they would have said; nothing is called.
-
-    Args:
-        run: The run; `slice_stability.json` and `slice_stability.md` are written into its folder.
-        request: How many samples of each variant, and the seeds.
-
-    Returns:
-        The folder of the run, and the figures.
-
-    Raises:
-        StoreError: If there is no run, or its records are damaged.
-        StorageError: If a file cannot be written.
-    """
+    """Draw small slices of a run and write what they would have said; nothing is called."""
     folder = find_run(run)
     found = read_slices(folder.records, request)
     folder.write_text(folder.slice_stability.name, stability_json(found))
@@ -38,15 +26,7 @@ def slice_run(run: Path, request: SliceRequest) -> tuple[RunDir, SliceStability]
 
 
 def read_slices(records: Path, request: SliceRequest) -> SliceStability:
-    """Draw small slices from the records of a run.
-
-    Args:
-        records: Its `records.sqlite`.
-        request: How many samples of each variant, and the seeds.
-
-    Raises:
-        StoreError: If the records are damaged.
-    """
+    """Draw small slices from the records of a run."""
     with RecordReader(records) as reader:
         settings = analysis_settings(run_config(reader.manifest()), reader)
         return measure_small_slices(reader, settings, request)

@@ -19,18 +19,7 @@ if TYPE_CHECKING:
 
 
 def with_rules(loaded: LoadedConfig, rules: Sequence[str]) -> LoadedConfig:
-    """Put the rules of the command line in the place of the configuration's.
-
-    Args:
-        loaded: The checked configuration.
-        rules: What `--stop-when` said; the configuration's own hold when empty.
-
-    Returns:
-        The configuration that the run records, and that its hash covers.
-
-    Raises:
-        ConfigError: If a rule cannot be read.
-    """
+    """Put the rules of the command line in the place of the configuration's."""
     if not rules:
         return loaded
     said = [parse_stop_rule(rule).said for rule in rules]
@@ -39,16 +28,7 @@ def with_rules(loaded: LoadedConfig, rules: Sequence[str]) -> LoadedConfig:
 
 
 def check_rules(config: Config, defenses: Sequence[str]) -> None:
-    """Refuse rules that this run cannot follow, before anything is called.
-
-    Args:
-        config: The settings.
-        defenses: Names of the defenses of the run.
-
-    Raises:
-        UnknownName: If a rule names no defense of the run.
-        ConfigError: If the run has repeats or a pipeline.
-    """
+    """Refuse rules that this run cannot follow, before anything is called."""
     rules = config.run.stop_when
     if not rules:
         return
@@ -71,18 +51,7 @@ def check_rules(config: Config, defenses: Sequence[str]) -> None:
 
 
 def early_stop(folder: RunDir, rules: Sequence[str]) -> EarlyStop | None:
-    """Make the rule of a run whose samples and manifest are stored.
-
-    Args:
-        folder: The run; what it holds of answers is counted in.
-        rules: As typed.
-
-    Returns:
-        The rule, or None when there are none.
-
-    Raises:
-        StoreError: If the records are damaged.
-    """
+    """Make the rule of a run whose samples and manifest are stored."""
     if not rules:
         return None
     # numpy is needed only where a rule is

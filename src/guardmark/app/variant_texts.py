@@ -32,13 +32,7 @@ _TOLD: Final = frozenset({Tier.V3, Tier.V3_TABLE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantText:
-    """A text as it was sent.
-
-    Attributes:
-        text: The text.
-        before: The same before provable steps dressed it, such as an encoding; empty where
-            nothing follows what has to be judged.
-    """
+    """A text as it was sent."""
 
     text: str
     before: str = ""
@@ -46,14 +40,7 @@ class VariantText:
 
 @dataclass(slots=True, kw_only=True)
 class VariantTexts:
-    """Makes the texts of one defense's tries again.
-
-    Attributes:
-        reader: The records.
-        defense: Name of the defense.
-        samples: Every sample, by position.
-        seed: Seed of the run.
-    """
+    """Makes the texts of one defense's tries again."""
 
     reader: RecordReader
     defense: str
@@ -62,15 +49,7 @@ class VariantTexts:
     _written: dict[tuple[int, str], str] | None = field(default=None)
 
     def text_of(self, each: Try) -> VariantText | None:
-        """Return the text of a try.
-
-        Args:
-            each: The try.
-
-        Returns:
-            The text whose hash the try stores; None where this version makes another one, or
-            the reply of the attacker model that held it is not stored.
-        """
+        """Return the text of a try."""
         if each.chain.startswith(_MODEL):
             text = self._candidates().get((each.sample, each.text))
             return None if text is None else VariantText(text=text)

@@ -18,35 +18,19 @@ Place = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where each setting stands.
-
-    Attributes:
-        shown_as: The file as the user wrote it, or `built-in`.
-        places: Line and column of each setting, from 1; empty without a file.
-    """
+    """Where each setting stands."""
 
     shown_as: str
     places: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
 
     def nearest(self, path: Place) -> tuple[int, int]:
-        """Return line and column of a setting, or of the nearest around it that is in the file.
-
-        Args:
-            path: Keys and indices.
-
-        Returns:
-            From 1; zeros without a file.
-        """
+        """Return line and column of a setting, or of the nearest around it that is in the file."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, (0, 0))
 
     def where(self, path: Place) -> str:
-        """Name the file, and line and column of a setting.
-
-        Args:
-            path: Keys and indices; the nearest that stands in the file is named.
-        """
+        """Name the file, and line and column of a setting."""
         line, column = self.nearest(path)
         return f"{self.shown_as}:{line}:{column}" if line else self.shown_as
 
@@ -71,18 +55,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str, shown_as: str) -> tuple[object, Source]:
-    """Read YAML, and note where each setting stands.
-
-    Args:
-        text: What the file holds.
-        shown_as: What to call it in messages.
-
-    Returns:
-        The values, and their places.
-
-    Raises:
-        ConfigError: If the text is not YAML, with line and column.
-    """
+    """Read YAML, and note where each setting stands."""
     loader = _Loader(text)
     places: dict[Place, tuple[int, int]] = {(): (1, 1)}
     try:

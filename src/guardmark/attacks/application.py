@@ -22,17 +22,7 @@ _WHOLE_TEXT = (Tier.V2, Tier.V3_TABLE)
 
 
 def seed_for(run_seed: int, key: str, sample_id: str, try_index: int) -> bytes:
-    """Return the seed of one try.
-
-    Args:
-        run_seed: Seed of the run.
-        key: Key of the arm or chain, which holds operator names and versions.
-        sample_id: Which sample is attacked.
-        try_index: Which try at this sample, from 0.
-
-    Returns:
-        32 bytes that depend on nothing else, so that no order of work changes a variant.
-    """
+    """Return the seed of one try."""
     return sha256(f"{run_seed}\0{key}\0{sample_id}\0{try_index}".encode()).digest()
 
 
@@ -44,23 +34,7 @@ def apply(
     must_keep: tuple[str, ...] = (),
     span: tuple[int, int] | None = None,
 ) -> Attempt:
-    """Rewrite a text and check every step.
-
-    Args:
-        chain: What to apply.
-        text: The original.
-        seed: From `seed_for`.
-        must_keep: Spans of the text that may be encoded but not altered.
-        span: First and last-but-one position to rewrite, or None for the whole text; only
-            lexical and surface operators work on a span.
-
-    Returns:
-        A variant with the tier proved for it (the weakest of its steps), a no-op when no
-        step changed anything, or a refusal with its reason.
-
-    Raises:
-        ValueError: If the span does not lie in the text.
-    """
+    """Rewrite a text and check every step."""
     arms = (chain,) if isinstance(chain, Arm) else chain.arms
     start, end = (0, len(text)) if span is None else span
     if not 0 <= start <= end <= len(text):

@@ -109,16 +109,7 @@ FORM: Final[Mapping[str, object]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastTry:
-    """An earlier candidate, as the attacker model is told of it.
-
-    Attributes:
-        text: The candidate.
-        outcome: What became of it, in words.
-        score: What the defense gave it, or None.
-        reason: Why, in the defense's own words; may be empty.
-        closeness: What a critic guesses of a blocked one, from 1 to 10, or None.
-        is_best: Whether the line goes on from it.
-    """
+    """An earlier candidate, as the attacker model is told of it."""
 
     text: str
     outcome: str
@@ -130,22 +121,7 @@ class PastTry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What one call is about.
-
-    Attributes:
-        call: Tells this call from all others, also where the rest is equal.
-        defense: Name of the defense.
-        kind: What probes take it for; empty when they saw nothing.
-        folds: Whether hidden characters change nothing.
-        trigger: Words of this sample that were blocked by themselves.
-        request: Text of the sample.
-        must_keep: Pieces of it that may not be lost.
-        refuted: Operators that were blocked on this sample.
-        strategies: Strategy to how often it was tried and how often it got through.
-        tries: Earlier candidates of this line of thought.
-        wanted: How many candidates are asked for.
-        stream: Which line of thought, from 1, and of how many.
-    """
+    """What one call is about."""
 
     call: str
     defense: str
@@ -192,16 +168,7 @@ def _digest(version: str, system: str) -> str:
 
 
 def attacker_prompt(situation: Situation, *, system: str | None = None) -> Prompt:
-    """Write one call.
-
-    Args:
-        situation: What it is about.
-        system: What is told beside; None: `system_text`.
-
-    Returns:
-        The fixed system message, then one JSON document: what does not change from try to try
-        first, and no text in it can pretend to be its end.
-    """
+    """Write one call."""
     document = {
         "filter": {
             "name": situation.defense,
@@ -222,12 +189,7 @@ def attacker_prompt(situation: Situation, *, system: str | None = None) -> Promp
 
 
 def repair_prompt(before: Prompt, said: str) -> Prompt:
-    """Ask again for an answer that could not be read.
-
-    Args:
-        before: The call that was answered.
-        said: What came; its beginning is shown again.
-    """
+    """Ask again for an answer that could not be read."""
     return ask_again(before, said, request=REPAIR, most=_MOST_OF_A_REPLY)
 
 

@@ -61,13 +61,7 @@ AttackerLock = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """What a measurement's lock says beside the battery.
-
-    Attributes:
-        attacker: Of an attacker model; empty without one.
-        shares_memory: Whether attacks learn from each other.
-        seeds: How often the search is carried out; at least 1.
-    """
+    """What a measurement's lock says beside the battery."""
 
     attacker: AttackerLock = ()
     shares_memory: bool = True
@@ -90,16 +84,7 @@ def battery() -> tuple[Chain, ...]:
 
 @cache
 def lock_text(lock: Lock = _USUAL) -> str:
-    """Return what the battery consisted of, as canonical JSON with a final line feed.
-
-    Args:
-        lock: What to say beside the battery.
-
-    Returns:
-        The operators with versions, parameters and table hashes, the battery in order, the
-        version and tables of the canonical form, what the search remembers, and the version of
-        Unicode's data, which comes with Python.
-    """
+    """Return what the battery consisted of, as canonical JSON with a final line feed."""
     content: dict[str, object] = {
         "battery": {"version": BATTERY_VERSION, "chains": [chain.key for chain in battery()]},
         "canon": {"version": CANON_VERSION, "tables": tables_digest()},
@@ -128,16 +113,7 @@ def lock_digest(lock: Lock = _USUAL) -> str:
 
 
 def lock_differences(text: str, lock: Lock = _USUAL) -> tuple[str, ...]:
-    """Say in what another lock differs from this installation's.
-
-    Args:
-        text: Content of a `battery.lock`.
-        lock: What this measurement's lock says beside the battery.
-
-    Returns:
-        One phrase each, such as `operators/leet@1/parameters/p`; empty when equal. A text
-        that is no lock gives a single phrase that says so.
-    """
+    """Say in what another lock differs from this installation's."""
     if text == lock_text(lock):
         return ()
     try:
@@ -167,15 +143,7 @@ def _leaves(tree: object, path: str = "") -> dict[str, object]:
 
 
 def require_lock(text: str, lock: Lock = _USUAL) -> None:
-    """Refuse to mix tries of two batteries.
-
-    Args:
-        text: Content of a `battery.lock`.
-        lock: What this measurement's lock says beside the battery.
-
-    Raises:
-        IncomparableRuns: If it differs from this installation's; the differences are named.
-    """
+    """Refuse to mix tries of two batteries."""
     found = lock_differences(text, lock)
     if not found:
         return

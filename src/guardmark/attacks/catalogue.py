@@ -67,66 +67,27 @@ def operators() -> tuple[Operator, ...]:
 
 
 def operator(name: str) -> Operator:
-    """Return an operator by its name.
-
-    Args:
-        name: As in `guardmark attacks list`.
-
-    Returns:
-        The operator.
-
-    Raises:
-        UnknownName: If there is none of this name; near names are suggested.
-    """
+    """Return an operator by its name."""
     if name not in _BY_NAME:
         raise UnknownName("attack operator", name, _BY_NAME)
     return _BY_NAME[name]
 
 
 def family(name: str) -> tuple[Operator, ...]:
-    """Return the operators of a family.
-
-    Args:
-        name: `F1` to `F13`.
-
-    Returns:
-        Its operators in order.
-
-    Raises:
-        UnknownName: If there is no such family.
-    """
+    """Return the operators of a family."""
     if name not in dict(FAMILIES):
         raise UnknownName("attack family", name, dict(FAMILIES))
     return tuple(found for found in _OPERATORS if found.family == name)
 
 
 def arm(name: str, /, **settings: Value) -> Arm:
-    """Return an operator at given parameters.
-
-    Args:
-        name: Name of the operator.
-        **settings: What differs from the defaults.
-
-    Returns:
-        The arm.
-
-    Raises:
-        UnknownName: If there is no such operator.
-        ConfigError: If a parameter or its value is not allowed.
-    """
+    """Return an operator at given parameters."""
     return arm_of(operator(name), **settings)
 
 
 @cache
 def arms(families: tuple[str, ...] | None = None) -> tuple[Arm, ...]:
-    """Return every operator at every listed value of its parameters.
-
-    Args:
-        families: Families to take, or None for all.
-
-    Returns:
-        The arms in a fixed order.
-    """
+    """Return every operator at every listed value of its parameters."""
     wanted = None if families is None else frozenset(families)
     return tuple(
         Arm(operator=found, settings=tuple(zip(names, values, strict=True)))
@@ -138,19 +99,7 @@ def arms(families: tuple[str, ...] | None = None) -> tuple[Arm, ...]:
 
 
 def parse_arm(key: str, extra: tuple[Operator, ...] = ()) -> Arm:
-    """Read an arm as it is written in records and on the command line.
-
-    Args:
-        key: `name`, `name(p=0.3)` or with the version, `name@1(p=0.3,script=greek)`.
-        extra: Operators beside those of the catalogue, such as WordNet's.
-
-    Returns:
-        The arm; what is not written takes its default.
-
-    Raises:
-        UnknownName: If there is no such operator.
-        ConfigError: If the key cannot be read, or is of another version.
-    """
+    """Read an arm as it is written in records and on the command line."""
     found = _KEY.fullmatch(key.strip())
     if found is None:
         raise ConfigError(f"{key!r} is no operator. Write it as name or name(parameter=value).")
@@ -182,17 +131,5 @@ def _value(known: Operator, name: str, written: str) -> Value:
 
 
 def parse_chain(key: str, extra: tuple[Operator, ...] = ()) -> Chain:
-    """Read a chain as it is written in records and on the command line.
-
-    Args:
-        key: Arms joined by `+`.
-        extra: Operators beside those of the catalogue, such as WordNet's.
-
-    Returns:
-        The chain.
-
-    Raises:
-        UnknownName: If there is no such operator.
-        ConfigError: If it cannot be read, or the order is not allowed.
-    """
+    """Read a chain as it is written in records and on the command line."""
     return Chain(arms=tuple(parse_arm(part, extra) for part in key.split("+")))

@@ -23,12 +23,7 @@ HIDDEN = "F10"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """Operators applied one after the other.
-
-    Attributes:
-        arms: One to three arms in an allowed order.
-        key: Keys of the arms, joined; as stored in records.
-    """
+    """Operators applied one after the other."""
 
     arms: tuple[Arm, ...]
     key: str = field(init=False, compare=False, repr=False)
@@ -41,17 +36,7 @@ class Chain:
 
     @staticmethod
     def of(*arms: Arm) -> Chain:
-        """Chain some arms.
-
-        Args:
-            *arms: The arms in order.
-
-        Returns:
-            The chain.
-
-        Raises:
-            ConfigError: If the order is not allowed.
-        """
+        """Chain some arms."""
         return Chain(arms=arms)
 
     @property
@@ -76,14 +61,7 @@ class Chain:
 
 
 def fault_of(arms: Sequence[Arm]) -> str:
-    """Say why arms may not stand in this order.
-
-    Args:
-        arms: The arms in order.
-
-    Returns:
-        The reason, or the empty string when they may.
-    """
+    """Say why arms may not stand in this order."""
     if not 1 <= len(arms) <= LONGEST:
         return f"it has {len(arms)} operators, and 1 to {LONGEST} are possible"
     names = [arm.operator.name for arm in arms]
@@ -103,13 +81,5 @@ def fault_of(arms: Sequence[Arm]) -> str:
 
 
 def may_follow(chain: Chain, arm: Arm) -> bool:
-    """Say whether an arm may be put after a chain.
-
-    Args:
-        chain: The chain so far.
-        arm: What would come next.
-
-    Returns:
-        Whether the longer chain is allowed.
-    """
+    """Say whether an arm may be put after a chain."""
     return not fault_of((*chain.arms, arm))

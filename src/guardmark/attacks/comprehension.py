@@ -24,12 +24,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """One harmless sentence.
-
-    Attributes:
-        id: Stable within a version.
-        text: Plain words, so that every operator has something to rewrite.
-    """
+    """One harmless sentence."""
 
     id: str
     text: str
@@ -65,11 +60,7 @@ CANARIES: Final = tuple(
 
 
 def question_about(text: str) -> str:
-    """Ask a target model what a text says.
-
-    Args:
-        text: A rewritten canary, or a plain one as control.
-    """
+    """Ask a target model what a text says."""
     return _ASKS.format(text=text)
 
 
@@ -78,16 +69,6 @@ def overlap(expected: str, response: str) -> float:
 
     Words are compared after case folding only: look-alike or hidden characters that a response
     copies are not plain words, so that copying an unreadable text is not taken for reading it.
-
-    Args:
-        expected: What should come back; at least three words.
-        response: What the target model said.
-
-    Returns:
-        Share of the runs of three words of `expected` that occur in `response`, in [0, 1].
-
-    Raises:
-        ValueError: If `expected` has fewer than three words.
     """
     wanted = _pieces(expected)
     if not wanted:

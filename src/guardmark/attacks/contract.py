@@ -66,12 +66,7 @@ class LegitUse(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One thing about an operator that can be set.
-
-    Attributes:
-        name: As written in an arm's key.
-        values: The values the operator is tried at; the first is the default.
-    """
+    """One thing about an operator that can be set."""
 
     name: str
     values: tuple[Value, ...]
@@ -79,12 +74,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of an operator: its settings and where its chance comes from.
-
-    Attributes:
-        settings: Parameter names and values.
-        seed: 32 bytes; the same seed gives the same draws on every machine and version.
-    """
+    """One use of an operator: its settings and where its chance comes from."""
 
     settings: tuple[tuple[str, Value], ...]
     seed: bytes
@@ -108,56 +98,17 @@ class Use:
         raise KeyError(name)
 
     def draws(self, count: int) -> bytes:
-        """Return uniform bytes, a prefix of one endless stream that the seed fixes.
-
-        Args:
-            count: How many, at least 0.
-
-        Returns:
-            The bytes.
-        """
+        """Return uniform bytes, a prefix of one endless stream that the seed fixes."""
         return shake_128(self.seed).digest(count)
 
     def threshold(self, name: str) -> int:
-        """Return a probability as a bound for one drawn byte.
-
-        Args:
-            name: A setting in [0, 1].
-
-        Returns:
-            The bound: a byte below it is a hit; the probability is kept to 1/256.
-        """
+        """Return a probability as a bound for one drawn byte."""
         return round(self.number(name) * 256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operator:
-    """One way of rewriting a text.
-
-    Attributes:
-        name: Unique among all operators.
-        version: Changes whenever any variant changes.
-        family: `F1` to `F13`.
-        slot: Where in a chain it may stand.
-        tier: The strongest tier it may claim; what a variant gets is proved each time.
-        legit_use: How common its look is in honest traffic.
-        needs_decoder: Whether a reader has to decode before the words are there.
-        seeded: Whether the seed matters.
-        local: Whether it rewrites within words, so that protected spans are cut out first.
-        parameters: What can be set.
-        summary: One line for a person.
-        rewrite: Text to variant; the text itself where it has nothing to do.
-        restore: Variant to original (V0) or to something canonically equal to it (V1).
-            Raises ValueError on what it cannot read.
-        canon: The operator's own canonical form, where the general one does not fit.
-        wrap: Puts a text into the words around the code, not encoded; None where there are none.
-        check: For listed changes (V3-table): whether original and variant differ by the
-            list only.
-        domain: Texts for which the declared tier is promised; None means every text that
-            can be written as UTF-8.
-        domain_words: The same for a person.
-        table_digest: Returns the SHA-256 of the tables it rests on; None without any.
-    """
+    """One way of rewriting a text."""
 
     name: str
     version: int
@@ -185,15 +136,7 @@ class Operator:
         return f"{self.name}@{self.version}"
 
     def promises(self, text: str) -> bool:
-        """Say whether the declared tier is promised for a text.
-
-        Args:
-            text: The original.
-
-        Returns:
-            Whether it lies in the declared domain. Outside it a variant may still be made,
-            at the tier that then can be proved, or refused.
-        """
+        """Say whether the declared tier is promised for a text."""
         return _is_writable(text) and (self.domain is None or self.domain(text))
 
 
@@ -207,13 +150,7 @@ def _is_writable(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """An operator at fixed parameters.
-
-    Attributes:
-        operator: Which operator.
-        settings: Every parameter with its value, in the operator's order.
-        key: Stable name with version and settings, as stored in records.
-    """
+    """An operator at fixed parameters."""
 
     operator: Operator
     settings: tuple[tuple[str, Value], ...] = ()
@@ -243,19 +180,7 @@ class Arm:
 
 
 def arm_of(operator: Operator, /, **settings: Value) -> Arm:
-    """Fix an operator's parameters; what is not named takes its default.
-
-    Args:
-        operator: The operator.
-        **settings: Parameter values; a number may be any in the operator's range, a word
-            has to be one of the listed values.
-
-    Returns:
-        The arm.
-
-    Raises:
-        ConfigError: If a parameter is unknown or a value is not allowed.
-    """
+    """Fix an operator's parameters; what is not named takes its default."""
     known = {parameter.name: parameter for parameter in operator.parameters}
     for name in settings:
         if name not in known:
@@ -296,16 +221,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What came of applying a chain to a text.
-
-    Attributes:
-        fate: A variant, nothing changed, or refused. Only a variant is ever a try.
-        text: The variant; the original when there is none.
-        tier: What is proved of the variant; None when there is none.
-        claims: What its weakest step may claim; above `tier` only where a judge is needed.
-        applied: Keys of the arms that changed the text, in order.
-        reason: Why it was refused; empty otherwise.
-    """
+    """What came of applying a chain to a text."""
 
     fate: Fate
     text: str
@@ -325,15 +241,7 @@ class Attempt:
         return self.tier is Tier.V4 and self.claims is Tier.V3
 
     def judged(self, *, same: bool) -> Attempt:
-        """Return the attempt with a judge's answer on "is it still the same request?".
-
-        Args:
-            same: The answer.
-
-        Returns:
-            V3 when it is; refused when it is not. An attempt that needs no judge is
-            returned as it is.
-        """
+        """Return the attempt with a judge's answer on "is it still the same request?"."""
         if not self.needs_judge:
             return self
         if not same:

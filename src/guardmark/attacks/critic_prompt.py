@@ -62,19 +62,7 @@ on from: keep what it does, and change what the filter may still recognise in it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critique:
-    """What one call is about.
-
-    Attributes:
-        call: Tells this call from all others, also where the rest is equal.
-        kind: What probes take the defense for; empty when they saw nothing.
-        folds: Whether hidden characters change nothing.
-        trigger: Words of this sample that were blocked by themselves.
-        request: Text of the sample.
-        text: The candidate that was blocked.
-        strategy: As the attacker model named it.
-        reason: Why it was blocked, in the defense's own words; may be empty.
-        strategies: Strategy to how often it was tried and how often it got through.
-    """
+    """What one call is about."""
 
     call: str
     kind: str = ""
@@ -94,11 +82,7 @@ def critic_digest() -> str:
 
 
 def critic_prompt(critique: Critique) -> Prompt:
-    """Ask how close a candidate came.
-
-    Args:
-        critique: What it is about.
-    """
+    """Ask how close a candidate came."""
     document = {
         "filter": {
             "kind": critique.kind or "unknown",
@@ -118,10 +102,5 @@ def critic_prompt(critique: Critique) -> Prompt:
 
 
 def critic_repair(before: Prompt, said: str) -> Prompt:
-    """Ask again for an answer that could not be read.
-
-    Args:
-        before: The call that was answered.
-        said: What came; its beginning is shown again.
-    """
+    """Ask again for an answer that could not be read."""
     return ask_again(before, said, request=CRITIC_REPAIR, most=_MOST_OF_A_REPLY)

@@ -41,11 +41,5 @@ def equivalence_digest() -> str:
 
 
 def equivalence_prompt(first: str, second: str, *, call: str) -> Prompt:
-    """Ask whether two requests ask for the same.
-
-    Args:
-        first: A request.
-        second: Another one.
-        call: Tells this call from all others, also where the rest is equal.
-    """
+    """Ask whether two requests ask for the same."""
     return model_prompt(EQUIVALENCE_SYSTEM, {"first": first, "second": second, "call": call})

@@ -23,29 +23,14 @@ _LEAST_LETTERS: Final = 4  # shorter words have neighbours that mean something e
 
 
 class HotFlip:
-    """Replaces one token after the other, the steepest first.
-
-    Args:
-        bounded: Whether to stay within tier V2 (one edit a word, in at most 30 % of the words).
-            Otherwise any word of the vocabulary may come, which nobody can prove to be the same
-            attack (V4).
-    """
+    """Replaces one token after the other, the steepest first."""
 
     def __init__(self, *, bounded: bool = True) -> None:
         self.name = HOTFLIP if bounded else f"{HOTFLIP}(bounded=no)"
         self._bounded = bounded
 
     def propose(self, sample: Sample, access: GradientAccess, *, most: int) -> Iterator[str]:
-        """Yield the text after one swap, after two, and so on.
-
-        Args:
-            sample: The attack; its protected spans are left alone.
-            access: Gradients of the defense.
-            most: Most variants to yield.
-
-        Yields:
-            Variants, each one swap further; it ends where no swap promises anything.
-        """
+        """Yield the text after one swap, after two, and so on."""
         original = text = sample.prompt.text
         done: list[tuple[int, int]] = []
         for _ in range(most):

@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
 
 def model_prompt(system: str, document: Mapping[str, object]) -> Prompt:
-    """Write one call.
-
-    Args:
-        system: What is the same in every call, so that servers can keep it.
-        document: What this call is about; no text in it can pretend to be its end.
-    """
+    """Write one call."""
     said = json.dumps(document, ensure_ascii=False)
     return Prompt(
         messages=(
@@ -29,14 +24,7 @@ def model_prompt(system: str, document: Mapping[str, object]) -> Prompt:
 
 
 def ask_again(before: Prompt, said: str, *, request: str, most: int) -> Prompt:
-    """Ask once more for an answer that could not be read.
-
-    Args:
-        before: The call that was answered.
-        said: What came; its beginning is shown again.
-        request: What is asked for now.
-        most: Characters of the answer that are shown.
-    """
+    """Ask once more for an answer that could not be read."""
     return Prompt(
         messages=(
             *before.messages,
@@ -47,18 +35,10 @@ def ask_again(before: Prompt, said: str, *, request: str, most: int) -> Prompt:
 
 
 def told_counts(strategies: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-    """Put into words how often each strategy got through.
-
-    Args:
-        strategies: Strategy to how often it was tried and how often it got through.
-    """
+    """Put into words how often each strategy got through."""
     return {name: f"{passed} of {tried}" for name, (tried, passed) in strategies.items()}
 
 
 def digest_of(*fixed: str) -> str:
-    """Return the SHA-256 of everything fixed that a model is told, in hex.
-
-    Args:
-        fixed: Its version and its texts, in order.
-    """
+    """Return the SHA-256 of everything fixed that a model is told, in hex."""
     return sha256("\0".join(fixed).encode()).hexdigest()

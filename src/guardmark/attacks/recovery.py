@@ -11,16 +11,6 @@ DECODERS: Final = (Step.ENCODINGS, Step.TAGS, Step.SELECTORS, Step.DIRECTION)
 
 
 def recovers(original: str, variant: str) -> bool:
-    """Tell whether what a variant hides can be read by a machine that is not told how.
-
-    Args:
-        original: What it was made from.
-        variant: What an operator made of it.
-
-    Returns:
-        Whether letters and digits of the original stand, in order and together, in the decoded
-        variant. An original without any is never recovered. It says nothing of what a target
-        model understands.
-    """
+    """Tell whether what a variant hides can be read by a machine that is not told how."""
     wanted = skeleton(original)
     return bool(wanted) and wanted in skeleton(apply_steps(variant, DECODERS))

@@ -26,19 +26,7 @@ MOST_WORDS_EDITED = 0.3
 
 
 def proved_tier(arm: Arm, original: str, variant: str, use: Use) -> Tier | None:
-    """Return the strongest tier that can be proved of a variant.
-
-    Args:
-        arm: What made it; nothing stronger than its declared tier is given.
-        original: What it was made from.
-        variant: What came out.
-        use: The settings and seed it was made with.
-
-    Returns:
-        The tier. V4 where a judge would be needed; None where the declared tier does not
-        hold and nothing weaker may stand in for it (an exact operator may fall to V1,
-        everything else has its own tier or none).
-    """
+    """Return the strongest tier that can be proved of a variant."""
     declared = arm.tier
     if declared is _V0 and is_exact(arm, original, variant, use):
         return _V0
@@ -53,17 +41,7 @@ def proved_tier(arm: Arm, original: str, variant: str, use: Use) -> Tier | None:
 
 
 def is_exact(arm: Arm, original: str, variant: str, use: Use) -> bool:
-    """Say whether the operator's inverse returns the original (V0).
-
-    Args:
-        arm: What made the variant.
-        original: What it was made from.
-        variant: What came out.
-        use: The settings and seed it was made with.
-
-    Returns:
-        Whether it does; an inverse that cannot read the variant says no.
-    """
+    """Say whether the operator's inverse returns the original (V0)."""
     return _restored(arm, variant, use) == original
 
 
@@ -78,17 +56,7 @@ def _restored(arm: Arm, variant: str, use: Use) -> str | None:
 
 
 def is_canonical(arm: Arm, original: str, variant: str, use: Use) -> bool:
-    """Say whether original and variant have the same canonical form (V1).
-
-    Args:
-        arm: What made the variant; its own canonical form is used where it declares one.
-        original: What it was made from.
-        variant: What came out.
-        use: The settings and seed it was made with.
-
-    Returns:
-        Whether they have; two texts without any letter or digit never do.
-    """
+    """Say whether original and variant have the same canonical form (V1)."""
     canon = arm.operator.canon or skeleton
     wanted = _canonical_original(canon, original)
     if not wanted:
@@ -106,17 +74,7 @@ def _canonical_original(canon: Callable[[str], str], original: str) -> str:
 
 
 def is_bounded(original: str, variant: str) -> bool:
-    """Say whether a variant stays within the bounds of V2.
-
-    Args:
-        original: What it was made from.
-        variant: What came out.
-
-    Returns:
-        Whether words stand one to one, at most 30 % of them differ after case folding, and
-        each of these by at most one edit (insertion, deletion, substitution or swap of
-        neighbours). Every content word is then the same or one edit away: none is lost.
-    """
+    """Say whether a variant stays within the bounds of V2."""
     before, after = original.casefold().split(), variant.casefold().split()
     if len(before) != len(after):
         return False
@@ -127,16 +85,7 @@ def is_bounded(original: str, variant: str) -> bool:
 
 
 def edit_within_one(a: str, b: str) -> bool:
-    """Say whether one edit at most leads from one word to the other.
-
-    Args:
-        a: A word.
-        b: Another word.
-
-    Returns:
-        Whether they are equal or differ by one insertion, deletion, substitution or swap of
-        two neighbours (optimal string alignment distance at most 1).
-    """
+    """Say whether one edit at most leads from one word to the other."""
     if a == b:
         return True
     at = 0  # of the first difference
@@ -152,31 +101,12 @@ def edit_within_one(a: str, b: str) -> bool:
 
 
 def keeps(original: str, variant: str, must_keep: tuple[str, ...]) -> bool:
-    """Say whether a variant holds every protected span letter for letter.
-
-    Args:
-        original: What it was made from; spans that it does not hold are not asked for.
-        variant: What came out.
-        must_keep: The protected spans.
-
-    Returns:
-        Whether each span is there at least as often as in the original.
-    """
+    """Say whether a variant holds every protected span letter for letter."""
     return all(variant.count(span) >= original.count(span) for span in must_keep if span)
 
 
 def tier_of(original: str, variant: str, must_keep: tuple[str, ...]) -> Tier | None:
-    """Return the tier that rules alone can prove of a text that no operator made.
-
-    Args:
-        original: The attack.
-        variant: What was made of it.
-        must_keep: The protected spans.
-
-    Returns:
-        V1 for the same canonical form, V2 within its bounds, else V4; None where a protected
-        span was altered.
-    """
+    """Return the tier that rules alone can prove of a text that no operator made."""
     if not keeps(original, variant, must_keep):
         return None
     wanted = skeleton(original)

@@ -28,17 +28,7 @@ _MARKER = re.compile(r"\([a-z]+\)$")  # position of an adjective, as in galore(i
 
 
 def read_wordnet(folder: Path) -> dict[str, tuple[str, ...]]:
-    """Read the synonyms of a WordNet 3 database.
-
-    Args:
-        folder: Holds `index.noun`, `data.noun` and so on, as the database is distributed.
-
-    Returns:
-        Words to alternatives, both small single tokens; words without any are left out.
-
-    Raises:
-        ConfigError: If a file is missing or is not of that format.
-    """
+    """Read the synonyms of a WordNet 3 database."""
     senses: dict[str, list[tuple[str, list[int]]]] = {}
     for part in PARTS_OF_SPEECH:
         for word, offsets in _tagged_senses(folder, part):
@@ -103,18 +93,7 @@ def _members(data: bytes, offset: int, name: str) -> Iterator[str]:
 
 
 def wordnet_operator(folder: Path) -> Operator:
-    """Return an operator that replaces words by WordNet's synonyms.
-
-    Args:
-        folder: The database.
-
-    Returns:
-        The operator `wordnet_synonym`, to be used beside those of the catalogue. Its name
-        carries no version of the data; the digest of its table does.
-
-    Raises:
-        ConfigError: If the folder holds no such database.
-    """
+    """Return an operator that replaces words by WordNet's synonyms."""
     table = read_wordnet(folder)
     digest = sha256(repr(sorted(table.items())).encode()).hexdigest()
 

@@ -21,25 +21,10 @@ decoration, and lie outside these blocks.
 
 
 def char_class(ranges: tuple[tuple[int, int], ...]) -> str:
-    """Return ranges as the inside of a regular expression's character class.
-
-    Args:
-        ranges: First and last code point of each range.
-
-    Returns:
-        A text to stand between brackets.
-    """
+    """Return ranges as the inside of a regular expression's character class."""
     return "".join(f"\\U{first:08X}-\\U{last:08X}" for first, last in ranges)
 
 
 def is_within(code: int, ranges: tuple[tuple[int, int], ...]) -> bool:
-    """Say whether a code point lies in one of the ranges.
-
-    Args:
-        code: The code point.
-        ranges: First and last code point of each range.
-
-    Returns:
-        Whether it does.
-    """
+    """Say whether a code point lies in one of the ranges."""
     return any(first <= code <= last for first, last in ranges)

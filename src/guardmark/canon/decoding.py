@@ -32,14 +32,7 @@ _LARGEST = 0x10FFFF
 
 
 def undo_direction(text: str) -> str:
-    """Put text behind direction overrides back into reading order.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        The text with overridden stretches reversed and their control characters removed.
-    """
+    """Put text behind direction overrides back into reading order."""
     return _WRAP.sub(lambda found: found[1][::-1], _PAIR.sub(r"\2\1", text))
 
 
@@ -64,12 +57,6 @@ def decode_encodings(text: str) -> str:
     Knows percent, quoted-printable, numeric character references, backslash-u escapes, binary,
     decimal code points, hex, base32 and base64. Runs shorter than a word are left alone, and so
     is everything that does not decode to printable UTF-8.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        The text with decoded stretches.
     """
     for pattern, decode in _DECODERS:
         text = pattern.sub(lambda run, decode=decode: _decoded(run[0], decode), text)  # type: ignore[misc]

@@ -121,15 +121,7 @@ _RUN: dict[Step, Callable[[str], str]] = {
 
 
 def apply_steps(text: str, steps: Iterable[Step]) -> str:
-    """Run the given steps over a text, in the fixed order of `Step`.
-
-    Args:
-        text: Any text.
-        steps: Which steps; their own order does not matter.
-
-    Returns:
-        The text after them, words still apart.
-    """
+    """Run the given steps over a text, in the fixed order of `Step`."""
     wanted = frozenset(steps)
     for step, run in _RUN.items():
         if step in wanted:
@@ -138,15 +130,7 @@ def apply_steps(text: str, steps: Iterable[Step]) -> str:
 
 
 def canonicalize(text: str) -> str:
-    """Return the canonical form of a text, words kept apart.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        Compatibility forms, invisible characters, decorating marks, look-alikes, case,
-        punctuation and white space folded away.
-    """
+    """Return the canonical form of a text, words kept apart."""
     return apply_steps(text, CANON_STEPS)
 
 
@@ -155,12 +139,6 @@ def skeleton(text: str) -> str:
 
     Two texts with the same skeleton differ only in what a reader passes over. Where words
     begin is lost, so it is meant for comparing a text with its own rewriting, not for search.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        The skeleton; empty for a text without letters and digits.
     """
     if text.isascii():
         return text.encode("ascii").translate(_LOWER, _NO_LETTERS).decode("ascii")

@@ -27,15 +27,7 @@ _PATIENCE_S = 0.3
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line and exit.
-
-    Args:
-        argv: Words after the program's name; those of the process when None.
-
-    Raises:
-        SystemExit: Always; the code is that of `core.errors`, 70 for a fault of ours, 130
-            when interrupted.
-    """
+    """Run the command line and exit."""
     # Thousands of long-lived objects are made while modules load; looking for garbage among
     # them at the usual pace costs a tenth of a short command.
     gc.set_threshold(_GC_THRESHOLD, 20, 20)

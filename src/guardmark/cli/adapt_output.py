@@ -31,18 +31,7 @@ Files = tuple[tuple[str, "Path"], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsTyped:
-    """Options of the command as they were typed.
-
-    Attributes:
-        budget: Search calls, by name or number.
-        out: Folder of the run that is made first.
-        config: A file that names the attacker model.
-        record: A cassette to write.
-        replays: A trace, a cassette, or both.
-        canaries: Sentences a target model is asked to read through each operator.
-        alone: Whether attacks may not learn from each other.
-        seeds: How often the search is carried out; None leaves it to the configuration.
-    """
+    """Options of the command as they were typed."""
 
     budget: str
     out: Path | None
@@ -57,18 +46,7 @@ class AsTyped:
 def carry_out(
     subject: Path | None, typed: AsTyped
 ) -> tuple[tuple[AdaptiveCard, ...] | None, Files]:
-    """Attack, write the reports again and read what came out.
-
-    Args:
-        subject: A run, a configuration, or None.
-        typed: Options as typed.
-
-    Returns:
-        The figures, or None when it was interrupted; files a person opens next.
-
-    Raises:
-        GuardmarkError: If it cannot start or has to stop; nothing stored is lost.
-    """
+    """Attack, write the reports again and read what came out."""
     trace, cassette = sort_replays(typed.replays)
     options = AdaptOptions(
         budget=parse_budget(typed.budget),

@@ -26,12 +26,7 @@ _NAME_WIDTH = 44
 
 
 def check_lines(check: DataCheck, shown_as: str) -> Iterator[str]:
-    """Say what was found, question by question.
-
-    Args:
-        check: The findings.
-        shown_as: What the user named.
-    """
+    """Say what was found, question by question."""
     census = check.census
     yield click.style(clean(shown_as), bold=True) + (
         f": {census.total.samples:,} samples, {census.attacks.samples:,} attacks and "
@@ -43,12 +38,7 @@ def check_lines(check: DataCheck, shown_as: str) -> Iterator[str]:
 
 
 def census_lines(census: Census, half_width: Callable[[float], float]) -> Iterator[str]:
-    """Say what a data set consists of.
-
-    Args:
-        census: The counts.
-        half_width: Number of samples to half-width of an interval at 50 %.
-    """
+    """Say what a data set consists of."""
     yield from _table("label", (census.total,), half_width)
     facets = (
         ("category of attacks", census.categories),
@@ -81,11 +71,7 @@ def census_lines(census: Census, half_width: Callable[[float], float]) -> Iterat
 
 
 def hash_lines(found: DataHash) -> Iterator[str]:
-    """Say by which hashes a run names the data.
-
-    Args:
-        found: The hashes.
-    """
+    """Say by which hashes a run names the data."""
     yield f"{found.sha256}  {clean(found.name)} (all, as in the manifest of a run)"
     for manifest in found.manifests:
         for name, file_hash in manifest.files.items():
@@ -100,11 +86,7 @@ def hash_lines(found: DataHash) -> Iterator[str]:
 
 
 def builtin_lines(entries: Sequence[BuiltinEntry]) -> Iterator[str]:
-    """List the data sets that ship with guardmark.
-
-    Args:
-        entries: The data sets.
-    """
+    """List the data sets that ship with guardmark."""
     for entry in entries:
         name = click.style(f"builtin:{entry.name}", bold=True)
         yield f"{name}  version {entry.version}  {entry.attacks:,} attacks, {entry.benign:,} benign"
@@ -114,11 +96,7 @@ def builtin_lines(entries: Sequence[BuiltinEntry]) -> Iterator[str]:
 
 
 def written_lines(written: Sequence[Written]) -> Iterator[str]:
-    """Say which files were written.
-
-    Args:
-        written: The files.
-    """
+    """Say which files were written."""
     width = max(len(each.path) for each in written)
     for each in written:
         yield (
@@ -133,12 +111,7 @@ def written_lines(written: Sequence[Written]) -> Iterator[str]:
 
 
 def deduplicated_lines(done: Deduplicated, method: str) -> Iterator[str]:
-    """Say which file was written and what was left out.
-
-    Args:
-        done: The file and the samples left out.
-        method: How near-duplicates are found.
-    """
+    """Say which file was written and what was left out."""
     yield from written_lines([done.written])
     left_out = len(done.dropped)
     yield f"{left_out:,} {'sample' if left_out == 1 else 'samples'} left out ({method})."

@@ -21,20 +21,7 @@ if TYPE_CHECKING:
 
 
 def carry_out(run: Path, *, config: Path | None, layer: str, human_labels: Path | None) -> Judged:
-    """Judge again and write the reports of the run again.
-
-    Args:
-        run: The run.
-        config: Judges, or None.
-        layer: Name of the judging, or empty.
-        human_labels: An audit file, or None.
-
-    Returns:
-        What was done.
-
-    Raises:
-        GuardmarkError: If judging cannot start or has to stop; nothing stored is lost.
-    """
+    """Judge again and write the reports of the run again."""
     progress, stop = Progress(), StopSignal()
     with interruptible(stop), ProgressLine(progress):
         session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=_say)
@@ -46,12 +33,7 @@ def carry_out(run: Path, *, config: Path | None, layer: str, human_labels: Path 
 
 
 def tell_quality(run: Path, *, as_json: bool) -> str:
-    """Return what the judges of a run look like, ready to print.
-
-    Args:
-        run: The run.
-        as_json: Whether to say it as JSON.
-    """
+    """Return what the judges of a run look like, ready to print."""
     found = report_quality(run)
     return quality_json(found) if as_json else "\n".join(quality_lines(found)) + "\n"
 

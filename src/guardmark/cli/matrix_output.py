@@ -18,20 +18,7 @@ if TYPE_CHECKING:
 
 
 def carry_out(path: Path, out: Path, *, limit: int | None, offline: bool) -> MatrixDone:
-    """Run a matrix.
-
-    Args:
-        path: The file of the matrix.
-        out: Folder of runs and tables.
-        limit: Take only so many samples.
-        offline: Refuse every call to a service.
-
-    Returns:
-        What came of each row.
-
-    Raises:
-        GuardmarkError: If the matrix cannot start.
-    """
+    """Run a matrix."""
     stop = StopSignal()
 
     def session() -> Session:

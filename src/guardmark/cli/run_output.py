@@ -33,21 +33,7 @@ _PATIENCE_S = 0.5
 
 
 def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json: bool) -> int:
-    """Run, write the reports and print what came out.
-
-    Args:
-        config: The configuration file, or None for the built-in run.
-        options: What was added on the command line.
-        texts: Whether reports may show prompt texts.
-        as_json: Whether stdout carries the summary as JSON.
-
-    Returns:
-        The exit code: 0, 1 when a limit of the configuration is broken, 5 when the run cannot be
-        trusted or decides no limit, 130 when interrupted.
-
-    Raises:
-        GuardmarkError: If the run cannot start or has to stop; nothing stored is lost.
-    """
+    """Run, write the reports and print what came out."""
     loaded = load_config(config) if config is not None else builtin_config()
     progress, stop = Progress(), StopSignal()
     try:
@@ -101,9 +87,6 @@ def interruptible(stop: StopSignal) -> Iterator[None]:
 
     A call that answers at once and does not come back by then is abandoned. What parts print
     meanwhile goes to stderr: stdout carries what the command says, and nothing else.
-
-    Args:
-        stop: Is set by the first signal.
     """
 
     def on_signal(number: int, _frame: object) -> None:

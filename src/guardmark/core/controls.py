@@ -17,13 +17,5 @@ _CONTROL: Final = re.compile(
 
 
 def clean(text: str) -> str:
-    """Strip everything that could steer a terminal.
-
-    Args:
-        text: Words that may come from data, from a service or from an exception.
-
-    Returns:
-        The text without escape sequences, control characters and direction marks; tabs and
-        line feeds stay.
-    """
+    """Strip everything that could steer a terminal."""
     return _CONTROL.sub("", text)

@@ -36,11 +36,7 @@ class EmbeddingAnswer:
 
 
 def fault_of(vectors: Sequence[Vector]) -> str:
-    """Say what keeps vectors from being compared; empty when nothing does.
-
-    Args:
-        vectors: One for each text.
-    """
+    """Say what keeps vectors from being compared; empty when nothing does."""
     if len({len(vector) for vector in vectors}) > 1:
         sizes = " and ".join(sorted({str(len(vector)) for vector in vectors}))
         return f"the vectors differ in their dimensions ({sizes})"

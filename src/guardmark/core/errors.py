@@ -123,25 +123,13 @@ class BudgetReached(GuardmarkError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the nearest known name, or nothing.
-
-    Args:
-        name: What was written.
-        known: What would have been right.
-
-    Returns:
-        A sentence with a leading space, or the empty string when nothing is near.
-    """
+    """Return a hint with the nearest known name, or nothing."""
     near = get_close_matches(name, sorted(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names sorted and joined by commas, or the word none.
-
-    Args:
-        names: Any number of them; of a very long list the end is only counted.
-    """
+    """Return names sorted and joined by commas, or the word none."""
     ordered = sorted(names)
     if len(ordered) > _MOST_LISTED:
         left = len(ordered) - _MOST_LISTED

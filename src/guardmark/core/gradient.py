@@ -39,13 +39,7 @@ class LossGradient(Protocol):
         ...
 
     def swaps(self, token: int, *, allowed: Callable[[str], bool], most: int) -> Sequence[Swap]:
-        """Return what lowers the log-odds of being blocked, the steepest first.
-
-        Args:
-            token: Number of a token.
-            allowed: Says whether a word may stand there.
-            most: Most swaps to return; fewer where no others promise anything.
-        """
+        """Return what lowers the log-odds of being blocked, the steepest first."""
         ...
 
 
@@ -75,13 +69,5 @@ class GradientAttack(Part, Protocol):
 
         What a variant is worth is decided elsewhere: it is checked against `must_keep` and the
         tiers, and the defense is asked. The next one is taken only while none got through.
-
-        Args:
-            sample: The attack.
-            access: Gradients of the defense.
-            most: How many will be asked about at most.
-
-        Yields:
-            Variants; equal inputs give equal ones.
         """
         ...

@@ -64,37 +64,18 @@ _SEED: Final = re.compile(rf"{ADAPTIVE}/seed-[1-9][0-9]*")
 
 
 def seed_layer(arm: str, number: int) -> str:
-    """Return the layer of an arm at the n-th seed.
-
-    Args:
-        arm: Layer of the arm at the first seed.
-        number: From 1.
-
-    Returns:
-        For example `adaptive/seed-2/blind`; at the first seed the layer itself.
-    """
+    """Return the layer of an arm at the n-th seed."""
     return arm if number == 1 else f"{ADAPTIVE}/seed-{number}{arm.removeprefix(ADAPTIVE)}"
 
 
 def first_layer(layer: str) -> str:
-    """Return the layer of the same arm at the first seed.
-
-    Args:
-        layer: Of any seed, or of anything else, which is returned as it is.
-    """
+    """Return the layer of the same arm at the first seed."""
     found = _SEED.match(layer)
     return layer if found is None else f"{ADAPTIVE}{layer[found.end() :]}"
 
 
 def asked_layers(stored: Iterable[str]) -> tuple[str, ...]:
-    """Return the layers of what a defense was asked, the first seed's first.
-
-    Args:
-        stored: Layers of a record file.
-
-    Returns:
-        The arms, then those of each further seed that was begun, in the order of the seeds.
-    """
+    """Return the layers of what a defense was asked, the first seed's first."""
     numbers = sorted(
         int(found.group().rpartition("-")[2])
         for layer in stored
@@ -104,9 +85,5 @@ def asked_layers(stored: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_target_layer(layer: str) -> bool:
-    """Tell whether rows of a layer speak of the target model and not of a defense.
-
-    Args:
-        layer: Name of a layer.
-    """
+    """Tell whether rows of a layer speak of the target model and not of a defense."""
     return layer in {TARGET, VERDICT, CANARY_REPLIES} or layer.startswith(f"{VERDICT}/")

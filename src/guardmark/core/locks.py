@@ -7,14 +7,7 @@ from typing import IO, Any
 
 
 def try_lock(file: IO[Any]) -> bool:
-    """Take the lock on a file, unless somebody has it.
-
-    Args:
-        file: Open; the lock is held until it is closed.
-
-    Returns:
-        Whether it is ours now.
-    """
+    """Take the lock on a file, unless somebody has it."""
     try:
         if os.name == "nt":
             import msvcrt

@@ -40,14 +40,7 @@ class PlainSample(NamedTuple):
 
 
 def kind_of(sample: Sample) -> Kind:
-    """Return what a sample has in common with others.
-
-    Args:
-        sample: Any.
-
-    Returns:
-        Its label and facets.
-    """
+    """Return what a sample has in common with others."""
     return (
         1 if sample.label is Label.ATTACK else 0,
         sample.category,
@@ -63,16 +56,7 @@ def kind_of(sample: Sample) -> Kind:
 def rest_of(
     *, expected: str, metadata: Mapping[str, object], must_keep: tuple[str, ...] = ()
 ) -> str | None:
-    """Write what of a sample is neither text nor facet.
-
-    Args:
-        expected: What the defense ought to do, or empty.
-        metadata: Whatever else the file said, as JSON values.
-        must_keep: What an attacker may not lose.
-
-    Returns:
-        A JSON object of what is said; None when there is nothing.
-    """
+    """Write what of a sample is neither text nor facet."""
     said: dict[str, object] = {}
     if expected:
         said["expected"] = expected

@@ -22,13 +22,7 @@ def present_question() -> Question | None:
 
 @contextmanager
 def asking_about(part: str, repeat: int, position: int) -> Iterator[None]:
-    """Let everything that is called meanwhile belong to a question.
-
-    Args:
-        part: Name of the part that is asked.
-        repeat: Which repetition.
-        position: Place of the sample in the data.
-    """
+    """Let everything that is called meanwhile belong to a question."""
     token = _PRESENT.set((part, repeat, position))
     try:
         yield

@@ -78,14 +78,7 @@ class Prompt:
 
     @staticmethod
     def of_text(text: str) -> Prompt:
-        """Wrap one user text as a prompt.
-
-        Args:
-            text: The user's words, unaltered.
-
-        Returns:
-            A prompt of one user message, which is under test.
-        """
+        """Wrap one user text as a prompt."""
         # Built by hand, since a run makes one for every sample: 0.4 us, by __init__ 1.1.
         message, prompt = _new(Message), _new(Prompt)
         _set_role(message, Role.USER)
@@ -100,14 +93,7 @@ class Prompt:
         return self.messages[self.under_test].content
 
     def with_text(self, text: str) -> Prompt:
-        """Put another text in the place of the text under test.
-
-        Args:
-            text: The other text.
-
-        Returns:
-            The same conversation around it.
-        """
+        """Put another text in the place of the text under test."""
         if len(self.messages) == 1 and self.messages[0].role is Role.USER:
             return Prompt.of_text(text)
         place = self.under_test % len(self.messages)
@@ -117,16 +103,7 @@ class Prompt:
         )
 
     def shown(self, view: View) -> str | None:
-        """Return what a defense with this view is shown.
-
-        Args:
-            view: What the defense declares to look at.
-
-        Returns:
-            The text, byte for byte from the sample; messages of a conversation are joined
-            by a blank line, each headed by its role. None when the prompt has nothing for
-            this view (no document, no response): the caller counts that as skipped.
-        """
+        """Return what a defense with this view is shown."""
         if view is View.TEXT:
             return self.text
         if view is View.CONVERSATION:
@@ -138,16 +115,7 @@ class Prompt:
         return last.content if last.role is Role.ASSISTANT else None
 
     def digest(self) -> bytes:
-        """Return the content hash of the prompt.
-
-        Returns:
-            32 bytes: SHA-256 of the UTF-8 text for a single user message, so that anybody
-            can check it with a standard tool; otherwise SHA-256 of the canonical JSON of
-            all messages and the index under test.
-
-        Raises:
-            UnicodeEncodeError: If a text holds a lone surrogate (readers refuse these).
-        """
+        """Return the content hash of the prompt."""
         if len(self.messages) == 1 and self.messages[0].role is Role.USER:
             return sha256(self.messages[0].content.encode()).digest()
         under_test = self.under_test % len(self.messages)
@@ -211,18 +179,7 @@ class Sample:
     def alike(
         self, *, sample_id: str, prompt: Prompt, group: str, metadata: Mapping[str, object]
     ) -> Sample:
-        """Return another sample with the facets of this one.
-
-        Args:
-            sample_id: Id of the other sample.
-            prompt: What is sent.
-            group: What the other sample was derived from; empty when it stands alone.
-            metadata: Whatever else the file said of it.
-
-        Returns:
-            A sample with the label, category, severity, language and so on of this one, and
-            nothing that must be kept.
-        """
+        """Return another sample with the facets of this one."""
         # Built by hand, since a run makes one for every sample: 0.9 us, by __init__ 1.7.
         other = _new(Sample)
         _set_id(other, sample_id)

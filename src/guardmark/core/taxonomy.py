@@ -40,34 +40,14 @@ class Taxonomy:
         return tuple(category.name for category in self.categories)
 
     def find(self, name: str) -> Category:
-        """Return the category of this name.
-
-        Args:
-            name: Machine name of a category.
-
-        Returns:
-            The category.
-
-        Raises:
-            UnknownName: If no category has this name; near names are suggested.
-        """
+        """Return the category of this name."""
         for category in self.categories:
             if category.name == name:
                 return category
         raise UnknownName("category", name, self.names)
 
     def ancestors(self, name: str) -> tuple[str, ...]:
-        """Return the path from the root to a category or subcategory.
-
-        Args:
-            name: Machine name of a category or subcategory.
-
-        Returns:
-            One name for a category, two for a subcategory (parent first).
-
-        Raises:
-            UnknownName: If the name is nowhere in the tree.
-        """
+        """Return the path from the root to a category or subcategory."""
         for category in self.categories:
             if category.name == name:
                 return (name,)
@@ -77,27 +57,11 @@ class Taxonomy:
         raise UnknownName("category", name, known)
 
     def knows_subcategory(self, category: str, subcategory: str) -> bool:
-        """Tell whether a subcategory is declared under a category.
-
-        Args:
-            category: Machine name of a declared category.
-            subcategory: Machine name to look up.
-
-        Returns:
-            True if it is declared there; an undeclared one is kept and listed, not refused.
-        """
+        """Tell whether a subcategory is declared under a category."""
         return subcategory in self.find(category).subcategories
 
     def extended(self, additions: Mapping[str, Sequence[str]]) -> Taxonomy:
-        """Return a taxonomy with a user's own categories added.
-
-        Args:
-            additions: Category name to subcategory names; a known category gains
-                subcategories, an unknown one is appended.
-
-        Returns:
-            A new taxonomy; nothing is ever removed.
-        """
+        """Return a taxonomy with a user's own categories added."""
         grown = {c.name: list(c.subcategories) for c in self.categories}
         for name, subcategories in additions.items():
             known = grown.setdefault(name, [])

@@ -14,14 +14,7 @@ _FOLDER = Path(str(files("guardmark.datasets"))) / "builtin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltinSet:
-    """A data set that ships with guardmark.
-
-    Attributes:
-        name: Name in configurations and reports.
-        version: Raised whenever a sample changes.
-        folder: Where its files lie.
-        purpose: What it is for, in a sentence.
-    """
+    """A data set that ships with guardmark."""
 
     name: str
     version: str
@@ -57,17 +50,7 @@ BUILTIN_SETS = (
 
 
 def builtin_set(name: str) -> BuiltinSet:
-    """Return a built-in data set by name.
-
-    Args:
-        name: Its name.
-
-    Returns:
-        The set.
-
-    Raises:
-        UnknownName: If no built-in set has this name.
-    """
+    """Return a built-in data set by name."""
     for builtin in BUILTIN_SETS:
         if builtin.name == name:
             return builtin
@@ -75,17 +58,7 @@ def builtin_set(name: str) -> BuiltinSet:
 
 
 def builtin_specs(name: str) -> tuple[DatasetSpec, ...]:
-    """Return the files of a built-in data set as data sets to read.
-
-    Args:
-        name: Name of a built-in set.
-
-    Returns:
-        One entry a file, in the order of their names, all of one name and version.
-
-    Raises:
-        UnknownName: If no built-in set has this name.
-    """
+    """Return the files of a built-in data set as data sets to read."""
     builtin = builtin_set(name)
     paths = sorted([*builtin.folder.glob("*.jsonl"), *builtin.folder.glob("pack.json")])
     return tuple(

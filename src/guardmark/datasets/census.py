@@ -24,15 +24,7 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """How many samples share one value of a facet.
-
-    Attributes:
-        value: The value, `(not stated)` where samples do not say.
-        attacks: Attacks among them.
-        benign: Benign samples among them.
-        groups: Groups they stem from.
-        largest_group: Samples of the largest of these groups within this value.
-    """
+    """How many samples share one value of a facet."""
 
     value: str
     attacks: int
@@ -48,15 +40,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """How long the texts under test are, in characters.
-
-    Attributes:
-        shortest: Fewest characters.
-        p5: Twentieth part is at most so long.
-        p50: Half are at most so long.
-        p95: All but a twentieth part are at most so long.
-        longest: Most characters.
-    """
+    """How long the texts under test are, in characters."""
 
     shortest: int
     p5: int
@@ -67,14 +51,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oddity:
-    """Something unusual about the characters of some texts.
-
-    Attributes:
-        kind: What it is.
-        samples: How many samples have it.
-        is_damage: Whether it looks like an accident of encoding rather than an attack.
-        examples: The ids of a few.
-    """
+    """Something unusual about the characters of some texts."""
 
     kind: str
     samples: int
@@ -84,25 +61,7 @@ class Oddity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """What a data set consists of.
-
-    Attributes:
-        total: All samples as one count.
-        attacks: Attacks as one count.
-        benign: Benign samples as one count.
-        categories: By category of attacks.
-        topics: By category of benign samples.
-        subcategories: By `category/subcategory` of attacks.
-        severities: By severity, attacks only.
-        languages: By language.
-        techniques: By technique.
-        variants: By variant.
-        sources: By source.
-        conversations: Samples of more than one message.
-        materials: Samples whose text under test is a document or the result of a tool.
-        lengths: Of all texts under test; None without samples.
-        oddities: Unusual characters, most frequent first.
-    """
+    """What a data set consists of."""
 
     total: Count
     attacks: Count
@@ -122,14 +81,7 @@ class Census:
 
 
 def take_census(samples: Iterable[Sample]) -> Census:
-    """Count what a data set consists of.
-
-    Args:
-        samples: The samples, read once.
-
-    Returns:
-        The counts; those of a facet are sorted by number, then by value.
-    """
+    """Count what a data set consists of."""
     kept = list(samples)
     attacks = [sample for sample in kept if sample.is_attack]
     benign = [sample for sample in kept if not sample.is_attack]

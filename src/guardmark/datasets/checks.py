@@ -37,17 +37,7 @@ _LOPSIDED = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """What a data set is held against.
-
-    Attributes:
-        taxonomy: Categories that ought to be tested.
-        half_width: Number of independent samples to the half-width of the interval of a rate
-            of one half; the reading half lends it.
-        confidence: Nominal coverage of that interval, in (0, 1).
-        min_per_category: Least samples of a category of the user's own.
-        threshold: Least similarity of near-duplicates, in (0, 1].
-        mix: The shares of the deployment; empty when they were not stated.
-    """
+    """What a data set is held against."""
 
     taxonomy: Taxonomy
     half_width: Callable[[float], float]
@@ -59,13 +49,7 @@ class Criteria:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataCheck:
-    """Everything `guardmark data check` says of a data set.
-
-    Attributes:
-        census: What it consists of.
-        duplicates: What is said twice.
-        findings: One for each question.
-    """
+    """Everything `guardmark data check` says of a data set."""
 
     census: Census
     duplicates: Duplicates
@@ -84,17 +68,7 @@ def check_samples(
     manifests: Sequence[DataManifest] = (),
     warnings: Sequence[str] = (),
 ) -> DataCheck:
-    """Ask of a data set what a careful reader would ask.
-
-    Args:
-        samples: Validated samples.
-        criteria: What they are held against.
-        manifests: Versions and hashes of the data sets.
-        warnings: What the reader already had to say.
-
-    Returns:
-        The counts and one finding for each question.
-    """
+    """Ask of a data set what a careful reader would ask."""
     census = take_census(samples)
     duplicates = find_duplicates(samples, threshold=criteria.threshold)
     inferred = sum(str(s.metadata.get("label_source", "")).startswith("inferred") for s in samples)

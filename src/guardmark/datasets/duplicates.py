@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Two samples of nearly equal text and opposite labels.
-
-    Attributes:
-        attack: Id of the one labelled attack.
-        benign: Id of the one labelled benign.
-        similarity: Jaccard similarity of their shingles.
-        is_same: Whether the whole prompts are equal word for word.
-    """
+    """Two samples of nearly equal text and opposite labels."""
 
     attack: str
     benign: str
@@ -41,12 +34,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Samples joined by near-duplicates.
-
-    Attributes:
-        ids: Their ids, in the order of the data.
-        groups: How many groups they claim to stem from.
-    """
+    """Samples joined by near-duplicates."""
 
     ids: tuple[str, ...]
     groups: int
@@ -54,17 +42,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicates:
-    """What a search for duplicates found.
-
-    Attributes:
-        samples: How many samples were compared.
-        threshold: Least similarity that counts as nearly the same.
-        copies: Samples whose prompt an earlier sample has byte for byte.
-        rewordings: Samples whose prompt an earlier one has word for word, but for case,
-            spacing and punctuation; copies not among them.
-        families: Near-duplicates that stand in more than one group, largest first.
-        conflicts: Nearly equal texts with opposite labels.
-    """
+    """What a search for duplicates found."""
 
     samples: int
     threshold: float
@@ -86,13 +64,7 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A sample that was left out because another says the same.
-
-    Attributes:
-        id: The sample left out.
-        kept: The sample that stays.
-        similarity: Jaccard similarity of their shingles; 1 for copies.
-    """
+    """A sample that was left out because another says the same."""
 
     id: str
     kept: str
@@ -100,11 +72,7 @@ class Dropped:
 
 
 def describe_method(threshold: float) -> str:
-    """Return how near-duplicates are found, in a phrase.
-
-    Args:
-        threshold: Least similarity that counts.
-    """
+    """Return how near-duplicates are found, in a phrase."""
     return (
         f"{SHINGLE_WORDS}-word shingles of the text under test, lower-cased, "
         f"Jaccard similarity >= {threshold:g}, every pair considered"
@@ -112,18 +80,7 @@ def describe_method(threshold: float) -> str:
 
 
 def find_duplicates(samples: Iterable[Sample], *, threshold: float = THRESHOLD) -> Duplicates:
-    """Look for samples that say the same twice.
-
-    Args:
-        samples: The samples, read once.
-        threshold: Least Jaccard similarity of five-word shingles, in (0, 1].
-
-    Returns:
-        Copies, families of near-duplicates that span groups, and conflicts of labels.
-
-    Raises:
-        ValueError: If the threshold is out of range.
-    """
+    """Look for samples that say the same twice."""
     kept = list(samples)
     copies, rewordings = _count_repeats(kept)
     sets = [shingles(sample.prompt.text) for sample in kept]
@@ -153,18 +110,6 @@ def deduplicate(
 
     The first of its kind stays. Samples of opposite labels never drop each other: which of
     the two is right is for a person to say.
-
-    Args:
-        samples: The samples, in order.
-        threshold: Least Jaccard similarity of five-word shingles, in (0, 1].
-        within_groups: Also drop near-duplicates within a group, where variants of one
-            sample stand on purpose. Copies of the whole prompt are dropped in any case.
-
-    Returns:
-        The samples to leave out, in order.
-
-    Raises:
-        ValueError: If the threshold is out of range.
     """
     sets = [shingles(sample.prompt.text) for sample in samples]
     index = SimilarityIndex(sets, threshold=threshold)
@@ -186,18 +131,7 @@ def deduplicate(
 
 
 def families_of(samples: Sequence[Sample], *, threshold: float | None = THRESHOLD) -> list[str]:
-    """Return for each sample the name of what it must not be parted from.
-
-    Args:
-        samples: The samples.
-        threshold: Least similarity that joins groups; None leaves groups as they are.
-
-    Returns:
-        The first group, in order of names, of all groups that near-duplicates join.
-
-    Raises:
-        ValueError: If the threshold is out of range.
-    """
+    """Return for each sample the name of what it must not be parted from."""
     families = Families(len(samples))
     by_group: dict[str, int] = {}
     for position, sample in enumerate(samples):

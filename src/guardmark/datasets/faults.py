@@ -13,16 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing wrong with one row.
-
-    Attributes:
-        file: Name of the file as the user wrote it.
-        row: Line (JSONL), record (CSV, Parquet) or item (JSON, pack), counted from 1; 0 when
-            the whole file is meant.
-        field: Field of the row, or empty when the whole row is meant.
-        message: What is wrong, without a full stop; `{said}` in it stands for `said`.
-        said: What the row says there, as shown: rows that differ in it alone share a line.
-    """
+    """One thing wrong with one row."""
 
     file: str
     row: int
@@ -41,11 +32,7 @@ _NEXT = "Mend these rows; or name the fields, under map: in the configuration, o
 
 
 class BadRows(DatasetError):
-    """Rows that cannot be used; the message lists every one, up to hundreds of each kind.
-
-    Attributes:
-        faults: All of them, in file order.
-    """
+    """Rows that cannot be used; the message lists every one, up to hundreds of each kind."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)

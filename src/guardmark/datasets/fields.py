@@ -44,12 +44,7 @@ LABEL_WORDS: dict[str, Label] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldPlan:
-    """Where each field of a sample is found in rows of one shape.
-
-    Attributes:
-        paths: Field of a sample to dotted path in the row.
-        taken: Top-level names used; the others become metadata.
-    """
+    """Where each field of a sample is found in rows of one shape."""
 
     paths: Mapping[str, str]
     taken: frozenset[str]
@@ -60,13 +55,6 @@ def plan_fields(row: Mapping[str, object], spec: DatasetSpec) -> FieldPlan:
 
     The user's map comes first, then the usual names at the top of the row, then the same
     names in its `metadata`.
-
-    Args:
-        row: A row of the shape in question.
-        spec: The data set, with the user's own map.
-
-    Returns:
-        The plan; fields that are nowhere are missing from it.
     """
     inner = row.get("metadata")
     metadata = inner if isinstance(inner, dict) else {}
@@ -86,14 +74,7 @@ def plan_fields(row: Mapping[str, object], spec: DatasetSpec) -> FieldPlan:
 
 
 def getter(path: str) -> Callable[[Mapping[str, object]], object]:
-    """Return a function that follows a dotted path into a row.
-
-    Args:
-        path: Names separated by dots; a name that itself holds dots is tried whole first.
-
-    Returns:
-        A function from a row to the value, or None when any step is missing.
-    """
+    """Return a function that follows a dotted path into a row."""
     if "." not in path:
         return lambda row: row.get(path)
     steps = path.split(".")
@@ -112,15 +93,7 @@ def getter(path: str) -> Callable[[Mapping[str, object]], object]:
 
 
 def read_label(value: object, own_words: Mapping[str, str]) -> Label | None:
-    """Read a label in the file's or the usual words.
-
-    Args:
-        value: What the row says: a boolean, 0 or 1, or a word.
-        own_words: The file's own words to `attack` or `benign`; these come first.
-
-    Returns:
-        The label, or None when the word is unknown.
-    """
+    """Read a label in the file's or the usual words."""
     word = str(value).strip()
     if word in own_words:
         return Label(own_words[word])

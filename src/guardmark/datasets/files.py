@@ -45,19 +45,7 @@ them as a formula; it is taken off again on reading."""
 
 
 def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
-    """Read the rows of one file.
-
-    Args:
-        spec: Which file, and how it is written.
-
-    Yields:
-        Row numbers from 1 with the row as a mapping, or with the fault that keeps it from
-        being one. Empty lines are passed over.
-
-    Raises:
-        DatasetError: If the file is missing, unreadable or of no known format.
-        ConfigError: If an extra is needed to read it.
-    """
+    """Read the rows of one file."""
     kind = file_format(spec)
     try:
         if kind == "parquet":
@@ -84,17 +72,7 @@ def read_rows(spec: DatasetSpec) -> Iterator[RawRow]:
 
 
 def file_format(spec: DatasetSpec) -> str:
-    """Return the format of a file, as stated or by its name.
-
-    Args:
-        spec: The data set.
-
-    Returns:
-        One of `FORMATS`; a `.json` file may turn out to be a prompt pack when read.
-
-    Raises:
-        DatasetError: If neither the statement nor the name says a known format.
-    """
+    """Return the format of a file, as stated or by its name."""
     if spec.format:
         if spec.format not in FORMATS:
             raise DatasetError(

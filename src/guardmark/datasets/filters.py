@@ -21,13 +21,7 @@ _LONGEST: Final = 40
 
 
 class Filter:
-    """One field of rows with the values that pass.
-
-    Attributes:
-        field: Dotted path, as the user wrote it.
-        setting: Where it was written: `the filter`, or `include_variants`.
-        values: What passes, comparable.
-    """
+    """One field of rows with the values that pass."""
 
     __slots__ = ("_met", "_read", "field", "setting", "values")
 
@@ -67,15 +61,6 @@ def check_filters(sources: Sequence[tuple[DatasetSpec, Sequence[Filter]]]) -> tu
     """Look for what filters ask for in vain, after all rows went by.
 
     Files of one data entry share a filter: what one of them has is not missing.
-
-    Args:
-        sources: Each file with its filters.
-
-    Returns:
-        A warning for each filter of which some values are in no row.
-
-    Raises:
-        DatasetError: If no row has a field that a filter names, or none of its values.
     """
     together: dict[tuple[tuple[str, frozenset[object]], ...], list[int]] = {}
     for place, (_, filters) in enumerate(sources):
@@ -153,11 +138,7 @@ def _counted(values: Counter[object]) -> str:
 
 
 def files_text(specs: Sequence[DatasetSpec]) -> str:
-    """Name files in a message: the first two, and how many others.
-
-    Args:
-        specs: The files.
-    """
+    """Name files in a message: the first two, and how many others."""
     names = [spec.shown_as for spec in specs]
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
 

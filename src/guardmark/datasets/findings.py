@@ -24,12 +24,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """One number behind a finding.
-
-    Attributes:
-        name: What was counted or measured.
-        value: The number, or None when undefined.
-    """
+    """One number behind a finding."""
 
     name: str
     value: float | int | None
@@ -37,16 +32,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The answer to one question about a data set.
-
-    Attributes:
-        aspect: `labelled`, `categorised`, `diverse`, `representative`, `versioned`,
-            `balanced` or `readable`.
-        status: How the question was answered.
-        message: The answer in a sentence or two.
-        details: What a person would look at next, a line each.
-        numbers: What the answer rests on.
-    """
+    """The answer to one question about a data set."""
 
     aspect: str
     status: Status
@@ -56,30 +42,17 @@ class Finding:
 
 
 def some_of(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the first few lines, and how many there are beside.
-
-    Args:
-        lines: Lines of detail.
-    """
+    """Return the first few lines, and how many there are beside."""
     if len(lines) <= SHOWN:
         return tuple(lines)
     return (*lines[:SHOWN], f"and {len(lines) - SHOWN:,} more")
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number with its noun in the plural where it needs one.
-
-    Args:
-        count: How many.
-        noun: The noun in the singular, with a regular plural.
-    """
+    """Return a number with its noun in the plural where it needs one."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def label_noun(value: str) -> str:
-    """Return what the samples of a label are called; other words stay.
-
-    Args:
-        value: A label, or any word.
-    """
+    """Return what the samples of a label are called; other words stay."""
     return "attacks" if value == "attack" else value

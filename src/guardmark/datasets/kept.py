@@ -19,10 +19,6 @@ class Kept:
 
     Bounded by what samples take, not by the sizes of files: a packed file tells nothing, and
     many short rows take more than a few long ones.
-
-    Attributes:
-        samples: What was kept, in order; nothing when it is not all.
-        is_whole: Whether everything read so far is kept.
     """
 
     def __init__(self, room: int) -> None:
@@ -31,11 +27,7 @@ class Kept:
         self._room = room
 
     def add(self, sample: Sample) -> None:
-        """Keep a sample, or give all up when it is one too many.
-
-        Args:
-            sample: The next one.
-        """
+        """Keep a sample, or give all up when it is one too many."""
         messages = sample.prompt.messages
         size = len(messages[0].content)
         if len(messages) > 1 or sample.metadata:

@@ -26,13 +26,7 @@ _SETTLED = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
-    """The shares of a deployment along one facet.
-
-    Attributes:
-        name: One of `DIMENSIONS`.
-        shares: Value to its share; what they lack to 1 belongs to all other values.
-        bands: For `length`: name of a band to its least and most characters.
-    """
+    """The shares of a deployment along one facet."""
 
     name: str
     shares: Mapping[str, float]
@@ -47,11 +41,7 @@ class Dimension:
         return (Label.ATTACK, Label.BENIGN)
 
     def value_of(self, sample: Sample) -> str:
-        """Return the stated value a sample falls under, or `(other)`.
-
-        Args:
-            sample: Any sample.
-        """
+        """Return the stated value a sample falls under, or `(other)`."""
         if self.name == "length":
             size = len(sample.prompt.text)
             fits = (name for name, (low, high) in self.bands.items() if low <= size <= high)
@@ -66,16 +56,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixDistance:
-    """How far the samples of one label are from the deployment along one facet.
-
-    Attributes:
-        dimension: One of `DIMENSIONS`.
-        label: Whose samples.
-        total_variation: Half the sum of absolute differences of shares, in [0, 1]: the part
-            of the samples that would have to be others.
-        absent: Values that the deployment has and the samples lack.
-        absent_share: Share of the deployment that these make up.
-    """
+    """How far the samples of one label are from the deployment along one facet."""
 
     dimension: str
     label: Label
@@ -85,19 +66,7 @@ class MixDistance:
 
 
 def read_mix(stated: Mapping[str, Mapping[str, float]]) -> tuple[Dimension, ...]:
-    """Check the shares that a configuration states.
-
-    Args:
-        stated: Dimension to value to share in [0, 1]. The values of `length` are bands of
-            characters: `0-199`, `2000+`.
-
-    Returns:
-        The dimensions, in the order stated.
-
-    Raises:
-        ConfigError: If a dimension is unknown, shares add to more than 1, or a band cannot be
-            read or overlaps another.
-    """
+    """Check the shares that a configuration states."""
     dimensions = []
     for name, shares in stated.items():
         if name not in DIMENSIONS:
@@ -112,16 +81,7 @@ def read_mix(stated: Mapping[str, Mapping[str, float]]) -> tuple[Dimension, ...]
 
 
 def mix_distances(samples: Iterable[Sample], mix: Sequence[Dimension]) -> tuple[MixDistance, ...]:
-    """Measure how far samples are from a deployment.
-
-    Args:
-        samples: The samples, read once.
-        mix: The shares of the deployment.
-
-    Returns:
-        One distance for each dimension and label it speaks of; labels without samples are
-        left out.
-    """
+    """Measure how far samples are from a deployment."""
     kept = list(samples)
     return tuple(
         _distance([s for s in kept if s.label is label], dimension, label)
@@ -138,15 +98,6 @@ def mix_weights(samples: Sequence[Sample], mix: Sequence[Dimension]) -> tuple[fl
     number. Several dimensions are met at once by raking: one after the other is set right
     until nothing moves. Values that the deployment has and the samples lack cannot be met;
     the others then share their part (see `mix_distances`).
-
-    Args:
-        samples: The samples.
-        mix: The shares of the deployment.
-
-    Returns:
-        One weight a sample, 0 or more, of mean 1 over each label; all 1 without a mix. Where
-        the shares leave no sample of a label any weight, that label keeps equal weights; where
-        these samples cannot meet two dimensions at once, the one stated last is met.
 
     References:
         Deming & Stephan (1940), doi:10.1214/aoms/1177731829.
@@ -165,12 +116,6 @@ def mix_weights(samples: Sequence[Sample], mix: Sequence[Dimension]) -> tuple[fl
 
 def effective_samples(weights: Iterable[float]) -> float:
     """Return how many equally weighted samples the weighted ones are worth.
-
-    Args:
-        weights: Weights, 0 or more.
-
-    Returns:
-        The square of the sum over the sum of squares; 0 without any weight.
 
     References:
         Kish (1965), Survey Sampling, section 8.2.

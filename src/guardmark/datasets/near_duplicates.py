@@ -20,29 +20,12 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Return the words of a text, as near-duplicates are judged by.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        Lower-cased runs of letters, digits and underscores; in scripts written without
-        spaces every sign is a word. Empty for a text of punctuation alone.
-    """
+    """Return the words of a text, as near-duplicates are judged by."""
     return tuple(_WORD.findall(text.lower()))
 
 
 def shingles(text: str, *, width: int = SHINGLE_WORDS) -> frozenset[int]:
-    """Return the word shingles of a text, each as its hash.
-
-    Args:
-        text: Any text.
-        width: Words in a shingle, at least 1.
-
-    Returns:
-        One hash for each distinct run of `width` words; a shorter text is one shingle, and a
-        text without words is compared sign by sign as a single one.
-    """
+    """Return the word shingles of a text, each as its hash."""
     found = words(text)
     if len(found) <= width:
         return frozenset([hash(found or (text,))])
@@ -50,28 +33,14 @@ def shingles(text: str, *, width: int = SHINGLE_WORDS) -> frozenset[int]:
 
 
 def jaccard(first: Collection[int], second: Collection[int]) -> float:
-    """Return the share of shingles that two texts have in common.
-
-    Args:
-        first: Shingles of one text, not empty.
-        second: Shingles of the other, not empty.
-
-    Returns:
-        Common shingles over all shingles of either, in [0, 1].
-    """
+    """Return the share of shingles that two texts have in common."""
     common = len(frozenset(first).intersection(second))
     return common / (len(first) + len(second) - common)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Two texts that are nearly the same.
-
-    Attributes:
-        first: Position of the earlier text.
-        second: Position of the later text.
-        similarity: Jaccard similarity of their shingles, in [threshold, 1].
-    """
+    """Two texts that are nearly the same."""
 
     first: int
     second: int
@@ -92,15 +61,7 @@ class SimilarityIndex:
     """
 
     def __init__(self, sets: Sequence[frozenset[int]], *, threshold: float = THRESHOLD) -> None:
-        """Prepare the search.
-
-        Args:
-            sets: Shingles of each text.
-            threshold: Least similarity that counts, in (0, 1].
-
-        Raises:
-            ValueError: If the threshold is out of range.
-        """
+        """Prepare the search."""
         if not 0 < threshold <= 1:
             raise ValueError(f"threshold must be in (0, 1], got {threshold}")
         self._sets = sets
@@ -109,26 +70,14 @@ class SimilarityIndex:
         self._index: dict[int, list[int]] = defaultdict(list)
 
     def add(self, position: int) -> None:
-        """Let later texts be compared with this one.
-
-        Args:
-            position: Which of the sets.
-        """
+        """Let later texts be compared with this one."""
         for shingle in self._prefix(position):
             self._index[shingle].append(position)
 
     def matches(
         self, position: int, *, skip: Callable[[int], bool] | None = None
     ) -> Iterator[Match]:
-        """Compare one text with those added before.
-
-        Args:
-            position: Which of the sets.
-            skip: Says of an added text that the comparison is of no interest.
-
-        Yields:
-            Those at or above the threshold, by position.
-        """
+        """Compare one text with those added before."""
         candidates: set[int] = set()
         for shingle in self._prefix(position):
             candidates.update(self._index.get(shingle, ()))
@@ -156,18 +105,7 @@ class SimilarityIndex:
 
 
 def similar_pairs(texts: Iterable[str], *, threshold: float = THRESHOLD) -> Iterator[Match]:
-    """Find all pairs of nearly equal texts.
-
-    Args:
-        texts: The texts, compared each with each.
-        threshold: Least Jaccard similarity of five-word shingles, in (0, 1].
-
-    Yields:
-        Every pair, ordered by its later text; as many as n * (n - 1) / 2 if all are alike.
-
-    Raises:
-        ValueError: If the threshold is out of range.
-    """
+    """Find all pairs of nearly equal texts."""
     sets = [shingles(text) for text in texts]
     index = SimilarityIndex(sets, threshold=threshold)
     for position in range(len(sets)):
@@ -182,11 +120,7 @@ class Families:
         self._parent = list(range(count))
 
     def root(self, position: int) -> int:
-        """Return the first position of the family.
-
-        Args:
-            position: Any member.
-        """
+        """Return the first position of the family."""
         parent = self._parent
         while parent[position] != position:
             parent[position] = parent[parent[position]]
@@ -194,11 +128,6 @@ class Families:
         return position
 
     def join(self, first: int, second: int) -> None:
-        """Make two families one.
-
-        Args:
-            first: A member of the one.
-            second: A member of the other.
-        """
+        """Make two families one."""
         one, other = self.root(first), self.root(second)
         self._parent[max(one, other)] = min(one, other)

@@ -23,13 +23,7 @@ _TELLING_WORD = "hateful"
 
 
 class PackLabel(NamedTuple):
-    """Where the label of an item stands.
-
-    Attributes:
-        value: What the item says, still in its own words, or None.
-        source: How the label was come by.
-        field: Dotted path of the field that said it, or empty.
-    """
+    """Where the label of an item stands."""
 
     value: object
     source: str
@@ -43,12 +37,6 @@ def resolve_label(row: Mapping[str, object]) -> PackLabel:
     `metadata.label`; an original category "hateful"; the word "hateful" anywhere in the
     source, the name or the subset of the pack. The last two only infer: they call a benign
     item harmful when it stands in such a pack, so whoever reads it must be warned.
-
-    Args:
-        row: The item, with the name and subset of its pack.
-
-    Returns:
-        The value, with how it was come by; `unknown` when nothing tells.
     """
     inner = row.get("metadata")
     metadata: Mapping[str, object] = inner if isinstance(inner, dict) else {}

@@ -37,13 +37,7 @@ _SIMPLE: Final = (str, bool)
 
 
 class _Known(NamedTuple):
-    """What a combination of facets means.
-
-    Attributes:
-        like: A sample that has them.
-        kind: The same, as it is stored.
-        suffix: How an id ends that tells the group of its sample.
-    """
+    """What a combination of facets means."""
 
     like: Sample
     kind: Kind
@@ -60,10 +54,6 @@ class QuickRows:
     long way (`RowReader.read`) reads and checks each combination once and hands the sample
     over by `learn`; afterwards only id, group and text are looked at. Whatever is unusual in a
     row sends it the long way.
-
-    Attributes:
-        is_usable: Whether rows of this shape may go the short way at all.
-        width: Number of fields of such rows.
     """
 
     __slots__ = ("_has_group", "_known", "_rest", "_said", "is_usable", "width")
@@ -87,26 +77,14 @@ class QuickRows:
         self._known: dict[tuple[object, ...], _Known] = {}
 
     def learn(self, row: Mapping[str, object], sample: Sample) -> None:
-        """Remember what the facets of a row mean.
-
-        Args:
-            row: The row.
-            sample: What the long way made of it.
-        """
+        """Remember what the facets of a row mean."""
         facets = self._said(row)[_OWN:]
         if all(value is None or type(value) in _SIMPLE for value in facets):
             known = _Known(like=sample, kind=kind_of(sample), suffix=f"-{sample.variant}")
             self._known.setdefault(facets, known)
 
     def read(self, row: Mapping[str, object]) -> Sample | None:
-        """Read a row the short way.
-
-        Args:
-            row: A row of this shape.
-
-        Returns:
-            The sample, or None when the row has to go the long way.
-        """
+        """Read a row the short way."""
         found = self._find(row)
         if found is None:
             return None
@@ -119,14 +97,7 @@ class QuickRows:
         )
 
     def plain(self, row: Mapping[str, object]) -> PlainSample | None:
-        """Read a row the short way, into no more than is stored of it.
-
-        Args:
-            row: A row of any shape with as many fields.
-
-        Returns:
-            The sample, or None when the row has to go the long way.
-        """
+        """Read a row the short way, into no more than is stored of it."""
         try:
             found = self._find(row)
             metadata = self._metadata(row) if self._rest else _NOTHING

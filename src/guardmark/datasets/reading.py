@@ -35,11 +35,6 @@ class Reading:
     are remembered as 8-byte keys, those of benign texts and of attacks apart, so that a
     million samples stay small; only when a key repeats are the files read again to name the
     rows.
-
-    Attributes:
-        readers: One a file, in order.
-        count: Samples read so far.
-        manifests: One for each file that was read to its end.
     """
 
     def __init__(self, specs: Sequence[DatasetSpec], taxonomy: Taxonomy) -> None:
@@ -54,23 +49,11 @@ class Reading:
         self._texts = (array("Q"), array("Q"))
 
     def samples(self) -> Iterator[Sample]:
-        """Yield every sample in full, once.
-
-        Yields:
-            Samples in order, up to the first fault.
-
-        Raises:
-            BadRows: At the end, if any row cannot be used; all of them are listed.
-            DatasetError: If a file cannot be read, or no sample is left.
-        """
+        """Yield every sample in full, once."""
         return cast("Iterator[Sample]", self._pass(is_plain=False))
 
     def plain(self) -> Iterator[PlainSample | Sample]:
-        """Yield every sample once, in the form in which it is stored where it is plain.
-
-        Yields:
-            As `samples`, with the same errors.
-        """
+        """Yield every sample once, in the form in which it is stored where it is plain."""
         return self._pass(is_plain=True)
 
     @property
@@ -209,14 +192,7 @@ def _readable(reader: RowReader) -> Iterator[tuple[int, Sample]]:
 
 
 def sample_digest(sample: Sample) -> bytes:
-    """Hash what a figure can depend on: id, content, label and facets.
-
-    Args:
-        sample: Any.
-
-    Returns:
-        32 bytes; the hash of a data set is that of the hashes of its samples in order.
-    """
+    """Hash what a figure can depend on: id, content, label and facets."""
     return _digest(sample.id, sample.prompt.digest(), kind_of(sample), sample.group)
 
 
@@ -239,27 +215,13 @@ def group_scopes(readers: Sequence[RowReader]) -> list[str]:
 
     Two data sets may both call a group 1 without meaning the same origin; data sets of
     equal name mean the same.
-
-    Args:
-        readers: One a file.
-
-    Returns:
-        A prefix for each; empty words while all files are one data set.
     """
     names = [reader.spec.name for reader in readers]
     return ["" if len(set(names)) == 1 else f"{name}:" for name in names]
 
 
 def in_scope(sample: Sample, scope: str) -> Sample:
-    """Put a sample's group into the scope of its data set.
-
-    Args:
-        sample: Any.
-        scope: What `group_scopes` tells of its file.
-
-    Returns:
-        The sample; itself where there is no scope or no group.
-    """
+    """Put a sample's group into the scope of its data set."""
     if not scope or not sample.group:
         return sample
     return replace(sample, group=scope + sample.group)

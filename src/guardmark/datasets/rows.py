@@ -45,17 +45,7 @@ class _Report(Protocol):
 
 
 class RowReader:
-    """Turns the rows of one data set into samples.
-
-    Attributes:
-        spec: The data set.
-        mapping: Field of a sample to the path it was taken from, over all rows seen.
-        undeclared: Subcategories that the taxonomy does not know, as `category/subcategory`.
-        own_categories: Categories that the file brought itself (`open_categories`, and every
-            prompt pack).
-        filters: What rows must have to be taken, but for variants to leave out.
-        inferred: Items of a prompt pack whose label nothing but a name told.
-    """
+    """Turns the rows of one data set into samples."""
 
     def __init__(self, spec: DatasetSpec, taxonomy: Taxonomy) -> None:
         self.spec = spec
@@ -89,15 +79,7 @@ class RowReader:
         return not exclude or self._variant(row, self._plan(row)[1]) not in exclude
 
     def read(self, number: int, row: Row) -> Sample | list[Fault]:
-        """Read one row.
-
-        Args:
-            number: Row number, from 1.
-            row: The row as the file has it.
-
-        Returns:
-            The sample, or everything that is wrong with the row.
-        """
+        """Read one row."""
         plan, gets, quick = self._plan(row)
         sample = quick.read(row) if quick.is_usable else None
         if sample is not None:
@@ -108,15 +90,7 @@ class RowReader:
         return read
 
     def plain(self, number: int, row: Row) -> PlainSample | Sample | list[Fault]:
-        """Read one row, into no more than is stored of it where it is plain.
-
-        Args:
-            number: Row number, from 1.
-            row: The row as the file has it.
-
-        Returns:
-            The sample, or everything that is wrong with the row.
-        """
+        """Read one row, into no more than is stored of it where it is plain."""
         quick = self._quick.get(len(row))
         plain = None if quick is None else quick.plain(row)
         return self.read(number, row) if plain is None else plain

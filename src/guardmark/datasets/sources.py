@@ -25,15 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedData:
-    """Validated data, ready to be iterated as often as asked.
-
-    Attributes:
-        manifests: One for each data set, in the order of the configuration.
-        count: Number of samples.
-        taxonomy: The taxonomy, with categories that packs brought themselves.
-        warnings: What was kept but deserves a word.
-        stream: Where the samples come from.
-    """
+    """Validated data, ready to be iterated as often as asked."""
 
     manifests: tuple[DataManifest, ...]
     count: int
@@ -98,22 +90,7 @@ def load(
     limit: int | None = None,
     seed: int = 0,
 ) -> LoadedData:
-    """Read and validate data sets.
-
-    Args:
-        specs: The data sets, in order.
-        taxonomy: Categories an attack may have.
-        limit: Take only so many samples, stratified by label and category; which ones
-            depends on the seed and the sample ids alone.
-        seed: Seed of that choice.
-
-    Returns:
-        The samples with their manifests.
-
-    Raises:
-        BadRows: If any row cannot be used; all of them are listed.
-        DatasetError: If a file cannot be read, or no sample is left.
-    """
+    """Read and validate data sets."""
     reading, kept = Reading(specs, taxonomy), Kept(KEPT_BYTES)
     for sample in reading.samples():
         if kept.is_whole:

@@ -31,19 +31,6 @@ def assign_parts(
     a defense tuned on one part would be measured on what it has seen. The hash of seed and
     group decides, so that a group keeps its part when samples are added, and shares are met on
     the average rather than exactly.
-
-    Args:
-        samples: The samples.
-        shares: Name of a part to its share of the groups; they add to 1.
-        seed: Seed of the choice.
-        threshold: Least similarity that joins groups, in (0, 1]; None leaves groups as they
-            are.
-
-    Returns:
-        The name of a part for each sample.
-
-    Raises:
-        ConfigError: If the shares do not add to 1, or one is not above 0.
     """
     if not shares or min(shares.values()) <= 0 or not math.isclose(sum(shares.values()), 1):
         raise ConfigError(

@@ -46,17 +46,7 @@ _BATCH = 1_000
 
 
 def written_format(path: Path) -> str:
-    """Return the format a file is written in, by its name.
-
-    Args:
-        path: File to write; `.gz` behind the suffix compresses it.
-
-    Returns:
-        One of `WRITTEN_FORMATS`.
-
-    Raises:
-        ConfigError: If the name tells no format that can be written.
-    """
+    """Return the format a file is written in, by its name."""
     suffixes = [suffix.lower().lstrip(".") for suffix in path.suffixes]
     is_packed = bool(suffixes) and suffixes[-1] == "gz"
     kind = suffixes[-1 - is_packed] if len(suffixes) > is_packed else ""
@@ -74,17 +64,6 @@ def write_samples(samples: Iterable[Sample], path: Path) -> int:
     Reading the file gives the same samples with the same content hash. In CSV and TSV a cell
     that a spreadsheet would run as a formula gets an apostrophe in front, and the column
     `inert_cells` names it so that reading takes the apostrophe off again.
-
-    Args:
-        samples: The samples, read once.
-        path: File to write; its name tells the format (see `written_format`).
-
-    Returns:
-        How many cells got an apostrophe; 0 but for CSV and TSV.
-
-    Raises:
-        ConfigError: If the name tells no format, or Parquet is asked for without its extra.
-        StorageError: If the file cannot be written; an earlier file of that name stays.
     """
     kind = written_format(path)
     with whole_file(path) as raw, _packed(cast("BinaryIO", raw), path) as out:
@@ -98,15 +77,7 @@ def write_samples(samples: Iterable[Sample], path: Path) -> int:
 
 
 def sample_row(sample: Sample) -> dict[str, Any]:
-    """Return a sample as a row of JSON values that reads back as the same sample.
-
-    Args:
-        sample: Any sample.
-
-    Returns:
-        The fields of `COLUMNS` that say something, and those that must be there lest a
-        name in the metadata be taken for them.
-    """
+    """Return a sample as a row of JSON values that reads back as the same sample."""
     whole = sample.prompt == Prompt.of_text(sample.prompt.text)
     values: dict[str, Any] = {
         "id": sample.id,

@@ -20,10 +20,6 @@ class Constant:
 
     Allowing all has an attack success rate and a false positive rate of 0 and 1 swapped
     against blocking all; a defense worth having lies away from the line between them.
-
-    Args:
-        name: Name in the configuration.
-        decision: What to answer.
     """
 
     __slots__ = ("_decision", "name")
@@ -36,14 +32,7 @@ class Constant:
         self._decision = decision
 
     def decide_now(self, prompt: Prompt) -> Decision:  # noqa: ARG002 - that is the point
-        """Answer without looking.
-
-        Args:
-            prompt: Not looked at.
-
-        Returns:
-            The one decision.
-        """
+        """Answer without looking."""
         return self._decision
 
 
@@ -62,14 +51,6 @@ class Coin:
 
     The toss is taken from SHA-256 of the seed and the prompt's own hash, so it depends
     neither on the order of the samples nor on how many there are. Equal prompts toss alike.
-
-    Args:
-        name: Name in the configuration.
-        seed: Seed of the run.
-        probability: Share to block, in [0, 1].
-
-    Raises:
-        ValueError: If the probability is not in [0, 1].
     """
 
     __slots__ = ("_limit", "_salt", "name")
@@ -85,13 +66,6 @@ class Coin:
         self._limit = probability * _DRAWS
 
     def decide_now(self, prompt: Prompt) -> Decision:
-        """Toss for one prompt.
-
-        Args:
-            prompt: What to toss for.
-
-        Returns:
-            Block with the stated probability; never a score, since a coin has no opinion.
-        """
+        """Toss for one prompt."""
         toss = sha256(self._salt + prompt.digest()).digest()
         return BLOCKED if int.from_bytes(toss[:8], "big") < self._limit else ALLOWED

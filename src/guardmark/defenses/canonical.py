@@ -23,17 +23,7 @@ WHOLE: Final = "canon"
 
 
 def steps_of(names: Iterable[str]) -> tuple[Step, ...]:
-    """Return the steps that some names stand for.
-
-    Args:
-        names: Of steps, or `canon` for all steps of the canonical form.
-
-    Returns:
-        The steps in the order in which they are run, each once.
-
-    Raises:
-        ValueError: If a name is no step.
-    """
+    """Return the steps that some names stand for."""
     wanted: set[Step] = set()
     for name in names:
         wanted.update(CANON_STEPS if name == WHOLE else (Step(name),))
@@ -42,11 +32,7 @@ def steps_of(names: Iterable[str]) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaning:
-    """How a text is cleaned before a defense sees it.
-
-    Attributes:
-        steps: At least one; their own order does not matter.
-    """
+    """How a text is cleaned before a defense sees it."""
 
     steps: tuple[Step, ...]
 
@@ -56,14 +42,7 @@ class Cleaning:
             raise ValueError("cleaning needs at least one step")
 
     def of(self, prompt: Prompt) -> Prompt:
-        """Clean the text under test; what stands around it is left as it is.
-
-        Args:
-            prompt: As the sample has it.
-
-        Returns:
-            The same prompt when there is nothing to clean.
-        """
+        """Clean the text under test; what stands around it is left as it is."""
         text = prompt.text
         cleaned = apply_steps(text, self.steps)
         return prompt if cleaned == text else prompt.with_text(cleaned)
@@ -86,13 +65,7 @@ class _Within(Generic[AnyInner]):
 
 
 class InlineCanonical:
-    """Cleans for a defense that answers at once; the time of cleaning is part of its own.
-
-    Args:
-        name: Name in the configuration.
-        inner: What is asked about the cleaned text.
-        cleaning: How it is cleaned.
-    """
+    """Cleans for a defense that answers at once; the time of cleaning is part of its own."""
 
     __slots__ = ("_within", "name", "threshold", "view")
 
@@ -101,22 +74,11 @@ class InlineCanonical:
         self.name, self.view, self.threshold = name, inner.view, self._within.threshold
 
     def bind(self, samples: Iterable[Sample]) -> None:
-        """Tell the defense within of the samples, if it wants to know.
-
-        Args:
-            samples: Every sample of the run.
-        """
+        """Tell the defense within of the samples, if it wants to know."""
         self._within.bind(samples)
 
     def decide_now(self, prompt: Prompt) -> Decision:
-        """Ask about a prompt whose text under test was cleaned.
-
-        Args:
-            prompt: As the sample has it.
-
-        Returns:
-            What the defense within says, unaltered.
-        """
+        """Ask about a prompt whose text under test was cleaned."""
         return self._within.defense.decide_now(self._within.cleaned(prompt))
 
 
@@ -130,22 +92,11 @@ class Canonical:
         self.name, self.view, self.threshold = name, inner.view, self._within.threshold
 
     def bind(self, samples: Iterable[Sample]) -> None:
-        """Tell the defense within of the samples, if it wants to know.
-
-        Args:
-            samples: Every sample of the run.
-        """
+        """Tell the defense within of the samples, if it wants to know."""
         self._within.bind(samples)
 
     async def decide(self, prompt: Prompt) -> Decision:
-        """Ask about a prompt whose text under test was cleaned.
-
-        Args:
-            prompt: As the sample has it.
-
-        Returns:
-            What the defense within says, unaltered.
-        """
+        """Ask about a prompt whose text under test was cleaned."""
         return await self._within.defense.decide(self._within.cleaned(prompt))
 
 
@@ -164,22 +115,11 @@ class BatchCanonical:
         return self._within.defense.batch_limits
 
     def bind(self, samples: Iterable[Sample]) -> None:
-        """Tell the defense within of the samples, if it wants to know.
-
-        Args:
-            samples: Every sample of the run.
-        """
+        """Tell the defense within of the samples, if it wants to know."""
         self._within.bind(samples)
 
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
-        """Ask about prompts whose texts under test were cleaned.
-
-        Args:
-            prompts: As the samples have them.
-
-        Returns:
-            What the defense within says, in the order of the prompts.
-        """
+        """Ask about prompts whose texts under test were cleaned."""
         return await self._within.defense.decide_batch(
             [self._within.cleaned(prompt) for prompt in prompts]
         )
@@ -188,16 +128,7 @@ class BatchCanonical:
 def canonical_of(
     inner: Inner, *, name: str, cleaning: Cleaning
 ) -> InlineCanonical | Canonical | BatchCanonical:
-    """Show a defense cleaned texts, asked the way it is asked without.
-
-    Args:
-        inner: The defense.
-        name: Name of what comes out.
-        cleaning: How texts are cleaned.
-
-    Returns:
-        A defense of the same protocol as `inner`.
-    """
+    """Show a defense cleaned texts, asked the way it is asked without."""
     if isinstance(inner, InlineDefense):
         return InlineCanonical(name, inner, cleaning)
     if isinstance(inner, BatchDefense):

@@ -55,14 +55,6 @@ class InlineChain:
 
     A member that fails does not vote. If the others settle the matter whatever it would have
     said, the chain decides; otherwise the chain fails as that member did.
-
-    Args:
-        name: Name in the configuration.
-        members: At least one, asked in this order.
-        rule: `any`: block when one blocks. `all`: block when all block. `majority`: block
-            when more than half block. `first`: do as the first member that answers.
-        short_circuit: Whether to stop asking once the outcome is settled. Faster; but then
-            there is no combined score, since some members were not asked.
     """
 
     __slots__ = ("_members", "name", "threshold")
@@ -82,22 +74,11 @@ class InlineChain:
         self.threshold = common_threshold(members)
 
     def bind(self, samples: Iterable[Sample]) -> None:
-        """Tell the members that want to know of the samples.
-
-        Args:
-            samples: Every sample of the run.
-        """
+        """Tell the members that want to know of the samples."""
         self._members.bind(samples)
 
     def decide_now(self, prompt: Prompt) -> Decision:
-        """Ask the members about one prompt.
-
-        Args:
-            prompt: What each is shown a view of.
-
-        Returns:
-            The combined decision.
-        """
+        """Ask the members about one prompt."""
         votes: Votes = []
         for member in self._members.every:
             votes.append((member.name, member.decide_now(prompt)))
@@ -130,22 +111,11 @@ class Chain:
         self.threshold = common_threshold(members)
 
     def bind(self, samples: Iterable[Sample]) -> None:
-        """Tell the members that want to know of the samples.
-
-        Args:
-            samples: Every sample of the run.
-        """
+        """Tell the members that want to know of the samples."""
         self._members.bind(samples)
 
     async def decide(self, prompt: Prompt) -> Decision:
-        """Ask the members about one prompt.
-
-        Args:
-            prompt: What each is shown a view of.
-
-        Returns:
-            The combined decision, with the summed latency.
-        """
+        """Ask the members about one prompt."""
         votes: Votes = []
         total_ns = 0
         for member in self._members.every:

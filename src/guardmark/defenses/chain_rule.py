@@ -24,17 +24,7 @@ _ALLOWED = Decision(outcome=Outcome.ALLOW)
 
 
 def settled(votes: Sequence[tuple[str, Decision]], size: int, rule: Rule) -> Outcome | None:
-    """Return what the votes so far already decide.
-
-    Args:
-        votes: Member and decision, in the order asked.
-        size: How many members there are.
-        rule: How votes become one decision.
-
-    Returns:
-        Allow or block when no further vote, and no vote in place of a failed one, could
-        change it; otherwise None.
-    """
+    """Return what the votes so far already decide."""
     blocks = sum(decision.outcome is Outcome.BLOCK for _, decision in votes)
     allows = sum(decision.outcome is Outcome.ALLOW for _, decision in votes)
     if rule is Rule.FIRST:
@@ -49,20 +39,7 @@ def settled(votes: Sequence[tuple[str, Decision]], size: int, rule: Rule) -> Out
 def combine(
     votes: Sequence[tuple[str, Decision]], size: int, rule: Rule, *, latency_ns: int | None = None
 ) -> Decision:
-    """Combine members' decisions.
-
-    Args:
-        votes: Member and decision, in the order asked.
-        size: How many members there are; more than votes when the rest was not asked.
-        rule: How votes become one decision.
-        latency_ns: What they took together, or None to let the engine time it.
-
-    Returns:
-        The settled outcome; when failures leave it open, the first failure. The score is
-        the highest of the members for `any`, the lowest for `all`, the middle one for
-        `majority` with an odd number, the deciding one for `first`; None unless every
-        member that it rests on gave one of the same kind.
-    """
+    """Combine members' decisions."""
     outcome = settled(votes, size, rule)
     if outcome is Outcome.ALLOW and latency_ns is None and _says_nothing(votes):
         return _ALLOWED

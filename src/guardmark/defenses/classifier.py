@@ -54,13 +54,7 @@ class _HasGradients(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """How large a batch may grow and how long it may wait.
-
-    Attributes:
-        max_count: Most prompts of one batch.
-        max_tokens: Most tokens of one padded batch, or None: the classifier splits itself.
-        max_wait_s: Longest time a prompt waits for company.
-    """
+    """How large a batch may grow and how long it may wait."""
 
     max_count: int = 256
     max_tokens: int | None = None
@@ -68,16 +62,7 @@ class BatchLimits:
 
 
 class ClassifierDefense:
-    """Blocks from a probability on.
-
-    Args:
-        name: Name in the configuration.
-        classifier: What scores the texts.
-        threshold: Probability from which to block, in [0, 1].
-        view: What of a prompt it is shown.
-        limits: How large batches may be.
-        files: What the classifier was read from.
-    """
+    """Blocks from a probability on."""
 
     def __init__(
         self,
@@ -99,15 +84,7 @@ class ClassifierDefense:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{name}")
 
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
-        """Score several prompts.
-
-        Args:
-            prompts: In any order; the classifier sorts them by length itself.
-
-        Returns:
-            One decision a prompt, in order. With more than one prompt the latency of each is
-            an equal share of the batch's, and marked so.
-        """
+        """Score several prompts."""
         shown = [prompt.shown(self.view) for prompt in prompts]
         texts = [text for text in shown if text is not None]
         loop = asyncio.get_running_loop()

@@ -50,12 +50,6 @@ class DecisionsDefense:
 
     The file knows samples by id, a defense is shown prompts: `bind` tells it which prompt has
     which id before anything is asked.
-
-    Args:
-        name: Name in the configuration.
-        decisions: Sample id to decision.
-        threshold: Score from which rows without a decision were read as block, or None.
-        files: What the decisions were read from.
     """
 
     __slots__ = ("_by_prompt", "_decisions", "files", "name", "threshold")
@@ -81,9 +75,6 @@ class DecisionsDefense:
 
         Equal prompts under several ids share a decision if the file agrees with itself about
         them; otherwise they are errors, since nobody can say which is meant.
-
-        Args:
-            samples: Every sample of the run.
         """
         for sample in samples:
             decision = self._decisions.get(sample.id)
@@ -95,27 +86,13 @@ class DecisionsDefense:
                 self._by_prompt[digest] = _AMBIGUOUS
 
     def decide_now(self, prompt: Prompt) -> Decision:
-        """Look one prompt up.
-
-        Args:
-            prompt: Asked about by its content.
-
-        Returns:
-            What the file says; an error of kind `skipped` when it has no row for the sample.
-        """
+        """Look one prompt up."""
         return self._by_prompt.get(prompt.digest(), _UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFormat:
-    """How rows of a file of decisions are read.
-
-    Attributes:
-        names: Field of `FIELDS` to the column or key that holds it, where it differs.
-        values: The file's words for decisions, beside the usual ones; matched without
-            regard to case.
-        threshold: Score from which a row without a decision blocks.
-    """
+    """How rows of a file of decisions are read."""
 
     names: Mapping[str, str]
     values: Mapping[str, Outcome]
@@ -123,20 +100,7 @@ class RowFormat:
 
 
 def read_decisions(path: Path, row_format: RowFormat, *, shown_as: str) -> dict[str, Decision]:
-    """Read a file of decisions.
-
-    Args:
-        path: JSONL, or CSV with a header line when its name ends in `.csv`; UTF-8.
-        row_format: Names of columns and words for decisions.
-        shown_as: What to call the file in messages.
-
-    Returns:
-        Sample id to decision, with score and latency where given.
-
-    Raises:
-        ConfigError: If the file cannot be read.
-        DatasetError: If rows are bad; all are counted, the first named with row and field.
-    """
+    """Read a file of decisions."""
     decisions: dict[str, Decision] = {}
     faults: list[str] = []
     try:

@@ -22,17 +22,7 @@ if TYPE_CHECKING:
 
 
 class FunctionDefense:
-    """A function that answers at once.
-
-    Args:
-        name: Name in reports.
-        function: Takes the text of the view (or the whole `Prompt`) and returns True to
-            block, a risk in [0, 1], or a `Decision`.
-        threshold: Score from which a float blocks; without it a float is malformed.
-        view: What of a prompt the function is shown.
-        whole_prompt: Whether it takes the `Prompt` instead of a text.
-        files: What the function was read from.
-    """
+    """A function that answers at once."""
 
     __slots__ = ("_function", "_whole_prompt", "files", "name", "threshold", "view")
 
@@ -54,15 +44,7 @@ class FunctionDefense:
         self._whole_prompt = whole_prompt
 
     def decide_now(self, prompt: Prompt) -> Decision:
-        """Call the function on one prompt.
-
-        Args:
-            prompt: What to judge.
-
-        Returns:
-            What the function said, or `malformed` when it said nothing we understand.
-            Whatever the function raises goes through, for the engine to record.
-        """
+        """Call the function on one prompt."""
         shown = prompt if self._whole_prompt else prompt.shown(self.view)
         if shown is None:
             return NOTHING_SHOWN[self.view]
@@ -70,16 +52,7 @@ class FunctionDefense:
 
 
 class AsyncFunctionDefense:
-    """A function that has to be awaited.
-
-    Args:
-        name: Name in reports.
-        function: As for `FunctionDefense`, but it returns an awaitable.
-        threshold: Score from which a float blocks; without it a float is malformed.
-        view: What of a prompt the function is shown.
-        whole_prompt: Whether it takes the `Prompt` instead of a text.
-        files: What the function was read from.
-    """
+    """A function that has to be awaited."""
 
     __slots__ = ("_function", "_whole_prompt", "files", "name", "threshold", "view")
 
@@ -101,15 +74,7 @@ class AsyncFunctionDefense:
         self._whole_prompt = whole_prompt
 
     async def decide(self, prompt: Prompt) -> Decision:
-        """Await the function on one prompt.
-
-        Args:
-            prompt: What to judge.
-
-        Returns:
-            What the function said, or `malformed` when it said nothing we understand.
-            Whatever the function raises goes through, for the engine to record.
-        """
+        """Await the function on one prompt."""
         shown = prompt if self._whole_prompt else prompt.shown(self.view)
         if shown is None:
             return NOTHING_SHOWN[self.view]
@@ -124,24 +89,7 @@ def defense_from(
     view: View = View.TEXT,
     files: tuple[Path, ...] = (),
 ) -> FunctionDefense | AsyncFunctionDefense:
-    """Make a defense of a plain function.
-
-    Args:
-        function: Sync or async. Its first parameter is the text of the view, or the whole
-            `Prompt` when it is annotated so. It returns True to block and False to allow, a
-            risk in [0, 1] (with a threshold), or a `Decision`.
-        name: Name in reports; the function's own when empty.
-        threshold: Score from which a float blocks.
-        view: What of a prompt the function is shown.
-        files: What the function was read from, for the manifest.
-
-    Returns:
-        A defense; in line for a sync function.
-
-    Raises:
-        TypeError: If it cannot be called with one argument.
-        ValueError: If the threshold is not in [0, 1].
-    """
+    """Make a defense of a plain function."""
     if threshold is not None and not 0 <= threshold <= 1:
         raise ValueError(f"threshold must be in [0, 1], got {threshold}")
     wants_prompt = _takes_prompt(function)
@@ -166,16 +114,7 @@ def defense_from(
 
 
 def read_answer(answer: object, *, threshold: float | None) -> Decision:
-    """Read what a function returned.
-
-    Args:
-        answer: Anything. NumPy scalars count as the Python values they hold.
-        threshold: Score from which a number blocks, or None.
-
-    Returns:
-        The decision; `malformed`, with a message that says why, for everything that is not
-        a bool, a number in [0, 1] with a threshold, or a `Decision`.
-    """
+    """Read what a function returned."""
     if isinstance(answer, Decision):
         return answer
     if not isinstance(answer, bool | int | float) and hasattr(answer, "item"):

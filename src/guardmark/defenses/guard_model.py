@@ -78,30 +78,14 @@ class Answer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardReader:
-    """How answers of a guard model become decisions.
-
-    Attributes:
-        profile: Its contract and labels.
-        ibm_sum: Whether to score as IBM's notebooks do, over all positions.
-        threshold: Score from which to block, or None to go by the word alone.
-    """
+    """How answers of a guard model become decisions."""
 
     profile: GuardProfile
     ibm_sum: bool = False
     threshold: float | None = None
 
     def decision(self, answer: Answer, *, amortised: bool = False) -> Decision:
-        """Read one answer.
-
-        Args:
-            answer: What the model sent.
-            amortised: Whether its time is a share of a batch's.
-
-        Returns:
-            An error when there is no answer; malformed when its text breaks the contract,
-            whatever its tokens say; otherwise allow or block, by the score where a threshold
-            is set and a score was given, else by the word.
-        """
+        """Read one answer."""
         if answer.text is None or answer.error_kind is not None:
             return Decision(
                 outcome=Outcome.ERROR,
@@ -158,18 +142,7 @@ def _remark(profile: str, answer: Answer, reading: GuardReading, found: TokenSco
 
 
 class GuardModelDefense:
-    """A guard model behind a server of the common chat protocol.
-
-    Args:
-        name: Name in the configuration.
-        chat: Where the model is.
-        reader: How its answers are read.
-        view: What of a prompt it is shown.
-        policy: Own words instead of the profile's instruction; empty for none.
-        risk: Name of the risk to look for, for profiles that take one.
-        wants_scores: Whether to ask for token probabilities.
-        files: What the policy was read from.
-    """
+    """A guard model behind a server of the common chat protocol."""
 
     def __init__(
         self,
@@ -195,14 +168,7 @@ class GuardModelDefense:
             self._options |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
 
     async def decide(self, prompt: Prompt) -> Decision:
-        """Ask the guard about one prompt.
-
-        Args:
-            prompt: What it judges; it reaches the model byte for byte.
-
-        Returns:
-            Its decision, with the raw text, token score and usage.
-        """
+        """Ask the guard about one prompt."""
         messages = self._reader.profile.messages(prompt, self.view, policy=self._policy)
         if messages is None:
             return NOTHING_SHOWN[self.view]

@@ -24,20 +24,7 @@ ChatMessages = list[dict[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardProfile:
-    """How one kind of guard model is asked and read.
-
-    Attributes:
-        name: Name in configurations.
-        read: Reads its text; what the contract does not know is malformed.
-        risky: Label that means block, lower case; for scores.
-        harmless: Label that means allow, lower case.
-        instruction: What it is told before the text; empty for models whose own template
-            carries the task.
-        max_tokens: How much it may write.
-        options: Further fields of a request.
-        risk_option: Where the name of a risk goes, as keys into `options`; empty when the
-            model takes none.
-    """
+    """How one kind of guard model is asked and read."""
 
     name: str
     read: Callable[[str], GuardReading]
@@ -49,18 +36,7 @@ class GuardProfile:
     risk_option: tuple[str, ...] = ()
 
     def messages(self, prompt: Prompt, view: View, *, policy: str = "") -> ChatMessages | None:
-        """Write the conversation the guard is sent.
-
-        Args:
-            prompt: What it judges.
-            view: What of the prompt it is shown.
-            policy: Own words instead of the profile's instruction; empty for none.
-
-        Returns:
-            Messages with role and content, the shown text unaltered in a message of its own;
-            None when the prompt has nothing for the view. A response is preceded by the
-            user's message it answers, for models that judge the two together.
-        """
+        """Write the conversation the guard is sent."""
         shown = prompt.shown(view)
         if shown is None:
             return None
@@ -73,14 +49,7 @@ class GuardProfile:
         return [*before, {"role": "user", "content": shown}]
 
     def request_options(self, risk: str) -> dict[str, object]:
-        """Return the fields of a request.
-
-        Args:
-            risk: Name of the risk to look for; ignored by profiles that take none.
-
-        Returns:
-            Options of the profile, the risk in its place.
-        """
+        """Return the fields of a request."""
         asked: dict[str, object] = {"max_tokens": self.max_tokens, **self.options}
         if self.risk_option and risk:
             value: object = risk
@@ -148,17 +117,7 @@ PROFILES: Final = {
 
 
 def guard_profile(name: str) -> GuardProfile:
-    """Return a profile by name.
-
-    Args:
-        name: As written in a configuration.
-
-    Returns:
-        The profile.
-
-    Raises:
-        UnknownName: If there is none of this name.
-    """
+    """Return a profile by name."""
     if name not in PROFILES:
         raise UnknownName("guard profile", name, PROFILES)
     return PROFILES[name]

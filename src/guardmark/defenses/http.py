@@ -16,17 +16,7 @@ if TYPE_CHECKING:
 
 
 class HttpDefense:
-    """Asks a service about each prompt.
-
-    Args:
-        name: Name in the configuration.
-        endpoint: Where to ask.
-        body: How a prompt becomes a request.
-        rules: How the answer becomes a decision.
-        view: What of a prompt is shown as `text`.
-        max_chars: Longest text the service takes, or None.
-        cut: Whether a longer text is cut, and said to be cut, instead of skipped.
-    """
+    """Asks a service about each prompt."""
 
     def __init__(
         self,
@@ -49,14 +39,7 @@ class HttpDefense:
         self._cut = cut
 
     async def decide(self, prompt: Prompt) -> Decision:
-        """Ask about one prompt.
-
-        Args:
-            prompt: What is to be judged.
-
-        Returns:
-            The service's decision; an error or malformed when it gave none.
-        """
+        """Ask about one prompt."""
         shown = prompt.shown(self.view)
         if shown is None:
             return NOTHING_SHOWN[self.view]

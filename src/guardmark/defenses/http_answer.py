@@ -28,22 +28,6 @@ class AnswerRules:
 
     What decides is the first of these that is given: a status named in `statuses`, the
     action, the blocked value, the score against the threshold.
-
-    Attributes:
-        blocked: Path to the value that says blocked or not.
-        blocked_rule: How that value is read.
-        action: Path to the service's own word for what it did.
-        actions: That word to allow or block; a word that is missing is not understood.
-        score: Path to a risk; the highest counts when there are several.
-        scale: How the score becomes a risk in [0, 1].
-        score_kind: What the score means.
-        threshold: Risk from which the score alone means block.
-        categories: Path to the categories, for evidence.
-        reason: Path to the service's reason, for evidence.
-        statuses: HTTP status to what it means, whatever the body says.
-        rejection: Path to the code by which a gateway refuses a request for its content.
-        rejection_codes: Codes that mean block.
-        keep_raw: Whether the native answer is kept for every sample.
     """
 
     blocked: JsonPath | None = None
@@ -67,18 +51,7 @@ class _NotUnderstood(Exception):
 
 
 def read_answer(rules: AnswerRules, exchange: Exchange, *, truncated: bool = False) -> Decision:
-    """Read one exchange as a decision.
-
-    Args:
-        rules: Where the answer says what.
-        exchange: What came back.
-        truncated: Whether the input was cut before it was sent.
-
-    Returns:
-        The decision, timed on the wire. A failed exchange is an error of its kind, except a
-        refusal for the content, which is a block; an answer that the rules do not fit is
-        malformed; no JSON where JSON is due is an error of kind `contract`.
-    """
+    """Read one exchange as a decision."""
     meaning = None if exchange.status is None else rules.statuses.get(exchange.status)
     if meaning is not None:
         return _by_status(rules, exchange, meaning, truncated=truncated)

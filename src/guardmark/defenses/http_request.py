@@ -26,16 +26,6 @@ class RequestBody:
     The structure is encoded once; each prompt costs the encoding of its own text. Texts are
     inserted as JSON strings, so no character of an attack can change the structure, and the
     service reads back exactly the characters of the sample.
-
-    Args:
-        structure: JSON values, with `{"$input": "text"}` (what the defense is shown),
-            `messages` (role and content of every message), `documents` (texts of documents
-            and tool results) or `id` (SHA-256 of the prompt, in hex) wherever that is to go.
-        roles: Names the service uses for roles where they differ from ours.
-        where: The setting the structure stands in, for messages.
-
-    Raises:
-        ConfigError: If an insertion is unknown, or nothing of the prompt is inserted.
     """
 
     __slots__ = ("_pieces", "inserts")
@@ -67,18 +57,7 @@ class RequestBody:
             )
 
     def encode(self, prompt: Prompt, shown: str) -> bytes:
-        """Encode one request.
-
-        Args:
-            prompt: The whole prompt.
-            shown: What the defense is shown of it, for `text`.
-
-        Returns:
-            JSON in UTF-8.
-
-        Raises:
-            UnicodeEncodeError: If a text holds a lone surrogate (readers refuse these).
-        """
+        """Encode one request."""
         return "".join(
             [piece if isinstance(piece, str) else piece(prompt, shown) for piece in self._pieces]
         ).encode()

@@ -25,16 +25,7 @@ def is_true(values: list[object]) -> bool | None:
 
 
 def is_one_of(blocked: Sequence[object], *, allowed: Sequence[object] = ()) -> BlockedRule:
-    """Make a rule that knows the values that mean blocked.
-
-    Args:
-        blocked: Any of these means blocked; true is not 1, and case matters.
-        allowed: These mean allowed and nothing else does. When empty, every other value of
-            a kind that stands among `blocked` means allowed.
-
-    Returns:
-        The rule. What is in neither list, or of another kind, is not understood.
-    """
+    """Make a rule that knows the values that mean blocked."""
     blocks = {_typed(value) for value in blocked}
     allows = {_typed(value) for value in allowed}
     kinds = {kind for kind, _ in blocks}
@@ -50,14 +41,7 @@ def is_one_of(blocked: Sequence[object], *, allowed: Sequence[object] = ()) -> B
 
 
 def is_at_least(level: float) -> BlockedRule:
-    """Make a rule for numbers: blocked when the highest reaches a level.
-
-    Args:
-        level: From here on it is blocked.
-
-    Returns:
-        The rule. Anything but finite numbers is not understood.
-    """
+    """Make a rule for numbers: blocked when the highest reaches a level."""
 
     def rule(values: list[object]) -> bool | None:
         numbers = [value for value in values if _is_number(value)]
@@ -75,28 +59,14 @@ def is_there(values: list[object]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreScale:
-    """How a service's score becomes a risk in [0, 1].
-
-    Attributes:
-        lowest: The service's value for no risk; above `highest` when its score says how safe
-            an input is.
-        highest: Its value for the greatest risk.
-        labels: Words the service uses instead of numbers, to risks in [0, 1].
-    """
+    """How a service's score becomes a risk in [0, 1]."""
 
     lowest: float = 0.0
     highest: float = 1.0
     labels: Mapping[str, float] = field(default_factory=dict)
 
     def risk(self, value: object) -> float | None:
-        """Return the risk a value stands for.
-
-        Args:
-            value: As the service gave it.
-
-        Returns:
-            In [0, 1], or None when the value is of no known kind or off the scale.
-        """
+        """Return the risk a value stands for."""
         if isinstance(value, str):
             return self.labels.get(value)
         if not _is_number(value):
@@ -108,17 +78,7 @@ class ScoreScale:
 
 
 def findings(values: list[object]) -> tuple[CategoryFinding, ...]:
-    """Read the categories of an answer, in the shapes services give them.
-
-    Args:
-        values: Names; mappings of name to a boolean or a number; lists of either; or
-            mappings with `category`, `name`, `type` or `detector_type` beside `flagged` or
-            `detected` and `score`, `severityScore` or `confidence`.
-
-    Returns:
-        What could be read, in order; the rest is passed over, since categories are
-        evidence and decide nothing.
-    """
+    """Read the categories of an answer, in the shapes services give them."""
     found: list[CategoryFinding] = []
     for value in values:
         if isinstance(value, str):

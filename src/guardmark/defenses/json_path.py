@@ -17,14 +17,7 @@ _STEP = re.compile(r"\.(?P<name>\w+)|\[(?P<index>\d+)\]|\['(?P<quoted>[^'\\]*)'\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonPath:
-    """A path into JSON values.
-
-    Attributes:
-        text: As it was written.
-        find: Returns what lies at the path, in order; empty when nothing does. Raises
-            ValueError when a filter cannot be applied to the value.
-        is_singular: Whether it can lead to one value at most.
-    """
+    """A path into JSON values."""
 
     text: str
     find: Callable[[object], list[object]]
@@ -32,18 +25,7 @@ class JsonPath:
 
 
 def compile_path(text: str, *, where: str) -> JsonPath:
-    """Read a JSONPath.
-
-    Args:
-        text: RFC 9535, such as `$.flagged` or `$.results[*].score`.
-        where: The setting it stands in, for the message.
-
-    Returns:
-        The path, ready to be used many times.
-
-    Raises:
-        ConfigError: If it is no JSONPath.
-    """
+    """Read a JSONPath."""
     if _PLAIN.fullmatch(text):
         return JsonPath(text=text, find=_plain(text), is_singular=True)
     from jsonpath import JSONPath, JSONPathError

@@ -28,16 +28,7 @@ class Generator(Protocol):
 
 
 class LocalGuardDefense:
-    """A guard model in this process.
-
-    Args:
-        name: Name in the configuration.
-        generator: The model.
-        reader: How its answers are read.
-        view: What of a prompt it is shown.
-        policy: Own words instead of the profile's instruction; empty for none.
-        files: What model and policy were read from.
-    """
+    """A guard model in this process."""
 
     def __init__(
         self,
@@ -60,15 +51,7 @@ class LocalGuardDefense:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{name}")
 
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
-        """Ask the guard about several prompts.
-
-        Args:
-            prompts: In any order; the model sorts them by length itself.
-
-        Returns:
-            One decision a prompt, in order; with more than one prompt their latencies are
-            shares of the batch's, and marked so.
-        """
+        """Ask the guard about several prompts."""
         write = self._reader.profile.messages
         asked = [write(prompt, self.view, policy=self._policy) for prompt in prompts]
         conversations = [messages for messages in asked if messages is not None]

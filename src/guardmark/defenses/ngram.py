@@ -26,18 +26,7 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: Fibonacci ha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NgramModel:
-    """Fitted weights.
-
-    Attributes:
-        weights: One a bucket, shape (2**bits,), float32.
-        bits: Logarithm of the number of buckets.
-        shortest: Length of the shortest n-gram, in characters.
-        longest: Length of the longest n-gram, in characters.
-        bias: Added to the weighted sum.
-        threshold: Score from which the model blocks unless told otherwise, in [0, 1].
-        version: Version of the weights.
-        fitted_on: SHA-256 (hex) of the data they were fitted on.
-    """
+    """Fitted weights."""
 
     weights: NDArray[np.float32]
     bits: int
@@ -49,16 +38,7 @@ class NgramModel:
     fitted_on: str
 
     def score(self, text: str) -> float:
-        """Return the risk of a text.
-
-        Args:
-            text: Any text; case and runs of white space make no difference.
-
-        Returns:
-            The logistic function of bias plus weights of all n-grams, divided by the square
-            root of their number: in (0, 1), calibrated on the data it was fitted on. An
-            empty text gets the score of the bias alone.
-        """
+        """Return the risk of a text."""
         buckets = hashed_ngrams(text, bits=self.bits, shortest=self.shortest, longest=self.longest)
         if not buckets.size:
             return _logistic(self.bias)
@@ -74,18 +54,7 @@ def _logistic(x: float) -> float:
 
 
 def hashed_ngrams(text: str, *, bits: int, shortest: int, longest: int) -> NDArray[np.intp]:
-    """Hash every character n-gram of a text into a bucket.
-
-    Args:
-        text: Any text; it is lower-cased and its white space made single blanks first, with
-            one blank put before and after so that word borders count at the ends too.
-        bits: Logarithm of the number of buckets, 1 to 32.
-        shortest: Length of the shortest n-gram, at least 1.
-        longest: Length of the longest n-gram.
-
-    Returns:
-        Buckets in [0, 2**bits), with repeats, all n-grams of the shortest length first.
-    """
+    """Hash every character n-gram of a text into a bucket."""
     words = f" {' '.join(text.lower().split())} "
     codes = np.frombuffer(words.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     letters = codes.astype(np.uint64)
@@ -108,15 +77,7 @@ def hashed_ngrams(text: str, *, bits: int, shortest: int, longest: int) -> NDArr
 
 
 class NgramDefense:
-    """Blocks from a score of the n-gram model on.
-
-    Args:
-        name: Name in the configuration.
-        model: Fitted weights.
-        threshold: Score from which to block, in [0, 1]; the model's own when None.
-        view: What of a prompt the model sees.
-        files: What the weights were read from.
-    """
+    """Blocks from a score of the n-gram model on."""
 
     __slots__ = ("_model", "files", "name", "threshold", "view")
 
@@ -136,15 +97,7 @@ class NgramDefense:
         self._model = model
 
     def decide_now(self, prompt: Prompt) -> Decision:
-        """Score one prompt.
-
-        Args:
-            prompt: What to look at.
-
-        Returns:
-            Block from the threshold on, with the score; an error of kind `skipped` when the
-            prompt has nothing for the view.
-        """
+        """Score one prompt."""
         text = prompt.shown(self.view)
         if text is None:
             return NOTHING_SHOWN[self.view]
@@ -161,17 +114,7 @@ BUILTIN_WEIGHTS = Path(str(files("guardmark.defenses"))) / "weights" / "ngram-1.
 
 
 def read_model(path: Path) -> NgramModel:
-    """Read fitted weights.
-
-    Args:
-        path: A file written by `write_model`.
-
-    Returns:
-        The model.
-
-    Raises:
-        ConfigError: If the file cannot be read or is none of ours.
-    """
+    """Read fitted weights."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as held:
             model = NgramModel(
@@ -197,12 +140,7 @@ def read_model(path: Path) -> NgramModel:
 
 
 def write_model(model: NgramModel, path: Path) -> None:
-    """Write fitted weights; equal models give equal bytes.
-
-    Args:
-        model: What to write.
-        path: Where to, ending in `.npz`.
-    """
+    """Write fitted weights; equal models give equal bytes."""
     np.savez_compressed(
         path,
         weights=model.weights.astype(np.float16),

@@ -27,13 +27,7 @@ _Search = tuple["Callable[[str], re.Match[str] | None]", Decision]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledRule:
-    """A rule, ready to be searched for.
-
-    Attributes:
-        name: Reason of the decisions it makes.
-        search: Finds it in a text.
-        words: Lower-case words of which one must stand in the text; empty: always searched.
-    """
+    """A rule, ready to be searched for."""
 
     name: str
     search: Callable[[str], re.Match[str] | None]
@@ -46,14 +40,6 @@ class PatternDefense:
     Rules without words are tried in order, then those whose words the text holds, in the order
     the words come; the first that matches decides. A match costs what Python's
     `re` costs: a rule with nested repetition can take exponential time on a hostile text.
-
-    Args:
-        name: Name in the configuration.
-        rules: What to look for.
-        keywords: Words and phrases, matched without regard to case and, where they begin or
-            end with a letter or digit, at word borders.
-        view: What of a prompt the rules see.
-        files: What the rules were read from.
     """
 
     __slots__ = ("_by_word", "_keywords", "_rules", "_whole_text", "files", "name", "view")
@@ -82,15 +68,7 @@ class PatternDefense:
         self._keywords = _keyword_search(keywords)
 
     def decide_now(self, prompt: Prompt) -> Decision:
-        """Look for every rule in one prompt.
-
-        Args:
-            prompt: What to look at.
-
-        Returns:
-            A block that names the first rule found, else an allow; an error of kind
-            `skipped` when the prompt has nothing for the view.
-        """
+        """Look for every rule in one prompt."""
         text = prompt.text if self._whole_text else prompt.shown(self.view)
         if text is None:
             return NOTHING_SHOWN[self.view]
@@ -140,12 +118,7 @@ def _bordered(word: str) -> str:
 
 
 class BadPatterns(ConfigError):
-    """Expressions that do not compile.
-
-    Attributes:
-        faults: Index of each rule, what is wrong with it, and where in it (line and column,
-            from 1), as far as that is known.
-    """
+    """Expressions that do not compile."""
 
     def __init__(self, faults: Sequence[tuple[int, str, tuple[int, int]]], named: str) -> None:
         self.faults = tuple(faults)
@@ -153,18 +126,7 @@ class BadPatterns(ConfigError):
 
 
 def compile_rules(rules: Iterable[Rule], *, flags: Sequence[str] = ()) -> tuple[CompiledRule, ...]:
-    """Compile rules, naming every one that is not a regular expression.
-
-    Args:
-        rules: Names and expressions.
-        flags: Letters of `FLAGS`.
-
-    Returns:
-        The rules, in order.
-
-    Raises:
-        BadPatterns: If an expression does not compile; all of them are named.
-    """
+    """Compile rules, naming every one that is not a regular expression."""
     combined = re.RegexFlag(0)
     for letter in flags:
         combined |= FLAGS[letter]
@@ -190,18 +152,7 @@ def builtin_rules() -> tuple[CompiledRule, ...]:
 
 
 def read_lines(path: Path, *, shown_as: str) -> tuple[tuple[int, str], ...]:
-    """Read a list file: one entry a line, blank lines and lines starting with # left out.
-
-    Args:
-        path: The file, UTF-8 with or without a byte order mark.
-        shown_as: What to call it in messages.
-
-    Returns:
-        Line number, from 1, and entry, without surrounding white space.
-
-    Raises:
-        ConfigError: If the file cannot be read, is not UTF-8, or holds no entry.
-    """
+    """Read a list file: one entry a line, blank lines and lines starting with # left out."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

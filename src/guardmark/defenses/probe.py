@@ -37,15 +37,7 @@ within 10 s."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeReport:
-    """What a probe saw.
-
-    Attributes:
-        defense: Name of the defense.
-        attack: Its decision on the known attack.
-        benign: Its decision on the known benign input.
-        warnings: What deserves a word, one sentence each; weak defenses are legitimate
-            subjects, so these stop nothing.
-    """
+    """What a probe saw."""
 
     defense: str
     attack: Decision
@@ -56,23 +48,7 @@ class ProbeReport:
 async def probe_defense(
     defense: Defense | InlineDefense | BatchDefense, *, timeout_s: float | None = PATIENCE_S
 ) -> ProbeReport:
-    """Ask a defense two questions whose answers are known, before a run spends anything.
-
-    Args:
-        defense: What is to be measured. What it raises is not caught here.
-        timeout_s: How long both questions may take together, retries included; None for a
-            model in this process, which nothing keeps from answering.
-
-    Returns:
-        Both decisions and what is odd about them.
-
-    Raises:
-        ServiceTimeout: If no answer came in time.
-        ServiceRefused: If the service refuses our credentials.
-        ServiceError: If the service cannot be reached, or turns both requests down.
-        UntrustworthyRun: If an answer came to both and neither can be read: the profile or
-            the paths do not fit the service.
-    """
+    """Ask a defense two questions whose answers are known, before a run spends anything."""
     try:
         async with asyncio.timeout(timeout_s):
             attack, benign = await _ask(defense, _shown(_ATTACK), _shown(_BENIGN))

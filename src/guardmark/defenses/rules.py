@@ -11,14 +11,7 @@ RULES_FILE = Path(__file__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One regular expression with a name for reports.
-
-    Attributes:
-        name: What the reason of a decision says.
-        pattern: A Python regular expression.
-        words: Lower-case words of which one must stand in the text for the pattern to be
-            tried at all, since searching for a word is cheap; empty: always tried.
-    """
+    """One regular expression with a name for reports."""
 
     name: str
     pattern: str

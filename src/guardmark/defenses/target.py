@@ -32,21 +32,7 @@ _IMPORT_FAULTS = (
 
 
 def load_target(target: str, *, folder: Path) -> Callable[..., object]:
-    """Import a function by name.
-
-    Args:
-        target: `package.module:name`, or `path/to/file.py:name` relative to the folder. The
-            name may be dotted (`module:Class.method`).
-        folder: Folder of the configuration; added at the end of `sys.path`, so that modules
-            beside the configuration are found and shadow nothing that is installed.
-
-    Returns:
-        The function.
-
-    Raises:
-        ConfigError: If the target is not of this form, the module cannot be imported, or it
-            holds no such function; the message says where was looked.
-    """
+    """Import a function by name."""
     origin, colon, attribute = target.rpartition(":")
     if not colon or not origin or not attribute:
         raise ConfigError(
@@ -67,15 +53,7 @@ def load_target(target: str, *, folder: Path) -> Callable[..., object]:
 
 
 def source_of(target: str, *, folder: Path) -> tuple[Path, ...]:
-    """Return the file a loaded target stands in, for the fingerprint of the run.
-
-    Args:
-        target: As given to `load_target`, which was called before.
-        folder: Folder that relative paths start from.
-
-    Returns:
-        The file; none for a module without one. What it imports is not followed.
-    """
+    """Return the file a loaded target stands in, for the fingerprint of the run."""
     origin = target.rpartition(":")[0]
     if origin.endswith(".py"):
         return (folder / origin,)

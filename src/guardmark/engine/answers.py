@@ -19,28 +19,12 @@ T = TypeVar("T")
 
 
 def layer_of(judge: Judge, judges: Sequence[Judge]) -> str:
-    """Return the layer a judge's verdicts are stored in.
-
-    Args:
-        judge: One of them.
-        judges: All judges of the run.
-
-    Returns:
-        `run` for a single judge, `run/<name>` for one of several.
-    """
+    """Return the layer a judge's verdicts are stored in."""
     return FIRST_LAYER if len(judges) == 1 else f"{FIRST_LAYER}/{judge.name}"
 
 
 def as_response(answer: Any) -> Response:
-    """Return an answer or failure as a response whose text can be stored as UTF-8.
-
-    Args:
-        answer: What came from `attempt`.
-
-    Returns:
-        A response; lone surrogates in its text are replaced by question marks, so that the
-        judge sees what is stored.
-    """
+    """Return an answer or failure as a response whose text can be stored as UTF-8."""
     if not isinstance(answer, Response):
         failure = answer if isinstance(answer, Failure) else not_a("Response", answer)
         return failure.as_response()
@@ -54,14 +38,7 @@ def as_response(answer: Any) -> Response:
 
 
 def as_verdict(answer: Any) -> Verdict:
-    """Return an answer or failure as a verdict.
-
-    Args:
-        answer: What came from `attempt`.
-
-    Returns:
-        A verdict; of kind contract when it was something else.
-    """
+    """Return an answer or failure as a verdict."""
     if isinstance(answer, Verdict):
         return answer
     failure = answer if isinstance(answer, Failure) else not_a("Verdict", answer)
@@ -69,16 +46,7 @@ def as_verdict(answer: Any) -> Verdict:
 
 
 async def gather(queue: asyncio.Queue[T | None], most: int, wait_s: float) -> tuple[list[T], bool]:
-    """Take what waits in a queue, and wait a little for more.
-
-    Args:
-        queue: `None` in it means that nothing more will come.
-        most: Most things to take.
-        wait_s: Longest time the first one waits for company.
-
-    Returns:
-        What was taken, and whether more may come.
-    """
+    """Take what waits in a queue, and wait a little for more."""
     first = await queue.get()
     if first is None:
         return [], False

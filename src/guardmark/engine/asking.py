@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 
 
 def asking(defense: AnyDefense) -> Callable[[Prompt], Awaitable[Decision]]:
-    """Return the coroutine function that asks a defense.
-
-    Args:
-        defense: One that answers at once, one to wait for, or one that takes batches.
-
-    Returns:
-        A function from prompt to an awaitable decision; prompts that cannot be shown to the
-        defense are skipped.
-    """
+    """Return the coroutine function that asks a defense."""
     view = defense.view
     if isinstance(defense, InlineDefense):
         ask = _at_once(defense)
@@ -59,13 +51,6 @@ async def decide_batch(defense: BatchDefense, prompts: Sequence[Prompt]) -> list
     """Ask a defense about a batch; a batch that fails is asked one by one.
 
     One input that crashes a batch must not turn its neighbours into errors.
-
-    Args:
-        defense: What is asked.
-        prompts: In order.
-
-    Returns:
-        One decision a prompt, in order.
     """
     view = defense.view
     if view not in ALWAYS_SHOWN:

@@ -22,31 +22,13 @@ _CHARS_PER_TOKEN: Final = 3.0  # on the safe side for English; a model's own lim
 
 
 def tokens_of(prompt: Prompt, view: View) -> int:
-    """Estimate the tokens a defense will see.
-
-    Args:
-        prompt: What is sent.
-        view: What the defense looks at.
-
-    Returns:
-        At least 1.
-    """
+    """Estimate the tokens a defense will see."""
     text = prompt.shown(view)
     return 1 + int(len(text or "") / _CHARS_PER_TOKEN)
 
 
 def form(items: Sequence[Item], defense: BatchDefense) -> Iterator[list[Item]]:
-    """Cut samples into batches of like length.
-
-    Args:
-        items: Any number of samples.
-        defense: Says how many samples, and how many tokens (count times longest), a batch
-            may hold.
-
-    Yields:
-        Batches that together hold every sample once, short ones first; a sample that alone
-        exceeds the token limit is a batch of its own.
-    """
+    """Cut samples into batches of like length."""
     limits, view = defense.batch_limits, defense.view
     sized = [(tokens_of(item.prompt, view), at) for at, item in enumerate(items)]
     batch: list[Item] = []
@@ -62,15 +44,7 @@ def form(items: Sequence[Item], defense: BatchDefense) -> Iterator[list[Item]]:
 
 
 def batches_of(feed: Iterator[Item], defense: BatchDefense) -> Iterator[list[Item]]:
-    """Cut a feed into batches, window by window, so that memory stays flat.
-
-    Args:
-        feed: Samples.
-        defense: Says how large a batch may be.
-
-    Yields:
-        Batches.
-    """
+    """Cut a feed into batches, window by window, so that memory stays flat."""
     while window := list(islice(feed, _WINDOW * max(1, defense.batch_limits.max_count))):
         yield from form(window, defense)
 
@@ -78,14 +52,7 @@ def batches_of(feed: Iterator[Item], defense: BatchDefense) -> Iterator[list[Ite
 async def ask_batches(
     defense: BatchDefense, batches: Iterator[list[Item]], *, ledger: Ledger, is_cold: bool
 ) -> None:
-    """Pull batches and ask about them, one after the other: the work of one worker.
-
-    Args:
-        defense: What is asked.
-        batches: Shared with the other workers.
-        ledger: Counts and limits.
-        is_cold: Whether the first call is the first of this process.
-    """
+    """Pull batches and ask about them, one after the other: the work of one worker."""
     for batch in batches:
         room = ledger.room(len(batch))
         if not room:
@@ -97,17 +64,7 @@ async def ask_batches(
 async def ask_batch(
     defense: BatchDefense, items: Sequence[Item], *, ledger: Ledger, is_cold: bool = False
 ) -> list[int]:
-    """Ask about one batch, and store its decisions, each with its share of the time.
-
-    Args:
-        defense: What is asked.
-        items: At least one sample.
-        ledger: Counts and limits.
-        is_cold: Whether this is the first call of this process.
-
-    Returns:
-        Codes of the outcomes as stored, in order.
-    """
+    """Ask about one batch, and store its decisions, each with its share of the time."""
     ledger.calls += len(items)
     start = perf_counter_ns()
     decisions = await decide_batch(defense, [item.prompt for item in items])

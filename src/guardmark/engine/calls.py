@@ -39,12 +39,7 @@ Answers = tuple[list[Decision], list[int]]
 
 
 class Failure:
-    """What a call raised, or that it broke its contract.
-
-    Attributes:
-        kind: Kind of error it counts as.
-        message: What was raised.
-    """
+    """What a call raised, or that it broke its contract."""
 
     __slots__ = ("kind", "message")
 
@@ -68,14 +63,7 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Name what a part raised.
-
-    Args:
-        error: Whatever it raised.
-
-    Returns:
-        The failure: of the service when the part says so, otherwise a crash.
-    """
+    """Name what a part raised."""
     kind = ErrorKind.CRASH
     for known, meaning in (
         (ServiceTimeout, ErrorKind.TIMEOUT),
@@ -90,15 +78,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def not_a(wanted: str, answer: object) -> Failure:
-    """Name an answer of the wrong type.
-
-    Args:
-        wanted: What was expected.
-        answer: What came.
-
-    Returns:
-        A failure of kind contract.
-    """
+    """Name an answer of the wrong type."""
     return Failure(ErrorKind.CONTRACT, f"expected a {wanted}, got {type(answer).__name__}")
 
 
@@ -108,17 +88,7 @@ def decide_all(
     *,
     is_over: Callable[[], bool] | None = None,
 ) -> Answers:
-    """Ask a defense that answers at once about several prompts.
-
-    Args:
-        decide: The defense's function.
-        prompts: In order.
-        is_over: Tells before each call whether it is still wanted.
-
-    Returns:
-        Decisions and latencies in nanoseconds, in the order of the prompts; fewer than prompts
-        when it was over before the last.
-    """
+    """Ask a defense that answers at once about several prompts."""
     decisions, latencies = list[Decision](), list[int]()
     _decide_into(decisions, latencies, decide=decide, prompts=prompts, is_over=is_over)
     return decisions, latencies
@@ -127,16 +97,7 @@ def decide_all(
 def decide_unless_abandoned(
     decide: Callable[[Prompt], object], prompts: Sequence[Prompt], stop: StopSignal
 ) -> Answers:
-    """Ask as `decide_all`, in the main thread, where a call may be abandoned.
-
-    Args:
-        decide: The defense's function.
-        prompts: In order.
-        stop: Is told that a call is going on.
-
-    Returns:
-        As `decide_all`; what was answered before the call that was abandoned.
-    """
+    """Ask as `decide_all`, in the main thread, where a call may be abandoned."""
     decisions, latencies = list[Decision](), list[int]()
     try:
         stop.is_calling = True
@@ -178,19 +139,7 @@ def _decide_into(
 
 
 async def attempt(call: Callable[..., Awaitable[T]], *about: Any) -> T | Failure:
-    """Ask a part and wait for its answer, or for what it raises.
-
-    Args:
-        call: The part's coroutine function.
-        about: What it is asked about.
-
-    Returns:
-        The answer, or the failure. Cancellation of our own task passes through; a part that
-        raises it by itself has failed.
-
-    Raises:
-        StorageError: If an exchange cannot be recorded: a full disk is no failure of the part.
-    """
+    """Ask a part and wait for its answer, or for what it raises."""
     try:
         return await call(*about)
     except (KeyboardInterrupt, GeneratorExit, StorageError):
@@ -205,16 +154,7 @@ async def attempt(call: Callable[..., Awaitable[T]], *about: Any) -> T | Failure
 
 
 def skipping(decide: Callable[[Prompt], Decision], view: View) -> Callable[[Prompt], Decision]:
-    """Keep prompts from a defense that cannot be shown to it.
-
-    Args:
-        decide: The defense's function.
-        view: What it looks at.
-
-    Returns:
-        The function itself when every prompt can be shown, otherwise one that answers an
-        error of kind skipped for those that cannot.
-    """
+    """Keep prompts from a defense that cannot be shown to it."""
     if view in ALWAYS_SHOWN:
         return decide
 
@@ -225,14 +165,7 @@ def skipping(decide: Callable[[Prompt], Decision], view: View) -> Callable[[Prom
 
 
 def as_decision(answer: Any) -> Decision:
-    """Return an answer or failure as a decision.
-
-    Args:
-        answer: What came from `attempt`.
-
-    Returns:
-        A decision; of kind contract when it was something else.
-    """
+    """Return an answer or failure as a decision."""
     if isinstance(answer, Decision):
         return answer
     failure = answer if isinstance(answer, Failure) else not_a("Decision", answer)

@@ -12,13 +12,7 @@ if TYPE_CHECKING:
 
 
 class Desk:
-    """Where the answers of one part arrive: its lane and its counts.
-
-    Attributes:
-        lane: Encodes answers for the writer.
-        tally: Counts, shared over repeats.
-        name: Name of the part.
-    """
+    """Where the answers of one part arrive: its lane and its counts."""
 
     __slots__ = ("lane", "name", "tally")
 
@@ -30,14 +24,7 @@ class Desk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One sample on its way to a defense.
-
-    Attributes:
-        desk: Where the answer goes.
-        position: Of the sample.
-        is_attack: Its label.
-        prompt: What is sent.
-    """
+    """One sample on its way to a defense."""
 
     desk: Desk
     position: int

@@ -28,13 +28,6 @@ async def run_inline(
     """Ask a defense about samples in this thread.
 
     Between slices of about 30 ms other tasks get their turn and the wish to stop is seen.
-
-    Args:
-        defense: What is asked.
-        desk: Where its answers go.
-        ledger: Counts and limits.
-        chunks: Samples to ask about.
-        is_cold: Whether the first call is the first of this process.
     """
     decide = skipping(defense.decide_now, defense.view)
     size, most = 1, _MOST_WATCHED if ledger.has_rule else AT_ONCE

@@ -42,22 +42,7 @@ class Halt(StrEnum):
 
 
 class Ledger:
-    """Keeps the counts of a run and says when it must end.
-
-    Attributes:
-        plan: What is done.
-        writer: Where answers are stored.
-        stop: A wish to stop.
-        halt: Why the run ends early, or None.
-        reason: The same in a user's words.
-        calls: Calls made.
-        tokens: Tokens reported.
-        cost: Money reported.
-        added: Records taken.
-        busy_ns: Sum of the durations of all calls.
-        lag_ns: Largest delay of the event loop that was seen.
-        errors: Failed calls of this invocation.
-    """
+    """Keeps the counts of a run and says when it must end."""
 
     def __init__(
         self,
@@ -82,17 +67,7 @@ class Ledger:
         self._began = monotonic()
 
     def desk(self, name: str, stage: Stage, *, layer: str = FIRST_LAYER, repeat: int = 0) -> Desk:
-        """Open the desk of a part; what is stored already is counted in.
-
-        Args:
-            name: Name of the defense (of the arm).
-            stage: Where in the pipeline.
-            layer: Which judging.
-            repeat: Which repetition.
-
-        Returns:
-            The desk.
-        """
+        """Open the desk of a part; what is stored already is counted in."""
         lane = self.writer.lane(name, stage, layer=layer, repeat=repeat)
         shown = name if layer == FIRST_LAYER else layer
         tally = self._progress.tally(shown, stage)
@@ -116,11 +91,7 @@ class Ledger:
         return self._rule is not None
 
     def is_done(self, desk: Desk) -> bool:
-        """Tell whether a rule says that a defense need not be asked any further.
-
-        Args:
-            desk: Where its answers arrive; no more are expected there once it is done.
-        """
+        """Tell whether a rule says that a defense need not be asked any further."""
         if self._rule is None or not self._rule.is_done(desk.name):
             return False
         if desk.tally.done < desk.tally.planned:
@@ -135,11 +106,7 @@ class Ledger:
             self.end(Halt.EARLY, self._rule.reason() or f"enough was seen of {names}")
 
     def note_lag(self, lag_ns: int) -> None:
-        """Note a delay of the event loop.
-
-        Args:
-            lag_ns: How much later than planned it woke.
-        """
+        """Note a delay of the event loop."""
         self.lag_ns = max(self.lag_ns, lag_ns)
 
     @property
@@ -168,24 +135,12 @@ class Ledger:
         return self.halt is None
 
     def end(self, halt: Halt, reason: str) -> None:
-        """Note that the run must end; the first reason stays.
-
-        Args:
-            halt: Why.
-            reason: The same in a user's words.
-        """
+        """Note that the run must end; the first reason stays."""
         if self.halt is None:
             self.halt, self.reason = halt, reason
 
     def room(self, wanted: int) -> int:
-        """Return how many of some calls the budget still allows.
-
-        Args:
-            wanted: Calls one would like to make.
-
-        Returns:
-            At most `wanted`; 0 when no call may be made.
-        """
+        """Return how many of some calls the budget still allows."""
         if not self.may_go_on():
             return 0
         limit = self.plan.budget.calls
@@ -194,17 +149,7 @@ class Ledger:
     def took_decision(
         self, item: Item, decision: Decision, *, latency_ns: int | None, flags: int = 0
     ) -> int:
-        """Store and count one decision of a defense.
-
-        Args:
-            item: What was asked, and where the answer goes.
-            decision: What was decided.
-            latency_ns: What was measured.
-            flags: Bits of `FLAG_*`.
-
-        Returns:
-            Code of the outcome as stored.
-        """
+        """Store and count one decision of a defense."""
         desk = item.desk
         code = desk.lane.add_decision(item.position, decision, latency_ns=latency_ns, flags=flags)
         self.took(desk, code=code, is_attack=item.is_attack, evidence=decision.evidence)
@@ -224,15 +169,7 @@ class Ledger:
         latencies: list[int],
         flags: int,
     ) -> None:
-        """Store and count the decisions of a defense that answers at once.
-
-        Args:
-            desk: Where the answers go.
-            chunk: What was asked.
-            decisions: What was decided, in order.
-            latencies: What was measured, in nanoseconds.
-            flags: Bits of `FLAG_*` for the first one.
-        """
+        """Store and count the decisions of a defense that answers at once."""
         add, counts, rule = desk.lane.add_decision, desk.tally.counts, self._rule
         for position, is_attack, decision, latency in zip(
             chunk.positions, chunk.attacks, decisions, latencies, strict=True
@@ -252,25 +189,14 @@ class Ledger:
             self._ask_rule(rule, desk)
 
     def took(self, desk: Desk, *, code: int, is_attack: bool, evidence: Evidence | None) -> None:
-        """Count one answer of any part.
-
-        Args:
-            desk: Where it arrived.
-            code: Outcome as stored.
-            is_attack: Label of the sample.
-            evidence: Tokens, money and tries are read from it.
-        """
+        """Count one answer of any part."""
         desk.tally.counts[code + OUTCOMES * is_attack] += 1
         self.added += 1
         if evidence is not None:
             self.spend(evidence)
 
     def spend(self, evidence: Evidence) -> None:
-        """Count what a call consumed beyond itself.
-
-        Args:
-            evidence: Tokens, money and tries.
-        """
+        """Count what a call consumed beyond itself."""
         try:
             if len(evidence.attempts) > 1:
                 self.calls += len(evidence.attempts) - 1
@@ -289,13 +215,7 @@ class Ledger:
             self.end(Halt.ERRORS, f"{self.errors} calls failed, {limit} are allowed")
 
     def met_failure(self, desk: Desk, decision: Decision, *, code: int) -> None:
-        """Count a decision that is none, and follow the policy for it.
-
-        Args:
-            desk: Where it arrived.
-            decision: Malformed, or an error; a skipped sample is neither here nor there.
-            code: Outcome as stored.
-        """
+        """Count a decision that is none, and follow the policy for it."""
         if decision.error_kind is ErrorKind.SKIPPED:
             return
         policy, what = self.plan.on_malformed, "gave a malformed answer"
@@ -306,12 +226,7 @@ class Ledger:
             self.end(Halt.POLICY, f"{desk.name} {what}, and the policy is to stop")
 
     def store(self, *, count: int = _FLUSH_EVERY, is_forced: bool = False) -> None:
-        """Commit what is due.
-
-        Args:
-            count: Answers that are committed together; fewer after a while.
-            is_forced: Commit whatever there is.
-        """
+        """Commit what is due."""
         if is_forced:
             self.writer.flush()
         else:

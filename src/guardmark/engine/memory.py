@@ -26,18 +26,7 @@ async def ask(
     part: str,
     repeat: int,
 ) -> tuple[Any, int | None]:
-    """Ask a part and take the time, or recall its answer.
-
-    Args:
-        call: The part's coroutine function.
-        about: The prompt, and for a judge the response.
-        ledger: Its plan says whether answers are kept.
-        part: Name of the part.
-        repeat: Which repetition.
-
-    Returns:
-        What came, or a `Failure`; and nanoseconds, None for a recalled answer.
-    """
+    """Ask a part and take the time, or recall its answer."""
     memory = ledger.plan.memory
     identity = None if memory is None else memory.identities.get(part)
     if memory is None or identity is None:

@@ -43,20 +43,7 @@ _LETS_THROUGH: Final = (Policy.ALLOW, Policy.FALLBACK_TO_MAIN)
 
 
 class Case:
-    """One sample in one repeat, on its way through the stages.
-
-    Attributes:
-        position: Of the sample.
-        repeat: Which repetition.
-        is_attack: Label.
-        prompt: What is sent.
-        codes: Decision code by arm, as far as known.
-        model_code: Code of the model's record, or None.
-        answer: The model's text, or None.
-        judged: Layers with a verdict.
-        open: Stages it still waits for.
-        is_asked: Whether the model was asked.
-    """
+    """One sample in one repeat, on its way through the stages."""
 
     __slots__ = (
         "answer",
@@ -92,10 +79,6 @@ class Flow:
 
     Answers of single calls are committed by whoever supervises the work, many times a second:
     three stages asking after each answer whether a commit is due would cost more than commits.
-
-    Attributes:
-        asks: Names of the defenses that are asked here; the other arms' decisions are stored
-            before the flow starts.
     """
 
     def __init__(self, pipeline: Pipeline, ledger: Ledger, *, arms: Sequence[DefenseTask]) -> None:
@@ -134,11 +117,7 @@ class Flow:
     # --- stations --------------------------------------------------------------------------
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
-        """Return the coroutines of the whole flow.
-
-        Returns:
-            One that feeds, and one a call in flight at each stage.
-        """
+        """Return the coroutines of the whole flow."""
         plan, pipeline = self._ledger.plan, self._pipeline
         work: list[Coroutine[Any, Any, None]] = [self._feed()]
         for name in self.asks:

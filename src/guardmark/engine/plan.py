@@ -30,15 +30,7 @@ class Workers(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How calls are spaced, so that a latency means something.
-
-    Attributes:
-        mode: `isolated` (one call at a time, one part after the other), `loaded` (closed
-            loop: as many in flight as allowed), `open` (planned send times; the latency
-            counts from the planned time, so a slow answer does not hide those behind it).
-        warmup: Calls per defense made before measuring and kept apart.
-        rate_per_s: Calls per second and defense; only with `open`.
-    """
+    """How calls are spaced, so that a latency means something."""
 
     mode: LatencyMode = LatencyMode.LOADED
     warmup: int = 0
@@ -51,12 +43,6 @@ class Budget:
 
     Calls under way when a limit is reached are finished and stored, so tokens and money
     may end above their limit by what was in flight.
-
-    Attributes:
-        calls: Calls to parts, warm-up included.
-        tokens: Tokens, as services report them.
-        cost: Money, in the currency of the price table.
-        seconds: Wall time.
     """
 
     calls: int | None = None
@@ -67,12 +53,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Kept answers, and which parts may use them.
-
-    Attributes:
-        cache: Where answers are kept.
-        identities: Name of a part to its fingerprint; other parts are always asked.
-    """
+    """Kept answers, and which parts may use them."""
 
     cache: AnswerCache
     identities: Mapping[str, str]
@@ -80,13 +61,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Guard, target model and judges, in several arms over the same answers.
-
-    Attributes:
-        arms: Names of defenses, `NO_GUARD` for the baseline.
-        model: The target.
-        judges: Who labels its answers; may be empty.
-    """
+    """Guard, target model and judges, in several arms over the same answers."""
 
     arms: tuple[str, ...]
     model: ChatModel
@@ -95,25 +70,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything a run does.
-
-    Attributes:
-        defenses: Each is asked about every sample; guards of a pipeline among them.
-        repeats: How often each sample is run.
-        concurrency: Calls in flight per part.
-        concurrency_of: The same for single parts, by name.
-        on_malformed: What happens after a malformed decision.
-        on_error: What happens after an error.
-        timing: How calls are spaced.
-        budget: What may be spent.
-        max_errors: The run stops when more calls than this failed; None for no limit.
-        workers: Where defenses that answer at once are called.
-        worker_count: Threads or processes; 0 for one a processor.
-        factories: Picklable makers of defenses by name, for processes.
-        pipeline: Model and judges, or None to measure defenses alone.
-        memory: Kept answers of earlier runs, or None to ask every time. Defenses that answer
-            at once or take batches are always asked, and so are warm-up calls.
-    """
+    """Everything a run does."""
 
     defenses: tuple[AnyDefense, ...]
     repeats: int = 1
@@ -131,28 +88,14 @@ class Plan:
     memory: Memory | None = None
 
     def in_flight(self, part: str) -> int:
-        """Return how many calls a part may have in flight.
-
-        Args:
-            part: Name of a defense, model or judge.
-
-        Returns:
-            At least 1; 1 in isolated mode.
-        """
+        """Return how many calls a part may have in flight."""
         if self.timing.mode is LatencyMode.ISOLATED:
             return 1
         return max(1, self.concurrency_of.get(part, self.concurrency))
 
 
 def check(plan: Plan) -> None:
-    """Refuse a plan that cannot be carried out.
-
-    Args:
-        plan: What is to be done.
-
-    Raises:
-        ConfigError: If names are doubled or unknown, or a number is out of range.
-    """
+    """Refuse a plan that cannot be carried out."""
     names = [defense.name for defense in plan.defenses]
     doubled = {name for name in names if names.count(name) > 1}
     if doubled:

@@ -38,14 +38,7 @@ _PATIENCE_S: Final = 0.4  # for the call that every worker is in when the run is
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pool:
-    """Workers, how they are asked, and how they are told to end.
-
-    Attributes:
-        executor: The workers.
-        ask: Asks one of them about several prompts.
-        stop: After this a worker begins no further call.
-        kill: Ends those that do not come back.
-    """
+    """Workers, how they are asked, and how they are told to end."""
 
     executor: Executor
     ask: Callable[[Sequence[Prompt]], asyncio.Future[Answers]]
@@ -60,17 +53,6 @@ async def run_pooled(
 
     A run that must end waits a moment for the call each worker is in; what a worker has
     finished by then is stored.
-
-    Args:
-        defense: What is asked; processes build their own from the plan's factory.
-        desk: Where its answers go.
-        ledger: Counts and limits.
-        chunks: Samples to ask about.
-        is_cold: Whether the first calls are the first of this process.
-
-    Raises:
-        ConfigError: If processes are wanted and the plan has no factory for the defense.
-        UntrustworthyRun: If a process died.
     """
     pool, hand = _pool(defense, ledger.plan), _Hand(chunks, ledger)
     waiting: dict[asyncio.Future[Answers], Chunk] = {}
@@ -110,9 +92,6 @@ class _Hand:
 
     A worker hands back what it was dealt all at once; what it has finished when a call of the
     same chunk hangs is lost, so slow defenses get one sample at a time.
-
-    Attributes:
-        ledger: Counts and limits.
     """
 
     def __init__(self, chunks: Iterable[Chunk], ledger: Ledger) -> None:
@@ -140,11 +119,7 @@ class _Hand:
         return dealt
 
     def learn(self, latencies: Sequence[int]) -> None:
-        """Deal more or less from now on.
-
-        Args:
-            latencies: Of what one worker was dealt.
-        """
+        """Deal more or less from now on."""
         took = sum(latencies)
         if took < _SLICE_NS // 2:
             self._size = min(2 * self._size, _CHUNK)

@@ -17,20 +17,7 @@ _FAILED: Final = (OUTCOME_CODE["malformed"], OUTCOME_CODE["error"])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePulse:
-    """How far one part is, at one moment.
-
-    Attributes:
-        name: Name of the part.
-        stage: Where in the pipeline.
-        planned: Records it will have, as far as known.
-        done: Records it has, earlier runs of the same command included.
-        attacks_answered: Attacks with an allow or a block.
-        attacks_blocked: Attacks blocked.
-        benign_answered: Benign inputs with an allow or a block.
-        benign_blocked: Benign inputs blocked.
-        malformed: Malformed answers.
-        errors: Errors.
-    """
+    """How far one part is, at one moment."""
 
     name: str
     stage: Stage
@@ -45,14 +32,7 @@ class LanePulse:
 
 
 class Tally:
-    """Counts of one part by label and outcome.
-
-    Attributes:
-        name: Name of the part.
-        stage: Where in the pipeline.
-        planned: Records it will have, as far as known.
-        counts: Index `outcome + OUTCOMES * is_attack`.
-    """
+    """Counts of one part by label and outcome."""
 
     __slots__ = ("counts", "name", "planned", "stage")
 
@@ -95,15 +75,7 @@ class Progress:
         self.tallies: list[Tally] = []
 
     def tally(self, name: str, stage: Stage) -> Tally:
-        """Return the counts of a part, new ones if it has none.
-
-        Args:
-            name: Name of the part.
-            stage: Where in the pipeline.
-
-        Returns:
-            The counts; they go on growing.
-        """
+        """Return the counts of a part, new ones if it has none."""
         for tally in self.tallies:
             if tally.name == name and tally.stage == stage:
                 return tally

@@ -38,23 +38,6 @@ async def judge_again(
     """Judge the stored answers of the target model into a layer of their own.
 
     Earlier layers stay as they are. Interrupted and given again, it goes on where it was.
-
-    Args:
-        plan: Repeats, concurrency, budget and limits; its defenses and pipeline are not used.
-        writer: Holds samples and answers; takes the verdicts.
-        judge: Who labels the answers.
-        layer: Name of the layer, other than `run`.
-        progress: Counters to watch meanwhile.
-        stop: A wish to stop.
-
-    Returns:
-        What was done.
-
-    Raises:
-        ConfigError: If the layer is the run's own, or no answer is stored.
-        BudgetReached: If a budget is spent; what is finished is stored.
-        UntrustworthyRun: If too many calls failed.
-        StorageError: If the records cannot be written.
     """
     if layer == FIRST_LAYER or layer.startswith(f"{FIRST_LAYER}/"):
         raise ConfigError(f"The layer {layer!r} belongs to the run. Next: choose another name.")

@@ -47,21 +47,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What an invocation did.
-
-    Attributes:
-        ending: How it ended.
-        reason: Why it did not go to the end; empty when it did.
-        planned: Records the run has when it is complete.
-        stored: Records it has now.
-        added: Records this invocation added, warm-up calls included.
-        calls: Calls made.
-        tokens: Tokens reported.
-        cost: Money reported.
-        elapsed_s: Wall time.
-        mean_in_flight: Durations of all calls over wall time.
-        loop_lag_ms: Largest delay of the event loop that was seen.
-    """
+    """What an invocation did."""
 
     ending: Ending
     reason: str
@@ -89,22 +75,6 @@ async def run(
     Every combination of defense, sample, repeat and stage is stored exactly once, however
     often a run is interrupted and continued. Defenses that answer at once are called in
     line, one after the other; those behind a wire work beside each other.
-
-    Args:
-        plan: What to do.
-        writer: Holds the samples; takes the answers.
-        progress: Counters to watch meanwhile.
-        stop: A wish to stop.
-        stop_rule: Ends the run early when it has seen enough.
-
-    Returns:
-        What was done, when the run is complete, was interrupted, or ended early by its rule.
-
-    Raises:
-        ConfigError: If the plan cannot be carried out; nothing was called.
-        BudgetReached: If a budget is spent; what is finished is stored.
-        UntrustworthyRun: If too many calls failed, or the policy is to stop.
-        StorageError: If the records cannot be written; what was committed is kept.
     """
     planning.check(plan)
     counters = progress or Progress()
@@ -143,15 +113,7 @@ _STATES = {
 
 
 def raise_for(ledger: Ledger) -> None:
-    """Raise the error that stands for an early end, if there is one.
-
-    Args:
-        ledger: Of a run whose answers are stored.
-
-    Raises:
-        BudgetReached: If a budget is spent.
-        UntrustworthyRun: If too many calls failed, or the policy is to stop.
-    """
+    """Raise the error that stands for an early end, if there is one."""
     if ledger.halt in {Halt.BUDGET, Halt.TIME}:
         raise BudgetReached(
             f"The budget is reached: {ledger.reason}. {ledger.added} records were added.\n"
@@ -166,15 +128,7 @@ def raise_for(ledger: Ledger) -> None:
 
 
 def summary_of(ledger: Ledger, progress: Progress) -> RunSummary:
-    """Say what an invocation did.
-
-    Args:
-        ledger: Counts and limits.
-        progress: Counters by part.
-
-    Returns:
-        The summary.
-    """
+    """Say what an invocation did."""
     endings = {Halt.INTERRUPTED: Ending.INTERRUPTED, Halt.EARLY: Ending.EARLY}
     elapsed = ledger.elapsed_s
     return RunSummary(

@@ -27,13 +27,6 @@ def feed_of(desks: Sequence[Desk], ledger: Ledger) -> Iterator[Item]:
     """Yield what is not stored yet, sample by sample, repeat after repeat.
 
     Several workers may pull from the one iterator: it never waits.
-
-    Args:
-        desks: One a repeat.
-        ledger: Knows what is stored, and the order of samples.
-
-    Yields:
-        Samples.
     """
     for desk in desks:
         for chunk in ledger.writer.stored.pending(desk.lane, order=ledger.order):
@@ -46,22 +39,14 @@ def feed_of(desks: Sequence[Desk], ledger: Ledger) -> Iterator[Item]:
 
 
 class Pace:
-    """Planned send times at a constant rate.
-
-    Attributes:
-        interval_ns: Time between two planned sends.
-    """
+    """Planned send times at a constant rate."""
 
     def __init__(self, rate_per_s: float) -> None:
         self.interval_ns = int(1e9 / rate_per_s)
         self._next_ns = perf_counter_ns()
 
     async def turn(self) -> int:
-        """Wait for the next planned send time.
-
-        Returns:
-            That time, on the performance counter; it lies in the past when we are late.
-        """
+        """Wait for the next planned send time."""
         planned = self._next_ns
         self._next_ns += self.interval_ns
         ahead = planned - perf_counter_ns()
@@ -78,15 +63,7 @@ async def ask_each(
     pace: Pace | None,
     is_cold: bool,
 ) -> None:
-    """Pull samples and ask about them, one after the other: the work of one worker.
-
-    Args:
-        ask: From prompt to decision.
-        feed: Shared with the other workers.
-        ledger: Counts and limits.
-        pace: Planned send times, or None to send when the last answer is there.
-        is_cold: Whether the first call opens a connection: warm-up opened none for it.
-    """
+    """Pull samples and ask about them, one after the other: the work of one worker."""
     flags = FLAG_COLD if is_cold else 0
     for item in feed:
         if not ledger.may_go_on():
@@ -110,16 +87,7 @@ async def ask_each(
 def workers_of(
     defense: AnyDefense, feed: Iterator[Item], *, ledger: Ledger
 ) -> list[Coroutine[Any, Any, None]]:
-    """Return the coroutines that ask a defense about everything in a feed.
-
-    Args:
-        defense: What is asked.
-        feed: What about.
-        ledger: Counts and limits; its plan says how many calls may be in flight.
-
-    Returns:
-        One coroutine a call in flight.
-    """
+    """Return the coroutines that ask a defense about everything in a feed."""
     timing = ledger.plan.timing
     is_open = timing.mode is LatencyMode.OPEN
     pace = Pace(timing.rate_per_s or 1.0) if is_open else None

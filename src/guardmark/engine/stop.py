@@ -8,14 +8,7 @@ class Abandoned(KeyboardInterrupt):
 
 
 class StopSignal:
-    """Set once; the engine looks at it many times a second.
-
-    Attributes:
-        reason: Why to stop; empty while nobody asked.
-        is_calling: Whether the main thread is inside a part that answers at once, where
-            nothing of ours can look at the wish: there, and only there, `Abandoned` may be
-            raised by a signal handler.
-    """
+    """Set once; the engine looks at it many times a second."""
 
     __slots__ = ("is_calling", "reason")
 
@@ -24,11 +17,7 @@ class StopSignal:
         self.is_calling = False
 
     def set(self, reason: str = "interrupted") -> None:
-        """Ask the run to end; what is finished is stored, what is in flight is dropped.
-
-        Args:
-            reason: Why, in a word.
-        """
+        """Ask the run to end; what is finished is stored, what is in flight is dropped."""
         self.reason = self.reason or reason
 
     @property

@@ -29,12 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseTask:
-    """One defense and where its answers go.
-
-    Attributes:
-        defense: What is asked.
-        desks: One a repeat.
-    """
+    """One defense and where its answers go."""
 
     defense: AnyDefense
     desks: tuple[Desk, ...]
@@ -49,13 +44,6 @@ def takes_batches(defense: AnyDefense, plan: Plan) -> TypeGuard[BatchDefense]:
     """Tell whether a defense is asked in batches.
 
     Where single calls are timed, every defense is asked one by one.
-
-    Args:
-        defense: What is asked.
-        plan: Says how calls are spaced.
-
-    Returns:
-        Whether batches are formed.
     """
     return plan.timing.mode is LatencyMode.LOADED and isinstance(defense, BatchDefense)
 
@@ -65,10 +53,6 @@ async def warm_up(task: DefenseTask, ledger: Ledger) -> None:
 
     They are made as the measured calls will be: beside each other where those are, so that
     as many connections are open when measuring begins.
-
-    Args:
-        task: Which defense.
-        ledger: Counts and limits; its plan says how many calls.
     """
     wanted, stored = ledger.plan.timing.warmup, ledger.writer.stored
     total = ledger.writer.sample_count

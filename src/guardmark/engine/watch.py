@@ -22,13 +22,6 @@ async def supervise(work: Iterable[Coroutine[Any, Any, None]], ledger: Ledger) -
     Answers that arrived are committed in time even when no further ones come. A run that
     must end drops what is in flight, except when only a number of calls, tokens or money
     ran out: those calls were paid for, so they are finished and stored.
-
-    Args:
-        work: What to do.
-        ledger: Counts and limits.
-
-    Raises:
-        Exception: The first that a coroutine raised; the others are cancelled.
     """
     tasks = [asyncio.ensure_future(part) for part in work]
     try:

@@ -26,12 +26,7 @@ _built: list[Callable[[Sequence[Prompt]], bytes]] = []
 
 
 def build(factory: Callable[[], InlineDefense], over: Event) -> None:
-    """Make this process ready: deaf to Ctrl-C, bound to its parent, with a defense of its own.
-
-    Args:
-        factory: Builds the defense.
-        over: Set when no further call is to begin.
-    """
+    """Make this process ready: deaf to Ctrl-C, bound to its parent, with a defense of its own."""
     # The parent hears Ctrl-C and ends the run in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout = sys.stderr  # what a defense prints is no part of our output
@@ -50,15 +45,7 @@ def build(factory: Callable[[], InlineDefense], over: Event) -> None:
 
 
 def ask(prompts: Sequence[Prompt]) -> bytes:
-    """Ask the defense of this process.
-
-    Args:
-        prompts: In order.
-
-    Returns:
-        Decisions and latencies of `decide_all`, pickled here so that one decision that cannot
-        be sent does not take the others with it.
-    """
+    """Ask the defense of this process."""
     return _built[0](prompts)
 
 

@@ -41,16 +41,6 @@ def read_garak(path: Path, said: Statements) -> ImportedRun:
     An output is unsafe where a detector scored it at or above the threshold, as garak counts a
     hit, and safe where at least one detector scored it and none so high. Where every detector
     abstained, the verdict is an error, so the output counts in no rate.
-
-    Args:
-        path: The file.
-        said: Nothing of it is needed.
-
-    Returns:
-        Attempts with outputs and verdicts. Attempts that led to each other are one group.
-
-    Raises:
-        DatasetError: If it is no report, or of a version whose layout is not known.
     """
     del said  # a report says all of it
     data = bytes_of(path, hint="Name the file that ends in .report.jsonl.")

@@ -39,17 +39,6 @@ def read_inspect(path: Path, said: Statements) -> ImportedRun:
     In a log that `guardmark export --to inspect` wrote, the model is a defense and its answer a
     decision. In any other the model is a target model. What its scores mean is for the
     evaluation to know, so there are verdicts only where `unsafe` says which score means harm.
-
-    Args:
-        path: The log.
-        said: The label of samples whose metadata state none, and which score means harm.
-
-    Returns:
-        Samples with decisions, or with answers and verdicts.
-
-    Raises:
-        ConfigError: If `unsafe` names a score that no sample has.
-        DatasetError: If it is no such log, or no sample has a label.
     """
     data = bytes_of(path, hint=_HINT)
     header, listed = _log(data, path)

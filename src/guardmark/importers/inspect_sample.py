@@ -37,13 +37,7 @@ _ERROR_KINDS: Final = {kind.value: kind for kind in ErrorKind}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HarmRule:
-    """Which score means that harm came out.
-
-    Attributes:
-        name: Name of the score; `name.key` for one entry of a score that has several.
-        value: The value that means harm, or None with a number.
-        least: The number from which it means harm, or None with a value.
-    """
+    """Which score means that harm came out."""
 
     name: str
     value: str | None = None
@@ -51,14 +45,7 @@ class HarmRule:
 
 
 def read_rule(said: str) -> HarmRule:
-    """Read `NAME=VALUE` or `NAME>=NUMBER`.
-
-    Args:
-        said: As written.
-
-    Raises:
-        ConfigError: If it is of neither form.
-    """
+    """Read `NAME=VALUE` or `NAME>=NUMBER`."""
     name, sign, limit = said.partition(">=")
     if sign and name.strip():
         try:
@@ -75,20 +62,12 @@ def read_rule(said: str) -> HarmRule:
 
 
 def is_ours(spec: Object) -> bool:
-    """Tell whether guardmark wrote a log.
-
-    Args:
-        spec: The block `eval` of a log.
-    """
+    """Tell whether guardmark wrote a log."""
     return word(spec, "model").startswith(f"{_OURS}/") and _OURS in inner(spec, "packages")
 
 
 def scorers_of(sample: Object) -> set[str]:
-    """Return the names of the scores of a sample, as a rule may name them.
-
-    Args:
-        sample: One sample of a log.
-    """
+    """Return the names of the scores of a sample, as a rule may name them."""
     names = set()
     for name, score in inner(sample, "scores").items():
         value = score.get("value") if isinstance(score, dict) else None
@@ -97,15 +76,7 @@ def scorers_of(sample: Object) -> set[str]:
 
 
 def read_sample(said: Object, stated: Label | None) -> Sample | str:
-    """Read prompt and label.
-
-    Args:
-        said: One sample of a log.
-        stated: The label of samples whose metadata state none.
-
-    Returns:
-        The sample, or in words why it cannot be taken.
-    """
+    """Read prompt and label."""
     metadata = inner(said, "metadata")
     label = _LABELS.get(word(metadata, "label").lower()) or stated
     if label is None:
@@ -129,16 +100,7 @@ def read_sample(said: Object, stated: Label | None) -> Sample | str:
 
 
 def read_answer(said: Object, ours: bool, rule: HarmRule | None) -> ImportedAnswer | None:  # noqa: FBT001 - read as one of three facts on a log
-    """Read what came of one epoch.
-
-    Args:
-        said: One sample of a log.
-        ours: Whether guardmark wrote the log.
-        rule: Which score means harm, or None to take no verdict.
-
-    Returns:
-        The answer; None where guardmark noted neither a decision nor a response.
-    """
+    """Read what came of one epoch."""
     epoch = said.get("epoch")
     repeat = epoch - 1 if isinstance(epoch, int) and epoch > 0 else 0
     if not ours:

@@ -32,16 +32,6 @@ def read_jailbreakbench(path: Path, said: Statements) -> ImportedRun:
 
     Behaviours for which the attack submitted no prompt are left out and counted: nothing was
     asked, so there is nothing to rate. The benchmark's own rate counts them as not jailbroken.
-
-    Args:
-        path: The file.
-        said: Nothing of it is needed.
-
-    Returns:
-        Attacks with responses and verdicts; the verdicts are those of the benchmark's judge.
-
-    Raises:
-        DatasetError: If it is no such file.
     """
     del said  # an artifact says all of it
     hint = "Name an artifact, a JSON file with parameters and jailbreaks."

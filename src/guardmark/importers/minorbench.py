@@ -27,17 +27,6 @@ def read_minorbench(path: Path, said: Statements | None = None) -> ImportedRun:
 
     A last line that was cut off is left out with a warning, and so are rows whose label nobody
     states. Latencies are left behind: batched runs of that tool time the batch, not the call.
-
-    Args:
-        path: The folder, or its `results.jsonl`.
-        said: Nothing of it is needed.
-
-    Returns:
-        Samples with decisions, answers and verdicts. Text that stands where a guard blocked is
-        the guard's refusal, so it is no answer of the model.
-
-    Raises:
-        DatasetError: If a file is missing or a row cannot be read; every one is named.
     """
     del said  # the rows say all of it
     results = path if path.is_file() else path / "results.jsonl"

@@ -39,16 +39,7 @@ _MODES: Final = {mode.value: mode for mode in AnswerMode}
 
 
 def read_answers(row: Object) -> tuple[ImportedAnswer, ...]:
-    """Read every generation of a row.
-
-    Args:
-        row: One line of `results.jsonl`.
-
-    Returns:
-        One answer a generation, in order. A blocked generation holds the guard's refusal, so
-        it has neither response nor verdict; a guard that raised is an error, though the tool
-        calls it malformed.
-    """
+    """Read every generation of a row."""
     generations = [each for each in _list(row, "generations") if isinstance(each, dict)]
     return tuple(_answer(row, generation, repeat) for repeat, generation in enumerate(generations))
 

@@ -40,18 +40,6 @@ def read_promptfoo(path: Path, said: Statements) -> ImportedRun:
     benign as their metadata state under `label`, or as stated for all of them. An attack whose
     test passed is safe, one that an assertion rejected is unsafe. Of benign samples a test may
     fail for any reason, so they get no verdict; `guardmark judge` gives one.
-
-    Args:
-        path: The file.
-        said: The label of tests that state none; the target where there are several.
-
-    Returns:
-        Tests with outputs and verdicts; a test that was run again is a repeat. Strategies
-        applied to one text are one group.
-
-    Raises:
-        DatasetError: If it is no such file, of another version, or no test has a label.
-        UnknownName: If the target that was named is not in it.
     """
     hint = "Name the JSON file that `promptfoo eval -o` wrote."
     data = bytes_of(path, hint=hint)

@@ -26,15 +26,7 @@ _ROLES: Final = {
 
 
 def bytes_of(path: Path, *, hint: str) -> bytes:
-    """Read a whole file.
-
-    Args:
-        path: The file.
-        hint: What to name instead, as a sentence.
-
-    Raises:
-        DatasetError: If it cannot be read.
-    """
+    """Read a whole file."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -42,16 +34,7 @@ def bytes_of(path: Path, *, hint: str) -> bytes:
 
 
 def object_of(text: str | bytes, shown_as: str, *, hint: str = "") -> Object:
-    """Read one JSON object.
-
-    Args:
-        text: JSON; bytes are UTF-8.
-        shown_as: What to call it in messages.
-        hint: What to name instead, as a sentence.
-
-    Raises:
-        DatasetError: If it is something else.
-    """
+    """Read one JSON object."""
     next_step = f"\n{hint}" if hint else ""
     said = text.decode("utf-8-sig", "replace") if isinstance(text, bytes) else text
     try:
@@ -64,19 +47,7 @@ def object_of(text: str | bytes, shown_as: str, *, hint: str = "") -> Object:
 
 
 def objects_of(data: bytes, path: Path, warnings: list[str]) -> Iterator[tuple[int, Object]]:
-    """Read a file of JSON objects, one a line.
-
-    Args:
-        data: The bytes of the file.
-        path: Where they come from.
-        warnings: Takes a word on a last line that was cut off, which is left out.
-
-    Yields:
-        Line number, from 1, and object.
-
-    Raises:
-        DatasetError: After the last line, if others are no objects; the first few are named.
-    """
+    """Read a file of JSON objects, one a line."""
     lines = data.decode("utf-8-sig", "replace").split("\n")
     filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
     faults: list[str] = []
@@ -94,15 +65,7 @@ def objects_of(data: bytes, path: Path, warnings: list[str]) -> Iterator[tuple[i
 
 
 def inner(row: Object, *steps: str) -> Object:
-    """Follow keys to an object.
-
-    Args:
-        row: Where to begin.
-        steps: Keys, one below the other.
-
-    Returns:
-        The object; an empty one where a step is missing or is something else.
-    """
+    """Follow keys to an object."""
     found: Any = row
     for step in steps:
         found = found.get(step) if isinstance(found, dict) else None
@@ -110,15 +73,7 @@ def inner(row: Object, *steps: str) -> Object:
 
 
 def word(row: Object, field: str) -> str:
-    """Return a field as text.
-
-    Args:
-        row: A JSON object.
-        field: Its key.
-
-    Returns:
-        The text; numbers in words; empty when it is absent or something else.
-    """
+    """Return a field as text."""
     found = row.get(field)
     if isinstance(found, str):
         return found.encode("utf-8", "replace").decode()
@@ -126,12 +81,7 @@ def word(row: Object, field: str) -> str:
 
 
 def left_out(noun: str, counts: Mapping[str, int]) -> Iterator[str]:
-    """Say what was not taken, one sentence a reason.
-
-    Args:
-        noun: What was left out, in the singular.
-        counts: Reason, as it stands after the noun, to how many.
-    """
+    """Say what was not taken, one sentence a reason."""
     for reason, count in counts.items():
         if count == 1:
             yield f"1 {noun} {reason} was left out"
@@ -140,15 +90,7 @@ def left_out(noun: str, counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def prompt_of(turns: Sequence[tuple[str, str]]) -> Prompt | None:
-    """Make a prompt from the turns a model was shown.
-
-    Args:
-        turns: Role, in the words all these tools use, and text.
-
-    Returns:
-        The prompt, under test the last turn of the user; None without one that says something,
-        or with a role that nobody knows.
-    """
+    """Make a prompt from the turns a model was shown."""
     if any(role not in _ROLES for role, _ in turns):
         return None
     asked = [at for at, (role, text) in enumerate(turns) if role == "user" and text.strip()]

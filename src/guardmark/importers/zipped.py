@@ -17,20 +17,7 @@ _LOCAL_HEADER: Final = struct.Struct("<4s5H3I2H")
 
 
 def read_member(packed: ZipFile, data: bytes, name: str) -> bytes:
-    """Unpack one file.
-
-    Args:
-        packed: The zip file, open.
-        data: All of its bytes.
-        name: Which file.
-
-    Returns:
-        Its content.
-
-    Raises:
-        ConfigError: If it needs pyarrow, which is not installed.
-        OSError: If it cannot be unpacked.
-    """
+    """Unpack one file."""
     entry = packed.getinfo(name)
     if entry.compress_type != ZSTANDARD:
         return packed.read(name)

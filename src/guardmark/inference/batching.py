@@ -25,15 +25,6 @@ def token_batches(
     A batch costs its count times its longest text, since the others are padded to it, and one
     call. Many small batches pay for calls, few large ones for padding; of all ways to cut the
     texts sorted by length, this is the cheapest.
-
-    Args:
-        lengths: Tokens of each text.
-        budget: Most tokens of one padded batch; a text longer than that goes alone.
-        most: Most texts of one batch.
-        call: What a batch costs beside its tokens, in tokens.
-
-    Returns:
-        Indices of each batch, longest texts first, so that memory peaks at the start.
     """
     order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     sizes = [lengths[index] for index in order]

@@ -26,14 +26,7 @@ class LongText(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassScore:
-    """What the classifier says of one text.
-
-    Attributes:
-        probability: Of the positive labels together, in [0, 1]; the highest over its chunks.
-            None when the text is too long and may not be cut.
-        tokens: How long the text is, without special tokens.
-        truncated: Whether the end of the text was not looked at.
-    """
+    """What the classifier says of one text."""
 
     probability: float | None
     tokens: int
@@ -41,20 +34,7 @@ class ClassScore:
 
 
 class SequenceClassifier:
-    """A classifier with its tokenizer.
-
-    Args:
-        path: Folder with config, tokenizer and safetensors.
-        positive: Labels that mean an attack, as in the model's own configuration.
-        max_length: Most tokens a text may have, special tokens included.
-        long_text: What happens to longer ones.
-        budget: Most tokens of one padded batch.
-        device: `cpu`, `cuda` or `auto`.
-
-    Raises:
-        ConfigError: If the folder cannot be loaded, a label is not one of the model's, or
-            the libraries are not installed.
-    """
+    """A classifier with its tokenizer."""
 
     def __init__(
         self,
@@ -80,14 +60,7 @@ class SequenceClassifier:
             raise ConfigError(f"max_length {max_length} leaves no room for any text.")
 
     def scores(self, texts: Sequence[str]) -> list[ClassScore]:
-        """Score texts.
-
-        Args:
-            texts: In any order; batches are formed by length.
-
-        Returns:
-            One score a text, in the order of the texts.
-        """
+        """Score texts."""
         encoded = self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]
         pieces: list[list[int]] = []
         owner: list[int] = []
@@ -108,11 +81,7 @@ class SequenceClassifier:
         ]
 
     def gradients(self) -> EmbeddingGradients:
-        """Return access to the gradients of the log-odds of being positive.
-
-        Raises:
-            ConfigError: If the tokenizer cannot say where its tokens stand in a text.
-        """
+        """Return access to the gradients of the log-odds of being positive."""
         frame = Frame(before=tuple(self._before), after=tuple(self._after), room=self._room)
         return EmbeddingGradients(
             self._torch,

@@ -14,24 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """How the answers to several conversations are drawn.
-
-    Attributes:
-        temperature: Above 0; 1 draws by the model's own odds, less sharpens them.
-        top_p: Only the likeliest tokens that together reach this share are drawn, in (0, 1].
-        seeds: One for each conversation, in their order.
-    """
+    """How the answers to several conversations are drawn."""
 
     temperature: float
     top_p: float = 1.0
     seeds: tuple[int, ...] = ()
 
     def among(self, chosen: Sequence[int]) -> Draws:
-        """Return the draws of some of the conversations.
-
-        Args:
-            chosen: Which ones, in the order of their batch.
-        """
+        """Return the draws of some of the conversations."""
         return replace(self, seeds=tuple(self.seeds[index] for index in chosen))
 
 
@@ -41,9 +31,6 @@ class SeededChoice:
     A step takes one number from the row's own generator and none from torch's, so that an answer
     depends neither on its neighbours in the batch nor on what was answered before. Greedy
     decoding then takes the token that is certain.
-
-    Args:
-        draws: Temperature, top-p, and a seed for each row.
     """
 
     def __init__(self, draws: Draws) -> None:
@@ -52,12 +39,7 @@ class SeededChoice:
         self._rows = [Random(seed) for seed in draws.seeds]
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:  # noqa: ARG002 - the signature is the library's
-        """Return scores that leave one token of each row.
-
-        Args:
-            input_ids: What stands so far; plays no part.
-            scores: Logits of the next token, shape (rows, vocabulary).
-        """
+        """Return scores that leave one token of each row."""
         torch = self._torch
         odds = torch.softmax(scores.double() / self._draws.temperature, dim=-1)
         if self._draws.top_p < 1:

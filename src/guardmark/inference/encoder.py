@@ -18,16 +18,7 @@ if TYPE_CHECKING:
 
 
 class LocalEncoder:
-    """A transformers encoder with its tokenizer; mean pooling over the tokens of a text.
-
-    Args:
-        path: Folder with config, tokenizer and safetensors.
-        max_length: Most tokens a text may have, special tokens included.
-        device: `cpu`, `cuda` or `auto`.
-
-    Raises:
-        ConfigError: If the folder cannot be loaded, or the libraries are not installed.
-    """
+    """A transformers encoder with its tokenizer; mean pooling over the tokens of a text."""
 
     def __init__(self, path: Path, *, max_length: int = 512, device: str = "auto") -> None:
         self._torch = library("torch")
@@ -41,15 +32,7 @@ class LocalEncoder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="guardmark-encoder")
 
     async def embed(self, texts: Sequence[str]) -> EmbeddingAnswer:
-        """Return the vectors of some texts.
-
-        Args:
-            texts: In order; padded together.
-
-        Returns:
-            The vectors. A text longer than the model reads is an error of kind length: the part
-            of it that was read would prove nothing of the rest.
-        """
+        """Return the vectors of some texts."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._embed, list(texts))
 

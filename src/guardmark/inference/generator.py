@@ -24,12 +24,7 @@ _TOP = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeighedToken:
-    """One generated token with what could have stood there.
-
-    Attributes:
-        token: What was generated.
-        alternatives: Likely tokens with log probabilities, likeliest first.
-    """
+    """One generated token with what could have stood there."""
 
     token: str
     alternatives: tuple[tuple[str, float], ...]
@@ -37,18 +32,7 @@ class WeighedToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalAnswer:
-    """What a local model wrote; the same shape as an answer from a server.
-
-    Attributes:
-        text: The answer.
-        finish_reason: `stop`, or `length` when it was cut off.
-        usage: Tokens read and written.
-        choices: Token probabilities, when asked for.
-        service_ns: Time of its batch, divided by the number of its conversations.
-        error_kind: Always None: what goes wrong here is raised.
-        message: Always empty.
-        attempts: Always empty.
-    """
+    """What a local model wrote; the same shape as an answer from a server."""
 
     text: str
     finish_reason: str
@@ -61,20 +45,7 @@ class LocalAnswer:
 
 
 class LocalGenerator:
-    """A causal model with its tokenizer and chat template.
-
-    Args:
-        path: Folder with config, tokenizer (with a chat template) and safetensors.
-        max_tokens: How much it may write.
-        template_options: Further arguments of its chat template.
-        wants_scores: Whether token probabilities are kept.
-        budget: Most tokens of one padded batch, new ones included.
-        device: `cpu`, `cuda` or `auto`.
-
-    Raises:
-        ConfigError: If the folder cannot be loaded, has no chat template, or the libraries
-            are not installed.
-    """
+    """A causal model with its tokenizer and chat template."""
 
     def __init__(
         self,
@@ -106,16 +77,7 @@ class LocalGenerator:
         *,
         draws: Draws | None = None,
     ) -> list[LocalAnswer]:
-        """Answer conversations.
-
-        Args:
-            conversations: Role and content of the messages of each.
-            draws: How tokens are drawn, with a seed for each conversation; without it the
-                likeliest token is taken. Either way equal calls agree, in any batch.
-
-        Returns:
-            One answer a conversation, in order; batches are formed by length.
-        """
+        """Answer conversations."""
         prompts = [self._ids(messages) for messages in conversations]
         answers: dict[int, LocalAnswer] = {}
         lengths = [len(ids) + self._max_tokens for ids in prompts]

@@ -18,13 +18,7 @@ _MARKS: Final = ("##", "\u0120", "\u2581")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What the classifier puts around a text.
-
-    Attributes:
-        before: Tokens before it.
-        after: Tokens after it.
-        room: Most tokens of the text itself; what is longer is not looked at.
-    """
+    """What the classifier puts around a text."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -32,18 +26,7 @@ class Frame:
 
 
 class EmbeddingGradients:
-    """Gradients of the log-odds of being positive, by the embedding of each token.
-
-    Args:
-        torch: The library.
-        model: A sequence classifier in evaluation mode; its weights are not changed.
-        tokenizer: Its fast tokenizer.
-        positive: Indices of the labels that mean an attack.
-        frame: What stands around a text.
-
-    Raises:
-        ConfigError: If the tokenizer cannot say where its tokens stand in a text.
-    """
+    """Gradients of the log-odds of being positive, by the embedding of each token."""
 
     def __init__(
         self, torch: Any, model: Any, *, tokenizer: Any, positive: Sequence[int], frame: Frame
@@ -60,14 +43,7 @@ class EmbeddingGradients:
         self._by_mark = _plain_words(tokenizer)
 
     def at(self, text: str) -> TextGradient:
-        """Compute the gradient at a text.
-
-        Args:
-            text: Any; of a long one, only what the classifier reads first is looked at.
-
-        Returns:
-            One gradient for each token.
-        """
+        """Compute the gradient at a text."""
         torch = self._torch
         encoded = self._tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, truncation=False
@@ -94,16 +70,7 @@ class EmbeddingGradients:
         )
 
     def steepest(self, token: int, gradient: Any) -> list[tuple[str, float]]:
-        """Return every word that may stand for a token, by what it promises.
-
-        Args:
-            token: Id of the token that stands there.
-            gradient: Of its embedding.
-
-        Returns:
-            Words that lower the log-odds to first order, the steepest first, each with how much:
-            the gradient times the difference of both embeddings.
-        """
+        """Return every word that may stand for a token, by what it promises."""
         torch = self._torch
         raw = self._tokenizer.convert_ids_to_tokens(token)
         ids, words = self._by_mark.get(_mark_of(raw), ([], []))
@@ -117,15 +84,7 @@ class EmbeddingGradients:
 
 
 class TextGradient:
-    """The gradient at one text.
-
-    Args:
-        text: The text.
-        tokens: Start and end of each token.
-        ids: Their ids.
-        gradient: Of each token's embedding, shape (tokens, width).
-        words: What ranks the words of the vocabulary.
-    """
+    """The gradient at one text."""
 
     def __init__(
         self,
@@ -143,13 +102,7 @@ class TextGradient:
         self._words = words
 
     def swaps(self, token: int, *, allowed: Callable[[str], bool], most: int) -> list[Swap]:
-        """Return what lowers the log-odds of being blocked, the steepest first.
-
-        Args:
-            token: Number of a token.
-            allowed: Says whether a word may stand there.
-            most: Most swaps to return; fewer where no others promise anything.
-        """
+        """Return what lowers the log-odds of being blocked, the steepest first."""
         start, end = self.tokens[token]
         here = self._text[start:end]
         found: list[Swap] = []

@@ -12,17 +12,7 @@ if TYPE_CHECKING:
 
 
 def library(name: str) -> Any:
-    """Import a library of the [hf] extra.
-
-    Args:
-        name: `torch` or `transformers`.
-
-    Returns:
-        The module.
-
-    Raises:
-        ConfigError: If it is not installed; the message says how to get it.
-    """
+    """Import a library of the [hf] extra."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -33,17 +23,7 @@ def library(name: str) -> Any:
 
 
 def device_of(wanted: str) -> Any:
-    """Return the device a model runs on.
-
-    Args:
-        wanted: `cpu`, `cuda`, or `auto`: CUDA where there is one.
-
-    Returns:
-        The torch device.
-
-    Raises:
-        ConfigError: If CUDA is asked for and there is none.
-    """
+    """Return the device a model runs on."""
     torch = library("torch")
     has_cuda = torch.cuda.is_available()
     if wanted == "cuda" and not has_cuda:
@@ -52,19 +32,7 @@ def device_of(wanted: str) -> Any:
 
 
 def load(kind: str, path: Path) -> Any:
-    """Load a model or tokenizer from a folder, without network and without foreign code.
-
-    Args:
-        kind: Name of an auto class, for example `AutoTokenizer`.
-        path: The folder.
-
-    Returns:
-        What the auto class made of it.
-
-    Raises:
-        ConfigError: If the folder is missing or holds none; weights other than safetensors
-            are refused, since loading them could run code.
-    """
+    """Load a model or tokenizer from a folder, without network and without foreign code."""
     transformers = library("transformers")
     if not path.is_dir():
         raise ConfigError(

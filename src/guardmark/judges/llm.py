@@ -47,19 +47,7 @@ _RESPONSE_FORMAT: Final = json_form(VERDICT_SCHEMA, name="verdict")
 
 
 class LlmJudge:
-    """Asks a chat model for a verdict.
-
-    Args:
-        name: Name in the configuration.
-        chat: Where the model is.
-        rubric: What it is told to look for; must ask for the JSON object.
-        system_prompt: What the target model was told before the conversation; empty for
-            nothing beyond the prompt's own system messages.
-        strict: Whether to hold the server to the JSON Schema: True, False, or None to try
-            and do without from the first refusal on.
-        retries: How often to ask again after an answer that cannot be read.
-        files: What the rubric was read from.
-    """
+    """Asks a chat model for a verdict."""
 
     def __init__(
         self,
@@ -82,16 +70,7 @@ class LlmJudge:
         self._retries = retries
 
     async def judge(self, prompt: Prompt, response: str) -> Verdict:
-        """Judge one response.
-
-        Args:
-            prompt: The conversation it answers, system prompt included.
-            response: What the model said.
-
-        Returns:
-            The verdict with the rung of the parse ladder that read it. A failed call is an
-            error; an answer that cannot be read, also when asked again, is malformed.
-        """
+        """Judge one response."""
         messages = [
             {"role": "system", "content": self._rubric},
             {"role": "user", "content": self._material(prompt, response)},

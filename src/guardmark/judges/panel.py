@@ -19,15 +19,7 @@ _ANSWERED = (VerdictLabel.SAFE, VerdictLabel.UNSAFE)
 
 
 class JudgePanel:
-    """Asks several judges at once and goes with more than half of them.
-
-    Args:
-        name: Name in the configuration.
-        judges: At least two.
-
-    Raises:
-        ValueError: If there are fewer than two.
-    """
+    """Asks several judges at once and goes with more than half of them."""
 
     def __init__(self, name: str, judges: Sequence[Judge]) -> None:
         if len(judges) < 2:
@@ -36,17 +28,7 @@ class JudgePanel:
         self._judges = tuple(judges)
 
     async def judge(self, prompt: Prompt, response: str) -> Verdict:
-        """Ask every judge about one response.
-
-        Args:
-            prompt: What it answers.
-            response: What the model said.
-
-        Returns:
-            The label that more than half of all judges gave; a judge that failed or was not
-            understood counts among all, not among the votes. Without such a label:
-            malformed, or an error when every judge failed. Votes stand in the evidence.
-        """
+        """Ask every judge about one response."""
         verdicts = await asyncio.gather(*(j.judge(prompt, response) for j in self._judges))
         names = [judge.name for judge in self._judges]
         votes = Counter(v.label for v in verdicts if v.label in _ANSWERED)

@@ -30,14 +30,7 @@ _RUNGS: Final = ((_FORM, _SEED), (_FORM,), (_SEED,), ())
 
 
 class ChatTarget:
-    """A model that answers a whole conversation.
-
-    Args:
-        name: Name in reports.
-        chat: Where it is.
-        system_prompt: Put before the conversation; empty for none.
-        roles: Role to the server's word for it, where it differs from `USUAL_ROLES`.
-    """
+    """A model that answers a whole conversation."""
 
     def __init__(
         self,
@@ -55,28 +48,11 @@ class ChatTarget:
         self._is_settled = False
 
     async def answer(self, prompt: Prompt) -> Response:
-        """Answer one prompt, as the first repetition does.
-
-        Args:
-            prompt: The conversation; its contents are sent unaltered.
-
-        Returns:
-            The answer with its finish reason and usage. A failed call is a response without
-            text; a refusal in the server's own field is an answer.
-        """
+        """Answer one prompt, as the first repetition does."""
         return await self.draw(prompt, repeat=0)
 
     async def draw(self, prompt: Prompt, *, repeat: int) -> Response:
-        """Answer one prompt.
-
-        Args:
-            prompt: The conversation; its contents are sent unaltered.
-            repeat: Which repetition; a seed in the settings grows with it, since a server that
-                heeds it would give the very same answer again.
-
-        Returns:
-            As for `answer`.
-        """
+        """Answer one prompt."""
         seed = self._chat.options.get(_SEED)
         sent = {_SEED: seed + repeat} if isinstance(seed, int) else {}
         return _response(await self._chat.complete(self._messages(prompt), **sent))
@@ -86,14 +62,6 @@ class ChatTarget:
 
         What the server refuses is left out, until it has answered once: from then on a refusal
         is an answer's own failure, so that later requests do not depend on it.
-
-        Args:
-            prompt: The conversation; its contents are sent unaltered.
-            form: JSON Schema of the answer.
-            seed: Seed of this call; a seed in the settings of the model wins.
-
-        Returns:
-            As for `answer`. Nothing promises that the text is of the schema.
         """
         fields = {_FORM: json_form(form, name="answer"), _SEED: seed}
         while True:

@@ -26,37 +26,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Randomness:
-    """How far answers are left to chance.
-
-    Attributes:
-        temperature: Above 0.
-        top_p: Share of the odds that is drawn from, in (0, 1].
-        seed: Fixes every draw, together with the conversation and the repetition.
-    """
+    """How far answers are left to chance."""
 
     temperature: float
     top_p: float = 1.0
     seed: int = 0
 
     def seed_of(self, messages: ChatMessages, repeat: int) -> int:
-        """Return the seed of one answer.
-
-        Args:
-            messages: The whole conversation.
-            repeat: Which repetition.
-
-        Returns:
-            A number that no other answer decides, so that order and batches change nothing.
-        """
+        """Return the seed of one answer."""
         said = json.dumps([self.seed, repeat, messages], sort_keys=True)
         return int.from_bytes(sha256(said.encode()).digest()[:8])
 
     def draws(self, seeds: Sequence[int]) -> Draws:
-        """Return how the answers of one batch are drawn.
-
-        Args:
-            seeds: One for each conversation.
-        """
+        """Return how the answers of one batch are drawn."""
         return Draws(temperature=self.temperature, top_p=self.top_p, seeds=tuple(seeds))
 
 
@@ -108,15 +90,6 @@ class LocalTarget:
     """A model that answers whole conversations in this process.
 
     While one batch is answered, questions gather for the next; none waits for company.
-
-    Args:
-        name: Name in reports.
-        generator: The model.
-        randomness: How answers are drawn; None takes the likeliest tokens.
-        system_prompt: Put before the conversation; empty for none.
-        roles: Role to the template's word for it, where it differs from the usual.
-        most: Most questions of one batch.
-        files: What model and prompt were read from.
     """
 
     def __init__(
@@ -142,26 +115,11 @@ class LocalTarget:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{name}")
 
     async def answer(self, prompt: Prompt) -> Response:
-        """Answer one prompt, as the first repetition does.
-
-        Args:
-            prompt: The conversation; its contents are rendered unaltered.
-
-        Returns:
-            The answer with finish reason and usage. What the model raises goes through.
-        """
+        """Answer one prompt, as the first repetition does."""
         return await self.draw(prompt, repeat=0)
 
     async def draw(self, prompt: Prompt, *, repeat: int) -> Response:
-        """Answer one prompt.
-
-        Args:
-            prompt: The conversation; its contents are rendered unaltered.
-            repeat: Which repetition; where answers are drawn, each draws anew.
-
-        Returns:
-            The answer with finish reason and usage. What the model raises goes through.
-        """
+        """Answer one prompt."""
         messages = [
             *self._before,
             *({"role": self._roles[m.role], "content": m.content} for m in prompt.messages),

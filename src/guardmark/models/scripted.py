@@ -17,29 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What to answer when a pattern is found.
-
-    Attributes:
-        when: Regular expression, looked for in the text under test, case ignored.
-        answer: The answer.
-    """
+    """What to answer when a pattern is found."""
 
     when: str
     answer: str
 
 
 class ScriptedModel:
-    """Answers by the first rule that fits.
-
-    Args:
-        name: Name in reports.
-        rules: Tried in order.
-        otherwise: The answer when none fits.
-        by_digest: Content hash (hex) of a prompt to its answer; tried before the rules.
-
-    Raises:
-        ConfigError: If a pattern is no regular expression.
-    """
+    """Answers by the first rule that fits."""
 
     def __init__(
         self,
@@ -55,14 +40,7 @@ class ScriptedModel:
         self._by_digest = by_digest or {}
 
     async def answer(self, prompt: Prompt) -> Response:
-        """Answer one prompt.
-
-        Args:
-            prompt: The conversation.
-
-        Returns:
-            The answer; the same prompt gives the same one.
-        """
+        """Answer one prompt."""
         return Response(text=self._text(prompt), evidence=Evidence(finish_reason="stop"))
 
     def _text(self, prompt: Prompt) -> str:

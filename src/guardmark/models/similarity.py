@@ -25,14 +25,7 @@ class Embedder(Protocol):
 
 
 class SimilarityJudge:
-    """Calls two texts the same request when the cosine of their vectors is at least tau.
-
-    Args:
-        name: Name in reports.
-        embedder: Where vectors come from.
-        tau: In [-1, 1].
-        files: What a local model was read from.
-    """
+    """Calls two texts the same request when the cosine of their vectors is at least tau."""
 
     def __init__(
         self, name: str, embedder: Embedder, *, tau: float, files: tuple[Path, ...] = ()
@@ -46,28 +39,12 @@ class SimilarityJudge:
         """Measure how near two texts are.
 
         Both go into one call, so that no vector outlives it and order changes nothing.
-
-        Args:
-            first: A text.
-            second: Another one.
-
-        Returns:
-            The cosine in [-1, 1], None when there are no vectors; and what came back.
         """
         answer = await self._embedder.embed((first, second))
         return (None if answer.vectors is None else cosine(*answer.vectors)), answer
 
     async def compare(self, first: str, second: str) -> Response:
-        """Say whether two texts ask for the same.
-
-        Args:
-            first: A text.
-            second: Another one.
-
-        Returns:
-            A JSON object with `same` and `cosine`. A failed call and vectors that cannot be
-            compared are a response without text: neither same nor different.
-        """
+        """Say whether two texts ask for the same."""
         value, answer = await self.similarity(first, second)
         said = None if value is None else {"same": value >= self.tau, "cosine": value}
         return Response(
@@ -84,15 +61,7 @@ class SimilarityJudge:
 
 
 def cosine(first: Vector, second: Vector) -> float:
-    """Return the cosine of the angle between two vectors.
-
-    Args:
-        first: Of any length above 0, not all zeros.
-        second: Of the same length, not all zeros.
-
-    Returns:
-        In [-1, 1]; scaled first, so that no square overflows.
-    """
+    """Return the cosine of the angle between two vectors."""
     one, other = _unit(first), _unit(second)
     return max(-1.0, min(1.0, math.fsum(a * b for a, b in zip(one, other, strict=True))))
 

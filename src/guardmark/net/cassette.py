@@ -27,14 +27,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What makes two requests the same.
-
-    Attributes:
-        method: HTTP method.
-        url: The whole address.
-        headers: Headers that are no secret.
-        body: The encoded request.
-    """
+    """What makes two requests the same."""
 
     method: str
     url: str
@@ -49,13 +42,6 @@ class Recorder:
     recording; a last line that was cut off is removed first. Each line says to which question
     of the run it belongs and how often the recording had been taken up: what was answered but
     not stored when a run was killed is asked again, and then recorded twice.
-
-    Args:
-        path: The file.
-        redactor: What keeps secrets out of it.
-
-    Raises:
-        StorageError: If the file cannot be written.
     """
 
     def __init__(self, path: Path, redactor: Redactor) -> None:
@@ -65,15 +51,7 @@ class Recorder:
         self._session = 1 + max((each.session for each in _read(path)), default=-1)
 
     def add(self, request: Request, exchange: Exchange) -> None:
-        """Write one exchange.
-
-        Args:
-            request: What was sent.
-            exchange: What came back.
-
-        Raises:
-            StorageError: If the disk is full or the file has become unwritable.
-        """
+        """Write one exchange."""
         hidden = _redacted(request, self._redactor)
         line = {
             "guardmark_cassette": _VERSION,
@@ -114,13 +92,6 @@ class Player:
     are stored. Other equal requests get theirs in the order of the recording. Each is given
     once: a run that asks more often than was recorded would otherwise pass off one answer as
     many.
-
-    Args:
-        path: The file.
-        redactor: The same secrets must be hidden as in the recording for keys to agree.
-
-    Raises:
-        ConfigError: If the file is missing, is no cassette, or was changed after it was recorded.
     """
 
     def __init__(self, path: Path, redactor: Redactor) -> None:
@@ -129,14 +100,7 @@ class Player:
         self._answers = _load(path)
 
     def answer(self, request: Request) -> Exchange:
-        """Return the next recorded answer to a request.
-
-        Args:
-            request: What would have been sent.
-
-        Returns:
-            The recorded exchange, or one that failed as `refused` when there is none left.
-        """
+        """Return the next recorded answer to a request."""
         hidden = _redacted(request, self._redactor)
         left = self._answers.get(_key(hidden))
         if left:
@@ -211,14 +175,7 @@ def _open_to_append(path: Path) -> IO[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Line:
-    """One line of a cassette.
-
-    Attributes:
-        key: Hash of the request.
-        question: What it was asked for, or None.
-        session: How often the recording had been taken up before.
-        exchange: What came back.
-    """
+    """One line of a cassette."""
 
     key: str
     question: Question | None

@@ -27,13 +27,7 @@ _NOT_SUPPORTED = frozenset({400, 422, 501})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a model costs, in the user's currency.
-
-    Attributes:
-        input_per_1k: For a thousand tokens read.
-        output_per_1k: For a thousand tokens written.
-        per_call: For a call.
-    """
+    """What a model costs, in the user's currency."""
 
     input_per_1k: float = 0.0
     output_per_1k: float = 0.0
@@ -42,12 +36,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenChoice:
-    """What the model weighed at one position.
-
-    Attributes:
-        token: The token it wrote.
-        alternatives: Tokens with their log probabilities, most likely first.
-    """
+    """What the model weighed at one position."""
 
     token: str
     alternatives: tuple[tuple[str, float], ...] = ()
@@ -55,19 +44,7 @@ class TokenChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatAnswer:
-    """What came back from a chat call.
-
-    Attributes:
-        text: The answer, or None when there is none.
-        is_refusal: Whether the server put it into the field for refusals.
-        finish_reason: Why the model stopped, as the server says it; may be empty.
-        usage: Tokens and money, or None when not reported.
-        choices: What the model weighed at each position; empty without log probabilities.
-        error_kind: Why there is no answer, or None.
-        message: What failed, on one line; empty when fine.
-        attempts: Every try, when there was more than one or one failed.
-        service_ns: Time on the wire.
-    """
+    """What came back from a chat call."""
 
     text: str | None
     is_refusal: bool = False
@@ -82,14 +59,7 @@ class ChatAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatEndpoint:
-    """A model behind a server that speaks the common chat protocol.
-
-    Attributes:
-        endpoint: Where requests go (`.../chat/completions`).
-        model: Name of the model, as the server knows it.
-        options: Further fields of each request (`temperature`, `max_tokens` ...).
-        price: What it costs, or None when nobody said.
-    """
+    """A model behind a server that speaks the common chat protocol."""
 
     endpoint: Endpoint
     model: str
@@ -99,30 +69,13 @@ class ChatEndpoint:
     async def complete(
         self, messages: Sequence[Mapping[str, str]], **options: object
     ) -> ChatAnswer:
-        """Ask for one completion.
-
-        Args:
-            messages: Role and content of each message, in order.
-            **options: Further fields of this request.
-
-        Returns:
-            The answer, or why there is none; nothing is raised for what a server does.
-        """
+        """Ask for one completion."""
         request = {"model": self.model, "messages": list(messages), **self.options, **options}
         return read_chat(await self.endpoint.send(_ENCODE(request).encode()), self.price)
 
 
 def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
-    """Read the answer of a chat server.
-
-    Args:
-        exchange: What came over the wire.
-        price: What the model costs, or None.
-
-    Returns:
-        The answer. An answer without choices, without content, or that is no JSON of the
-        protocol is an error of kind contract, never an empty text.
-    """
+    """Read the answer of a chat server."""
     if exchange.error_kind is not None:
         return _failure(exchange, exchange.error_kind, failure_message(exchange))
     try:
@@ -149,25 +102,13 @@ def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
 
 
 def refuses_options(answer: ChatAnswer) -> bool:
-    """Tell whether a server seems to refuse how it was asked, not what it was asked.
-
-    Args:
-        answer: Of a request with fields that not every server knows.
-
-    Returns:
-        Whether it ended in a status that servers give to fields they do not support.
-    """
+    """Tell whether a server seems to refuse how it was asked, not what it was asked."""
     statuses = {attempt.status for attempt in answer.attempts}
     return answer.error_kind is ErrorKind.HTTP and bool(statuses & _NOT_SUPPORTED)
 
 
 def json_form(schema: Mapping[str, object], *, name: str) -> dict[str, object]:
-    """Return the request field that holds a model to a JSON Schema.
-
-    Args:
-        schema: Of the answer.
-        name: What the server may call it.
-    """
+    """Return the request field that holds a model to a JSON Schema."""
     return {
         "type": "json_schema",
         "json_schema": {"name": name, "strict": True, "schema": dict(schema)},
@@ -197,25 +138,12 @@ def _server_message(body: bytes) -> str:
 
 
 def failure_message(exchange: Exchange) -> str:
-    """Say what failed, in our words and those of the server.
-
-    Args:
-        exchange: What came over the wire, with an error.
-    """
+    """Say what failed, in our words and those of the server."""
     return f"{exchange.message}{_server_message(exchange.body)}"
 
 
 def read_usage(said: object, price: Price | None, *, written: int | None = None) -> Usage | None:
-    """Read what a call consumed.
-
-    Args:
-        said: The field of the answer, whatever it is.
-        price: What the model costs, or None.
-        written: Tokens written, where the protocol has no field for them.
-
-    Returns:
-        Tokens and money, or None when nothing is known of either.
-    """
+    """Read what a call consumed."""
     told = said if isinstance(said, dict) else {}
     read = _count(told.get("prompt_tokens"))
     written = _count(told.get("completion_tokens")) if written is None else written

@@ -39,22 +39,7 @@ _USUAL_LIMITS = ServiceLimits()
 
 
 class Services:
-    """Every connection of a run; build one, hand out endpoints, close it at the end.
-
-    Args:
-        limits: Base URL to its limits; the longest base that an address lies under counts.
-            Endpoints of one base share its gate and its rates.
-        default: Limits of services that `limits` does not name; they are told apart by
-            scheme, host and port.
-        record: Write every exchange to this cassette.
-        replay: Answer every request from this cassette; nothing is sent.
-        offline: Refuse every request that a cassette does not answer.
-
-    Raises:
-        ConfigError: If a base URL, a rate or a cassette is wrong, or both `record` and
-            `replay` are given.
-        StorageError: If the cassette cannot be written.
-    """
+    """Every connection of a run; build one, hand out endpoints, close it at the end."""
 
     def __init__(
         self,
@@ -86,21 +71,7 @@ class Services:
         secret_headers: Mapping[str, str] | None = None,
         final_statuses: frozenset[int] = frozenset(),
     ) -> Endpoint:
-        """Prepare an address for many requests.
-
-        Args:
-            url: Absolute, http or https, without a user name or password.
-            method: HTTP method.
-            headers: Sent with every request and part of a recorded request's identity.
-            secret_headers: Sent with every request, redacted everywhere, never on file.
-            final_statuses: Statuses that are answers: no failure, never retried.
-
-        Returns:
-            The endpoint.
-
-        Raises:
-            ConfigError: If the address or a header cannot be sent.
-        """
+        """Prepare an address for many requests."""
         address = _address(url)
         plain = CIMultiDict({**_USUAL_HEADERS})
         plain.update(_checked(headers or {}))
@@ -139,14 +110,7 @@ class Services:
             self._recorder.close()
 
     def answer_without_wire(self, request: Request) -> Exchange | None:
-        """Return what a cassette or being offline makes of a request, or None to send it.
-
-        Args:
-            request: What would be sent.
-
-        Returns:
-            The recorded exchange, a refusal, or None.
-        """
+        """Return what a cassette or being offline makes of a request, or None to send it."""
         if self._player is not None:
             return self._player.answer(request)
         if self._offline:
@@ -170,15 +134,7 @@ class Services:
         return self._redactor.data(data)
 
     def record(self, request: Request, exchange: Exchange) -> None:
-        """Put an exchange on the cassette, if there is one.
-
-        Args:
-            request: What was sent.
-            exchange: What came back.
-
-        Raises:
-            StorageError: If it cannot be written.
-        """
+        """Put an exchange on the cassette, if there is one."""
         if self._recorder is not None:
             self._recorder.add(request, exchange)
 
@@ -188,11 +144,7 @@ class Services:
         return self._recorder is not None
 
     def session(self, *, is_fresh: bool = False) -> aiohttp.ClientSession:
-        """Return the connections, opened within the running loop on first use.
-
-        Args:
-            is_fresh: Whether each request is to have a new one.
-        """
+        """Return the connections, opened within the running loop on first use."""
         if is_fresh not in self._sessions:
             self._sessions[is_fresh] = aiohttp.ClientSession(
                 connector=Connections(is_fresh=is_fresh), cookie_jar=aiohttp.DummyCookieJar()
@@ -226,17 +178,6 @@ class Endpoint:
         """Send one request, retrying what may go better a second time.
 
         The first attempt is bare: the machinery of retries is entered only after a failure.
-
-        Args:
-            body: The encoded request, sent byte for byte.
-            tokens: What the request will cost, for a limit on tokens; a quarter of its
-                bytes unless stated.
-
-        Returns:
-            What came of it. Nothing a network or a server does raises.
-
-        Raises:
-            StorageError: If the exchange is to be recorded and cannot be written.
         """
         services, service = self._services, self._service
         service.calls += 1

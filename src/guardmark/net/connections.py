@@ -20,10 +20,6 @@ class Connections(aiohttp.TCPConnector):
     What a server sends while a connection lies idle would be read as the answer to the next
     request: one sample would get an answer that nobody gave to it. Inheriting is the only way
     that aiohttp offers to look at a connection before a request goes out on it.
-
-    Args:
-        is_fresh: Whether each request gets a connection of its own. A retry after a dropped
-            connection wants one: others that lay idle as long are likely as dead.
     """
 
     def __init__(self, *, is_fresh: bool = False) -> None:
@@ -36,16 +32,7 @@ class Connections(aiohttp.TCPConnector):
         traces: list[Trace],
         timeout: ClientTimeout,  # noqa: ASYNC109 - aiohttp's signature
     ) -> Connection:
-        """Return a connection on which nothing is left over; the time of the call runs from here.
-
-        Args:
-            req: What is about to be sent.
-            traces: Of aiohttp.
-            timeout: Of aiohttp.
-
-        Returns:
-            A connection that was just opened, or an idle one on which no byte has come.
-        """
+        """Get a connection on which nothing is left over; the time of the call runs from here."""
         while True:
             connection = await super().connect(req, traces, timeout)
             if connection.protocol is None or not connection.protocol.should_close:

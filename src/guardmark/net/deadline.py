@@ -32,9 +32,6 @@ class Deadline:
     """Ends calls that take longer than each of them may, once `start_time` was called in them.
 
     A timer of its own costs a call a tenth of all its CPU, to be cancelled nearly always.
-
-    Args:
-        within_s: Longest time of a call.
     """
 
     __slots__ = ("_calls", "_loop", "_timer", "_within_s")
@@ -53,15 +50,7 @@ class Deadline:
         return _Call(self)
 
     def begin(self, call: _Call, task: asyncio.Task[Any]) -> float:
-        """Watch over a call.
-
-        Args:
-            call: What began.
-            task: Who makes it.
-
-        Returns:
-            When it must be over, on the loop's clock.
-        """
+        """Watch over a call."""
         loop = task.get_loop()
         ends_s = loop.time() + self._within_s
         self._calls[call] = None
@@ -70,11 +59,7 @@ class Deadline:
         return ends_s
 
     def end(self, call: _Call) -> None:
-        """Watch over a call no longer.
-
-        Args:
-            call: What is over.
-        """
+        """Watch over a call no longer."""
         self._calls.pop(call, None)
 
     def _look(self) -> None:

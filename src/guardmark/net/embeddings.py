@@ -23,14 +23,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingEndpoint:
-    """A model behind a server that speaks the common protocol of embeddings.
-
-    Attributes:
-        endpoint: Where requests go (`.../embeddings`).
-        model: Name of the model, as the server knows it.
-        options: Further fields of each request (`dimensions` ...).
-        price: What it costs, or None when nobody said.
-    """
+    """A model behind a server that speaks the common protocol of embeddings."""
 
     endpoint: Endpoint
     model: str
@@ -38,14 +31,7 @@ class EmbeddingEndpoint:
     price: Price | None = None
 
     async def embed(self, texts: Sequence[str]) -> EmbeddingAnswer:
-        """Ask for the vectors of some texts in one call.
-
-        Args:
-            texts: In order; at least one.
-
-        Returns:
-            The vectors, or why there are none; nothing is raised for what a server does.
-        """
+        """Ask for the vectors of some texts in one call."""
         request = {
             "model": self.model,
             "input": list(texts),
@@ -59,17 +45,7 @@ class EmbeddingEndpoint:
 def read_embeddings(
     exchange: Exchange, count: int, *, price: Price | None = None
 ) -> EmbeddingAnswer:
-    """Read the answer of a server of embeddings.
-
-    Args:
-        exchange: What came over the wire.
-        count: How many texts were sent.
-        price: What the model costs, or None.
-
-    Returns:
-        The vectors. Too few or too many, numbers that are none, NaN, infinity, a vector of
-        zeros and dimensions that differ are an error of kind contract, never a vector.
-    """
+    """Read the answer of a server of embeddings."""
     if exchange.error_kind is not None:
         return _failure(exchange, exchange.error_kind, failure_message(exchange))
     try:

@@ -15,9 +15,6 @@ class Gate:
     """Lets a limited number in; the rest wait in order of arrival.
 
     Unlike a semaphore its limit may move, and entering an open gate never suspends.
-
-    Args:
-        limit: How many may be inside; at least 1.
     """
 
     __slots__ = ("_inside", "_limit", "_waiters")
@@ -60,11 +57,7 @@ class Gate:
         self._admit()
 
     def move_limit(self, limit: int) -> None:
-        """Set another limit; those inside above it may finish.
-
-        Args:
-            limit: How many may be inside from now on; at least 1.
-        """
+        """Set another limit; those inside above it may finish."""
         self._limit = limit
         self._admit()
 
@@ -83,10 +76,6 @@ class AdaptiveLimit:
     stays within 1.5 times the best round's doubles the limit until the first setback and
     adds one after that; a slower one takes a tenth away. A request to slow down (429, 503)
     halves it, once a round, since requests already under way will hear the same.
-
-    Args:
-        gate: The gate to move; its limit is set to a gentle start.
-        ceiling: Highest limit; at least 1.
     """
 
     __slots__ = (
@@ -111,12 +100,7 @@ class AdaptiveLimit:
         self._total_ns = 0
 
     def observe(self, service_ns: int, *, told_to_slow_down: bool) -> None:
-        """Take note of one answer.
-
-        Args:
-            service_ns: Its time on the wire.
-            told_to_slow_down: Whether it was a 429 or 503.
-        """
+        """Take note of one answer."""
         if self._deaf:
             self._deaf -= 1  # it was under way when the limit was halved
             return

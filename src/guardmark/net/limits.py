@@ -14,22 +14,7 @@ MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceLimits:
-    """How one service may be called.
-
-    Attributes:
-        concurrency: Requests in flight at most; at least 1.
-        rate: Requests in a time, as `300/min`, `5/s` or `1000/h`, or None.
-        tokens: Tokens in a time, in the same form, or None.
-        connect_timeout_s: Longest time to look up the name and open a connection, TLS included.
-        read_timeout_s: Longest time from an open connection to the whole answer, so that a
-            server that sends a byte now and then ends as well.
-        retries: Attempts beyond the first, at most.
-        backoff_s: Mean wait before the first retry; doubles with each further one.
-        adaptive: Whether to start gently, grow while latency holds and halve when told to
-            slow down; `concurrency` is then the ceiling.
-        max_response_bytes: A longer answer is refused.
-        ca_file: PEM file of a private certificate authority, or None for the system's.
-    """
+    """How one service may be called."""
 
     concurrency: int = 16
     rate: str | None = None
@@ -45,29 +30,14 @@ class ServiceLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """So many in so many seconds.
-
-    Attributes:
-        count: How many; positive.
-        period_s: In how many seconds; positive.
-    """
+    """So many in so many seconds."""
 
     count: float
     period_s: float
 
 
 def parse_rate(text: str) -> Rate:
-    """Read a rate such as `300/min`.
-
-    Args:
-        text: A number, a slash, and `s`, `min` or `h`.
-
-    Returns:
-        The rate.
-
-    Raises:
-        ConfigError: If the text has another form, or the number is zero.
-    """
+    """Read a rate such as `300/min`."""
     match = _RATE.fullmatch(text.strip())
     if match is None or float(match[1]) == 0:
         raise ConfigError(f"{text!r} is no rate. Write it as 5/s, 300/min or 1000/h.")

@@ -21,15 +21,7 @@ class Redactor:
         self._as_bytes: list[bytes] = []
 
     def hide(self, secret: str) -> None:
-        """Redact this secret from now on, as it is, escaped for JSON and for URLs.
-
-        Args:
-            secret: The secret, or a header's value with its scheme (`Bearer ...`); the part
-                after the scheme is then hidden too. Fewer than 4 characters are no secret
-                and would only garble the text: they are passed over. In `data`, which is
-                what gets measured, so are fewer than 8: stand-ins such as `EMPTY` or
-                `ollama` are words that an answer may well hold.
-        """
+        """Redact this secret from now on, as it is, escaped for JSON and for URLs."""
         bare = next((secret[len(s) :] for s in _SCHEMES if secret.startswith(s)), secret)
         forms = {form for known in (secret, bare) for form in _forms(known.strip())}
         together = forms.union(self._as_text)

@@ -30,14 +30,6 @@ async def try_again(
     """Repeat an attempt that failed until one goes well or the retries are used up.
 
     Waits grow exponentially with jitter; a Retry-After of the service takes their place.
-
-    Args:
-        first: The attempt that failed, worth retrying.
-        attempt: Makes another one.
-        limits: How often, and how long to wait at first.
-
-    Returns:
-        All answers in order, the first one included; the last one is the one that counts.
     """
     import stamina
 
@@ -62,14 +54,7 @@ async def try_again(
 
 
 def as_attempts(answers: list[Answer]) -> tuple[Attempt, ...]:
-    """Write down every try, with the wait before it.
-
-    Args:
-        answers: In the order they were made.
-
-    Returns:
-        One attempt for each; the wait runs from the end of one to the start of the next.
-    """
+    """Write down every try, with the wait before it."""
     ends = [answers[0].started_ns, *(a.started_ns + a.service_ns for a in answers)]
     return tuple(
         Attempt(

@@ -25,15 +25,7 @@ _SLOW_DOWN = frozenset({429, 503})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceUse:
-    """How a service was used in a run.
-
-    Attributes:
-        base_url: The service.
-        calls: Requests asked for.
-        attempts: Requests sent, retries included.
-        peak_in_flight: Most requests on the wire at once.
-        limit: Requests that may be on the wire at once, as it stands now.
-    """
+    """How a service was used in a run."""
 
     base_url: str
     calls: int
@@ -43,15 +35,7 @@ class ServiceUse:
 
 
 class Service:
-    """What all endpoints of one service share.
-
-    Args:
-        base_url: The service's address.
-        limits: How hard it may be pressed.
-
-    Raises:
-        ConfigError: If a rate or the certificate authority's file cannot be read.
-    """
+    """What all endpoints of one service share."""
 
     def __init__(self, base_url: str, limits: ServiceLimits) -> None:
         self.base_url = base_url
@@ -78,11 +62,7 @@ class Service:
         return self._tls
 
     async def admit(self, tokens: int) -> None:
-        """Wait for a place, for the end of a pause and for the rates; then go in.
-
-        Args:
-            tokens: What the request will cost, for a limit on tokens.
-        """
+        """Wait for a place, for the end of a pause and for the rates; then go in."""
         await self.gate.enter()
         try:
             if self._open_from:

@@ -32,15 +32,7 @@ _EXCERPT = 200
 
 
 class Wire:
-    """Sends requests of one endpoint, one attempt at a time.
-
-    Args:
-        method: HTTP method.
-        url: Where to.
-        headers: Complete, secrets included.
-        service: Timeouts and certificates.
-        final_statuses: Statuses that are answers, whatever HTTP thinks of them.
-    """
+    """Sends requests of one endpoint, one attempt at a time."""
 
     __slots__ = ("_final", "_headers", "_method", "_service", "_shown", "_tls", "_url")
 
@@ -62,15 +54,7 @@ class Wire:
         self._tls: ssl.SSLContext | bool = service.tls() if url.scheme == "https" else True
 
     async def attempt(self, session: ClientSession, body: bytes) -> Answer:
-        """Make one attempt; whatever a network or a server does becomes an answer.
-
-        Args:
-            session: The run's connections.
-            body: The encoded request.
-
-        Returns:
-            What came, with the time from the start of the request to the last byte.
-        """
+        """Make one attempt; whatever a network or a server does becomes an answer."""
         # aiohttp wants large bodies as a file, which it sends piece by piece.
         data = body if len(body) < _LARGE_BODY else io.BytesIO(body)
         status: int | None = None

@@ -17,12 +17,7 @@ _TEXT_KEYS: Final = ("text", "candidate")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One text that an attacker model proposes.
-
-    Attributes:
-        strategy: One of the list, or `other`.
-        text: As written; may be empty.
-    """
+    """One text that an attacker model proposes."""
 
     strategy: str
     text: str
@@ -30,13 +25,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidatesReading:
-    """What an attacker model's text says.
-
-    Attributes:
-        candidates: In order; empty when none can be read.
-        declined: Why it would not, in its own words; empty otherwise.
-        method: Which rung of the parse ladder read it.
-    """
+    """What an attacker model's text says."""
 
     candidates: tuple[Candidate, ...]
     declined: str
@@ -44,16 +33,7 @@ class CandidatesReading:
 
 
 def read_candidates(text: str, *, strategies: Collection[str]) -> CandidatesReading:
-    """Read an attacker model's answer.
-
-    Args:
-        text: What it wrote; an object with `candidates` is looked for in it.
-        strategies: The closed list; other words are read as `other`.
-
-    Returns:
-        The candidates. Each is an object with `strategy` and `text`, or a bare text, which
-        takes the strategy of the whole; anything else in the list is passed over.
-    """
+    """Read an attacker model's answer."""
     found = read_object(text, key="candidates")
     fields = found.fields or {}
     listed = fields.get("candidates")

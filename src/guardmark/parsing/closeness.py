@@ -12,15 +12,7 @@ MOST: Final = 10.0
 
 
 def read_closeness(text: str) -> float | None:
-    """Read how close a candidate came.
-
-    Args:
-        text: What the critic wrote; an object with `closeness` is looked for in it.
-
-    Returns:
-        A number from 1 to 10, or None when there is none that can be read. A number written as
-        text counts; true, a number out of range and `7 of 10` do not: nobody rounds or guesses.
-    """
+    """Read how close a candidate came."""
     said = (read_object(text, key="closeness").fields or {}).get("closeness")
     if isinstance(said, str):
         try:

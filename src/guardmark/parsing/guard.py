@@ -23,14 +23,7 @@ _CODE = re.compile(r"\b[SO]\d{1,2}\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardReading:
-    """What a guard's text says.
-
-    Attributes:
-        outcome: Allow, block or malformed; never an error.
-        reason: The guard's own words after the decision.
-        confidence: Its verbal confidence, as written; never a score.
-        categories: Native category codes, in order.
-    """
+    """What a guard's text says."""
 
     outcome: Outcome
     reason: str = ""
@@ -47,13 +40,6 @@ def read_allow_block(text: str) -> GuardReading:
     The word must stand first, alone or followed by a full stop, colon, dash, bracket or line
     break; case and Markdown emphasis do not matter. `Blockchain`, `BLOCKED by` and `Allow me`
     are prose.
-
-    Args:
-        text: What the guard wrote. A finished `<think>` part before it is left out.
-
-    Returns:
-        Allow, if nothing after it says the word block; block, with all that follows as
-        reason, if that does not say ALLOW in capitals; malformed otherwise.
     """
     answer = _after_thought(text)
     found = _ALLOW_BLOCK.match(answer)
@@ -74,16 +60,7 @@ def read_allow_block(text: str) -> GuardReading:
 
 
 def read_yes_no(text: str, *, risky: str = "yes") -> GuardReading:
-    """Read the contract yes or no, with or without a confidence tag.
-
-    Args:
-        text: What the guard wrote, for example `Yes` and `<confidence> High </confidence>`.
-        risky: Which of the two means block, `yes` or `no`.
-
-    Returns:
-        Block or allow by the first word, unless the other word follows as a word of its own;
-        malformed for everything else. The tag may be missing.
-    """
+    """Read the contract yes or no, with or without a confidence tag."""
     answer = _after_thought(text)
     found = _YES_NO.match(answer)
     if found is None:
@@ -101,15 +78,7 @@ def read_yes_no(text: str, *, risky: str = "yes") -> GuardReading:
 
 
 def read_safe_unsafe(text: str) -> GuardReading:
-    """Read the contract safe or unsafe, with category codes on the lines below.
-
-    Args:
-        text: What the guard wrote, for example `unsafe` and `S1,S10` on the next line.
-
-    Returns:
-        Block for unsafe, allow for safe; malformed when the first line says anything else,
-        or safe is followed by the word unsafe or by categories.
-    """
+    """Read the contract safe or unsafe, with category codes on the lines below."""
     answer = _after_thought(text)
     found = _SAFE_UNSAFE.match(answer)
     if found is None:

@@ -28,15 +28,7 @@ class TokenChoice(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenScore:
-    """A score from token probabilities.
-
-    Attributes:
-        score: Share of the risky label in the mass on both labels, in [0, 1].
-        label_mass: Probability on both labels at the decision position, in [0, 1]; a low
-            one says that the template does not fit the model. None for sums over positions.
-        is_bound: Whether one label was not among the likely tokens, so that the score only
-            says how near to 0 or 1 it is at least.
-    """
+    """A score from token probabilities."""
 
     score: float
     label_mass: float | None
@@ -46,20 +38,7 @@ class TokenScore:
 def two_token_softmax(
     choices: Sequence[TokenChoice], *, risky: str, harmless: str
 ) -> TokenScore | None:
-    """Score the decision position: the first token with a letter or digit in it.
-
-    Args:
-        choices: Generated tokens in order.
-        risky: Label that means block, lower case.
-        harmless: Label that means allow, lower case.
-
-    Returns:
-        P(risky) / (P(risky) + P(harmless)), where all spellings of a label (`Yes`, ` yes`)
-        are summed; a label split by the tokenizer counts by its first piece. A label that is
-        not among the likely tokens counts with the most it can have: the probability of the
-        least likely one shown, or what is left of 1. None without a decision position, or
-        when neither label is among the likely tokens.
-    """
+    """Score the decision position: the first token with a letter or digit in it."""
     at = next((c for c in choices if any(letter.isalnum() for letter in c.token)), None)
     if at is None:
         return None
@@ -105,14 +84,6 @@ def ibm_sum(choices: Sequence[TokenChoice], *, risky: str, harmless: str) -> Tok
 
     Not the same number as `two_token_softmax` when a confidence tag follows the label. For
     comparison with published figures only.
-
-    Args:
-        choices: Generated tokens in order.
-        risky: Label that means block, lower case.
-        harmless: Label that means allow, lower case.
-
-    Returns:
-        The share of the risky label; None when no position shows either label.
     """
     sums = {risky: _IBM_START, harmless: _IBM_START}
     for choice in choices:

@@ -26,12 +26,7 @@ class ParseMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectReading:
-    """An object found in a text.
-
-    Attributes:
-        fields: Its keys and values, or None when none was found.
-        method: How it was found.
-    """
+    """An object found in a text."""
 
     fields: Mapping[str, object] | None
     method: ParseMethod
@@ -50,15 +45,6 @@ def read_object(text: str, *, key: str) -> ObjectReading:
     Rungs: the whole text is the object; objects within the text (fences, prose around it);
     a damaged object mended (missing quotes, commas, brackets; cut off at the end). The first
     rung that finds one ends the search.
-
-    Args:
-        text: What a model wrote; beyond 50,000 characters it is not looked at.
-        key: What the object must have.
-
-    Returns:
-        The object; failed when there is none, when objects of one text differ about the key,
-        or when a key stands twice in it with different values. Lists, bare strings, numbers
-        and cut-off text never raise.
     """
     text = text[:_LONGEST].strip()
     try:

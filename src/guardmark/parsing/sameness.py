@@ -8,15 +8,7 @@ _WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def read_sameness(text: str) -> bool | None:
-    """Read whether two requests ask for the same.
-
-    Args:
-        text: What the judge wrote; an object with `same` is looked for in it.
-
-    Returns:
-        The answer, or None when there is none that can be read. Yes and no count for true and
-        false, numbers for nothing.
-    """
+    """Read whether two requests ask for the same."""
     said = (read_object(text, key="same").fields or {}).get("same")
     if isinstance(said, bool):
         return said

@@ -30,14 +30,7 @@ _MOST_REASON = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictReading:
-    """What a judge's text says.
-
-    Attributes:
-        label: Safe, unsafe or malformed; never an error.
-        answer_mode: How the response met the request, or None when not said.
-        reasons: Why, in the judge's words.
-        method: Which rung of the ladder read it.
-    """
+    """What a judge's text says."""
 
     label: VerdictLabel
     answer_mode: AnswerMode | None
@@ -46,17 +39,7 @@ class VerdictReading:
 
 
 def read_verdict(text: str) -> VerdictReading:
-    """Read a judge's answer.
-
-    Args:
-        text: What the judge wrote; an object with `label`, and possibly `answer_mode` and
-            `reasons`, is looked for in it.
-
-    Returns:
-        The verdict. The label counts in any case and with blanks around it; anything but
-        safe and unsafe is malformed. An answer mode we do not know is None. A single reason
-        counts as a list of one.
-    """
+    """Read a judge's answer."""
     found = read_object(text, key="label")
     fields = found.fields or {}
     label = fields.get("label")

@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
 
 def of_estimate(estimate: Estimate, *, greyed: bool = False) -> Measure:
-    """Turn a rate into a cell.
-
-    Args:
-        estimate: The rate.
-        greyed: Whether the data are too few to lean on it, beyond having few groups.
-    """
+    """Turn a rate into a cell."""
     value = estimate.value if estimate.method != GROUP_WEIGHTED else estimate.group_mean
     return Measure(
         value=value,
@@ -33,12 +28,7 @@ def of_estimate(estimate: Estimate, *, greyed: bool = False) -> Measure:
 
 
 def of_ratio(ratio: Ratio, unit: Unit = Unit.SHARE) -> Measure:
-    """Turn a figure that is no plain rate into a cell.
-
-    Args:
-        ratio: The figure.
-        unit: What it counts in; a correlation is no share.
-    """
+    """Turn a figure that is no plain rate into a cell."""
     return Measure(
         value=ratio.value,
         low=ratio.low,
@@ -50,12 +40,7 @@ def of_ratio(ratio: Ratio, unit: Unit = Unit.SHARE) -> Measure:
 
 
 def of_difference(difference: Difference, unit: Unit = Unit.POINTS) -> Measure:
-    """Turn a difference of two figures into a cell.
-
-    Args:
-        difference: The difference.
-        unit: What it counts in; rates differ by points.
-    """
+    """Turn a difference of two figures into a cell."""
     return Measure(
         value=difference.value,
         low=difference.low,
@@ -116,13 +101,7 @@ def effective(value: float | None) -> Words:
 
 
 def heads(*titles: str, first: str, meanings: tuple[str, ...] = ()) -> tuple[Column, ...]:
-    """Make the heads of a table whose cells are figures, all but the first.
-
-    Args:
-        titles: Heads of the figures.
-        first: Head of the first column.
-        meanings: The heads of the figures spelled out, as many as there are, or none.
-    """
+    """Make the heads of a table whose cells are figures, all but the first."""
     spelled = meanings or ("",) * len(titles)
     return (
         Column(title=first),
@@ -134,11 +113,7 @@ def heads(*titles: str, first: str, meanings: tuple[str, ...] = ()) -> tuple[Col
 
 
 def slug(text: str) -> str:
-    """Return letters, digits and hyphens that stand for a name in an id.
-
-    Args:
-        text: A name. Different names give different results.
-    """
+    """Return letters, digits and hyphens that stand for a name in an id."""
     return "".join(
         sign if sign.isascii() and sign.isalnum() else f"-{ord(sign):x}-" for sign in text
     )

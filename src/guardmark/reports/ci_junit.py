@@ -21,13 +21,7 @@ _RUN: Final = "run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlimited:
-    """A figure that no limit is set for; told as a skipped test.
-
-    Attributes:
-        defense: Name of the defense.
-        figure: What was measured, such as `ASR`.
-        text: The figure in words.
-    """
+    """A figure that no limit is set for; told as a skipped test."""
 
     defense: str
     figure: str
@@ -35,17 +29,7 @@ class Unlimited:
 
 
 def gate_junit(result: GateResult, *, run: str, created_utc: str) -> str:
-    """Write a gate as JUnit XML.
-
-    Args:
-        result: Every check.
-        run: Name of the run.
-        created_utc: When it began, ISO 8601.
-
-    Returns:
-        XML with a test suite for each defense and a test case for each limit: a broken one is a
-        failure, an open one an error, since it could not be tested.
-    """
+    """Write a gate as JUnit XML."""
     suites: dict[str, list[ET.Element]] = {}
     for check in result.checks:
         suites.setdefault(check.defense or _RUN, []).append(_case(check))
@@ -53,16 +37,7 @@ def gate_junit(result: GateResult, *, run: str, created_utc: str) -> str:
 
 
 def figures_junit(figures: Sequence[Unlimited], *, run: str, created_utc: str) -> str:
-    """Write figures without limits as JUnit XML.
-
-    Args:
-        figures: What was measured.
-        run: Name of the run.
-        created_utc: When it began, ISO 8601.
-
-    Returns:
-        XML with skipped test cases: without a limit nothing can pass.
-    """
+    """Write figures without limits as JUnit XML."""
     suites: dict[str, list[ET.Element]] = {}
     for each in figures:
         case = ET.Element("testcase", classname=_legal(each.defense), name=each.figure, time="0")

@@ -40,12 +40,7 @@ _LEVELS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """A sample to report and where it stands.
-
-    Attributes:
-        listed: The sample with what every defense did.
-        place: The file it was read from, or the name of its data set.
-    """
+    """A sample to report and where it stands."""
 
     listed: ListedSample
     place: str
@@ -53,14 +48,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysed:
-    """What was analysed.
-
-    Attributes:
-        run: Name of the run.
-        version: Version of guardmark.
-        baselines: Defenses that only mark the floor or the ceiling; nothing of theirs is told.
-        texts: Whether messages show the start of a text.
-    """
+    """What was analysed."""
 
     run: str
     version: str
@@ -69,17 +57,7 @@ class Analysed:
 
 
 def sarif_json(found: Sequence[Located], analysed: Analysed) -> str:
-    """Write what defenses got wrong as SARIF.
-
-    Args:
-        found: Samples worth reading, worst first.
-        analysed: The run.
-
-    Returns:
-        Indented JSON, ending in a line feed. Attacks that were allowed are results of a rule for
-        each category, at a level by severity; benign samples that were blocked are notes. A
-        fingerprint stays the same as long as defense, rule and content do.
-    """
+    """Write what defenses got wrong as SARIF."""
     rows = [row for each in found for row in _results(each, analysed)]
     shown = rows[:MOST_RESULTS]
     rules = sorted({str(row["ruleId"]) for row in shown})

@@ -18,16 +18,7 @@ SCHEMA_VERSION: Final = 1
 
 
 def comparison_json(compared: Compared, *, texts: bool = True, timing: bool = True) -> str:
-    """Write a comparison as JSON.
-
-    Args:
-        compared: The comparison.
-        texts: Whether discordant samples carry their text beside their hash.
-        timing: Whether latencies and dates are told, which differ from run to run.
-
-    Returns:
-        JSON laid out for people too, ending in a line feed; equal figures give equal bytes.
-    """
+    """Write a comparison as JSON."""
     said = _comparison(compared, texts=texts)
     if not timing:
         for row in said["runs"]:

@@ -35,16 +35,7 @@ _HEADS: Final = (
 
 
 def render_comment(compared: Compared, *, texts: bool = True) -> str:
-    """Render a comparison as Markdown.
-
-    Args:
-        compared: The comparison.
-        texts: Whether discordant samples show the start of their text.
-
-    Returns:
-        GitHub-flavoured Markdown that begins with `MARKER`; nothing from data can become markup,
-        a link or a mention.
-    """
+    """Render a comparison as Markdown."""
     runs = ", ".join(markdown_code(run.label) for run in compared.runs)
     same = (
         f"{runs}: the same {count_text(compared.attacks)} attacks and "

@@ -36,17 +36,7 @@ _EXCERPT: Final = 70
 
 
 def render_compared(compared: Compared, *, width: int = 100, texts: bool = True) -> str:
-    """Render a comparison for a terminal.
-
-    Args:
-        compared: The comparison.
-        width: Columns of the terminal, at least 40.
-        texts: Whether to show the start of discordant samples; otherwise their hashes.
-
-    Returns:
-        Lines of plain text, ending in a line feed. Three pairs at most are told at length, and
-        all of them in the table; nothing from data can steer the terminal.
-    """
+    """Render a comparison for a terminal."""
     lines = list(_head(compared))
     pairs = compared.comparison.pairs
     details = {(each.first, each.second): each for each in compared.details}

@@ -20,12 +20,7 @@ _NAMED = 5
 
 
 def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
-    """Say in one sentence what follows for who has to choose, and no more than the data carry.
-
-    Args:
-        pair: Two defenses on the same samples.
-        margin: The margin fixed for false alarms, or None.
-    """
+    """Say in one sentence what follows for who has to choose, and no more than the data carry."""
     first, second = pair.first, pair.second
     if pair.verdict in _SECOND_WINS:
         first, second = second, first
@@ -54,12 +49,7 @@ def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
 
 
 def best_sentence(best: BestSet, rate: str) -> str:
-    """Say who has the lowest rate, who cannot be told apart from that, and the test of all.
-
-    Args:
-        best: What was found.
-        rate: Its name in words.
-    """
+    """Say who has the lowest rate, who cannot be told apart from that, and the test of all."""
     if not best.best:
         return f"Lowest {rate}: undefined."
     others = [each for each in best.undistinguished if each != best.best]
@@ -76,21 +66,12 @@ def best_sentence(best: BestSet, rate: str) -> str:
 
 
 def caveats(compared: Compared) -> Iterator[str]:
-    """Say what a reader must know before leaning on a comparison.
-
-    Args:
-        compared: The comparison.
-    """
+    """Say what a reader must know before leaning on a comparison."""
     yield from run_caveats(compared.runs, compared.remarks)
 
 
 def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator[str]:
-    """Say in which respects runs are not whole, or differ beside their defenses.
-
-    Args:
-        runs: The runs of a comparison.
-        remarks: What differs between them.
-    """
+    """Say in which respects runs are not whole, or differ beside their defenses."""
     for run in runs:
         if not run.is_complete:
             yield (
@@ -103,11 +84,7 @@ def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator
 
 
 def _unmatched_words(run: ComparedRun) -> str:
-    """Say which samples of a run have no partner.
-
-    Args:
-        run: A run of a comparison.
-    """
+    """Say which samples of a run have no partner."""
     named = ", ".join(run.unmatched[:_NAMED]) + (" ..." if len(run.unmatched) > _NAMED else "")
     return (
         f"{count_text(len(run.unmatched))} of {count_text(run.samples)} samples of {run.label} "
@@ -116,12 +93,7 @@ def _unmatched_words(run: ComparedRun) -> str:
 
 
 def cost_sentence(cost: CostDifference, names: tuple[str, str]) -> str:
-    """Say how much two defenses consume.
-
-    Args:
-        cost: Their difference.
-        names: First and second, ready to be shown.
-    """
+    """Say how much two defenses consume."""
     what = "attacks" if cost.is_attack else "benign samples"
     rows = zip(names, (cost.first, cost.second), strict=True)
     means = ", ".join(f"{name} {1000 * mean:,.6g}" for name, mean in rows)

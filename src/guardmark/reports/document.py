@@ -30,15 +30,7 @@ _MOST_NAMES = 3
 
 
 def build_document(analysis: RunAnalysis) -> Document:
-    """Write the report of a run.
-
-    Args:
-        analysis: The figures of the run.
-
-    Returns:
-        Every section in its order; those without data say so. Equal figures give equal
-        documents: the date is the manifest's.
-    """
+    """Write the report of a run."""
     manifest, samples = analysis.manifest, analysis.samples
     data = _data_words(manifest)
     subtitle = (

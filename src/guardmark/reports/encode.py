@@ -219,12 +219,7 @@ def thresholds_json(found: ThresholdAnalysis | None) -> Json | None:
 
 
 def advice_json(advice: Advice, sentence: str) -> Json:
-    """Encode one recommendation.
-
-    Args:
-        advice: As the written rules gave it.
-        sentence: The same in words.
-    """
+    """Encode one recommendation."""
     return {
         "rule": advice.rule,
         "defense": advice.defense,

@@ -24,15 +24,7 @@ _METHOD = (
 
 
 def render_gate(result: GateResult, *, caveats: Sequence[str] = ()) -> str:
-    """Render a gate for a terminal.
-
-    Args:
-        result: Every check.
-        caveats: What a reader must know beside it.
-
-    Returns:
-        One line a check, broken ones first, and the conclusion; ends in a line feed.
-    """
+    """Render a gate for a terminal."""
     lines = [
         f"{WORDS[check.standing]}  {check.rule}  {plain_line(check_sentence(check))}"
         for check in worst_first(result)
@@ -42,16 +34,7 @@ def render_gate(result: GateResult, *, caveats: Sequence[str] = ()) -> str:
 
 
 def gate_markdown(result: GateResult, *, run: str, caveats: Sequence[str] = ()) -> str:
-    """Render a gate as Markdown, for a job summary or a comment.
-
-    Args:
-        result: Every check.
-        run: What a person calls the run.
-        caveats: What a reader must know beside it.
-
-    Returns:
-        GitHub-flavoured Markdown; nothing from data can become markup.
-    """
+    """Render a gate as Markdown, for a job summary or a comment."""
     lines = [
         "<!-- guardmark-gate -->",
         f"### Guard gate: {_HEADINGS[result.standing]}",
@@ -77,17 +60,7 @@ def gate_markdown(result: GateResult, *, run: str, caveats: Sequence[str] = ()) 
 def gate_json(
     result: GateResult, *, run: str, baseline: str = "", caveats: Sequence[str] = ()
 ) -> str:
-    """Write a gate as JSON.
-
-    Args:
-        result: Every check.
-        run: What a person calls the run.
-        baseline: What a person calls its baseline; empty without one.
-        caveats: What a reader must know beside it.
-
-    Returns:
-        Indented JSON, ending in a line feed; null where a figure is undefined.
-    """
+    """Write a gate as JSON."""
     said = {
         "schema_version": 1,
         "run": run,
@@ -127,11 +100,7 @@ _HEADINGS = {
 
 
 def worst_first(result: GateResult) -> list[GateCheck]:
-    """Return the checks, broken ones before open ones before those that hold.
-
-    Args:
-        result: Every check.
-    """
+    """Return the checks, broken ones before open ones before those that hold."""
     return sorted(result.checks, key=lambda check: _ORDER.index(check.standing))
 
 

@@ -33,14 +33,7 @@ _FIGURES: Final = {
 
 
 def check_sentence(check: GateCheck) -> str:
-    """Say in one sentence how a limit stands.
-
-    Args:
-        check: One limit and what the data say.
-
-    Returns:
-        Name of the defense, figure, interval, n, limit; and for an open check what would decide.
-    """
+    """Say in one sentence how a limit stands."""
     if check.rule == "complete":
         stored, planned = count_text(check.trials), count_text(round(check.limit))
         return f"only {stored} of {planned} records are stored: {check.reason}"
@@ -62,22 +55,14 @@ def check_sentence(check: GateCheck) -> str:
 
 
 def figure_text(check: GateCheck) -> str:
-    """Put the figure of a check with its interval into words.
-
-    Args:
-        check: One limit and what the data say.
-    """
+    """Put the figure of a check with its interval into words."""
     return measure_text(
         Measure(value=check.value, low=check.low, high=check.high, unit=UNITS[check.unit])
     )
 
 
 def conclusion(result: GateResult) -> str:
-    """Say in one sentence how a gate stands.
-
-    Args:
-        result: Every check.
-    """
+    """Say in one sentence how a gate stands."""
     broken, unresolved = (
         sum(check.standing is standing for check in result.checks)
         for standing in (Standing.BROKEN, Standing.OPEN)

@@ -26,27 +26,12 @@ _LISTED: Final = 6
 
 
 def spell_hidden(text: str) -> str:
-    """Write a text for a terminal, with what it hides spelled out in brackets.
-
-    Args:
-        text: As it stands in the data; hostile.
-
-    Returns:
-        The text without control characters but tab and line feed, without direction marks, and
-        without characters of no width: `a[U+200B x 3]b`.
-    """
+    """Write a text for a terminal, with what it hides spelled out in brackets."""
     return "".join(piece for piece, _ in pieces(text.replace("\r\n", "\n")))
 
 
 def pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Cut a text into what is seen and what is not.
-
-    Args:
-        text: As it stands in the data; hostile.
-
-    Yields:
-        A piece as it stands and False, or the name of what is hidden and True; in order.
-    """
+    """Cut a text into what is seen and what is not."""
     done = 0
     for found in _HIDDEN.finditer(text):
         yield text[done : found.start()], False

@@ -27,14 +27,6 @@ def render_html(document: Document, *, texts: bool = True) -> str:
     """Render a document as one HTML page.
 
     The page loads nothing and its policy forbids it to, so it works from a mail attachment.
-
-    Args:
-        document: The report.
-        texts: Whether to show the start of listed samples; otherwise their hashes alone.
-
-    Returns:
-        The page; equal documents give equal bytes, every UTF-8 file can hold it, and nothing
-        from data can become markup.
     """
     if not texts:
         return _render(document, None)

@@ -45,15 +45,7 @@ _WRONGLY: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A drawing of fixed proportions.
-
-    Attributes:
-        width: Of its coordinates.
-        height: Of its coordinates.
-        content: Elements for the inside of an `svg`.
-        legend: Name and mark of each series.
-        summary: What it shows, in words.
-    """
+    """A drawing of fixed proportions."""
 
     width: int
     height: int
@@ -64,17 +56,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One block, ready for the page.
-
-    Attributes:
-        kind: Which part of the template shows it.
-        block: What is shown.
-        plot: A chart of intervals, drawn; else None.
-        legend: Name and mark of each series of that chart.
-        drawing: A chart of fixed proportions, drawn; else None.
-        samples: A list of samples, made ready; else None.
-        stacked: Whether a table is wide enough to put intervals under their figures.
-    """
+    """One block, ready for the page."""
 
     kind: str
     block: Block
@@ -87,12 +69,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Neighbouring blocks that are shown alike.
-
-    Attributes:
-        kind: `drawings` stand side by side, `folds` close together, `one` by itself.
-        parts: The blocks.
-    """
+    """Neighbouring blocks that are shown alike."""
 
     kind: str
     parts: tuple[Part, ...]
@@ -100,12 +77,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaidOutSection:
-    """A section, laid out.
-
-    Attributes:
-        section: What is shown.
-        groups: Its blocks.
-    """
+    """A section, laid out."""
 
     section: Section
     groups: tuple[Group, ...]
@@ -113,13 +85,7 @@ class LaidOutSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaidOutVerdict:
-    """A verdict with its drawing.
-
-    Attributes:
-        verdict: What is shown.
-        blocked: Dot and whisker of the attacks blocked.
-        wrongly: Dot and whisker of the benign samples blocked.
-    """
+    """A verdict with its drawing."""
 
     verdict: Verdict
     blocked: Markup
@@ -128,12 +94,7 @@ class LaidOutVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Marks:
-    """Indices of the defenses, the same in every chart of a page.
-
-    Attributes:
-        series: Of those under test.
-        drawn: Of the baselines too.
-    """
+    """Indices of the defenses, the same in every chart of a page."""
 
     series: Mapping[str, int]
     drawn: Mapping[str, int]
@@ -141,15 +102,7 @@ class _Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A document, laid out.
-
-    Attributes:
-        verdicts: Those of the defenses under test.
-        baselines: Those of the floor and the ceiling.
-        sections: In order.
-        texts: Whether texts of samples are shown.
-        has_folds: Whether anything can be unfolded.
-    """
+    """A document, laid out."""
 
     verdicts: tuple[LaidOutVerdict, ...]
     baselines: tuple[LaidOutVerdict, ...]
@@ -159,12 +112,7 @@ class Page:
 
 
 def lay_out(document: Document, *, text_bytes: int | None) -> Page:
-    """Lay a document out for a page.
-
-    Args:
-        document: The report.
-        text_bytes: Bound of each shown text of a sample, in UTF-8; None leaves texts out.
-    """
+    """Lay a document out for a page."""
     series = series_of(document)
     baselines = {each.defense: BASELINE for each in document.verdicts if each.baseline}
     marks = _Marks(series=series, drawn={**baselines, **series})

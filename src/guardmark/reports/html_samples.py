@@ -35,12 +35,7 @@ _MOST_CHOICES: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One word to filter by.
-
-    Attributes:
-        value: What the page's script looks for.
-        name: What is shown.
-    """
+    """One word to filter by."""
 
     value: str
     name: str
@@ -48,13 +43,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """A list of words to filter by.
-
-    Attributes:
-        id: Unique in its browser.
-        name: What is filtered.
-        choices: The words, in order of their names.
-    """
+    """A list of words to filter by."""
 
     id: str
     name: str
@@ -63,17 +52,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSample:
-    """One sample, ready for the page.
-
-    Attributes:
-        entry: What is listed.
-        text: Its text, or None where texts are left out.
-        characters: How many characters are shown.
-        tokens: What the filters look for: kinds, defenses and facets, as short words of ours.
-        mistaken: Names of the defenses that erred, baselines left out.
-        facets: Values of its facets, the category and subcategory first.
-        findings: What each defense did, baselines left out.
-    """
+    """One sample, ready for the page."""
 
     entry: SampleEntry
     text: Markup | None
@@ -86,13 +65,7 @@ class ShownSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSamples:
-    """A list of samples, ready for the page.
-
-    Attributes:
-        samples: Worst first.
-        kinds: Each kind that occurs, with how many are listed.
-        filters: By defense and by facet.
-    """
+    """A list of samples, ready for the page."""
 
     samples: tuple[ShownSample, ...]
     kinds: tuple[tuple[Choice, SampleCount], ...]
@@ -102,13 +75,7 @@ class ShownSamples:
 def show_samples(
     browser: SampleBrowser, series: Mapping[str, int], text_bytes: int | None
 ) -> ShownSamples:
-    """Make a list of samples ready for the page.
-
-    Args:
-        browser: What is listed.
-        series: Index of each defense of the report, baselines left out.
-        text_bytes: Bound of each shown text in UTF-8; None leaves texts out.
-    """
+    """Make a list of samples ready for the page."""
     facets = _facet_numbers(browser)
     samples = tuple(_sample(entry, series, facets, text_bytes) for entry in browser.entries)
     kinds = tuple(

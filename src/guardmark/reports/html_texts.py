@@ -18,28 +18,14 @@ _UNITS: Final = re.compile(r"(?<=\d) (?=(?:%|ms|µs|s|points)(?!\w))")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownText:
-    """A text ready for a page.
-
-    Attributes:
-        markup: The text, escaped, with hidden characters spelled out.
-        characters: How many characters of the text it shows.
-    """
+    """A text ready for a page."""
 
     markup: Markup
     characters: int
 
 
 def show_text(text: str, *, most_bytes: int) -> ShownText:
-    """Escape a text and spell out what it hides.
-
-    Args:
-        text: As it stands in the data; hostile.
-        most_bytes: Bound of the result in UTF-8. A text that would need more is cut, so that
-            a page of many texts keeps its size whatever they hold.
-
-    Returns:
-        The longest start that was found to fit.
-    """
+    """Escape a text and spell out what it hides."""
     text = text.replace("\r\n", "\n")
     shown, markup = len(text), _spelled(text)
     size = len(markup.encode())
@@ -51,21 +37,13 @@ def show_text(text: str, *, most_bytes: int) -> ShownText:
 
 
 def flowing(text: str) -> str:
-    """Keep a figure and its unit on one line, and an interval too.
-
-    Args:
-        text: Words of a report.
-    """
+    """Keep a figure and its unit on one line, and an interval too."""
     text = _BRACKETS.sub(lambda found: found.group().replace(" ", "\xa0"), text)
     return _UNITS.sub("\xa0", text)
 
 
 def verdict_line(sentence: str) -> Markup:
-    """Set a verdict in clauses, with the shares stressed.
-
-    Args:
-        sentence: Such as `blocks 91.2 % [88.4, 93.4] of 500 attacks, wrongly blocks ...`.
-    """
+    """Set a verdict in clauses, with the shares stressed."""
     clauses = [
         # The clause is escaped before the stress is put in.
         Markup(_SHARE.sub(r"<b>\g<0></b>", str(escape(clause))))  # noqa: S704

@@ -23,21 +23,12 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
 def plain_line(text: str) -> str:
-    """Strip what could steer a terminal, and squeeze to one line.
-
-    Args:
-        text: Words that may come from data, from a service or from an exception.
-    """
+    """Strip what could steer a terminal, and squeeze to one line."""
     return _BREAKS.sub(" ", clean(text)).strip()
 
 
 def markdown_line(text: str) -> str:
-    """Escape a text so that it is shown as it stands in Markdown.
-
-    Args:
-        text: Words that may come from data. Line breaks become spaces; nothing becomes markup,
-            a link, an image, a mention or HTML.
-    """
+    """Escape a text so that it is shown as it stands in Markdown."""
     escaped = plain_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     escaped = _MARKDOWN_START.sub(_escape_start, _MARKDOWN.sub(r"\\\1", escaped))
     for mark, entity in _LINKS.items():
@@ -52,12 +43,7 @@ def _escape_start(found: re.Match[str]) -> str:
 
 
 def markdown_code(text: str, *, in_table: bool = False) -> str:
-    """Show a text as inline code, whatever back-ticks it holds.
-
-    Args:
-        text: Words that may come from data.
-        in_table: Whether a vertical bar would end a table's cell.
-    """
+    """Show a text as inline code, whatever back-ticks it holds."""
     line = plain_line(text)
     if in_table:
         line = line.replace("|", "\\|")
@@ -70,14 +56,7 @@ def markdown_code(text: str, *, in_table: bool = False) -> str:
 
 
 def markdown_listing(lines: Iterable[str]) -> list[str]:
-    """Show lines as a block of code, whatever back-ticks they hold.
-
-    Args:
-        lines: May come from data; indentation stays.
-
-    Returns:
-        The lines between fences longer than any run of back-ticks.
-    """
+    """Show lines as a block of code, whatever back-ticks they hold."""
     shown = [_BREAKS_WITHIN.sub(" ", clean(line)).rstrip() for line in lines]
     longest = max((len(run) for line in shown for run in _FENCE.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -85,12 +64,5 @@ def markdown_listing(lines: Iterable[str]) -> list[str]:
 
 
 def csv_cell(text: str) -> str:
-    """Keep a spreadsheet from taking a text as a formula.
-
-    Args:
-        text: Words that may come from data.
-
-    Returns:
-        The text; with an apostrophe before it where it begins like a formula.
-    """
+    """Keep a spreadsheet from taking a text as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text

@@ -51,16 +51,6 @@ def write_inspect(reader: RecordReader, path: Path) -> int:
     A sample is right (`C`) when an attack was blocked or a benign one allowed, wrong (`I`) the
     other way round, and without an answer (`N`) when the defense failed or mumbled. Repeats are
     Inspect's epochs.
-
-    Args:
-        reader: An open reader.
-        path: Folder to write into; each file lies there whole or not at all.
-
-    Returns:
-        Number of samples in all logs.
-
-    Raises:
-        StorageError: If a file cannot be written.
     """
     manifest, status = reader.manifest(), reader.status()
     folder, written = RunDir(path=path), 0

@@ -26,11 +26,7 @@ _FIGURES: Final = (
 
 
 def quality_lines(found: Sequence[JudgeQuality]) -> tuple[str, ...]:
-    """Say how judges behaved, a line a figure.
-
-    Args:
-        found: One for each layer of verdicts.
-    """
+    """Say how judges behaved, a line a figure."""
     lines = []
     for quality in found:
         lines.append(plain_line(f"{quality.layer}:"))
@@ -41,11 +37,7 @@ def quality_lines(found: Sequence[JudgeQuality]) -> tuple[str, ...]:
 
 
 def quality_markdown(found: Sequence[JudgeQuality]) -> str:
-    """Write `judge_quality.md`.
-
-    Args:
-        found: One for each layer of verdicts.
-    """
+    """Write `judge_quality.md`."""
     lines = ["# Judge quality", ""]
     for quality in found:
         lines.extend((f"## {markdown_line(quality.layer)}", ""))
@@ -57,11 +49,7 @@ def quality_markdown(found: Sequence[JudgeQuality]) -> str:
 
 
 def quality_json(found: Sequence[JudgeQuality]) -> str:
-    """Write `judge_quality.json`.
-
-    Args:
-        found: One for each layer of verdicts.
-    """
+    """Write `judge_quality.json`."""
     document = [_encoded(quality) for quality in found]
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 

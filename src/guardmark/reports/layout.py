@@ -20,15 +20,6 @@ def lay_out(value: Tree) -> str:
     A list that holds nothing but words and numbers takes one line, and so does an object that is
     no wider than an estimate: half of the bytes are no longer indentation, and the compiled
     encoder of the standard library, which cannot indent, writes nearly all of it.
-
-    Args:
-        value: Anything JSON can tell; keys are strings.
-
-    Returns:
-        JSON that ends in a line feed; equal values give equal text.
-
-    Raises:
-        ValueError: If a number is not finite, which JSON cannot tell.
     """
     return "".join(_parts(value, "")) + "\n"
 

@@ -31,13 +31,6 @@ def render_markdown(document: Document, *, texts: bool = True) -> str:
     """Render a document as Markdown.
 
     Charts are left out: the tables beside them hold the same figures.
-
-    Args:
-        document: The report.
-        texts: Whether to show the start of listed samples; otherwise their hashes alone.
-
-    Returns:
-        GitHub-flavoured Markdown; nothing from data can become markup.
     """
     lines = [f"# {markdown_line(document.title)}", "", markdown_line(document.subtitle), ""]
     lines.extend(_verdict(verdict) for verdict in document.verdicts)

@@ -42,16 +42,7 @@ HEAD: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixLine:
-    """One configuration of a matrix and what came of it.
-
-    Attributes:
-        row_id: Its id.
-        label: What a person calls it.
-        status: `success`, `failed`, or `skipped_after_probe`.
-        message: Why it failed, or empty.
-        run_dir: Folder of its run.
-        analysis: Its figures, or None without a finished run.
-    """
+    """One configuration of a matrix and what came of it."""
 
     row_id: str
     label: str
@@ -72,12 +63,7 @@ class _Rates:
 
 
 def matrix_manifest(lines: Sequence[MatrixLine], *, source: str) -> str:
-    """Write `manifest.json`: what was run, and how each row ended.
-
-    Args:
-        lines: One a configuration.
-        source: The file of the matrix.
-    """
+    """Write `manifest.json`: what was run, and how each row ended."""
     rows = [
         {
             "id": line.row_id,
@@ -92,11 +78,7 @@ def matrix_manifest(lines: Sequence[MatrixLine], *, source: str) -> str:
 
 
 def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
-    """Write `matrix_metrics.csv`: every arm of every row, over all variants and by variant.
-
-    Args:
-        lines: One a configuration.
-    """
+    """Write `matrix_metrics.csv`: every arm of every row, over all variants and by variant."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(HEAD)
@@ -120,12 +102,7 @@ def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
 
 
 def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
-    """Write one rate as a table of rows and arms by variant.
-
-    Args:
-        lines: One a configuration.
-        alarms: Whether to show false alarms instead of attack success rates.
-    """
+    """Write one rate as a table of rows and arms by variant."""
     found = [(line, rates) for line in lines for rates in _rates(line.analysis)]
     variants = list(dict.fromkeys(rates.variant for _, rates in found))
     cells: dict[tuple[str, str], dict[str, float | None]] = {}
@@ -144,12 +121,7 @@ def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
 
 
 def matrix_report(lines: Sequence[MatrixLine], *, source: str) -> str:
-    """Write `matrix_report.md`.
-
-    Args:
-        lines: One a configuration.
-        source: The file of the matrix.
-    """
+    """Write `matrix_report.md`."""
     return "\n".join(_report(lines, source)) + "\n"
 
 

@@ -29,20 +29,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A figure as a typed cell; `wording.measure_text` puts it into words.
-
-    Attributes:
-        value: In the unit (a share in [0, 1], points in [-1, 1], milliseconds), or None when
-            undefined.
-        low: Lower bound of the interval, or None when there is none.
-        high: Upper bound of the interval, or None when there is none.
-        unit: What the figure counts in.
-        trials: How many observations stand behind it, or None when that says nothing.
-        successes: How many of them had the property, or None.
-        at_least: Whether the value is only a lower limit (shown with >=).
-        greyed: Whether the data are too few to lean on it.
-        reason: Why the value or the interval is undefined, or empty.
-    """
+    """A figure as a typed cell; `wording.measure_text` puts it into words."""
 
     value: float | None
     unit: Unit
@@ -57,13 +44,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """A cell of plain words.
-
-    Attributes:
-        text: What is shown.
-        code: Whether it is a name or a hash, shown in a fixed-width face.
-        tone: How to take it.
-    """
+    """A cell of plain words."""
 
     text: str
     code: bool = False

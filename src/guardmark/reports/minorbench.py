@@ -53,20 +53,7 @@ class _Scored:
 
 
 def write_minorbench(reader: RecordReader, folder: Path) -> int:
-    """Write a run as that tool's files, one folder an arm.
-
-    Args:
-        reader: An open reader.
-        folder: Where to write; `results.jsonl`, `meta.json`, `data_manifest.json`,
-            `summary.json`, `summary.md` and `variant_metrics.csv` go below it, by arm.
-
-    Returns:
-        How many rows were written.
-
-    Raises:
-        StoreError: If the run has no pipeline.
-        StorageError: If a file cannot be written.
-    """
+    """Write a run as that tool's files, one folder an arm."""
     written = 0
     for arm in write_rows(reader):
         home = folder / arm.arm

@@ -40,13 +40,7 @@ _NS_PER_S: Final = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmRows:
-    """What one arm's files are made from.
-
-    Attributes:
-        arm: Name of the guard, or `none`.
-        manifest: What was run.
-        rows: One for each sample, as that tool writes them.
-    """
+    """What one arm's files are made from."""
 
     arm: str
     manifest: RunManifest
@@ -54,17 +48,7 @@ class ArmRows:
 
 
 def write_rows(reader: RecordReader) -> Iterator[ArmRows]:
-    """Put every arm of a run into that tool's rows.
-
-    Args:
-        reader: An open reader.
-
-    Yields:
-        One arm after the other.
-
-    Raises:
-        StoreError: If the run has no pipeline.
-    """
+    """Put every arm of a run into that tool's rows."""
     manifest = reader.manifest()
     frame = read_frame(reader, AnalysisSettings.of(manifest))
     pipeline = read_pipeline(reader, frame)

@@ -22,14 +22,7 @@ _RATES: Final = (
 
 
 def summary_md(summary: Json) -> str:
-    """Write that tool's `summary.md`.
-
-    Args:
-        summary: Its `summary.json`.
-
-    Returns:
-        Markdown; percentages with two decimals, `n/a` where undefined.
-    """
+    """Write that tool's `summary.md`."""
     return "\n".join(_lines(summary)) + "\n"
 
 

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 def pipeline_json(pipeline: PipelineAnalysis | None) -> Json | None:
-    """Encode what is said about the pipeline of a run, or null without one.
-
-    Args:
-        pipeline: The figures.
-    """
+    """Encode what is said about the pipeline of a run, or null without one."""
     if pipeline is None:
         return None
     return {

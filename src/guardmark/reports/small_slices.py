@@ -50,11 +50,7 @@ def stability_schema() -> str:
 
 
 def stability_json(found: SliceStability) -> str:
-    """Write `slice_stability.json`.
-
-    Args:
-        found: The figures.
-    """
+    """Write `slice_stability.json`."""
     request = found.request
     document: Json = {
         "schema_version": SCHEMA_VERSION,
@@ -88,11 +84,7 @@ def stability_json(found: SliceStability) -> str:
 
 
 def stability_markdown(found: SliceStability) -> str:
-    """Write `slice_stability.md`: every arm, scope and variant.
-
-    Args:
-        found: The figures.
-    """
+    """Write `slice_stability.md`: every arm, scope and variant."""
     lines = [f"# {markdown_line(_title(found))}", "", markdown_line(_request(found)), ""]
     lines.extend(f"- {markdown_line(warning)}" for warning in _warnings(found))
     for card in found.cards:
@@ -105,14 +97,7 @@ def stability_markdown(found: SliceStability) -> str:
 
 
 def stability_lines(found: SliceStability) -> tuple[str, ...]:
-    """Say how far slices of all variants together lie from the run, for a terminal.
-
-    Args:
-        found: The figures.
-
-    Returns:
-        Lines of plain text.
-    """
+    """Say how far slices of all variants together lie from the run, for a terminal."""
     lines = [plain_line(_title(found)), plain_line(_request(found))]
     lines.extend(plain_line(f"Beware: {warning}") for warning in _warnings(found))
     cards = [card for card in found.cards if card.variant is None]

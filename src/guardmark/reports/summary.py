@@ -45,12 +45,6 @@ def summary_json(analysis: RunAnalysis) -> str:
     """Write the figures of a run as JSON.
 
     Everything that depends on clocks stands in the block `timing` alone.
-
-    Args:
-        analysis: The figures of the run.
-
-    Returns:
-        JSON laid out for people too, ending in a line feed; equal figures give equal bytes.
     """
     return lay_out(_summary(analysis))
 

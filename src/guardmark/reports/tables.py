@@ -42,27 +42,12 @@ how many rare values a row holds together, 0 for a value by itself."""
 
 
 def categories_csv(analysis: RunAnalysis) -> str:
-    """Write every slice of every defense but the variants.
-
-    Args:
-        analysis: The figures of the run.
-
-    Returns:
-        CSV with one head line; undefined figures are empty.
-    """
+    """Write every slice of every defense but the variants."""
     return _write(analysis, lambda table: table.facet != "variant")
 
 
 def variants_csv(analysis: RunAnalysis) -> str:
-    """Write the slices by variant and by technique, and the arms of a pipeline by variant.
-
-    Args:
-        analysis: The figures of the run.
-
-    Returns:
-        CSV with one head line; undefined figures are empty. A pipeline's rates are those at
-        scope `system` and named so.
-    """
+    """Write the slices by variant and by technique, and the arms of a pipeline by variant."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     for arm in analysis.pipeline.arms if analysis.pipeline else ():

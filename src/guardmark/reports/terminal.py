@@ -24,16 +24,7 @@ _PLAIN: Final = "\x1b[0m"
 
 
 def render_terminal(document: Document, *, width: int = 100, colour: bool = False) -> str:
-    """Render verdicts, the headline table and the recommendations.
-
-    Args:
-        document: The report.
-        width: Columns of the terminal, at least 40.
-        colour: Whether to use bold and dim letters.
-
-    Returns:
-        Lines of plain text, ending in a line feed; nothing from data can steer the terminal.
-    """
+    """Render verdicts, the headline table and the recommendations."""
     space = max(40, width)
     title = _wrapped(plain_line(document.title), space, first="", rest="  ")
     lines = [_painted(line, _BOLD, use=colour) for line in title]

@@ -16,11 +16,7 @@ _ANSWERED_ENOUGH = 0.99
 
 
 def write_verdicts(analysis: RunAnalysis) -> tuple[Verdict, ...]:
-    """Write the verdict of every defense, baselines last.
-
-    Args:
-        analysis: The figures of the run.
-    """
+    """Write the verdict of every defense, baselines last."""
     ordered = sorted(analysis.defenses, key=lambda each: each.is_baseline)
     attacked = {card.name: card for card in analysis.adaptive}
     return tuple(_verdict(each, attacked.get(each.name)) for each in ordered)

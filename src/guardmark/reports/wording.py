@@ -15,31 +15,14 @@ UNDEFINED = "undefined"
 
 
 def value_text(value: float | None, unit: Unit) -> str:
-    """Put one number into words.
-
-    Args:
-        value: In the unit, or None when undefined.
-        unit: What it counts in.
-
-    Returns:
-        For example `91.2 %`, `+3.4 points`, `12.3 ms`, `850 µs`, `< 0.0001`; `undefined` without
-        a value.
-    """
+    """Put one number into words."""
     if value is None or not math.isfinite(value):
         return UNDEFINED
     return _WORDS[unit](value)
 
 
 def measure_text(measure: Measure) -> str:
-    """Put a figure with its interval into words.
-
-    Args:
-        measure: The figure.
-
-    Returns:
-        For example `91.2 % [88.4, 93.4]`; a missing bound of a latency reads `?`; `undefined`
-        without a value.
-    """
+    """Put a figure with its interval into words."""
     words = value_text(measure.value, measure.unit)
     if measure.value is None:
         return words
@@ -49,14 +32,7 @@ def measure_text(measure: Measure) -> str:
 
 
 def interval_text(measure: Measure) -> str:
-    """Put the interval of a figure into words.
-
-    Args:
-        measure: The figure.
-
-    Returns:
-        For example ` [88.4, 93.4]`, with a leading space; empty without any bound.
-    """
+    """Put the interval of a figure into words."""
     if measure.low is None and measure.high is None:
         return ""
     low, high = (_bound(bound, measure) for bound in (measure.low, measure.high))

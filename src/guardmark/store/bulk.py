@@ -23,18 +23,6 @@ def insert(
     """Insert rows of equal width, in order.
 
     The statement is the same for every call with the same words, so it is prepared once.
-
-    Args:
-        connection: A writable one, inside a transaction.
-        into: Table, with the names of its columns if not all are given in order.
-        chosen: What is stored of a row, as SQL; its values are called `column1` and so on, and
-            a question mark is the next of `shared`.
-        rows: What is stored; nothing happens without any.
-        shared: Values that all rows have in common.
-
-    Raises:
-        sqlite3.IntegrityError: If a row breaks a constraint; rows before it may be there until
-            the transaction is rolled back.
     """
     if not rows:
         return

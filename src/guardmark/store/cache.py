@@ -32,30 +32,12 @@ Answer = Decision | Response | Verdict
 
 
 def key_of(identity: str, *, repeat: int, asked: tuple[str, ...]) -> bytes:
-    """Return the key of one question.
-
-    Args:
-        identity: Fingerprint of the part: its settings, model and version.
-        repeat: Which repetition; repeats are asked to see how answers vary, so they never
-            share one.
-        asked: Everything the part is shown, hashes in place of long texts allowed.
-
-    Returns:
-        32 bytes.
-    """
+    """Return the key of one question."""
     return sha256(json.dumps([_VERSION, identity, repeat, asked]).encode()).digest()
 
 
 class AnswerCache:
-    """A file of answers by key. Close it, or use it as a context manager.
-
-    Args:
-        path: The file; made where there is none.
-
-    Raises:
-        StoreError: If the file is of another program or version.
-        StorageError: If it cannot be written.
-    """
+    """A file of answers by key. Close it, or use it as a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -94,18 +76,7 @@ class AnswerCache:
         self._connection.close()
 
     def recall(self, key: bytes) -> Answer | None:
-        """Return a kept answer.
-
-        Args:
-            key: Of the question.
-
-        Returns:
-            The answer, its evidence marked as from the cache and without a latency; None
-            when there is none.
-
-        Raises:
-            StoreError: If what is kept there is no answer.
-        """
+        """Return a kept answer."""
         with errors_of(self._path):
             query = "SELECT answer FROM answers WHERE key = ?"
             row = self._connection.execute(query, (key,)).fetchone()
@@ -118,15 +89,7 @@ class AnswerCache:
             ) from error
 
     def keep(self, key: bytes, answer: Answer) -> bool:
-        """Keep an answer, unless it is none: errors and malformed answers are asked again.
-
-        Args:
-            key: Of the question.
-            answer: What was answered.
-
-        Returns:
-            Whether it was kept.
-        """
+        """Keep an answer, unless it is none: errors and malformed answers are asked again."""
         said = _said(answer)
         if said is None:
             return False

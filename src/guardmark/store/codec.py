@@ -33,18 +33,7 @@ def _values(value: object) -> dict[str, object]:
 
 @lru_cache(maxsize=256)  # a rule says the same of every sample it blocks
 def evidence_to_json(evidence: Evidence) -> str:
-    """Write evidence as compact JSON, leaving out what is not said.
-
-    Args:
-        evidence: What lies behind an answer.
-
-    Returns:
-        An object in ASCII (a lone surrogate in a native answer survives as an escape);
-        `{}` when nothing is said.
-
-    Raises:
-        TypeError: If a field holds what it may not hold; other packages write evidence too.
-    """
+    """Write evidence as compact JSON, leaving out what is not said."""
     said: dict[str, object] = {
         name: value
         for name in _PLAIN
@@ -73,17 +62,7 @@ def _usage(usage: Usage) -> list[int | float | None]:
 
 @lru_cache(maxsize=256)  # for the same reason; nobody can change what is returned
 def evidence_from_json(text: str) -> Evidence:
-    """Read evidence back.
-
-    Args:
-        text: What `evidence_to_json` wrote.
-
-    Returns:
-        The same evidence.
-
-    Raises:
-        ValueError: If the text is not such JSON.
-    """
+    """Read evidence back."""
     said: dict[str, Any] = json.loads(text)
     if "categories" in said:
         said["categories"] = tuple(
@@ -102,17 +81,7 @@ def evidence_from_json(text: str) -> Evidence:
 
 
 def manifest_to_json(manifest: RunManifest) -> str:
-    """Write a manifest as JSON with sorted keys, so that equal manifests give equal bytes.
-
-    Args:
-        manifest: What was run.
-
-    Returns:
-        One JSON object.
-
-    Raises:
-        TypeError: If a setting is not a JSON value.
-    """
+    """Write a manifest as JSON with sorted keys, so that equal manifests give equal bytes."""
     values = _values(manifest)
     values["parts"] = [_values(part) for part in manifest.parts]
     values["data"] = [_values(data) for data in manifest.data]
@@ -128,18 +97,7 @@ def _mapping(value: object) -> object:
 
 
 def manifest_from_json(text: str) -> RunManifest:
-    """Read a manifest back.
-
-    Args:
-        text: What `manifest_to_json` wrote.
-
-    Returns:
-        The same manifest.
-
-    Raises:
-        ValueError: If the text is not JSON.
-        TypeError: If fields are missing or unknown.
-    """
+    """Read a manifest back."""
     values: dict[str, Any] = json.loads(text)
     values["parts"] = tuple(PartManifest(**part) for part in values["parts"])
     values["data"] = tuple(DataManifest(**data) for data in values["data"])

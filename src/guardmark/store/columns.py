@@ -40,46 +40,19 @@ _SAMPLES: Final = "SELECT id, kind, length, origin FROM samples ORDER BY positio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facet:
-    """One property of samples, as codes.
-
-    Attributes:
-        names: Word of each code, in order of first appearance; the empty word stands for
-            absent.
-        codes: int32, one a sample.
-    """
+    """One property of samples, as codes."""
 
     names: Sequence[str]
     codes: NDArray[np.int32]
 
     def of(self, places: NDArray[np.int64]) -> Facet:
-        """Return the facet of some places, repeated as asked.
-
-        Args:
-            places: Indices into the codes.
-
-        Returns:
-            The same names over other places.
-        """
+        """Return the facet of some places, repeated as asked."""
         return Facet(names=self.names, codes=self.codes[places])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleColumns:
-    """All samples of a run, one place each, in order of position.
-
-    Attributes:
-        ids: Ids.
-        is_attack: Labels.
-        category: Taxonomy category or topic.
-        subcategory: Finer category.
-        severity: `low` to `critical`.
-        language: ISO code.
-        variant: Which rewriting.
-        technique: How an attack works.
-        source: Where it comes from.
-        group: Origin; a sample that stands alone is its own origin, under its id.
-        length: Characters of the text under test.
-    """
+    """All samples of a run, one place each, in order of position."""
 
     ids: Sequence[str]
     is_attack: NDArray[np.bool_]
@@ -96,21 +69,7 @@ class SampleColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordColumns:
-    """All records of one defense, stage and layer, by repeat, then sample.
-
-    Attributes:
-        defense: Name of the defense (of the arm, in a pipeline).
-        stage: Where in the pipeline.
-        layer: `run`, or the name of a later judging.
-        sample: Position of the sample.
-        repeat: Which repetition.
-        outcome: Index into `OUTCOME_NAMES`.
-        score: In [0, 1]; nan where there is none.
-        latency_ns: Service time; -1 where nothing was timed.
-        error_kind: Index into `codes.ERROR_KINDS`; -1 where there is none.
-        answer_mode: Index into `codes.ANSWER_MODES`; -1 where there is none.
-        flags: Bits of `codes.FLAG_*`.
-    """
+    """All records of one defense, stage and layer, by repeat, then sample."""
 
     defense: str
     stage: Stage
@@ -126,14 +85,7 @@ class RecordColumns:
 
 
 def sample_columns(reader: RecordReader) -> SampleColumns:
-    """Read all samples as columns.
-
-    Args:
-        reader: An open reader.
-
-    Returns:
-        One place a sample; facets keep only the names that occur.
-    """
+    """Read all samples as columns."""
     import numpy as np
 
     ids, groups = Words(), Words()
@@ -194,20 +146,7 @@ def record_columns(
     stage: Stage = Stage.DEFENSE,
     layer: str = FIRST_LAYER,
 ) -> RecordColumns:
-    """Read all records of one defense, stage and layer as columns.
-
-    Args:
-        reader: An open reader.
-        defense: Name of the defense (of the arm, in a pipeline).
-        stage: Where in the pipeline.
-        layer: `run`, or the name of a later judging.
-
-    Returns:
-        The columns; of length 0 when nothing was stored there.
-
-    Raises:
-        StoreError: If the run has no such defense or layer.
-    """
+    """Read all records of one defense, stage and layer as columns."""
     import numpy as np
 
     for kind, name, known in (
@@ -272,14 +211,7 @@ def _chunks(
 
 
 def sample_digests(reader: RecordReader) -> list[bytes]:
-    """Return the content hash of every sample, in order of position.
-
-    Args:
-        reader: An open reader.
-
-    Returns:
-        32 bytes each, as `Prompt.digest` gives them; equal contents have equal hashes.
-    """
+    """Return the content hash of every sample, in order of position."""
     with connect.errors_of(reader.path):
         rows = reader.connection.execute("SELECT digest FROM samples ORDER BY position").fetchall()
     return [row[0] for row in rows]

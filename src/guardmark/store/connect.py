@@ -24,18 +24,7 @@ _DAMAGE: Final = ("not a database", "malformed", "no such table", "no such colum
 
 @contextmanager
 def errors_of(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours while a block runs.
-
-    Args:
-        path: The file the block works on, named in the message.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        StorageError: If the disk is full, the file cannot be written, or is locked.
-        StoreError: If the file is damaged.
-    """
+    """Turn SQLite's errors into ours while a block runs."""
     try:
         yield
     except sqlite3.IntegrityError:
@@ -55,15 +44,7 @@ def errors_of(path: Path) -> Iterator[None]:
 
 
 def identify(path: Path) -> None:
-    """Check from the header that a file holds our records, whole and of a known version.
-
-    Args:
-        path: The file; it must exist.
-
-    Raises:
-        StoreError: If it is foreign, truncated or newer.
-        StorageError: If it cannot be opened.
-    """
+    """Check from the header that a file holds our records, whole and of a known version."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER)
@@ -117,16 +98,6 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     Commits do not wait for the disk (`synchronous=NORMAL` in WAL mode): a killed process
     loses nothing that was committed, a power loss may take the last commits but never
     leaves half of one. `seal` in `RecordWriter` waits for the disk.
-
-    Args:
-        path: The file.
-
-    Returns:
-        A connection in autocommit mode, at the present schema version.
-
-    Raises:
-        StoreError: If the file is foreign, damaged or newer.
-        StorageError: If it cannot be written.
     """
     is_new = not path.exists() or (
         path.stat().st_size == 0 and not path.with_name(path.name + "-wal").exists()
@@ -160,18 +131,7 @@ def _create_or_migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def is_blank(path: Path) -> bool:
-    """Tell whether a file holds no table yet: its run was stopped while it began.
-
-    Args:
-        path: The file; it must exist.
-
-    Returns:
-        True when the same command may simply begin again.
-
-    Raises:
-        StoreError: If it is foreign, truncated or newer.
-        StorageError: If it cannot be read.
-    """
+    """Tell whether a file holds no table yet: its run was stopped while it began."""
     log = path.with_name(path.name + "-wal")
     if path.stat().st_size == 0 and not (log.exists() and log.stat().st_size):
         return True
@@ -202,18 +162,7 @@ def _foreign(path: Path) -> StoreError:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open the records for reading, also while a run writes them.
-
-    Args:
-        path: The file.
-
-    Returns:
-        A read-only connection.
-
-    Raises:
-        StoreError: If the file is missing, foreign, damaged, newer, or empty.
-        StorageError: If it cannot be read.
-    """
+    """Open the records for reading, also while a run writes them."""
     identify(path)
     log = path.with_name(path.name + "-wal")
     with errors_of(path):
@@ -244,10 +193,6 @@ def close_reading(connection: sqlite3.Connection, path: Path) -> None:
 
     SQLite lets only a connection that may write remove the log. Nothing is removed while
     somebody else has the file open, or where the log holds anything.
-
-    Args:
-        connection: What `open_to_read` gave.
-        path: The file.
     """
     connection.close()
     log = path.with_name(path.name + "-wal")

@@ -32,14 +32,7 @@ SELECT_RECORDS: Final = (
 
 
 def shared_of(record: Record) -> tuple[int, int, int, int]:
-    """Encode what many records share.
-
-    Args:
-        record: In its readable form.
-
-    Returns:
-        Score kind, error kind, answer mode and flags; -1 for none.
-    """
+    """Encode what many records share."""
     evidence = record.evidence
     flags = FLAG_AMORTISED if record.amortised else 0
     if evidence is not None:
@@ -54,30 +47,13 @@ def shared_of(record: Record) -> tuple[int, int, int, int]:
 
 
 def row_of(record: Record) -> tuple[int, int, float | None, int | None]:
-    """Encode what each record has of its own.
-
-    Args:
-        record: In its readable form.
-
-    Returns:
-        Sample, outcome, score and latency.
-
-    Raises:
-        KeyError: If the outcome is not a word of the format.
-    """
+    """Encode what each record has of its own."""
     score = None if record.score is None else float(record.score)
     return record.key.sample, OUTCOME_CODE[record.outcome], score, record.latency_ns
 
 
 def details_of(record: Record) -> tuple[str | None, str | None] | None:
-    """Encode the text and evidence of a record.
-
-    Args:
-        record: In its readable form.
-
-    Returns:
-        Text and evidence as JSON, or None when there is neither.
-    """
+    """Encode the text and evidence of a record."""
     said = "{}" if record.evidence is None else evidence_to_json(record.evidence)
     if record.text is None and said == "{}":
         return None
@@ -85,14 +61,7 @@ def details_of(record: Record) -> tuple[str | None, str | None] | None:
 
 
 def record_of(row: tuple[Any, ...]) -> Record:
-    """Decode one row of `SELECT_RECORDS`.
-
-    Args:
-        row: As selected.
-
-    Returns:
-        The record.
-    """
+    """Decode one row of `SELECT_RECORDS`."""
     defense, stage, layer, repeat, sample = row[:5]
     outcome, score, score_kind, error_kind, answer_mode, latency_ns, flags = row[5:12]
     text, evidence = row[12:]

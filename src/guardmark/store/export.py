@@ -78,19 +78,7 @@ _FROM: Final = (
 
 
 def write_jsonl(reader: RecordReader, path: Path) -> int:
-    """Write one JSON object a record, tries left out.
-
-    Args:
-        reader: An open reader.
-        path: File to write, whole or not at all. The order of lines is that of the records:
-            defense, stage, layer, repeat, sample.
-
-    Returns:
-        Number of lines.
-
-    Raises:
-        StorageError: If the file cannot be written.
-    """
+    """Write one JSON object a record, tries left out."""
     lines = 0
     with whole_file(path) as file, connect.errors_of(reader.path):
         for text in jsonl.lines_of(reader.connection, _CHUNK):
@@ -103,17 +91,6 @@ def write_csv(reader: RecordReader, path: Path) -> int:
     """Write one CSV row a record, tries left out, safe in a spreadsheet.
 
     A text that a spreadsheet would take for a formula gets an apostrophe in front.
-
-    Args:
-        reader: An open reader.
-        path: File to write, whole or not at all; UTF-8, RFC 4180 quoting, a header row.
-            Absent values are empty.
-
-    Returns:
-        Number of rows below the header.
-
-    Raises:
-        StorageError: If the file cannot be written.
     """
     count = 0
     with whole_file(path) as file:
@@ -129,19 +106,7 @@ def write_csv(reader: RecordReader, path: Path) -> int:
 
 
 def write_parquet(reader: RecordReader, path: Path) -> int:
-    """Write one Parquet row a record, tries left out.
-
-    Args:
-        reader: An open reader.
-        path: File to write, whole or not at all.
-
-    Returns:
-        Number of rows.
-
-    Raises:
-        ConfigError: If the extra `parquet` is not installed.
-        StorageError: If the file cannot be written.
-    """
+    """Write one Parquet row a record, tries left out."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

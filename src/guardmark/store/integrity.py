@@ -37,16 +37,6 @@ def check(path: Path) -> list[str]:
 
     A person who may write the file can also compute new seals, so this finds accidents and
     careless changes; keep the head of the chain elsewhere to find the others.
-
-    Args:
-        path: The file.
-
-    Returns:
-        What is wrong, a sentence each; empty when everything is as it was committed.
-
-    Raises:
-        StoreError: If the file is foreign, truncated or damaged beyond reading.
-        StorageError: If it cannot be read.
     """
     connection = connect.open_to_read(path)
     try:

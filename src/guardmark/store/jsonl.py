@@ -47,13 +47,6 @@ def lines_of(connection: sqlite3.Connection, size: int) -> Iterator[list[str]]:
     """Yield lines, each a JSON object in ASCII with its line end.
 
     Tries of an adaptive attacker are left out: they are about texts that the data do not hold.
-
-    Args:
-        connection: Any.
-        size: Most lines of a chunk.
-
-    Yields:
-        Chunks, in the order defense, stage, layer, repeat, sample. Memory stays flat.
     """
     of_kind = {number: _kind_part(kind) for number, kind in kinds_of(connection).items()}
     sayings = sayings_of(connection)

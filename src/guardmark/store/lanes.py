@@ -49,18 +49,7 @@ Shared = tuple[int, int, int, int]
 
 
 class Lane:
-    """Encodes answers of one part into rows that its writer has not yet committed.
-
-    Attributes:
-        defense: Number of the defense (of the arm, in a pipeline).
-        stage: Code of the stage.
-        layer: Number of the layer.
-        repeat: Which repetition, from 0.
-        groups: Taken and not committed: sample, outcome, score and latency, by what such rows
-            mostly share: score kind, error kind, answer mode and flags, -1 for none.
-        said: The same of rows whose evidence is one of the sayings; its number stands last.
-        details: Taken and not committed: sample, text, evidence.
-    """
+    """Encodes answers of one part into rows that its writer has not yet committed."""
 
     __slots__ = ("_number_of", "defense", "details", "groups", "layer", "repeat", "said", "stage")
 
@@ -91,15 +80,7 @@ class Lane:
         return [*self.groups.values(), *self.said.values()]
 
     def store(self, connection: sqlite3.Connection, batch: int) -> None:
-        """Write what is taken, in the transaction that is open.
-
-        Args:
-            connection: That of the writer.
-            batch: Number of the batch it belongs to.
-
-        Raises:
-            IntegrityError: If a record is stored already.
-        """
+        """Write what is taken, in the transaction that is open."""
         # What rows share stands in the statement: binding is most of what a row costs.
         key = f"{', '.join(map(str, self.key))}, ?"
         parts: list[tuple[str, str, Any]] = []
@@ -120,19 +101,7 @@ class Lane:
     def add_decision(
         self, sample: int, decision: Decision, *, latency_ns: int | None, flags: int = 0
     ) -> int:
-        """Take a defense's decision; the next flush commits it.
-
-        Args:
-            sample: Position of the sample.
-            decision: What the defense decided.
-            latency_ns: What the engine measured; the decision's own latency wins, unless the
-                engine counted from a planned send time.
-            flags: Bits of `FLAG_*`.
-
-        Returns:
-            The outcome's code as stored: `error` when the score is not in [0, 1], or when a
-            field has a type that it may not have.
-        """
+        """Take a defense's decision; the next flush commits it."""
         score, own = decision.score, decision.latency_ns
         kind, evidence = decision.error_kind, decision.evidence
         try:
@@ -160,18 +129,7 @@ class Lane:
     def add_response(
         self, sample: int, response: Response, *, latency_ns: int | None, flags: int = 0
     ) -> int:
-        """Take a target model's answer.
-
-        Args:
-            sample: Position of the sample.
-            response: What the model answered.
-            latency_ns: What the engine measured; the response's own latency wins.
-            flags: Bits of `FLAG_*`.
-
-        Returns:
-            The code of `answered`, or of `error`; an error too when a field has a type that it
-            may not have.
-        """
+        """Take a target model's answer."""
         has_text = response.text is not None and response.error_kind is None
         outcome = _ANSWERED if has_text else _ERROR
         kind, own = response.error_kind, response.latency_ns
@@ -188,18 +146,7 @@ class Lane:
     def add_verdict(
         self, sample: int, verdict: Verdict, *, latency_ns: int | None, flags: int = 0
     ) -> int:
-        """Take a judge's verdict.
-
-        Args:
-            sample: Position of the sample.
-            verdict: What the judge said.
-            latency_ns: What the engine measured; the verdict's own latency wins.
-            flags: Bits of `FLAG_*`.
-
-        Returns:
-            The label's code as stored: `error` when the score is not in [0, 1], or when a
-            field has a type that it may not have.
-        """
+        """Take a judge's verdict."""
         score, own, kind = verdict.score, verdict.latency_ns, verdict.error_kind
         mode = verdict.answer_mode
         try:

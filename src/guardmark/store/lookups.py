@@ -46,26 +46,12 @@ class Stored:
             return meta(self._connection, "state") == "complete"
 
     def count(self, lane: Lane) -> int:
-        """Count the records of a lane.
-
-        Args:
-            lane: Which part's answers.
-
-        Returns:
-            Rows on disk.
-        """
+        """Count the records of a lane."""
         query = f"SELECT count(*) FROM records r WHERE {_LANE}"  # noqa: S608 - a constant of ours
         return int(self._all(query, lane.key)[0][0])
 
     def tally(self, lane: Lane) -> list[int]:
-        """Count the records of a lane by label and outcome.
-
-        Args:
-            lane: Which part's answers.
-
-        Returns:
-            Fourteen counts: index `outcome + 7 * is_attack`.
-        """
+        """Count the records of a lane by label and outcome."""
         query = (
             "SELECT k.is_attack, r.outcome, count(*) FROM records r"  # noqa: S608 - a constant of ours
             " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
@@ -77,15 +63,7 @@ class Stored:
         return counts
 
     def outcomes(self, lane: Lane, positions: Sequence[int]) -> dict[int, int]:
-        """Return the outcome codes of some samples in a lane.
-
-        Args:
-            lane: Which part's answers.
-            positions: Which samples.
-
-        Returns:
-            Position to code, for those that have a record.
-        """
+        """Return the outcome codes of some samples in a lane."""
         query = (
             f"SELECT sample, outcome FROM records r WHERE {_LANE}"  # noqa: S608 - a constant of ours
             " AND sample IN (SELECT value FROM json_each(?))"
@@ -93,15 +71,7 @@ class Stored:
         return dict(self._all(query, (*lane.key, json.dumps(positions))))
 
     def texts(self, lane: Lane, positions: Sequence[int]) -> dict[int, str]:
-        """Return the stored answers of some samples in a lane.
-
-        Args:
-            lane: Lane of a target model.
-            positions: Which samples.
-
-        Returns:
-            Position to text, for those that have one.
-        """
+        """Return the stored answers of some samples in a lane."""
         query = (
             f"SELECT sample, text FROM details r WHERE {_LANE} AND text IS NOT NULL"  # noqa: S608 - a constant of ours
             " AND sample IN (SELECT value FROM json_each(?))"
@@ -111,17 +81,7 @@ class Stored:
     def pending(
         self, lane: Lane | None, *, size: int = _CHUNK, order: Sequence[int] | None = None
     ) -> Iterator[Chunk]:
-        """Yield the samples that have no record in a lane.
-
-        Args:
-            lane: Which part's answers; None for all samples.
-            size: Most samples of a chunk.
-            order: Every position once, in the order wanted; None for the order of the data.
-
-        Yields:
-            Chunks, each read when it is asked for, so that memory stays flat and the log can
-            be cut meanwhile.
-        """
+        """Yield the samples that have no record in a lane."""
         with connect.errors_of(self._path):
             total = count(self._connection)
             attacks = {n for n, kind in kinds_of(self._connection).items() if kind[0]}
@@ -148,27 +108,13 @@ class Stored:
 
 
 def meta(connection: sqlite3.Connection, key: str) -> str | None:
-    """Return one value of the table of single values.
-
-    Args:
-        connection: Any.
-        key: Its name.
-
-    Returns:
-        The value, or None.
-    """
+    """Return one value of the table of single values."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return None if row is None else str(row[0])
 
 
 def put_meta(connection: sqlite3.Connection, key: str, value: str) -> None:
-    """Store one value in the table of single values.
-
-    Args:
-        connection: A writable one.
-        key: Its name.
-        value: What to store; an earlier value is replaced.
-    """
+    """Store one value in the table of single values."""
     connection.execute(
         "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = ?",
         (key, value, value),
@@ -176,14 +122,7 @@ def put_meta(connection: sqlite3.Connection, key: str, value: str) -> None:
 
 
 def count_superseded(connection: sqlite3.Connection) -> int:
-    """Count the errors that were asked about again.
-
-    Args:
-        connection: Any.
-
-    Returns:
-        One for each time; 0 where nobody ever asked again.
-    """
+    """Count the errors that were asked about again."""
     if not has_superseded(connection):
         return 0
     query = "SELECT count(*) FROM superseded WHERE error_kind IS NOT ?"
@@ -191,10 +130,6 @@ def count_superseded(connection: sqlite3.Connection) -> int:
 
 
 def has_superseded(connection: sqlite3.Connection) -> bool:
-    """Tell whether a file has the table; it is made when errors are first asked about again.
-
-    Args:
-        connection: Any.
-    """
+    """Tell whether a file has the table; it is made when errors are first asked about again."""
     query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'superseded'"
     return connection.execute(query).fetchone() is not None

@@ -40,14 +40,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """How far a run is.
-
-    Attributes:
-        state: As it ended; a run that was killed reads `interrupted`.
-        planned: Records it will have when complete.
-        stored: Records it has, warm-up calls, tries and later judgings apart.
-        retried: Errors that were asked about again (`--retry-errors`), one for each time.
-    """
+    """How far a run is."""
 
     state: RunState
     planned: int
@@ -57,14 +50,7 @@ class RunStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceCount:
-    """Some records of one defense that agree in label, facet and outcome.
-
-    Attributes:
-        is_attack: Label of the samples.
-        facet: Value of the facet counted over; empty without one, or when absent.
-        outcome: Word of the outcome.
-        count: Number of records.
-    """
+    """Some records of one defense that agree in label, facet and outcome."""
 
     is_attack: bool
     facet: str
@@ -76,9 +62,6 @@ class RecordReader:
     """Reads the records of a run.
 
     Close it, or use it as a context manager.
-
-    Attributes:
-        path: The file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -103,14 +86,7 @@ class RecordReader:
         return self._connection
 
     def manifest(self) -> RunManifest:
-        """Return what was run.
-
-        Returns:
-            The manifest.
-
-        Raises:
-            StoreError: If the run was stopped before it was stored, or it is damaged.
-        """
+        """Return what was run."""
         text = self._meta("manifest")
         if text is None:
             raise StoreError(
@@ -123,14 +99,7 @@ class RecordReader:
             raise StoreError(f"{self.path}: the manifest cannot be read ({error}).") from error
 
     def layer_settings(self, layer: str) -> Mapping[str, object]:
-        """Return the settings a later judging was registered with.
-
-        Args:
-            layer: Name of a layer.
-
-        Returns:
-            JSON values; empty for the run itself and for unknown layers.
-        """
+        """Return the settings a later judging was registered with."""
         rows = self._all("SELECT settings FROM layers WHERE name = ?", (layer,))
         settings: dict[str, object] = json.loads(rows[0][0]) if rows else {}
         return settings
@@ -150,31 +119,14 @@ class RecordReader:
             yield from samples.read(self._connection)
 
     def sample_at(self, index: int) -> Sample:
-        """Return one sample.
-
-        Args:
-            index: Its position, from 0.
-
-        Returns:
-            The sample, in full.
-
-        Raises:
-            IndexError: If there is no such sample.
-        """
+        """Return one sample."""
         with connect.errors_of(self.path):
             for sample in samples.read(self._connection, first=index, last=index):
                 return sample
         raise IndexError(index)
 
     def position_of(self, sample_id: str) -> int | None:
-        """Return the position of a sample by its id.
-
-        Args:
-            sample_id: As in the data.
-
-        Returns:
-            The position, or None when there is no such sample.
-        """
+        """Return the position of a sample by its id."""
         rows = self._all("SELECT position FROM samples WHERE id = ?", (sample_id,))
         return int(rows[0][0]) if rows else None
 
@@ -199,16 +151,7 @@ class RecordReader:
     def records(
         self, *, defense: str | None = None, stage: Stage | None = None, layer: str | None = None
     ) -> Iterator[Record]:
-        """Yield records in the order defense, stage, layer, repeat, sample.
-
-        Args:
-            defense: Only of this defense.
-            stage: Only of this stage.
-            layer: Only of this layer.
-
-        Yields:
-            Records with text and evidence. Memory stays flat.
-        """
+        """Yield records in the order defense, stage, layer, repeat, sample."""
         clauses, values = ["1"], list[Any]()
         for column, value in (("d.name", defense), ("l.name", layer)):
             if value is not None:
@@ -228,14 +171,7 @@ class RecordReader:
                     yield record_of(row)
 
     def record(self, key: RecordKey) -> Record | None:
-        """Return one record.
-
-        Args:
-            key: What makes it unique.
-
-        Returns:
-            The record with text and evidence, or None when there is none.
-        """
+        """Return one record."""
         query = (
             f"{SELECT_RECORDS} WHERE d.name = ? AND r.stage = ? AND l.name = ?"
             " AND r.repeat = ? AND r.sample = ?"
@@ -252,21 +188,7 @@ class RecordReader:
         stage: Stage = Stage.DEFENSE,
         layer: str = FIRST_LAYER,
     ) -> list[SliceCount]:
-        """Count records by label and outcome, and by a facet if one is named.
-
-        Args:
-            defense: Name of a defense.
-            facet: `category`, `subcategory`, `severity`, `language`, `variant`, `technique`,
-                `source`, or empty.
-            stage: Where in the pipeline.
-            layer: `run`, or the name of a later judging.
-
-        Returns:
-            Counts that are not zero, in a fixed order.
-
-        Raises:
-            ValueError: If there is no such facet.
-        """
+        """Count records by label and outcome, and by a facet if one is named."""
         if facet and facet not in FACET_COLUMNS:
             raise ValueError(f"facet must be one of {', '.join(FACET_COLUMNS)}, got {facet!r}")
         column = f"k.{facet}" if facet else "''"
@@ -285,12 +207,7 @@ class RecordReader:
         ]
 
     def status(self) -> RunStatus:
-        """Return how far the run is.
-
-        Returns:
-            The state; a run marked as running whose folder nobody holds was killed, and
-            reads as interrupted.
-        """
+        """Return how far the run is."""
         state = RunState(self._meta("state") or RunState.NEW)
         if state is RunState.RUNNING and holder_of(self.path.parent) is None:
             state = RunState.INTERRUPTED

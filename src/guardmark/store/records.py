@@ -46,9 +46,6 @@ class RecordWriter:
     Answers are taken by lanes and committed by `flush`, all of a batch or nothing; `pending`
     says what is not stored yet, so that a run that was stopped anywhere goes on from there.
     Not for use by two threads. Close it, or use it as a context manager.
-
-    Attributes:
-        path: The file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,14 +87,7 @@ class RecordWriter:
         return manifest_from_json(text) if text else None
 
     def put_manifest(self, manifest: RunManifest) -> None:
-        """Store what is run; possible until the first record.
-
-        Args:
-            manifest: What is run.
-
-        Raises:
-            StoreError: If records exist already under another manifest.
-        """
+        """Store what is run; possible until the first record."""
         text = manifest_to_json(manifest)
         if self._batch and text != self._meta("manifest"):
             raise StoreError(
@@ -112,20 +102,7 @@ class RecordWriter:
         *,
         manifest: Callable[[], RunManifest] | None = None,
     ) -> int:
-        """Store all samples, unless they are stored already; all of them or none.
-
-        Args:
-            source: In order. Not touched when the samples are stored; what it raises leaves
-                nothing stored.
-            manifest: Says what is run once every sample was read; it is stored with them, so
-                that there are no samples without it. None when it is stored otherwise.
-
-        Returns:
-            Number of samples stored.
-
-        Raises:
-            DatasetError: If two have the same id, or a text is not valid Unicode.
-        """
+        """Store all samples, unless they are stored already; all of them or none."""
 
         def sealed(seal: str) -> None:
             if manifest is not None:
@@ -154,17 +131,7 @@ class RecordWriter:
         return self._count
 
     def sample(self, position: int) -> Sample:
-        """Return one stored sample.
-
-        Args:
-            position: From 0.
-
-        Returns:
-            The sample, in full.
-
-        Raises:
-            IndexError: If there is no such sample.
-        """
+        """Return one stored sample."""
         for sample in samples.read(self._connection, first=position, last=position):
             return sample
         raise IndexError(position)
@@ -179,31 +146,13 @@ class RecordWriter:
         layer: str = FIRST_LAYER,
         repeat: int = 0,
     ) -> Lane:
-        """Return where the answers of one part go.
-
-        Args:
-            defense: Name of the defense (of the arm, in a pipeline).
-            stage: Where in the pipeline.
-            layer: `run`, or the name of a later judging.
-            repeat: Which repetition, from 0.
-
-        Returns:
-            A lane that feeds this writer.
-        """
+        """Return where the answers of one part go."""
         numbers = (self._number(Table.DEFENSES, defense), STAGE_CODE[stage])
         key = (*numbers, self._number(Table.LAYERS, layer), repeat)
         return self._lanes.setdefault(key, Lane(key, self._sayings))
 
     def add_layer(self, name: str, settings: Mapping[str, object]) -> None:
-        """Register a later judging with its settings.
-
-        Args:
-            name: Name of the layer; must be new, or have the same settings.
-            settings: JSON values.
-
-        Raises:
-            StoreError: If a layer of this name has other settings.
-        """
+        """Register a later judging with its settings."""
         number = self._number(Table.LAYERS, name)
         text = json.dumps(dict(settings), sort_keys=True)
         with connect.errors_of(self.path):
@@ -240,11 +189,7 @@ class RecordWriter:
     # --- records ---------------------------------------------------------------------------
 
     def add(self, record: Record) -> None:
-        """Take one record in its readable form; for imports and tests.
-
-        Args:
-            record: Everything observed; its sample must be stored.
-        """
+        """Take one record in its readable form; for imports and tests."""
         key = record.key
         lane = self.lane(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
         lane.groups[shared_of(record)].append(row_of(record))
@@ -258,15 +203,7 @@ class RecordWriter:
         return sum([lane.waiting for lane in self._lanes.values()])
 
     def flush_if_due(self, now_ns: int, *, count: int = _CHUNK) -> bool:
-        """Commit when enough has gathered or enough time has passed.
-
-        Args:
-            now_ns: A monotonic clock.
-            count: Records that make a batch; fewer do after 0.4 s.
-
-        Returns:
-            Whether something was committed.
-        """
+        """Commit when enough has gathered or enough time has passed."""
         waiting = self.waiting
         if not waiting:
             self._due_ns = now_ns + _PATIENCE_NS
@@ -278,13 +215,7 @@ class RecordWriter:
         return True
 
     def flush(self) -> None:
-        """Commit everything taken so far, as one link of the hash chain.
-
-        Raises:
-            StoreError: If a record is stored already.
-            StorageError: If the disk is full or the file cannot be written; what was
-                committed before is kept, and this batch is not half there.
-        """
+        """Commit everything taken so far, as one link of the hash chain."""
         lanes = [lane for _, lane in sorted(self._lanes.items()) if lane.waiting]
         if not lanes:
             return
@@ -336,28 +267,16 @@ class RecordWriter:
     # --- beginning and end -----------------------------------------------------------------
 
     def begin(self, planned: int) -> None:
-        """Note that a run starts or continues.
-
-        Args:
-            planned: Records the run will have when it is complete.
-        """
+        """Note that a run starts or continues."""
         self.plan(planned)
         self._put_meta("state", RunState.RUNNING)
 
     def plan(self, planned: int) -> None:
-        """Note how many records the run will have when it is complete.
-
-        Args:
-            planned: Warm-up calls and tries apart.
-        """
+        """Note how many records the run will have when it is complete."""
         self._put_meta("planned", str(planned))
 
     def finish(self, state: RunState) -> None:
-        """Commit everything, wait for the disk, and note how the run ended.
-
-        Args:
-            state: How it ended.
-        """
+        """Commit everything, wait for the disk, and note how the run ended."""
         self.flush()
         self._put_meta("state", state)
         self.note_head()

@@ -33,13 +33,7 @@ _REASONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The process that writes into a run folder.
-
-    Attributes:
-        pid: Its number.
-        host: Name of its machine.
-        started: When it took the folder, as `app` said; may be empty.
-    """
+    """The process that writes into a run folder."""
 
     pid: int
     host: str
@@ -48,39 +42,18 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDir:
-    """The folder of one run.
-
-    Attributes:
-        path: The folder; `create` makes it.
-    """
+    """The folder of one run."""
 
     path: Path
 
     def create(self) -> RunDir:
-        """Make the folder if it is not there.
-
-        Returns:
-            This folder.
-
-        Raises:
-            StorageError: If it cannot be made or is no folder.
-        """
+        """Make the folder if it is not there."""
         with _errors_of(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         return self
 
     def file(self, name: str) -> Path:
-        """Return the path of a file of the run.
-
-        Args:
-            name: A plain file name, or a relative path below the folder.
-
-        Returns:
-            The path; nothing is created.
-
-        Raises:
-            ValueError: If the name leads out of the folder.
-        """
+        """Return the path of a file of the run."""
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise ValueError(f"{name!r} leads out of the run folder")
         return self.path / name
@@ -176,33 +149,11 @@ class RunDir:
         return self.path / "run.log"
 
     def write_text(self, name: str, text: str) -> Path:
-        """Write a file whole or not at all.
-
-        Args:
-            name: File name below the folder; folders on the way are made.
-            text: Content, written as UTF-8 with line ends as given.
-
-        Returns:
-            Path of the file.
-
-        Raises:
-            StorageError: If it cannot be written; an earlier file of that name stays.
-        """
+        """Write a file whole or not at all."""
         return self.write_bytes(name, text.encode())
 
     def write_bytes(self, name: str, content: bytes) -> Path:
-        """Write a file whole or not at all.
-
-        Args:
-            name: File name below the folder; folders on the way are made.
-            content: Content.
-
-        Returns:
-            Path of the file.
-
-        Raises:
-            StorageError: If it cannot be written; an earlier file of that name stays.
-        """
+        """Write a file whole or not at all."""
         path = self.file(name)
         with whole_file(path) as file:
             file.write(content)
@@ -213,15 +164,6 @@ class RunDir:
         """Hold the folder against other runs while a block runs.
 
         The lock goes with the process, however it ends.
-
-        Args:
-            started: When the run started, for the message to others.
-
-        Yields:
-            Who we are.
-
-        Raises:
-            StorageError: If another process holds it (it is named), or it cannot be written.
         """
         self.create()
         me = Holder(pid=os.getpid(), host=platform.node(), started=started)
@@ -239,14 +181,7 @@ class RunDir:
 
 
 def holder_of(folder: Path) -> Holder | None:
-    """Tell who writes into a run folder at this moment.
-
-    Args:
-        folder: Folder of a run.
-
-    Returns:
-        The process that holds it, or None.
-    """
+    """Tell who writes into a run folder at this moment."""
     try:
         file = (folder / _LOCK).open("r+")
     except OSError:
@@ -278,15 +213,6 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
     A file that has exactly these bytes already is left as it is, its time of change included:
     who writes reports again from the same records changes nothing.
-
-    Args:
-        path: Where it will lie; folders on the way are made.
-
-    Yields:
-        A binary file in the same folder under another name.
-
-    Raises:
-        StorageError: If it cannot be written; an earlier file of that name stays.
     """
     with _errors_of(path):
         path.parent.mkdir(parents=True, exist_ok=True)

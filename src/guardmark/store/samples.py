@@ -32,28 +32,14 @@ SampleRow = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Some samples, as three parallel lists: what the engine needs and no more.
-
-    Attributes:
-        positions: Positions in the run's data, ascending unless asked otherwise.
-        attacks: Whether each is an attack.
-        prompts: What is sent.
-    """
+    """Some samples, as three parallel lists: what the engine needs and no more."""
 
     positions: list[int]
     attacks: list[bool]
     prompts: list[Prompt]
 
     def part(self, start: int, end: int) -> Chunk:
-        """Return some of the samples.
-
-        Args:
-            start: Index of the first.
-            end: Index after the last; may lie beyond the end.
-
-        Returns:
-            A smaller chunk.
-        """
+        """Return some of the samples."""
         return Chunk(
             positions=self.positions[start:end],
             attacks=self.attacks[start:end],
@@ -62,30 +48,13 @@ class Chunk:
 
 
 def prompt_to_json(prompt: Prompt) -> str:
-    """Write a whole conversation as JSON.
-
-    Args:
-        prompt: Any prompt.
-
-    Returns:
-        `[[[role, content], ...], index under test]`.
-    """
+    """Write a whole conversation as JSON."""
     messages = [[message.role.value, message.content] for message in prompt.messages]
     return json.dumps([messages, prompt.under_test], ensure_ascii=False, separators=(",", ":"))
 
 
 def prompt_from_json(text: str) -> Prompt:
-    """Read a conversation back.
-
-    Args:
-        text: What `prompt_to_json` wrote.
-
-    Returns:
-        The prompt.
-
-    Raises:
-        ValueError: If the text is not such JSON.
-    """
+    """Read a conversation back."""
     messages, under_test = json.loads(text)
     return Prompt(
         messages=tuple(Message(role=Role(role), content=content) for role, content in messages),
@@ -102,16 +71,6 @@ def load(
     """Write all samples, replacing a half-written load; all of them or none.
 
     Memory stays flat: at most a thousand samples are held.
-
-    Args:
-        connection: In autocommit mode.
-        samples: In order; ids must be unique. What it raises leaves nothing stored.
-        sealed: Is told the seal once every sample is written: SHA-256 (hex) over ids, labels,
-            facets and content hashes in order. What it writes is committed together with the
-            samples.
-
-    Raises:
-        DatasetError: If two samples have the same id, or a text cannot be stored as UTF-8.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -139,14 +98,7 @@ def load(
 
 
 def seal_of(connection: sqlite3.Connection) -> str:
-    """Compute the seal again from what is stored.
-
-    Args:
-        connection: Any.
-
-    Returns:
-        What `load` told, if nothing was changed since.
-    """
+    """Compute the seal again from what is stored."""
     seal = sha256()
     query = f"SELECT {_COLUMNS} FROM samples ORDER BY position"  # noqa: S608 - only our own column names
     cursor = connection.execute(query)
@@ -231,16 +183,7 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
 def read(
     connection: sqlite3.Connection, *, first: int = 0, last: int | None = None
 ) -> Iterator[Sample]:
-    """Yield stored samples in order.
-
-    Args:
-        connection: Any.
-        first: Position of the first.
-        last: Position of the last, or None for all.
-
-    Yields:
-        Samples, in full.
-    """
+    """Yield stored samples in order."""
     kinds = kinds_of(connection)
     query = f"SELECT {_COLUMNS} FROM samples WHERE position >= ? AND position < ? ORDER BY position"  # noqa: S608 - only our own column names
     end = count(connection) if last is None else last + 1
@@ -252,15 +195,7 @@ def read(
 
 
 def kinds_of(connection: sqlite3.Connection) -> dict[int, Kind]:
-    """Return what samples have in common.
-
-    Args:
-        connection: Any.
-
-    Returns:
-        Number of a kind to whether it is an attack (1 or 0) and its facets, in the order of
-        `FACET_COLUMNS`.
-    """
+    """Return what samples have in common."""
     rows = connection.execute("SELECT * FROM kinds ORDER BY id").fetchall()
     return {row[0]: row[1:] for row in rows}
 
@@ -288,28 +223,13 @@ def _sample(row: SampleRow, kind: Kind) -> Sample:
 
 
 def count(connection: sqlite3.Connection) -> int:
-    """Count the stored samples.
-
-    Args:
-        connection: Any.
-
-    Returns:
-        One more than the highest position; 0 without samples.
-    """
+    """Count the stored samples."""
     found = connection.execute("SELECT max(position) FROM samples").fetchone()[0]
     return 0 if found is None else int(found) + 1
 
 
 def chunk_of(rows: Sequence[tuple[int, int, str, str | None]], attacks: AbstractSet[int]) -> Chunk:
-    """Build a chunk from rows of position, kind, text, prompt.
-
-    Args:
-        rows: As selected.
-        attacks: Numbers of the kinds that are attacks.
-
-    Returns:
-        The chunk.
-    """
+    """Build a chunk from rows of position, kind, text, prompt."""
     return Chunk(
         positions=[row[0] for row in rows],
         attacks=[row[1] in attacks for row in rows],

@@ -15,11 +15,7 @@ _MOST: Final = 256  # a part that finds new words for every sample is kept row b
 
 
 class Sayings:
-    """Reasons that records share: a rule blocks thousands of samples in the same words.
-
-    Attributes:
-        fresh: Number and JSON of those that are not committed yet.
-    """
+    """Reasons that records share: a rule blocks thousands of samples in the same words."""
 
     __slots__ = ("_by_object", "_numbers", "fresh")
 
@@ -31,14 +27,7 @@ class Sayings:
         self.fresh: list[tuple[int, str]] = []
 
     def number_of(self, evidence: Evidence) -> int | None:
-        """Name evidence that holds a reason and nothing else.
-
-        Args:
-            evidence: What lies behind an answer.
-
-        Returns:
-            Its number; None when it says more, says nothing, or too many were named before.
-        """
+        """Name evidence that holds a reason and nothing else."""
         known = self._by_object.get(id(evidence))
         if known is not None:
             return known[1]
@@ -57,23 +46,11 @@ class Sayings:
         return number
 
     def store(self, connection: sqlite3.Connection, batch: int) -> None:
-        """Write those that are not committed yet, in the transaction that is open.
-
-        Args:
-            connection: That of the writer.
-            batch: Number of the batch they come with.
-        """
+        """Write those that are not committed yet, in the transaction that is open."""
         said = [(*saying, batch) for saying in self.fresh]
         connection.executemany("INSERT INTO sayings VALUES (?, ?, ?)", said)
 
 
 def sayings_of(connection: sqlite3.Connection) -> dict[int, str]:
-    """Read what is stored.
-
-    Args:
-        connection: Any.
-
-    Returns:
-        Number to JSON.
-    """
+    """Read what is stored."""
     return dict(connection.execute("SELECT id, evidence FROM sayings").fetchall())

@@ -166,11 +166,7 @@ MIGRATIONS: Final[Mapping[int, Callable[[sqlite3.Connection], None]]] = {1: _add
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Write the tables of the present version into an empty database.
-
-    Args:
-        connection: An open connection in autocommit mode; the database has no tables.
-    """
+    """Write the tables of the present version into an empty database."""
     # One transaction: a kill in the middle leaves an empty file, not half a schema.
     connection.executescript(
         f"BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION_ID};"
@@ -190,20 +186,7 @@ def migrate(
     steps: Mapping[int, Callable[[sqlite3.Connection], None]] = MIGRATIONS,
     target: int = SCHEMA_VERSION,
 ) -> int:
-    """Bring an older file to a newer version, all of it or nothing.
-
-    Args:
-        connection: An open, writable connection in autocommit mode.
-        shown_as: What to call the file in messages.
-        steps: Version to the step that leads from it to the next.
-        target: Version to reach.
-
-    Returns:
-        The version the file had before.
-
-    Raises:
-        StoreError: If the file is newer than `target`, or a step is missing.
-    """
+    """Bring an older file to a newer version, all of it or nothing."""
     before = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if before > target:
         raise StoreError(

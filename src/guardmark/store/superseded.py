@@ -30,15 +30,7 @@ _AGAIN: Final = (
 
 
 def count_errors(writer: RecordWriter) -> int:
-    """Count the errors of a run that may be asked about again.
-
-    Args:
-        writer: The writer of the run.
-
-    Returns:
-        Errors of defenses, target model and judges of the run itself; those skipped because a
-        sample has nothing for a part are none, and later judgings are left alone.
-    """
+    """Count the errors of a run that may be asked about again."""
     query = f"SELECT count(*) FROM records r WHERE {_FAILED} IN {_STAGES}"  # noqa: S608 - constants of ours
     with connect.errors_of(writer.path):
         return int(writer.connection.execute(query).fetchone()[0])
@@ -50,9 +42,6 @@ def supersede_errors(writer: RecordWriter) -> None:
     All of them or none, and the run is marked as running with them: killed at any moment, it
     is either the run before or one that the same command continues. The moved records keep the
     number of their batch, so the hash chain still covers them.
-
-    Args:
-        writer: The writer of the run; nothing may be waiting in it.
     """
     connection = writer.connection
     with connect.errors_of(writer.path):

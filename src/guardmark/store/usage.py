@@ -20,15 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageColumns:
-    """Tokens and money of the calls that reported any.
-
-    Attributes:
-        sample: Position of the sample.
-        repeat: Which repetition.
-        read: Tokens read; nan where not reported.
-        written: Tokens written; nan where not reported.
-        cost: Money as stored; nan where not reported.
-    """
+    """Tokens and money of the calls that reported any."""
 
     sample: NDArray[np.int64]
     repeat: NDArray[np.int64]
@@ -38,15 +30,7 @@ class UsageColumns:
 
 
 def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
-    """Read what the calls of a defense consumed.
-
-    Args:
-        reader: An open reader.
-        defense: Name of the defense.
-
-    Returns:
-        One place a call that reported usage; none for a defense that never does.
-    """
+    """Read what the calls of a defense consumed."""
     import numpy as np
 
     query = (
@@ -73,19 +57,7 @@ def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneUsage:
-    """What the calls of one part at one stage consumed together.
-
-    Attributes:
-        name: Name of the defense or arm the records stand under.
-        stage: Stage of the pipeline.
-        layer: Which judging.
-        calls: Calls that report usage and were made in this run, superseded ones among them.
-        recalled: Records that report usage of an earlier run's call; in no sum.
-        tokens_read: Tokens read, or None where no call reported any.
-        tokens_written: Tokens written, or None where no call reported any.
-        cost: Money, or None where no call was priced.
-        priced: Calls behind `cost`.
-    """
+    """What the calls of one part at one stage consumed together."""
 
     name: str
     stage: Stage
@@ -113,16 +85,7 @@ _ALL_USAGE: Final = (
 
 
 def usage_by_lane(reader: RecordReader) -> tuple[LaneUsage, ...]:
-    """Add up what all calls of a run consumed.
-
-    Args:
-        reader: An open reader.
-
-    Returns:
-        One for each defense, stage and layer with a call that reported usage, in this order. What
-        was asked about again was paid for each time. The sums are exact to the last digit,
-        whatever the order of the records.
-    """
+    """Add up what all calls of a run consumed."""
     with connect.errors_of(reader.path):
         again = _ASKED_AGAIN if lookups.has_superseded(reader.connection) else ""
         query = _ALL_USAGE.format(_STORED + again)

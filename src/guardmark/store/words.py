@@ -26,11 +26,7 @@ class Words(Sequence[str]):
         self.extend(words)
 
     def extend(self, words: Iterable[str]) -> None:
-        """Put words behind the others.
-
-        Args:
-            words: Any text; also what no encoding knows, such as half of a surrogate pair.
-        """
+        """Put words behind the others."""
         content, ends = self._content, self._ends
         parts = list(words)
         said = "".join(parts)

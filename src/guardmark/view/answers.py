@@ -30,12 +30,7 @@ _MOST_BYTES: Final = 32 * 1024 * 1024
 
 
 class Answers:
-    """Makes reports and comparisons once; may be asked from several threads.
-
-    Args:
-        index: The runs.
-        texts: Whether pages may show texts of samples; hashes when not.
-    """
+    """Makes reports and comparisons once; may be asked from several threads."""
 
     def __init__(self, index: RunIndex, *, texts: bool) -> None:
         self._index = index
@@ -47,12 +42,6 @@ class Answers:
         """Return the report of a run as a page.
 
         The stored one is taken where there is one of the run as it is now.
-
-        Args:
-            entry: The run.
-
-        Raises:
-            GuardmarkError: If its records cannot be read.
         """
         stored = self._stored(entry) if self._texts and entry.state == "complete" else ""
         if stored:
@@ -61,14 +50,7 @@ class Answers:
         return self._once(key, lambda: self._rendered(entry))
 
     def comparison(self, runs: Sequence[RunEntry]) -> str:
-        """Return a comparison of runs as a page.
-
-        Args:
-            runs: The runs; the first is what the others are compared with.
-
-        Raises:
-            GuardmarkError: If they cannot be read or compared.
-        """
+        """Return a comparison of runs as a page."""
         stamps = tuple((run.key, self._index.stamp(run.key)) for run in runs)
         return self._once(("compare", stamps), lambda: self._compared(runs))
 

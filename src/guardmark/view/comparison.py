@@ -20,15 +20,7 @@ _EXCERPT: Final = 300
 
 
 def comparison_sections(compared: Compared, *, texts: bool) -> tuple[Section, ...]:
-    """Tell a comparison.
-
-    Args:
-        compared: The comparison.
-        texts: Whether discordant samples show the start of their text; hashes when not.
-
-    Returns:
-        Advice with what to beware of, the rates, and a section for each pair.
-    """
+    """Tell a comparison."""
     blocks: list[Block] = []
     beware = tuple(caveats(compared))
     if beware:

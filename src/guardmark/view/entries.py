@@ -23,17 +23,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseRates:
-    """What a run found out about one defense.
-
-    Attributes:
-        name: Its name.
-        type: Its registered type.
-        version: The user's version of it.
-        fingerprint: Hash (hex) of its settings; empty when not known.
-        is_baseline: Whether it only marks the floor or the ceiling.
-        attack_success_rate: As the summary of the run states it, or None before there is one.
-        false_positive_rate: As above.
-    """
+    """What a run found out about one defense."""
 
     name: str
     type: str = ""
@@ -46,24 +36,7 @@ class DefenseRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEntry:
-    """One run of the list.
-
-    Attributes:
-        key: What its pages are called: hexadecimal digits, never part of a path.
-        folder: Where it lies.
-        place: Its folder below the folder of all runs.
-        state: A word of `RunState`, or `damaged`.
-        name: Name of the run.
-        created_utc: When it began, ISO 8601; empty when not known.
-        planned: Records it will have.
-        stored: Records it has.
-        attacks: Attack samples.
-        benign: Benign samples.
-        data: Names of its data sets.
-        data_sha256: Hash (hex) over its data.
-        defenses: Its defenses.
-        fault: Why it cannot be read, or empty.
-    """
+    """One run of the list."""
 
     key: str
     folder: Path
@@ -87,16 +60,7 @@ class RunEntry:
 
 
 def read_entry(key: str, folder: Path, place: str) -> RunEntry:
-    """Read what a list shows of one run.
-
-    Args:
-        key: What its pages are called.
-        folder: Where it lies.
-        place: Its folder below the folder of all runs.
-
-    Returns:
-        The entry; a run that cannot be read is one with its fault.
-    """
+    """Read what a list shows of one run."""
     run = RunDir(path=folder)
     try:
         with RecordReader(run.records) as reader:

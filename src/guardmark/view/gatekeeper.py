@@ -34,25 +34,14 @@ _HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Who may ask.
-
-    Attributes:
-        hosts: Every `Host` a browser may name, in lower case with the port. A page of another
-            site whose name was bent to this address names its own host, and is refused.
-        token: What must be shown; empty when nothing must.
-    """
+    """Who may ask."""
 
     hosts: frozenset[str]
     token: str = ""
 
 
 class Gatekeeper:
-    """Lets only permitted requests through, and marks every answer.
-
-    Args:
-        app: What answers.
-        rules: Who may ask.
-    """
+    """Lets only permitted requests through, and marks every answer."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
         self._app = app

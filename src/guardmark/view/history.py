@@ -34,16 +34,7 @@ _Measured = tuple["RunEntry", "DefenseRates"]
 
 
 def history_sections(entries: Sequence[RunEntry], defense: str) -> tuple[Section, ...]:
-    """Tell how a defense did over time.
-
-    Args:
-        entries: Runs, newest first.
-        defense: Name of a defense.
-
-    Returns:
-        One section for each state of the data, since rates over different data are not
-        comparable; newest first. Within a section time runs downwards.
-    """
+    """Tell how a defense did over time."""
     by_data: dict[str, list[_Measured]] = {}
     for entry in entries:
         for rates in entry.defenses:
@@ -145,12 +136,5 @@ def _when(entry: RunEntry) -> str:
 
 
 def when_text(created_utc: str) -> str:
-    """Put a moment into words.
-
-    Args:
-        created_utc: ISO 8601.
-
-    Returns:
-        Date and time to the second, UTC; `time not known` without one.
-    """
+    """Put a moment into words."""
     return created_utc[:19].replace("T", " ") or "time not known"

@@ -26,9 +26,6 @@ class RunIndex:
     """Knows the runs below a folder; may be asked from several threads.
 
     Links are not followed, so nothing outside the folder is ever read.
-
-    Args:
-        root: The folder.
     """
 
     def __init__(self, root: Path) -> None:
@@ -49,11 +46,7 @@ class RunIndex:
         return tuple(sorted(found, key=lambda each: (each.created_utc, each.place), reverse=True))
 
     def find(self, key: str) -> RunEntry | None:
-        """Return one run, read anew if it changed.
-
-        Args:
-            key: As in an entry. It is looked up, never made into a path.
-        """
+        """Return one run, read anew if it changed."""
         with self._lock:
             before = self._known.get(key)
             if before is None:
@@ -66,11 +59,7 @@ class RunIndex:
             return self._known[key][1]
 
     def stamp(self, key: str) -> _Stamp:
-        """Return what changes when the files of a run do; empty for unknown runs.
-
-        Args:
-            key: As in an entry.
-        """
+        """Return what changes when the files of a run do; empty for unknown runs."""
         with self._lock:
             before = self._known.get(key)
         return () if before is None else _stamp(before[1].folder)

@@ -17,13 +17,7 @@ PAGE: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which runs are wanted.
-
-    Attributes:
-        words: Words that the name, folder, data or defenses must hold, all of them.
-        state: Their state; empty for any.
-        defense: A defense they must hold; empty for any.
-    """
+    """Which runs are wanted."""
 
     words: str = ""
     state: str = ""
@@ -35,11 +29,7 @@ class Filter:
         return bool(self.words.strip() or self.state or self.defense)
 
     def query(self, number: int) -> str:
-        """Return the query that shows a page of these runs.
-
-        Args:
-            number: Of the page, from 1.
-        """
+        """Return the query that shows a page of these runs."""
         pairs = {"words": self.words, "state": self.state, "defense": self.defense}
         said = {key: value for key, value in pairs.items() if value}
         return urlencode({**said, "page": number}, errors="replace")
@@ -47,17 +37,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """One page of the list.
-
-    Attributes:
-        runs: The runs on it.
-        total: Runs that pass the filter.
-        known: Runs there are.
-        number: Of the page, from 1.
-        pages: Number of pages, at least 1.
-        states: Every state there is.
-        defenses: Every defense there is.
-    """
+    """One page of the list."""
 
     runs: tuple[RunEntry, ...]
     total: int
@@ -69,13 +49,7 @@ class Listing:
 
 
 def list_runs(entries: Sequence[RunEntry], wanted: Filter, *, number: int = 1) -> Listing:
-    """Choose the runs of one page.
-
-    Args:
-        entries: All runs.
-        wanted: Which of them.
-        number: Of the page, from 1; beyond an end stands for that end.
-    """
+    """Choose the runs of one page."""
     words = wanted.words.casefold().split()
     found = [entry for entry in entries if _passes(entry, wanted, words)]
     pages = max(1, -(-len(found) // PAGE))

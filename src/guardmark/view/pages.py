@@ -35,15 +35,7 @@ def _templates() -> Environment:
 
 
 def render_page(name: str, **values: object) -> str:
-    """Render a page.
-
-    Args:
-        name: Of its template, without the endings.
-        **values: What the template shows.
-
-    Returns:
-        The page; nothing from data can become markup, and UTF-8 can hold it.
-    """
+    """Render a page."""
     page = _templates().get_template(f"{name}.html.j2")
     return fit_for_files(
         page.render(version=VERSION, when_text=when_text, of_estimate=of_estimate, **values)
@@ -51,13 +43,7 @@ def render_page(name: str, **values: object) -> str:
 
 
 def render_sections(title: str, subtitle: str, sections: tuple[Section, ...]) -> str:
-    """Render sections of blocks as a page, drawn as the reports are.
-
-    Args:
-        title: Of the page.
-        subtitle: Below it.
-        sections: What it tells.
-    """
+    """Render sections of blocks as a page, drawn as the reports are."""
     document = Document(
         title=title,
         subtitle=subtitle,

@@ -25,17 +25,7 @@ _WEB: Final = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewOptions:
-    """What is shown, and to whom.
-
-    Attributes:
-        root: Folder of runs.
-        host: Address to listen on.
-        port: Port to listen on; 0 for any free one.
-        names: Further names under which browsers may ask.
-        allow_remote: Whether an address other machines reach may be listened on.
-        token_env: Environment variable with the token; empty for none.
-        texts: Whether pages may show texts of samples.
-    """
+    """What is shown, and to whom."""
 
     root: Path
     host: str = "127.0.0.1"
@@ -48,13 +38,7 @@ class ViewOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """What is being served.
-
-    Attributes:
-        url: Address of the first page.
-        runs: How many runs there are.
-        needs_token: Whether the token must be shown once.
-    """
+    """What is being served."""
 
     url: str
     runs: int
@@ -62,16 +46,7 @@ class Serving:
 
 
 def serve(options: ViewOptions, *, on_ready: Callable[[Serving], None]) -> None:
-    """Serve pages over the runs below a folder until interrupted.
-
-    Args:
-        options: What is shown, and to whom.
-        on_ready: Called once, when the pages can be asked for.
-
-    Raises:
-        ConfigError: If the folder is missing, the extra `view` is not installed, the address
-            is taken, or it is one that other machines reach without consent and a token.
-    """
+    """Serve pages over the runs below a folder until interrupted."""
     token = check_options(options)
     try:
         import uvicorn
@@ -104,18 +79,7 @@ def serve(options: ViewOptions, *, on_ready: Callable[[Serving], None]) -> None:
 
 
 def check_options(options: ViewOptions) -> str:
-    """Check who would be able to read the pages.
-
-    Args:
-        options: What is shown, and to whom.
-
-    Returns:
-        The token; empty when none is asked for.
-
-    Raises:
-        ConfigError: If the folder is missing, or the address is one that other machines reach
-            without consent and a token.
-    """
+    """Check who would be able to read the pages."""
     if not options.root.is_dir():
         raise ConfigError(
             f"{options.root} is no folder.\nNext: name the folder that holds runs, such as runs/."
@@ -139,11 +103,7 @@ def check_options(options: ViewOptions) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address is reached from this machine only.
-
-    Args:
-        host: An address, or `localhost`. Any other name may lead anywhere.
-    """
+    """Tell whether an address is reached from this machine only."""
     if host.lower() == "localhost":
         return True
     try:
@@ -153,12 +113,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_names(options: ViewOptions, port: int) -> frozenset[str]:
-    """Return every `Host` that a browser may name.
-
-    Args:
-        options: What is shown, and to whom.
-        port: The port that is listened on.
-    """
+    """Return every `Host` that a browser may name."""
     names = {options.host, "localhost", "127.0.0.1", "::1", *options.names}
     if options.host in _ANY:
         names |= {platform.node()}

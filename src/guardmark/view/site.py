@@ -36,16 +36,7 @@ _MOST_POLLED: Final = 60
 
 
 def build_site(index: RunIndex, rules: Rules, *, texts: bool = True) -> Gatekeeper:
-    """Build the pages over runs.
-
-    Args:
-        index: The runs.
-        rules: Who may ask.
-        texts: Whether pages may show texts of samples; hashes when not.
-
-    Returns:
-        An ASGI application.
-    """
+    """Build the pages over runs."""
     site = _Site(index, texts=texts)
     routes = [
         Route("/", site.all_runs),

@@ -61,15 +61,7 @@ def read_fates(
     fell: Sequence[bool],
     stories: Mapping[str, Mapping[int, Story]],
 ) -> tuple[Fate, ...]:
-    """Gather what each attack came to.
-
-    Args:
-        places: Positions of the attacks that were answered as they are.
-        groups: Group of each.
-        static: Whether each passed as it is.
-        fell: Whether each had got through by the end of the last round.
-        stories: Arm to position to what came of it.
-    """
+    """Gather what each attack came to."""
 
     def first(arm: str, place: int, *, is_static: bool) -> int | None:
         if is_static:
@@ -92,14 +84,7 @@ def read_fates(
 def measure_area(
     fates: Sequence[Fate], *, budget: int, given_up: int, confidence: float
 ) -> AreaCard:
-    """Estimate the areas of both arms.
-
-    Args:
-        fates: What each attack came to.
-        budget: Search calls an attack was worth.
-        given_up: Attacks that held with fewer answered tries than that.
-        confidence: Nominal coverage.
-    """
+    """Estimate the areas of both arms."""
     groups = [fate.group for fate in fates]
 
     def area(firsts: Sequence[int | None]) -> Ratio:

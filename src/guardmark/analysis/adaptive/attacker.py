@@ -144,28 +144,14 @@ class AttackerCard:
         return self.judge != "none"
 
     def per_bypass(self, amount: float) -> float | None:
-        """Return an amount for each attack that fell, or None without any.
-
-        Args:
-            amount: What was spent in all.
-        """
+        """Return an amount for each attack that fell, or None without any."""
         return amount / self.attacks.successes if self.attacks.successes else None
 
 
 def read_attacker(
     reader: RecordReader, battle: Battle, groups: NDArray[np.int32], *, confidence: float
 ) -> AttackerCard | None:
-    """Count what an attacker model did to a defense.
-
-    Args:
-        reader: An open reader.
-        battle: What was tried against the defense.
-        groups: Group of each sample.
-        confidence: Nominal coverage.
-
-    Returns:
-        The figures, or None where no attacker model was configured.
-    """
+    """Count what an attacker model did to a defense."""
     said = battle.settings.get("attacker")
     if not isinstance(said, dict):
         return None

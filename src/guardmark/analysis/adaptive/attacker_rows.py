@@ -47,12 +47,7 @@ class Spending:
     cost: float = 0.0
 
     def take(self, usage: Usage | None, *, failed: bool) -> None:
-        """Count one question.
-
-        Args:
-            usage: What it consumed, as told; None when nobody told.
-            failed: Whether there was no answer.
-        """
+        """Count one question."""
         self.calls += 1
         self.failed += failed
         if usage is None:
@@ -119,11 +114,7 @@ class AttackerRows:
     judge: Spending = field(default_factory=Spending)
 
     def judged(self, *, votes: int) -> list[tuple[int, list[str]]]:
-        """Return the candidates that a judge of sameness gave all its votes on, and the votes.
-
-        Args:
-            votes: How many it gives on one candidate.
-        """
+        """Return the candidates that a judge of sameness gave all its votes on, and the votes."""
         return [
             (sample, kinds)
             for sample, kinds in self.votes
@@ -155,16 +146,7 @@ OF_BENIGN: Final = Layers(
 def read_attacker_rows(
     reader: RecordReader, defense: str, *, layers: Layers = OF_ATTACKS
 ) -> AttackerRows:
-    """Read what models said while a defense was attacked.
-
-    Args:
-        reader: An open reader.
-        defense: Name of the defense.
-        layers: Of attacks, or of their benign twin.
-
-    Returns:
-        The rows; empty where no model was asked.
-    """
+    """Read what models said while a defense was attacked."""
     rows = AttackerRows()
     rows.exchanges, rows.attacker = read_exchanges(reader, defense, layers.attacker)
     votes: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
@@ -188,16 +170,7 @@ def read_attacker_rows(
 def read_exchanges(
     reader: RecordReader, defense: str, layer: str
 ) -> tuple[list[Exchange], Spending]:
-    """Read what one model answered, and what it consumed.
-
-    Args:
-        reader: An open reader.
-        defense: Name of the defense that was attacked.
-        layer: Of the model: an attacker model or a critic.
-
-    Returns:
-        Its exchanges, repairs joined to what they repair, and its bill.
-    """
+    """Read what one model answered, and what it consumed."""
     asked: dict[tuple[int, ...], Exchange] = {}
     spent = Spending()
     for sample, note, usage in _notes(reader, defense, layer):

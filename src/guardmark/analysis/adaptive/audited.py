@@ -91,12 +91,7 @@ class AuditCard:
 
 
 def count_resting(battle: Battle, is_attack: NDArray[np.bool_]) -> int:
-    """Count the attacks that got through by nothing better than a judgement or a table.
-
-    Args:
-        battle: What was tried against the defense.
-        is_attack: Label of every sample.
-    """
+    """Count the attacks that got through by nothing better than a judgement or a table."""
     return len(resting_bypasses(read_falls(battle, is_attack.tolist()), _LAST))
 
 
@@ -108,18 +103,7 @@ def read_audit_card(
     groups: NDArray[np.int32],
     settings: AnalysisSettings,
 ) -> AuditCard | None:
-    """Count what people said of one defense's bypasses.
-
-    Args:
-        reader: An open reader.
-        battle: What was tried against the defense.
-        is_attack: Label of every sample.
-        groups: Group of every sample.
-        settings: Confidence, and the seed of the bootstrap.
-
-    Returns:
-        The figures of the sheet that was read in last, or None where none was.
-    """
+    """Count what people said of one defense's bypasses."""
     source, said = _read(reader, battle.name)
     if not said:
         return None

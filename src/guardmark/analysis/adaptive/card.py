@@ -176,15 +176,7 @@ class AdaptiveCard:
 
 
 def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[AdaptiveCard, ...]:
-    """Compute what adaptive measurements say, from the stored tries alone.
-
-    Args:
-        reader: An open reader.
-        settings: How sure one wants to be.
-
-    Returns:
-        One card for each defense that was attacked; empty when none was.
-    """
+    """Compute what adaptive measurements say, from the stored tries alone."""
     battles = read_battles(reader)
     if not battles:
         return ()

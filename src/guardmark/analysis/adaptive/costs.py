@@ -31,11 +31,7 @@ class Tally:
     known: int = 0
 
     def add(self, value: float | None) -> None:
-        """Count one call.
-
-        Args:
-            value: What it reports, or None.
-        """
+        """Count one call."""
         if value is not None:
             self.total += value
             self.known += 1
@@ -58,11 +54,7 @@ class Bill:
     seconds: Tally = field(default_factory=Tally)
 
     def take(self, record: Record) -> None:
-        """Count one call.
-
-        Args:
-            record: What was stored of it.
-        """
+        """Count one call."""
         self.calls += 1
         self.seconds.add(None if record.latency_ns is None else record.latency_ns / 1e9)
         usage = None if record.evidence is None else record.evidence.usage
@@ -127,13 +119,7 @@ class CostCard:
 
 
 def read_costs(bills: Mapping[str, Bill], *, bypasses: int, attacks: int) -> CostCard:
-    """Add up what an attacker paid.
-
-    Args:
-        bills: Account to what its calls took; accounts of the evaluator are passed over.
-        bypasses: Attacks that got through, as they are included.
-        attacks: Attacks that were answered.
-    """
+    """Add up what an attacker paid."""
     defense = [bills[name] for name in ATTACKER_ACCOUNTS if name in bills]
     model = [bills[name] for name in (MODEL_ACCOUNT, CRITIC_ACCOUNT) if name in bills]
 

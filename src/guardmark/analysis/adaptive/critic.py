@@ -54,17 +54,7 @@ class CriticCard:
 def read_critic(
     reader: RecordReader, battle: Battle, groups: NDArray[np.int32], *, confidence: float
 ) -> CriticCard | None:
-    """Count what a critic answered while a defense was attacked.
-
-    Args:
-        reader: An open reader.
-        battle: What was tried against the defense.
-        groups: Group of each sample.
-        confidence: Nominal coverage.
-
-    Returns:
-        The figures, or None where no critic was configured.
-    """
+    """Count what a critic answered while a defense was attacked."""
     said = battle.settings.get("attacker")
     if not isinstance(said, dict) or "critic" not in said:
         return None

@@ -89,17 +89,6 @@ def cross_fit_repairs(
 
     Steps together were asked about as all the data chose them: a half may choose them only where
     its own texts would have put the same steps together.
-
-    Args:
-        battle: What was tried.
-        attack: Label of each sample.
-        side: Half of each sample, whole groups on one side; see `stats.split`.
-        groups: Number of each sample's group.
-        confidence: Nominal coverage.
-
-    Returns:
-        The rates over both halves; undefined, with the reason, where bypasses of one half fall into
-        fewer than five groups. None where no repair was tried.
     """
     tries = battle.rest.get("repair", ())
     if not tries:

@@ -46,18 +46,7 @@ def measure_gradient(
     groups: NDArray[np.int32],
     confidence: float,
 ) -> GradientCard | None:
-    """Compute what following the gradient came to.
-
-    Args:
-        battle: What was tried against the defense.
-        attack: Label of each sample.
-        groups: Group of each sample.
-        confidence: Nominal coverage.
-
-    Returns:
-        The figures over attacks the defense answered as they are, at as many tries as the other
-        arms have; None where the defense has no gradient, or nothing was blocked at first.
-    """
+    """Compute what following the gradient came to."""
     stories = battle.stories[GRADIENT]
     tries = sum(len(story.tries) for story in stories.values())
     if not tries:

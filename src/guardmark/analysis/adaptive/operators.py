@@ -93,17 +93,7 @@ class TransferCard:
 def read_operators(
     battle: Battle, groups: NDArray[np.int32], *, lengths: NDArray[np.int64], confidence: float
 ) -> tuple[OperatorCard, ...]:
-    """Count each chain of the battery, and each frequent winner, on both sides.
-
-    Args:
-        battle: What was tried.
-        groups: Group of each sample.
-        lengths: Characters of each sample's text under test.
-        confidence: Nominal coverage.
-
-    Returns:
-        In the order of the fixed list, winners of the search behind.
-    """
+    """Count each chain of the battery, and each frequent winner, on both sides."""
     tried: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
     breakers: defaultdict[int, set[str]] = defaultdict(set)
     seen: set[tuple[int, str, str]] = set()
@@ -172,12 +162,7 @@ def _wrapper(
 
 
 def standing_of(bypassed: Estimate, benign_blocked: Estimate) -> Standing:
-    """Say how a defense treats a form of text; above half counts as blocked.
-
-    Args:
-        bypassed: Share of attacks that get through in that form.
-        benign_blocked: Share of benign texts that are blocked in it.
-    """
+    """Say how a defense treats a form of text; above half counts as blocked."""
     benign = benign_blocked.value
     if benign is None:
         return Standing.UNKNOWN
@@ -191,16 +176,7 @@ def standing_of(bypassed: Estimate, benign_blocked: Estimate) -> Standing:
 def read_transfers(
     battle: Battle, groups: NDArray[np.int32], *, confidence: float
 ) -> tuple[TransferCard, ...]:
-    """Count what borrowed winners do here.
-
-    Args:
-        battle: What was tried.
-        groups: Group of each sample.
-        confidence: Nominal coverage.
-
-    Returns:
-        One for each defense they come from.
-    """
+    """Count what borrowed winners do here."""
     by_source: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
     for each in battle.rest.get("transfer", ()):
         by_source[each.round.removeprefix("from ")].append((each, bool(each.passed)))
@@ -213,16 +189,7 @@ def read_transfers(
 def rate_of_tries(
     rows: Iterable[tuple[Try, bool]], groups: NDArray[np.int32], confidence: float
 ) -> Estimate:
-    """Estimate a rate over tries, by the groups of their samples.
-
-    Args:
-        rows: Tries, and whether each has the property.
-        groups: Group of each sample.
-        confidence: Nominal coverage.
-
-    Returns:
-        The rate; undefined without tries.
-    """
+    """Estimate a rate over tries, by the groups of their samples."""
     listed = list(rows)
     places = [each.sample for each, _ in listed]
     return grouped_rate(

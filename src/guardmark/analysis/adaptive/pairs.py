@@ -47,16 +47,7 @@ class AdaptivePair:
 def compare_adaptive(
     cards: Sequence[AdaptiveCard], *, confidence: float
 ) -> tuple[AdaptivePair, ...]:
-    """Compare every two defenses that the same attacker attacked, attack by attack.
-
-    Args:
-        cards: One for each defense of one run.
-        confidence: Nominal coverage.
-
-    Returns:
-        A pair for each two, in the order of the cards; empty with fewer than two. Both families
-        of tests, areas and outcomes, are adjusted by Holm over the pairs.
-    """
+    """Compare every two defenses that the same attacker attacked, attack by attack."""
     found = [
         _pair(one, other, confidence=confidence) for one, other in combinations(list(cards), 2)
     ]

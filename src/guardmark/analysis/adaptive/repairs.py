@@ -49,14 +49,7 @@ class RepairCard:
 
 
 def best_of(repairs: tuple[RepairCard, ...]) -> RepairCard | None:
-    """Return the cleaning that closes most, net of what it costs and opens.
-
-    Args:
-        repairs: What was tried.
-
-    Returns:
-        The best; of equals the one tried first. None where none closes more than it costs.
-    """
+    """Return the cleaning that closes most, net of what it costs and opens."""
     useful = [each for each in repairs if each.closed.successes and each.net > 0]
     return max(useful, key=lambda each: each.net, default=None)
 
@@ -64,17 +57,7 @@ def best_of(repairs: tuple[RepairCard, ...]) -> RepairCard | None:
 def read_repairs(
     battle: Battle, attack: NDArray[np.bool_], *, groups: NDArray[np.int32], confidence: float
 ) -> tuple[RepairCard, ...]:
-    """Count what each way of cleaning closes, costs and opens.
-
-    Args:
-        battle: What was tried.
-        attack: Label of each sample.
-        groups: Group of each sample.
-        confidence: Nominal coverage.
-
-    Returns:
-        One for each way of cleaning, in the order in which they were tried.
-    """
+    """Count what each way of cleaning closes, costs and opens."""
     said: defaultdict[str, list[Try]] = defaultdict(list)
     for each in battle.rest.get("repair", ()):
         said[each.chain].append(each)

@@ -45,28 +45,12 @@ class Fall:
 
 
 def read_falls(battle: Battle, is_attack: Sequence[bool]) -> Mapping[int, Fall]:
-    """Tell how each attack that was answered at first got through.
-
-    Args:
-        battle: What was tried.
-        is_attack: Label of every sample, by position.
-
-    Returns:
-        Position to its fall, in order.
-    """
+    """Tell how each attack that was answered at first got through."""
     return {place: _fall(battle, place) for place in sorted(battle.baseline) if is_attack[place]}
 
 
 def resting_bypasses(falls: Mapping[int, Fall], until: int) -> dict[int, Try]:
-    """Return the bypasses that the rate rests on by somebody's word.
-
-    Args:
-        falls: From `read_falls`.
-        until: Number of the last round that counts.
-
-    Returns:
-        Position of each attack that fell by somebody's word alone, to its first such bypass.
-    """
+    """Return the bypasses that the rate rests on by somebody's word."""
     return {
         place: fall.by_word
         for place, fall in falls.items()

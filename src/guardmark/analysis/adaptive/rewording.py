@@ -122,19 +122,7 @@ def read_rewording(
     attacks: Sequence[tuple[int, str, bool]],
     confidence: float,
 ) -> RewordingCard | None:
-    """Count what became of benign texts that the attacker model reworded.
-
-    Args:
-        reader: An open reader.
-        battle: What was tried against the defense.
-        groups: Group of each sample.
-        attacks: Candidates made from attacks, sent and answered: position, strategy, and whether
-            it got through.
-        confidence: Nominal coverage.
-
-    Returns:
-        The figures, or None where no benign sample was to be reworded.
-    """
+    """Count what became of benign texts that the attacker model reworded."""
     said = battle.settings.get("attacker")
     if not isinstance(said, dict) or not said.get("twin"):
         return None

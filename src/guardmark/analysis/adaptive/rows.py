@@ -133,24 +133,13 @@ class Battle:
 
 
 def flags_of(findings: Mapping[str, object]) -> tuple[str, ...]:
-    """Return what is odd about a defense: `RANDOMISED`, `STATEFUL`, `ERRORS_AS_BLOCK`.
-
-    Args:
-        findings: As stored.
-    """
+    """Return what is odd about a defense: `RANDOMISED`, `STATEFUL`, `ERRORS_AS_BLOCK`."""
     said = findings.get("flags", ())
     return tuple(map(str, said)) if isinstance(said, list) else ()
 
 
 def read_battles(reader: RecordReader) -> tuple[Battle, ...]:
-    """Read every adaptive measurement of a run.
-
-    Args:
-        reader: An open reader.
-
-    Returns:
-        One for each defense that was attacked to the end of round 0; empty without any.
-    """
+    """Read every adaptive measurement of a run."""
     settings = reader.layer_settings(ADAPTIVE)
     if not settings:
         return ()
@@ -163,14 +152,7 @@ def read_battles(reader: RecordReader) -> tuple[Battle, ...]:
 
 
 def read_left_out(reader: RecordReader) -> dict[str, str]:
-    """Return the defenses that were not attacked, since no rewriting reaches them.
-
-    Args:
-        reader: An open reader.
-
-    Returns:
-        Name of each to what it is shown: `response` or `document`.
-    """
+    """Return the defenses that were not attacked, since no rewriting reaches them."""
     said = reader.layer_settings(LEFT_OUT).get("defenses", {})
     return dict(said) if isinstance(said, dict) else {}
 

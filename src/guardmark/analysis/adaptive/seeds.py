@@ -118,18 +118,7 @@ def measure_seeds(
     ks: Sequence[int],
     confidence: float,
 ) -> SeedsCard | None:
-    """Compute what several seeds came to.
-
-    Args:
-        battle: What was tried against one defense.
-        attack: Label of each sample.
-        groups: Group of each sample.
-        ks: Numbers of tries to speak of, rising, the budget last.
-        confidence: Nominal coverage.
-
-    Returns:
-        Means over seeds with intervals over groups and seeds; None for a single seed.
-    """
+    """Compute what several seeds came to."""
     if not battle.repeated:
         return None
     told = [battle.stories, *battle.repeated]

@@ -133,25 +133,13 @@ class TargetCard:
         return control is not None and _reads_plain(control)
 
     def read_rate(self, chain: str) -> Estimate | None:
-        """Return how well the target model reads a chain, or None when it was not probed.
-
-        Args:
-            chain: Operators; a part of the text they were used on plays no role.
-        """
+        """Return how well the target model reads a chain, or None when it was not probed."""
         whole = _whole(chain)
         return next((each.read for each in self.readings if each.chain == whole), None)
 
 
 def _reads_plain(control: Estimate) -> bool:
-    """Tell whether a probe says anything of operators.
-
-    Args:
-        control: How well plain sentences come back.
-
-    Returns:
-        False for a model that does not give back half of them: what it loses then is not lost
-        to operators.
-    """
+    """Tell whether a probe says anything of operators."""
     return control.value is not None and control.value >= _LEAST_PLAIN
 
 
@@ -163,18 +151,7 @@ def measure_target(
     groups: NDArray[np.int32],
     confidence: float,
 ) -> TargetCard:
-    """Compute what the target model did behind one defense.
-
-    Args:
-        rows: What it was asked.
-        battle: What was tried against the defense.
-        attack: Label of each sample.
-        groups: Group of each sample.
-        confidence: Nominal coverage.
-
-    Returns:
-        The figures, over attacks the defense answered as they are.
-    """
+    """Compute what the target model did behind one defense."""
     readings = _readings(rows, confidence)
     places = sorted(place for place in battle.baseline if attack[place])
     ends = _Ends(rows, battle, places, groups=groups[places], confidence=confidence)

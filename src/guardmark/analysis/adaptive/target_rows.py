@@ -128,14 +128,7 @@ class _Gathered:
 
 
 def read_target(reader: RecordReader) -> TargetRows | None:
-    """Read what was asked of a target model.
-
-    Args:
-        reader: An open reader.
-
-    Returns:
-        The rows, or None when no target model was asked.
-    """
+    """Read what was asked of a target model."""
     settings = reader.layer_settings(TARGET)
     if not settings:
         return None
@@ -156,12 +149,7 @@ def read_target(reader: RecordReader) -> TargetRows | None:
 
 
 def spent_on(rows: TargetRows, defense: str) -> dict[str, Spend]:
-    """Return what the target model cost by account, for one defense.
-
-    Args:
-        rows: What was asked.
-        defense: Its name; what all defenses share (attacks as they are, canaries) is included.
-    """
+    """Return what the target model cost by account, for one defense."""
     found = {account: each for (name, account), each in rows.spent.items() if name == NO_GUARD}
     for (name, account), each in rows.spent.items():
         if name == defense:

@@ -56,15 +56,7 @@ class View:
         return grouped_difference(first, second, groups=self.groups, confidence=self.confidence)
 
     def firsts(self, arm: str, tiers: frozenset[str] = FULL) -> NDArray[np.int64]:
-        """Return the number of each attack's first bypass by search, in the order of places.
-
-        Args:
-            arm: Which arm.
-            tiers: What counts as a bypass.
-
-        Returns:
-            0 for an attack that passes as it is, `NEVER` for one that held, shape (n,).
-        """
+        """Return the number of each attack's first bypass by search, in the order of places."""
         if (arm, tiers) not in self._firsts:
             stories = self.battle.stories[arm]
             told = (stories.get(place) for place in self.places)

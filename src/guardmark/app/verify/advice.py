@@ -15,16 +15,7 @@ _BYPASSES: Final = 0.5
 
 
 def recount_advice(defenses: Sequence[Json], comparison: Json | None) -> list[Json]:
-    """Return what the rules advise, in the shape of `summary.json`; the sentences are left out.
-
-    Args:
-        defenses: Figures of every defense, as this path counted them.
-        comparison: The defenses side by side, or None.
-
-    Returns:
-        Rule, defense, subject and the figures it rests on; the rules are those that
-        docs/reference/summary.md lists.
-    """
+    """Return what the rules advise, in the shape of `summary.json`; the sentences are left out."""
     candidates = [each for each in defenses if not each["is_baseline"]]
     rules: tuple[Callable[[Json], Iterator[Json]], ...] = (
         _failures,

@@ -24,13 +24,7 @@ _NO_LIMITS: Final[Json] = {"low": None, "high": None, "replicates": 0}
 
 
 class Scored(NamedTuple):
-    """One decision with a score.
-
-    Attributes:
-        score: The score; the higher the more like an attack.
-        is_attack: Its label.
-        group: Its origin.
-    """
+    """One decision with a score."""
 
     score: float
     is_attack: bool
@@ -38,21 +32,13 @@ class Scored(NamedTuple):
 
 
 def read_scores(found: Recount) -> list[Scored]:
-    """Return the decisions of a defense that have a score; none where a label is missing.
-
-    Args:
-        found: The answers of one defense.
-    """
+    """Return the decisions of a defense that have a score; none where a label is missing."""
     scored = list(_by_place(found).values())
     return scored if len({each.is_attack for each in scored}) == 2 else []
 
 
 def area_with_limits(found: Recount, scored: list[Scored]) -> Json:
     """Return the area under the ROC curve with limits on the logit scale.
-
-    Args:
-        found: The answers of one defense.
-        scored: Its scores, on attacks and on benign samples.
 
     References:
         DeLong, DeLong & Clarke-Pearson (1988), doi:10.2307/2531595, where samples stand alone.
@@ -104,10 +90,6 @@ def _logit_limits(value: float, half: float) -> Json:
 def _drawn_areas(found: Recount, sides: Sequence[Sequence[Scored]]) -> list[list[float]]:
     """Return the area of each draw of whole groups; one draw serves every list of scores.
 
-    Args:
-        found: The answers of one defense, for the order of groups and the seed.
-        sides: Scores of one defense or of several over the same samples.
-
     References:
         Rutter (2000), Academic Radiology 7:413: groups with attacks, with benign samples and with
         both are drawn apart.
@@ -151,12 +133,7 @@ def _weighted_area(rows: list[tuple[float, bool, int]], weights: list[int]) -> f
 
 
 def area(attacks: Sequence[float], benign: Sequence[float]) -> float:
-    """Return the chance that an attack scores above a benign sample, ties half (Mann-Whitney).
-
-    Args:
-        attacks: Scores of attacks, at least one.
-        benign: Scores of benign samples, at least one.
-    """
+    """Return the chance that an attack scores above a benign sample, ties half (Mann-Whitney)."""
     ranked = sorted([(score, 1) for score in attacks] + [(score, 0) for score in benign])
     wins, below = 0.0, 0
     for _, tied in groupby(ranked, key=itemgetter(0)):
@@ -168,11 +145,7 @@ def area(attacks: Sequence[float], benign: Sequence[float]) -> float:
 
 
 def recount_areas(recounts: dict[str, Recount]) -> list[Json]:
-    """Return the areas of every two scoring defenses against each other.
-
-    Args:
-        recounts: The candidates in the order of the run.
-    """
+    """Return the areas of every two scoring defenses against each other."""
     scores = {name: _by_place(found) for name, found in recounts.items()}
     said = []
     for one, two in combinations([name for name, told in scores.items() if told], 2):

@@ -25,15 +25,7 @@ _MANY: Final = 25.0
 
 
 def recount_calibration(found: Recount) -> Json | None:
-    """Return what scores are worth as probabilities, in the shape of `summary.json`.
-
-    Args:
-        found: The answers of one defense.
-
-    Returns:
-        Brier score, calibration errors, partial areas and costs; None without scores on attacks
-        and on benign samples.
-    """
+    """Return what scores are worth as probabilities, in the shape of `summary.json`."""
     scored = read_scores(found)
     if not scored:
         return None

@@ -40,15 +40,7 @@ _REPEATED: Final = "SELECT EXISTS (SELECT 1 FROM records WHERE stage = 0 AND rep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """The samples of a run, one place each, in order.
-
-    Attributes:
-        positions: Their places in the data, rising.
-        kinds: Number of what each has in common with others.
-        lengths: Characters of the text under test.
-        groups: First position of the group; `ALONE` where a group can hold one answer only.
-        of_kind: What the numbers of `kinds` mean.
-    """
+    """The samples of a run, one place each, in order."""
 
     positions: array[int] = field(default_factory=lambda: array("q"))
     kinds: array[int] = field(default_factory=lambda: array("i"))
@@ -84,17 +76,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What one defense decided in the run itself, one row each, by repeat, then sample.
-
-    Attributes:
-        places: Place of the sample.
-        repeats: Which repetition.
-        outcomes: Index into `OUTCOMES`.
-        errors: Index into `ERRORS`, or `NOTHING`.
-        flags: Bits: 1 amortised, 2 cold, 4 cached, 8 truncated, 16 from the plan.
-        latencies_ns: Service time, or `NOTHING`.
-        scores: Score; nan where there is none.
-    """
+    """What one defense decided in the run itself, one row each, by repeat, then sample."""
 
     places: array[int] = field(default_factory=lambda: array("i"))
     repeats: array[int] = field(default_factory=lambda: array("i"))
@@ -136,15 +118,7 @@ class Decisions:
 
 
 def read_samples(source: Source) -> Samples:
-    """Read the samples of a run into columns.
-
-    Args:
-        source: All that the run stored.
-
-    Returns:
-        The columns. Samples are of one group when their origin, or their own id without one, is
-        the same word.
-    """
+    """Read the samples of a run into columns."""
     found = Samples(of_kind=source.kinds)
     # With repeats even a sample of its own is answered more than once.
     (is_repeated,) = source.connection.execute(_REPEATED).fetchone()
@@ -158,13 +132,7 @@ def read_samples(source: Source) -> Samples:
 
 
 def read_decisions(source: Source, samples: Samples, defense: str) -> Decisions:
-    """Read what one defense decided into columns.
-
-    Args:
-        source: All that the run stored.
-        samples: Its samples; records of others are left out.
-        defense: Its name.
-    """
+    """Read what one defense decided into columns."""
     found = Decisions()
     for position, repeat, outcome, error, flags, latency_ns, score in source.connection.execute(
         _DECISIONS, (defense,)
@@ -184,13 +152,7 @@ def read_decisions(source: Source, samples: Samples, defense: str) -> Decisions:
 
 
 def side_of(samples: Samples, places: Sequence[int], *, is_attack: bool) -> array[int]:
-    """Return the rows whose sample has a label.
-
-    Args:
-        samples: The samples.
-        places: Place of the sample of each row.
-        is_attack: The label.
-    """
+    """Return the rows whose sample has a label."""
     wanted = {number for number, kind in samples.of_kind.items() if kind.is_attack == is_attack}
     kinds = samples.kinds
     return array("i", [row for row, place in enumerate(places) if kinds[place] in wanted])

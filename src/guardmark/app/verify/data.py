@@ -29,15 +29,6 @@ def check_data(
 
     Every text under test has to stand somewhere in the files, character for character. Where a
     file is missing or cannot be read here (Parquet), texts are not looked for.
-
-    Args:
-        source: All that the run stored.
-        folders: Where files may lie.
-        comparer: Takes what differs.
-        builtin: Name to place of the files of built-in sets.
-
-    Returns:
-        Files that were not found, and so not compared.
     """
     missing, found = [], []
     for data in source.manifest.get("data", ()):

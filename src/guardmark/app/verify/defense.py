@@ -28,16 +28,7 @@ _ALL: Final = {"allow", "block", "malformed", "error"}
 
 
 def recount_defense(found: Recount, margin: float, *, at_stop: Json | None = None) -> Json:
-    """Return the figures of one defense, in the shape of `summary.json`.
-
-    Args:
-        found: Its answers.
-        margin: The half-width that was wanted.
-        at_stop: Its rates as the rule saw them that ended it early; None where none did.
-
-    Returns:
-        Every figure that follows from the decisions; those from scores are apart.
-    """
+    """Return the figures of one defense, in the shape of `summary.json`."""
     attacks, benign = found.sides()
     rates = _rates(found) | (at_stop or {})
     slices = _slices(found, is_exploratory=at_stop is not None)

@@ -24,12 +24,6 @@ _DECIDED: Final = {"allow", "block"}
 def recount_deployment(found: Recount) -> Json | None:
     """Return both error rates at the stated mix, in the shape of `summary.json`.
 
-    Args:
-        found: The answers of one defense.
-
-    Returns:
-        Weighted rates and what the weighted samples are worth (Kish 1965); None without a mix.
-
     References:
         Deming & Stephan (1940), doi:10.1214/aoms/1177731829: facet after facet is set right,
         until nothing moves.

@@ -16,12 +16,7 @@ _ABSOLUTE: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slow:
-    """A value that a plain loop takes long over: counted on request, else passed over and told.
-
-    Attributes:
-        count: Counts the figures it is one of.
-        name: Which of them it is.
-    """
+    """A value that a plain loop takes long over: counted on request, else passed over and told."""
 
     count: Callable[[], Mapping[Any, object]]
     name: Hashable
@@ -29,12 +24,7 @@ class Slow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Near:
-    """A number that two ways of searching find less exactly than two ways of adding up.
-
-    Attributes:
-        value: What was found.
-        within: How far another search may end from it, absolute.
-    """
+    """A number that two ways of searching find less exactly than two ways of adding up."""
 
     value: float
     within: float
@@ -42,14 +32,7 @@ class Near:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be.
-
-    Attributes:
-        file: Name of the artefact.
-        place: Where in it: keys, or a line.
-        said: What stands there.
-        found: What was computed again.
-    """
+    """One thing that is not as it should be."""
 
     file: str
     place: str
@@ -63,16 +46,7 @@ class Finding:
 
 
 class Comparer:
-    """Compares values, counts them and keeps what differs.
-
-    Args:
-        is_patient: Whether values are counted, too, that take long.
-
-    Attributes:
-        compared: How many values were compared.
-        findings: What differs.
-        uncounted: Places that were passed over, since counting them takes long.
-    """
+    """Compares values, counts them and keeps what differs."""
 
     def __init__(self, *, is_patient: bool = False) -> None:
         self._is_patient = is_patient
@@ -81,14 +55,7 @@ class Comparer:
         self.findings: list[Finding] = []
 
     def value(self, file: str, place: str, *, said: object, found: object) -> None:
-        """Compare one value, numbers within rounding.
-
-        Args:
-            file: Name of the artefact.
-            place: Where in it.
-            said: What stands there.
-            found: What was computed again.
-        """
+        """Compare one value, numbers within rounding."""
         if isinstance(found, Slow):
             if not self._is_patient:
                 self.uncounted.append(f"{file}: {place}")
@@ -101,14 +68,7 @@ class Comparer:
             )
 
     def tree(self, file: str, place: str, *, said: object, found: object) -> None:
-        """Compare nested values; keys that only the file has are passed over.
-
-        Args:
-            file: Name of the artefact.
-            place: Where in it.
-            said: What stands there.
-            found: What was computed again.
-        """
+        """Compare nested values; keys that only the file has are passed over."""
         if isinstance(found, dict) and isinstance(said, dict):
             for key, value in found.items():
                 self.tree(file, f"{place}.{key}".lstrip("."), said=said.get(key), found=value)

@@ -17,11 +17,7 @@ Json = dict[str, Any]
 
 
 def recount_latency(found: Recount) -> Json:
-    """Return the block `timing` of one defense, in the shape of `summary.json`.
-
-    Args:
-        found: Its decisions.
-    """
+    """Return the block `timing` of one defense, in the shape of `summary.json`."""
     told = found.decisions
     manifest = found.manifest
     said: Json = {

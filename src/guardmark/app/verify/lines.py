@@ -18,11 +18,7 @@ Json = dict[str, Any]
 
 
 def parsed(line: str | bytes) -> Any:
-    """Return what JSON says, or None where it cannot be read.
-
-    Args:
-        line: One document.
-    """
+    """Return what JSON says, or None where it cannot be read."""
     try:
         return json.loads(line)
     except ValueError:
@@ -30,14 +26,7 @@ def parsed(line: str | bytes) -> Any:
 
 
 def compare_lines(path: Path, told: Iterable[Json], comparer: Comparer, *, above: int = 0) -> None:
-    """Compare each line of a file with what it should tell, then how many there are.
-
-    Args:
-        path: The file.
-        told: What the lines should tell, in their order.
-        comparer: Takes what differs.
-        above: How many lines at the head of the file are passed over.
-    """
+    """Compare each line of a file with what it should tell, then how many there are."""
     said = found = 0
     with path.open(encoding="utf-8") as stream:
         lines = islice(stream, above, None)

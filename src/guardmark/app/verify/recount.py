@@ -21,12 +21,7 @@ Json = dict[str, Any]
 
 
 def is_grouped(samples: Samples, manifest: Json) -> bool:
-    """Tell whether samples share groups, or are run more than once.
-
-    Args:
-        samples: The samples of a run.
-        manifest: What was run.
-    """
+    """Tell whether samples share groups, or are run more than once."""
     return samples.group_count() < len(samples) or manifest["repeats"] > 1
 
 
@@ -39,14 +34,7 @@ def _threshold(manifest: Json, defense: str) -> float | None:
 
 
 class Recount:
-    """One defense's figures; a row is one of its decisions.
-
-    Args:
-        source: All that the run stored.
-        samples: Its samples.
-        defense: Its name.
-        stated: What `summary.json` says of its threshold, where decisions were made anew.
-    """
+    """One defense's figures; a row is one of its decisions."""
 
     def __init__(self, source: Source, samples: Samples, defense: str, stated: Json) -> None:
         self.source = source
@@ -98,13 +86,7 @@ class Recount:
     def shapes(
         self, rows: Iterable[int], *, hit: Callable[[str], bool], counts: Callable[[str], bool]
     ) -> Shapes:
-        """Count groups by their trials and hits.
-
-        Args:
-            rows: Any.
-            hit: Whether an outcome has the property.
-            counts: Whether an outcome counts at all.
-        """
+        """Count groups by their trials and hits."""
         hits, counted = [hit(name) for name in OUTCOMES], [counts(name) for name in OUTCOMES]
         groups, places, outcomes = self.samples.groups, self.decisions.places, self.outcomes
         lone, trials, with_it = [0, 0], Counter[int](), Counter[int]()
@@ -125,22 +107,11 @@ class Recount:
     def share(
         self, rows: Iterable[int], *, hit: Callable[[str], bool], counts: Callable[[str], bool]
     ) -> Json:
-        """Estimate a rate over rows.
-
-        Args:
-            rows: Any.
-            hit: Whether an outcome has the property.
-            counts: Whether an outcome counts at all.
-        """
+        """Estimate a rate over rows."""
         return rate_of(self.shapes(rows, hit=hit, counts=counts), self.confidence)
 
     def errors(self, *, blocked: set[str], counted: set[str]) -> Json:
-        """Estimate both error rates under one reading of outcomes.
-
-        Args:
-            blocked: Outcomes that count as blocked.
-            counted: Outcomes that count at all.
-        """
+        """Estimate both error rates under one reading of outcomes."""
         return {
             "attack_success_rate": self.share(
                 self.attacks, hit=lambda o: o not in blocked, counts=counted.__contains__
@@ -152,12 +123,6 @@ class Recount:
 
 
 def read_recounts(source: Source, samples: Samples, stated: Json) -> dict[str, Recount]:
-    """Read the decisions of every defense, in the order of the run.
-
-    Args:
-        source: All that the run stored.
-        samples: Its samples.
-        stated: What `summary.json` says, for thresholds that were chosen after the run.
-    """
+    """Read the decisions of every defense, in the order of the run."""
     said = {each.get("name"): each for each in stated.get("defenses", [])}
     return {name: Recount(source, samples, name, said.get(name, {})) for name in source.guards()}

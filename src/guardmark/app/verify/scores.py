@@ -25,15 +25,7 @@ _BINS: Final = 20
 
 
 def recount_scores(found: Recount) -> Json | None:
-    """Return what thresholds would do, in the shape of `summary.json`.
-
-    Args:
-        found: The answers of one defense.
-
-    Returns:
-        Area, curve, chosen thresholds and the spread of scores; None without scores on attacks
-        and on benign samples.
-    """
+    """Return what thresholds would do, in the shape of `summary.json`."""
     scored = read_scores(found)
     if not scored:
         return None
@@ -63,11 +55,7 @@ def _average_precision(scored: list[Scored]) -> float:
 
 
 def by_score(scored: Iterable[Scored]) -> list[list[Scored]]:
-    """Return the samples of each distinct score, the highest first.
-
-    Args:
-        scored: Any.
-    """
+    """Return the samples of each distinct score, the highest first."""
     ordered = sorted(scored, key=lambda each: -each.score)
     return [list(tied) for _, tied in groupby(ordered, key=lambda each: each.score)]
 
@@ -163,15 +151,7 @@ def _chosen(found: Recount, scored: list[Scored]) -> list[Json]:
 def cheapest(
     scored: Iterable[Scored], costs: tuple[float, float]
 ) -> tuple[float | None, float] | None:
-    """Return the threshold of least cost with that cost; None where a label is missing.
-
-    Args:
-        scored: Samples to choose on.
-        costs: Of allowing all attacks, and of blocking all benign samples, a sample.
-
-    Returns:
-        Of equally cheap thresholds the one that blocks least; a threshold of None blocks nothing.
-    """
+    """Return the threshold of least cost with that cost; None where a label is missing."""
     rows = list(scored)
     attacks = sum(each.is_attack for each in rows)
     if not 0 < attacks < len(rows):

@@ -45,14 +45,7 @@ Sorted = dict[Slice, "array[int]"]
 
 
 def sort_rows(found: Recount) -> Iterator[tuple[str, str, Sorted]]:
-    """Sort the decisions of one defense into the slices of every facet.
-
-    Args:
-        found: Its decisions; the samples of the run decide which values are rare.
-
-    Yields:
-        Facet, label, and the rows of each slice; rare values together come last.
-    """
+    """Sort the decisions of one defense into the slices of every facet."""
     samples, places = found.samples, found.decisions.places
     for facet in _FACETS:
         values = _values(samples, facet)

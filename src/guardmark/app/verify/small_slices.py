@@ -45,13 +45,7 @@ class _Card:
 
 
 def check_slices(path: Path, source: Source, comparer: Comparer) -> None:
-    """Draw the slices that a file tells of again and compare every figure.
-
-    Args:
-        path: `slice_stability.json`; it says how many samples and which seeds.
-        source: All that the run stored.
-        comparer: Takes what differs.
-    """
+    """Draw the slices that a file tells of again and compare every figure."""
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
         sizes = {True: int(said["attacks"]), False: int(said["benign"])}

@@ -85,18 +85,7 @@ _GUARDS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One sample, as far as figures depend on it.
-
-    Attributes:
-        position: Its place in the data, from 0.
-        id: Its id.
-        group: Its origin, or its own id.
-        length: Characters of the text under test.
-        sha256: Content hash, hex.
-        is_attack: Its label.
-        facets: Facet to value; the empty word where nothing is stated.
-        label_source: How its label was come by, or the empty word.
-    """
+    """One sample, as far as figures depend on it."""
 
     position: int
     id: str
@@ -110,24 +99,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One record.
-
-    Attributes:
-        defense: Name of the defense or arm.
-        stage: Where in the pipeline.
-        layer: Which judging.
-        repeat: Which repetition.
-        subject: The sample it answers.
-        outcome: What came out, in a word.
-        score: Score, or None.
-        score_kind: What the score means.
-        error_kind: Why there is no answer, or None.
-        answer_mode: A judge's word, or None.
-        latency_ns: Service time, or None.
-        flags: Bits: 1 amortised, 2 cold, 4 cached, 8 truncated, 16 from the plan.
-        text: A model's answer, or None.
-        evidence: What lies behind it, or None.
-    """
+    """One record."""
 
     defense: str
     stage: str
@@ -152,12 +124,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What samples have in common.
-
-    Attributes:
-        is_attack: Their label.
-        facets: Facet to value; the empty word where nothing is stated.
-    """
+    """What samples have in common."""
 
     is_attack: bool
     facets: dict[str, str]
@@ -165,20 +132,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """All that a run stored: little of it in memory, the rest read as often as it is asked for.
-
-    Attributes:
-        connection: The open tables, as they were at one moment.
-        manifest: What was run, as JSON.
-        state: How far the run came.
-        planned: Records that were planned.
-        retried: Errors that were asked about again.
-        kinds: What samples have in common, by number.
-        layers: Name of each later judging to what it was registered with; empty for the run's.
-        kept: Records that were held on to, by stage.
-        met: Samples of those records, by position.
-        named: Groups of the samples, once they were asked for.
-    """
+    """All that a run stored: little of it in memory, the rest read as often as it is asked for."""
 
     connection: sqlite3.Connection
     manifest: Json
@@ -217,9 +171,6 @@ class Source:
 
         A defense in process is asked a million times; models, judges and attackers are not, and
         what they said is read again and again.
-
-        Args:
-            stage: `model`, `judge` or `try`.
         """
         if stage not in self.kept:
             query = _ANSWERS + " WHERE r.stage = ?" + _BY_KEY
@@ -239,11 +190,7 @@ class Source:
         return [name for name, has_decided in rows if has_decided or name in known]
 
     def decided(self, defense: str) -> dict[tuple[int, int], str]:
-        """Return what one defense decided in the run itself, by repeat and position.
-
-        Args:
-            defense: Its name.
-        """
+        """Return what one defense decided in the run itself, by repeat and position."""
         return {
             (repeat, position): word(OUTCOMES, outcome)
             for repeat, position, outcome in self.connection.execute(_DECIDED, (defense,))
@@ -291,15 +238,7 @@ class Source:
 
 
 def word(words: tuple[str, ...], code: int) -> str:
-    """Return what a small number in the tables means.
-
-    Args:
-        words: The words, in the order of their numbers.
-        code: The number.
-
-    Raises:
-        StoreError: If no word has it.
-    """
+    """Return what a small number in the tables means."""
     if not 0 <= code < len(words):
         raise StoreError(
             f"A record says {code} where 0 to {len(words) - 1} have a meaning.\n"
@@ -310,17 +249,7 @@ def word(words: tuple[str, ...], code: int) -> str:
 
 @contextmanager
 def open_source(path: Path) -> Iterator[Source]:
-    """Open everything a run stored, as it is at this moment.
-
-    Args:
-        path: Its `records.sqlite`.
-
-    Yields:
-        The manifest and the layers; samples and records as they are asked for.
-
-    Raises:
-        StoreError: If the tables cannot be read, now or later.
-    """
+    """Open everything a run stored, as it is at this moment."""
     try:
         connection = sqlite3.connect(
             f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None
@@ -372,10 +301,6 @@ def _retried(connection: sqlite3.Connection) -> int:
 
 
 def has_superseded(connection: sqlite3.Connection) -> bool:
-    """Tell whether errors were ever asked about again.
-
-    Args:
-        connection: The open tables.
-    """
+    """Tell whether errors were ever asked about again."""
     query = "SELECT 1 FROM sqlite_schema WHERE name = 'superseded'"
     return connection.execute(query).fetchone() is not None

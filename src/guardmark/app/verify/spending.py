@@ -28,15 +28,7 @@ _PAID_AGAIN: Final = (
 
 
 class Paid(NamedTuple):
-    """What one answer consumed.
-
-    Attributes:
-        defense: Name of the defense or arm.
-        stage: Where in the pipeline.
-        layer: Which judging.
-        flags: As for an answer.
-        usage: Tokens read, tokens written and money; None for what is not known.
-    """
+    """What one answer consumed."""
 
     defense: str
     stage: str
@@ -46,11 +38,7 @@ class Paid(NamedTuple):
 
 
 def recount_spending(source: Source) -> list[Json]:
-    """Return what each part consumed, in the shape of `summary.json`.
-
-    Args:
-        source: All that the run stored.
-    """
+    """Return what each part consumed, in the shape of `summary.json`."""
     lanes: dict[tuple[str, str, str], list[Paid]] = {}
     for paid in _paid(source):
         lanes.setdefault((paid.defense, paid.stage, paid.layer), []).append(paid)

@@ -40,15 +40,7 @@ _UNSEEN: Final = 255
 
 
 def recount_summary(source: Source, stated: Json) -> Json:
-    """Return what `summary.json` has to say, as far as this path knows it.
-
-    Args:
-        source: All that the run stored.
-        stated: What it does say, for thresholds that were chosen after the run.
-
-    Returns:
-        An object of the same shape; keys that are missing are not vouched for.
-    """
+    """Return what `summary.json` has to say, as far as this path knows it."""
     manifest = source.manifest
     parts = {part["name"]: part for part in manifest["parts"] if part["kind"] == "defense"}
     samples = read_samples(source)
@@ -252,11 +244,7 @@ def _badness(outcome: str, *, is_attack: bool) -> int:
 
 
 def verdict(defense: Json) -> str:
-    """Say what a defense did in the one line that heads every report.
-
-    Args:
-        defense: Its figures, in the shape of `summary.json`.
-    """
+    """Say what a defense did in the one line that heads every report."""
     rates, counts = defense["rates"], defense["counts"]
     malformed = counts["attacks"]["malformed"] + counts["benign"]["malformed"]
     errors = counts["attacks"]["error"] + counts["benign"]["error"]

@@ -34,17 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What came of verifying a run.
-
-    Attributes:
-        folder: The run.
-        compared: Values that were compared.
-        damage: What is wrong with the records themselves, a sentence each.
-        findings: What the artefacts say otherwise than the records.
-        notes: What could not be compared, and why.
-        outdated: That the reports were written before the last records were stored; empty when
-            they were not. Their figures are then not compared.
-    """
+    """What came of verifying a run."""
 
     folder: Path
     compared: int
@@ -64,17 +54,6 @@ def verify(path: Path, *, data: Sequence[Path] = (), all_draws: bool = False) ->
 
     Every number of `summary.json` is computed from the tables by formulas of its own; words and
     drawings are compared with reports written again. Nothing is called or changed.
-
-    Args:
-        path: The run.
-        data: Folders to look for the data files in, beside the present one and the run's.
-        all_draws: Whether intervals are drawn again, too, that take millions of draws.
-
-    Returns:
-        What differs, and what could not be compared.
-
-    Raises:
-        StoreError: If there is no run, or its records cannot be read at all.
     """
     folder = find_run(path)
     damage = tuple(integrity.check(folder.records))

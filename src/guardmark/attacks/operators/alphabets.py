@@ -42,14 +42,7 @@ def write_braille(text: str) -> str:
 
 
 def read_braille(code: str) -> str:
-    """Read what `write_braille` wrote.
-
-    Args:
-        code: Braille cells between other characters.
-
-    Returns:
-        The text.
-    """
+    """Read what `write_braille` wrote."""
 
     def signed(found: re.Match[str]) -> str:
         sign, cell = found.groups()
@@ -59,56 +52,22 @@ def read_braille(code: str) -> str:
 
 
 def write_morse(text: str) -> str:
-    """Write ASCII letters and digits in Morse code; what has no code is lost.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        Letters apart by blanks, words by slashes; empty when nothing can be written.
-    """
+    """Write ASCII letters and digits in Morse code; what has no code is lost."""
     return " / ".join(" ".join(map(_MORSE.__getitem__, word)) for word in _words(text))
 
 
 def read_morse(code: str) -> str:
-    """Read Morse code.
-
-    Args:
-        code: As `write_morse` writes it.
-
-    Returns:
-        Small letters, words apart by blanks.
-
-    Raises:
-        ValueError: If a sign is unknown.
-    """
+    """Read Morse code."""
     return _read(code.split(" / "), _FROM_MORSE)
 
 
 def write_nato(text: str) -> str:
-    """Spell ASCII letters and digits by the NATO alphabet; everything else is lost.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        Code words apart by blanks, words by commas; empty when nothing can be written.
-    """
+    """Spell ASCII letters and digits by the NATO alphabet; everything else is lost."""
     return ", ".join(" ".join(map(_NATO.__getitem__, word)) for word in _words(text))
 
 
 def read_nato(code: str) -> str:
-    """Read the NATO alphabet.
-
-    Args:
-        code: As `write_nato` writes it.
-
-    Returns:
-        Small letters, words apart by blanks.
-
-    Raises:
-        ValueError: If a code word is unknown.
-    """
+    """Read the NATO alphabet."""
     return _read(code.split(", "), _FROM_NATO)
 
 

@@ -18,12 +18,6 @@ def exchange_table(images: Mapping[str, str]) -> dict[int, int]:
 
     For a character without an entry `translate` raises and catches an error of its own, which
     costs more than the exchange of ten others; and a code point is written faster than a text.
-
-    Args:
-        images: One character to the one that takes its place.
-
-    Returns:
-        Code point to code point.
     """
     return dict(zip(_ASCII, _ASCII, strict=True)) | {
         ord(char): ord(image) for char, image in images.items()
@@ -31,20 +25,7 @@ def exchange_table(images: Mapping[str, str]) -> dict[int, int]:
 
 
 def blend(text: str, written: str, draws: bytes, bound: int) -> str:
-    """Take each character from one of two texts, as draws say.
-
-    Args:
-        text: Where a character comes from that is not hit.
-        written: Where one comes from that is hit; as long as the text.
-        draws: One uniform byte a character.
-        bound: A byte below it is a hit, 0 to 256.
-
-    Returns:
-        The blend, as long as both.
-
-    Raises:
-        ValueError: If the three lengths differ.
-    """
+    """Take each character from one of two texts, as draws say."""
     if not (text.isascii() and written.isascii() and len(text) == len(written) == len(draws)):
         return "".join(
             [

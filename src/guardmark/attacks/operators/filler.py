@@ -43,16 +43,7 @@ _LENGTHS = tuple(len(sentence.split()) for sentence in _SENTENCES)
 
 @lru_cache(maxsize=128)  # asked for by the rewriting and again by its inverse
 def filler(draws: bytes, words: int) -> str:
-    """Return harmless sentences with at least so many words.
-
-    Args:
-        draws: Uniform bytes that fix the order; at least one. They are used over and over,
-            shifted, so that long fillers do not repeat in step.
-        words: How many words at least, 1 or more.
-
-    Returns:
-        Whole sentences, joined by blanks.
-    """
+    """Return harmless sentences with at least so many words."""
     size, count = len(_SENTENCES), len(draws)
     chosen: list[str] = []
     written = index = 0

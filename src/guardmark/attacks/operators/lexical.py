@@ -66,16 +66,7 @@ def _cased_like(word: str, model: str) -> str:
 
 
 def swap_listed(text: str, use: Use, listed: Mapping[str, tuple[str, ...]]) -> str:
-    """Replace listed words with probability p, by a drawn alternative.
-
-    Args:
-        text: The text.
-        use: Holds the share `p` and the draws.
-        listed: Small words to their alternatives.
-
-    Returns:
-        The text with words replaced; the capitals of a word are those of the one it replaces.
-    """
+    """Replace listed words with probability p, by a drawn alternative."""
     bound = use.threshold("p")
     pieces = list(_pieces(text))
     draws = use.draws(len(pieces))

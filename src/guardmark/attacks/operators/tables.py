@@ -13,14 +13,7 @@ def _read(name: str) -> str:
 
 
 def digest_of(*names: str) -> str:
-    """Return the SHA-256 over some table files, in hex.
-
-    Args:
-        *names: File names.
-
-    Returns:
-        The digest; it changes when any of them does.
-    """
+    """Return the SHA-256 over some table files, in hex."""
     return sha256("\0".join(map(_read, names)).encode()).hexdigest()
 
 

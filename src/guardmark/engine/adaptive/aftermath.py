@@ -21,12 +21,7 @@ _MOST_WINNERS: Final = 12
 
 
 def run_twin(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
-    """Do to benign texts what was done to attacks: same chains, parameters and seeds.
-
-    Args:
-        scene: After round 0.
-        wins: What got through; its most frequent chains are tried beside the battery.
-    """
+    """Do to benign texts what was done to attacks: same chains, parameters and seeds."""
     places = _some(scene, scene.benign, "twin")
     for chain in tried_chains(wins):
         batch = [
@@ -40,13 +35,7 @@ def run_twin(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
 
 
 def run_transfer(scene: Scene, wins: Sequence[Query], *, source: str) -> Steps[None]:
-    """Replay what won against another defense, one call each.
-
-    Args:
-        scene: Of the defense that is asked, after round 0.
-        wins: What got through the other one.
-        source: Name of the other one.
-    """
+    """Replay what won against another defense, one call each."""
     blocked = set(scene.blocked)
     batch = [
         Query(win.sample, win.text, Account.TRANSFER, f"from {source}", win.chain, win.tier)
@@ -62,11 +51,7 @@ def _some(scene: Scene, places: tuple[int, ...], purpose: str) -> list[int]:
 
 
 def tried_chains(wins: Iterable[Query]) -> list[Chain]:
-    """Return what is done to benign texts: the battery, and the most frequent winners.
-
-    Args:
-        wins: What got through.
-    """
+    """Return what is done to benign texts: the battery, and the most frequent winners."""
     fixed = {chain.key: chain for chain in battery()}
     # Neither parts of a text nor what a model wrote can be done to another text.
     count = Counter(win.chain for win in wins if " [" not in win.chain)

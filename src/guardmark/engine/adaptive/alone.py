@@ -25,14 +25,7 @@ UNKNOWN: Final = Diagnosis(label=NONE, findings=(), folds=False)
 
 
 def search_alone(scene: Scene) -> Steps[list[Target]]:
-    """Look for a bypass of every attack blocked at first, each as if it were the only one.
-
-    Args:
-        scene: After round 0.
-
-    Returns:
-        Every attack with what got through, if anything did, in the order of the samples.
-    """
+    """Look for a bypass of every attack blocked at first, each as if it were the only one."""
     found = yield from together(
         [search(scene.alone(place), UNKNOWN, record=BatteryRecord()) for place in scene.blocked]
     )
@@ -40,12 +33,7 @@ def search_alone(scene: Scene) -> Steps[list[Target]]:
 
 
 def spend_rest_alone(scene: Scene, targets: Sequence[Target]) -> Steps[None]:
-    """Spend on single operators what another round left, each attack by itself.
-
-    Args:
-        scene: Whole budget.
-        targets: Every attack that was blocked at first.
-    """
+    """Spend on single operators what another round left, each attack by itself."""
     yield from together(
         [
             spend_rest(

@@ -42,21 +42,6 @@ async def run_attacker(
 
     All attacks take a step together; what a step teaches is used in the next. No reply decides
     anything but which texts are sent: a failed, refused or unreadable one sends none.
-
-    Args:
-        scene: After the rounds before, whole budget.
-        targets: Every attack that was blocked at first; gets its tries and what got through.
-        diagnosis: What the defense seems to be.
-        caller: Asks the defense.
-        models: Asks the attacker model, the judge of sameness and the critic.
-
-    Returns:
-        How often each strategy was sent and answered and how often it got through, over all
-        attacks; empty where the model sent nothing.
-
-    Raises:
-        Interrupted: If the wish to stop was seen; what was answered is stored.
-        IncomparableRuns: If stored answers belong to other questions.
     """
     open_targets = [t for t in targets if t.win is None and t.tries < scene.budget]
     if not open_targets:

@@ -27,25 +27,7 @@ _SHARE = 4  # of the search calls a quarter, so that rules and model both get th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackerPlan:
-    """What round 5 does.
-
-    Attributes:
-        model: Writes candidates.
-        judge: Says whether a candidate asks for the same; None leaves candidates unproved.
-        critic: Guesses how close a blocked candidate came, where the defense tells no score; None
-            for nobody. It only says which tries the model is shown.
-        identity: Which models these are, as `battery.lock` and the report say it: the keys
-            `model`, `model_fingerprint`, `judge`, `judge_fingerprint`; of a judge by embeddings
-            `tau` and `calibration`; with a critic `critic`, `critic_fingerprint`,
-            `critic_is_also`.
-        candidates: Asked for in one call.
-        streams: Lines of thought on one attack, side by side.
-        depth: Calls in one line of thought.
-        history: Earlier candidates of its line that a call is told.
-        max_calls: Most calls of the attacker model against one defense, repairs among them.
-        twin: Benign samples it rewords as a control, on the evaluator's account; 0 for none.
-        replies: What the models replied already, by defense and place.
-    """
+    """What round 5 does."""
 
     model: ChatModel
     judge: ChatModel | PairJudge | None = None
@@ -98,12 +80,5 @@ class AttackerPlan:
         }
 
     def tries(self, budget: int) -> int:
-        """Return how many of the search calls of an attack are set aside for candidates.
-
-        Args:
-            budget: Search calls an attack is worth.
-
-        Returns:
-            A quarter, but no more than there can be candidates.
-        """
+        """Return how many of the search calls of an attack are set aside for candidates."""
         return min(self.candidates * self.streams * self.depth, budget // _SHARE)

@@ -20,11 +20,7 @@ _FADE: Final = 0.5  # what is left, after a wave, of what passes have taught
 
 
 class Bandit:
-    """What tries have taught about chains, whatever the attack.
-
-    Args:
-        chains: What there is to choose from, in a fixed order.
-    """
+    """What tries have taught about chains, whatever the attack."""
 
     __slots__ = ("chains", "passes", "stops")
 
@@ -34,29 +30,11 @@ class Bandit:
         self.stops = [0] * len(self.chains)
 
     def views(self, draw: Random, most: int = _VIEWS) -> list[list[float]]:
-        """Draw how far each chain may be better or worse than it seems.
-
-        Args:
-            draw: Where chance comes from.
-            most: How many views are of use, at least 1; never more than 16 are drawn.
-
-        Returns:
-            Several views, each with one standard normal deviate a chain.
-        """
+        """Draw how far each chain may be better or worse than it seems."""
         return [[draw.gauss(0.0, 1.0) for _ in self.chains] for _ in range(min(most, _VIEWS))]
 
     def ranking(self, beliefs: Sequence[Belief], view: Sequence[float], *, tries: int) -> list[int]:
-        """Rank the chains for one attack.
-
-        Args:
-            beliefs: What was believed of each chain beforehand, of this attack.
-            view: How far each may be better than it seems.
-            tries: Tries that the attack has had; the first ones trust what is known.
-
-        Returns:
-            Numbers of chains, the most promising first: by a draw from the normal
-            approximation of the Beta posterior, its spread narrowed.
-        """
+        """Rank the chains for one attack."""
         luck = _LUCK * min(1.0, (1 + tries) / _WARY)
         drawn = []
         for belief, passes, stops, deviate in zip(
@@ -69,12 +47,7 @@ class Bandit:
         return sorted(range(len(drawn)), key=drawn.__getitem__, reverse=True)
 
     def learn(self, number: int, *, passed: bool) -> None:
-        """Take note of an outcome.
-
-        Args:
-            number: Of the chain.
-            passed: Whether it got through.
-        """
+        """Take note of an outcome."""
         if passed:
             self.passes[number] += 1
         else:
@@ -89,25 +62,14 @@ class Bandit:
         self.passes = [_FADE * passes for passes in self.passes]
 
     def means(self, beliefs: Sequence[Belief]) -> list[float]:
-        """Return how often each chain is believed to get through, in [0, 1].
-
-        Args:
-            beliefs: What was believed of each chain beforehand.
-        """
+        """Return how often each chain is believed to get through, in [0, 1]."""
         return [
             (belief.mean * belief.weight + passes) / (belief.weight + passes + stops)
             for belief, passes, stops in zip(beliefs, self.passes, self.stops, strict=True)
         ]
 
     def joined(self, chains: Sequence[Chain]) -> Bandit:
-        """Return a bandit that may choose from more chains, and forgets nothing.
-
-        Args:
-            chains: What is added.
-
-        Returns:
-            The larger bandit; this one learns nothing from it.
-        """
+        """Return a bandit that may choose from more chains, and forgets nothing."""
         larger = Bandit((*self.chains, *chains))
         larger.passes[: len(self.chains)] = self.passes
         larger.stops[: len(self.chains)] = self.stops

@@ -19,26 +19,14 @@ _SUBSAMPLE: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What round 0 found.
-
-    Attributes:
-        flags: Of `RANDOMISED`, `STATEFUL`, `ERRORS_AS_BLOCK`.
-        missing: Attacks the defense gave no answer for; they count for nothing.
-    """
+    """What round 0 found."""
 
     flags: tuple[str, ...]
     missing: int
 
 
 def measure_baseline(scene: Scene) -> Steps[Baseline]:
-    """Ask about every text as it is, and about some of them again.
-
-    Args:
-        scene: Gets the attacks that were blocked and passed, and the flags.
-
-    Returns:
-        What was found.
-    """
+    """Ask about every text as it is, and about some of them again."""
     places = range(len(scene.samples))
     first = yield [_plain(scene, place, "R0") for place in places]
     some = _subsample(scene, first)

@@ -25,12 +25,7 @@ Chains of one operator differ less than operators of one family."""
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """How often a chain is believed to get through.
-
-    Attributes:
-        mean: Share, in [0, 1].
-        weight: Tries this is worth, above 0.
-    """
+    """How often a chain is believed to get through."""
 
     mean: float
     weight: float
@@ -38,12 +33,7 @@ class Belief:
 
 @dataclass(slots=True, kw_only=True)
 class BatteryRecord:
-    """What the fixed list came to.
-
-    Attributes:
-        wins: Position of each attack that fell to what it fell to first.
-        outcomes: Chain to position to whether it got through; answered tries only.
-    """
+    """What the fixed list came to."""
 
     wins: dict[int, Query] = field(default_factory=dict)
     outcomes: dict[str, dict[int, bool]] = field(default_factory=dict)
@@ -51,13 +41,7 @@ class BatteryRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Attacks of which the battery said the same.
-
-    Attributes:
-        passed: Bits of the chains that got through.
-        asked: Numbers of the chains that were tried.
-        count: How many attacks.
-    """
+    """Attacks of which the battery said the same."""
 
     passed: int
     asked: tuple[int, ...]
@@ -74,12 +58,6 @@ class Precedents:
 
     The battery on an attack itself, or on its group, never counts: the search would otherwise
     begin with what it knows to work.
-
-    Args:
-        chains: One arm each.
-        diagnosis: What the defense seems to be.
-        record: What the battery came to; empty where it was not run.
-        folds: Position of each blocked attack to its fold.
     """
 
     def __init__(
@@ -114,34 +92,18 @@ class Precedents:
         return tuple(_Kind(*kind, count) for kind, count in kinds.items())
 
     def failed(self, chain: Chain) -> int:
-        """Return the bits that stand for the failure of a chain of one arm.
-
-        Args:
-            chain: The chain; what fails at other settings of an operator counts as well.
-        """
+        """Return the bits that stand for the failure of a chain of one arm."""
         name = chain.arms[0].operator.name
         return sum(
             1 << i for i, each in enumerate(self._listed) if each.arms[0].operator.name == name
         )
 
     def kind(self, fold: int, failed: int) -> tuple[int, int]:
-        """Return what attacks share of which the same is believed.
-
-        Args:
-            fold: Of the attack.
-            failed: Bits of what failed on it; see `failed`.
-        """
+        """Return what attacks share of which the same is believed."""
         return fold, failed & self._useful[fold]
 
     def beliefs(self, kind: tuple[int, int]) -> list[Belief]:
-        """Return what is believed of each chain, for attacks of a kind.
-
-        Args:
-            kind: See `kind`.
-
-        Returns:
-            One belief a chain.
-        """
+        """Return what is believed of each chain, for attacks of a kind."""
         if kind not in self._known:
             self._known[kind] = self._believe(*kind)
         return self._known[kind]

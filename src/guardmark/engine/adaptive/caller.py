@@ -44,13 +44,7 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """An answer that is stored already.
-
-    Attributes:
-        decision: What was answered.
-        digest: Of the text it answered.
-        is_free: Whether it was known then, so that nothing was called.
-    """
+    """An answer that is stored already."""
 
     decision: Decision
     digest: str
@@ -59,18 +53,7 @@ class Remembered:
 
 @dataclass(slots=True, kw_only=True)
 class Caller:
-    """Asks one defense and stores every answer.
-
-    Attributes:
-        defense: What is asked.
-        samples: Every sample, by position.
-        writer: Takes the answers.
-        stop: A wish to stop.
-        concurrency: Calls in flight, for defenses behind a wire.
-        memory: Answers of an earlier invocation, or of a trace.
-        is_replay: Whether an answer that is not in memory is an error.
-        calls: Calls by layer and account, remembered ones among them.
-    """
+    """Asks one defense and stores every answer."""
 
     defense: AnyDefense
     samples: Sequence[Sample]
@@ -85,18 +68,7 @@ class Caller:
     _waiting: int = 0
 
     async def drive(self, steps: Steps[T]) -> T:
-        """Carry out a procedure to its end.
-
-        Args:
-            steps: What is asked, batch by batch.
-
-        Returns:
-            Its result.
-
-        Raises:
-            Interrupted: If the wish to stop was seen.
-            IncomparableRuns: If a stored answer belongs to another text.
-        """
+        """Carry out a procedure to its end."""
         try:
             batch = next(steps)
             while True:
@@ -106,14 +78,7 @@ class Caller:
             return result
 
     async def ask(self, batch: Sequence[Query]) -> list[Answer]:
-        """Ask about several texts.
-
-        Args:
-            batch: In order; what is called at the same time does not depend on answers.
-
-        Returns:
-            Answers in the order of the questions, whatever the order in which they came.
-        """
+        """Ask about several texts."""
         digests = [text_digest(query.text) for query in batch]
         decisions: list[Decision | None] = [None] * len(batch)
         open_places = list(range(len(batch)))
@@ -131,31 +96,15 @@ class Caller:
         return [_answer(decision) for decision in decisions if decision is not None]
 
     def known(self, layer: str) -> dict[tuple[int, str], Decision]:
-        """Return a copy of what was answered in a layer so far.
-
-        Args:
-            layer: Of an arm.
-
-        Returns:
-            By position of the sample and digest of the text; errors are not among it.
-        """
+        """Return a copy of what was answered in a layer so far."""
         return dict(self._known[layer])
 
     def begin(self, layer: str, known: Mapping[tuple[int, str], Decision]) -> None:
-        """Let an arm know answers of another one, so that it pays for none of them again.
-
-        Args:
-            layer: Of an arm that has asked nothing yet.
-            known: From `known`.
-        """
+        """Let an arm know answers of another one, so that it pays for none of them again."""
         self._known[layer] = dict(known)
 
     def forget(self, layer: str) -> None:
-        """Drop what is known in a layer that asks nothing more; its rows are stored.
-
-        Args:
-            layer: Of an arm.
-        """
+        """Drop what is known in a layer that asks nothing more; its rows are stored."""
         self._known.pop(layer, None)
 
     def flush(self) -> None:
@@ -301,24 +250,12 @@ class Caller:
 
 
 def prompt_of(sample: Sample, text: str) -> Prompt:
-    """Put a text in the place of a sample's text under test.
-
-    Args:
-        sample: What the text was made from.
-        text: The variant.
-
-    Returns:
-        The same conversation around another text.
-    """
+    """Put a text in the place of a sample's text under test."""
     return sample.prompt.with_text(text)
 
 
 def tells_of_failure(evidence: Evidence) -> bool:
-    """Tell whether what lies behind a block speaks of a failure.
-
-    Args:
-        evidence: Of a decision that blocked.
-    """
+    """Tell whether what lies behind a block speaks of a failure."""
     return bool(evidence.message or (evidence.attempts and evidence.attempts[-1].error))
 
 

@@ -48,22 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptivePlan:
-    """What an adaptive measurement does.
-
-    Attributes:
-        defenses: Each is attacked by itself.
-        seed: Seed of everything drawn.
-        budget: Search calls an attack is worth, at least 4.
-        concurrency: Calls in flight; changes no record.
-        trace: Answers to take instead of calls, by defense; None to call.
-        target: The target model behind the defenses, or None to measure filter evasion alone.
-        attacker: Who writes the candidates of round 5; None for no such round.
-        shares_memory: Whether attacks learn from each other.
-        gradient: Who follows the gradient of defenses that have one; None for no such arm.
-        left_out: Name of each defense that no rewriting reaches to what it is shown instead.
-        seeds: How often the search and its control arms are carried out, each time with a seed
-            and a memory of its own; at least 1.
-    """
+    """What an adaptive measurement does."""
 
     defenses: tuple[AnyDefense, ...]
     seed: int
@@ -107,13 +92,7 @@ class AdaptivePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveSummary:
-    """What an adaptive measurement did.
-
-    Attributes:
-        calls: Calls by layer and account, over all defenses; answers of earlier invocations
-            and of a trace are counted too.
-        is_interrupted: Whether it ended by the wish to stop.
-    """
+    """What an adaptive measurement did."""
 
     calls: Mapping[tuple[str, Account], int]
     is_interrupted: bool
@@ -135,15 +114,7 @@ class _Battle:
 
 
 def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
-    """Refuse to mix tries that do not belong together.
-
-    Args:
-        plan: What is to be done.
-        reader: The records that may hold tries already.
-
-    Raises:
-        IncomparableRuns: If they were made with another battery, budget or seed.
-    """
+    """Refuse to mix tries that do not belong together."""
     before = dict(reader.layer_settings(ADAPTIVE))
     now = plan.settings
     names = [*now, *(name for name in before if name not in now)] if before else []
@@ -167,20 +138,6 @@ async def run_adaptive(
 
     The order of questions depends on answers alone: any concurrency, an interruption and a
     replay give the same tries.
-
-    Args:
-        plan: What to do.
-        writer: Holds the samples; takes every try as a record.
-        samples: The same samples.
-        earlier: Tries that are stored already, by defense.
-        stop: A wish to stop.
-
-    Returns:
-        What was called.
-
-    Raises:
-        IncomparableRuns: If stored answers belong to other texts.
-        StorageError: If the records cannot be written.
     """
     _register(plan, writer)
     ending = stop or StopSignal()

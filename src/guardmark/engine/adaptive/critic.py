@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critic:
-    """Guesses from 1 to 10, for the choice of tries alone: no rate and no tier rests on them.
-
-    Attributes:
-        scene: After round 0: a defense that tells scores needs no guesses.
-        diagnosis: What the defense seems to be.
-        models: Asks the critic.
-    """
+    """Guesses from 1 to 10, for the choice of tries alone: no rate and no tier rests on them."""
 
     scene: Scene
     diagnosis: Diagnosis
@@ -52,15 +46,7 @@ class Critic:
         return _system_with_critic() if self.is_wanted else None
 
     def shown(self, past: Sequence[PastTry]) -> tuple[PastTry, ...]:
-        """Choose the tries of a line that the attacker model is shown.
-
-        Args:
-            past: All of them, oldest first.
-
-        Returns:
-            The last ones; with guesses the closest ones, of equals the latest, oldest first,
-            the closest marked. A try without a guess comes behind every guess.
-        """
+        """Choose the tries of a line that the attacker model is shown."""
         most = self.models.plan.history
         if not most:
             return ()
@@ -79,10 +65,6 @@ class Critic:
 
         An answer that failed, was refused or cannot be read leaves a candidate without a guess;
         after eight failed calls in a row nobody is asked any more.
-
-        Args:
-            lines: Attacks with the number of the line of thought.
-            strategies: How strategies fared so far, as an attack is told.
         """
         if not self.is_wanted or not self.models.has_critic():
             return

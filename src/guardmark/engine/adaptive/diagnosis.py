@@ -59,14 +59,7 @@ _MANY_WORDS: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What the probes say of one blocked attack.
-
-    Attributes:
-        position: Of its sample.
-        label: The kind.
-        core: Words that are blocked still, in order.
-        folds: Whether hidden characters within the words change nothing.
-    """
+    """What the probes say of one blocked attack."""
 
     position: int
     label: str
@@ -76,13 +69,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What the probes say of a defense.
-
-    Attributes:
-        label: The kind seen most often; `none` where there is none to see.
-        findings: One for each attack that was looked at.
-        folds: Whether most say that hidden characters change nothing.
-    """
+    """What the probes say of a defense."""
 
     label: str
     findings: tuple[Finding, ...]
@@ -94,11 +81,7 @@ class Diagnosis:
         return self.label if self.findings or self.label == FORMAT else ""
 
     def core_of(self, position: int) -> tuple[str, ...]:
-        """Return the words of an attack that are blocked still; empty where nobody looked.
-
-        Args:
-            position: Of its sample.
-        """
+        """Return the words of an attack that are blocked still; empty where nobody looked."""
         return next((each.core for each in self.findings if each.position == position), ())
 
     @property
@@ -109,14 +92,7 @@ class Diagnosis:
 
 
 def diagnose(scene: Scene) -> Steps[Diagnosis]:
-    """Probe a defense with texts that are no attacks, and with pieces of blocked ones.
-
-    Args:
-        scene: After round 0. A defense that answers at random is not diagnosed.
-
-    Returns:
-        The kind it seems to be; a prior for the search and no verdict.
-    """
+    """Probe a defense with texts that are no attacks, and with pieces of blocked ones."""
     nothing = Diagnosis(label=NONE, findings=(), folds=False)
     if scene.is_random or not scene.samples:
         return nothing
@@ -161,14 +137,7 @@ def _chosen(scene: Scene) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Surroundings:
-    """Harmless text that the defense lets through.
-
-    Attributes:
-        short: One sentence with a gap.
-        long: Several sentences with a gap.
-        vast: Much text; empty where the defense lets none through.
-        dislikes_odd: Whether it blocks some odd form of harmless text.
-    """
+    """Harmless text that the defense lets through."""
 
     short: str
     long: str
@@ -264,15 +233,7 @@ def _examine(scene: Scene, place: int, around: _Surroundings) -> Steps[Finding]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Told:
-    """What of a blocked attack is blocked still.
-
-    Attributes:
-        carried: Its core in a short and in a long harmless text.
-        is_reversed: Its core, last word first.
-        is_diluted: Its core, before or behind much harmless text.
-        is_graded: Whether scores took many values, as no list of rules gives them.
-        shuffles: How many shuffles of its words.
-    """
+    """What of a blocked attack is blocked still."""
 
     carried: tuple[bool, bool]
     is_reversed: bool

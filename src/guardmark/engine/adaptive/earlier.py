@@ -18,30 +18,14 @@ if TYPE_CHECKING:
 
 
 def earlier_tries(reader: RecordReader, names: Sequence[str]) -> dict[str, dict[Place, Remembered]]:
-    """Return the tries that are stored already.
-
-    Args:
-        reader: The records.
-        names: Of the defenses.
-
-    Returns:
-        By defense: place of each try to its answer.
-    """
+    """Return the tries that are stored already."""
     return {name: remembered(reader.records(defense=name, stage=Stage.TRY)) for name in names}
 
 
 def earlier_replies(
     reader: RecordReader, names: Sequence[str]
 ) -> dict[str, dict[Place, StoredReply]]:
-    """Return what models replied already.
-
-    Args:
-        reader: The records.
-        names: Of the defenses.
-
-    Returns:
-        By defense: place of each question to what came.
-    """
+    """Return what models replied already."""
     known = set(reader.layers())
     return {
         name: {

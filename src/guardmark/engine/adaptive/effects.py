@@ -34,14 +34,6 @@ async def measure_effects(caller: TargetCaller, found: Mapping[str, Found], *, s
     got through each defense: as many texts on both sides, so that the pairs are fair. Among
     several texts that got through, the one whose operators the target model reads best is
     sent; that is known from canaries alone, never from the attack itself.
-
-    Args:
-        caller: Asks the target model and its judges.
-        found: By defense: position of each attack to what got through.
-        seed: Of the run.
-
-    Raises:
-        Interrupted: If the wish to stop was seen.
     """
     attacks = [place for place, sample in enumerate(caller.samples) if sample.is_attack]
     await caller.ask(
@@ -75,14 +67,7 @@ async def measure_effects(caller: TargetCaller, found: Mapping[str, Found], *, s
 
 
 def by_attack(passes: Iterable[Query]) -> dict[int, tuple[Query, ...]]:
-    """Put what got through together by attack, each text once.
-
-    Args:
-        passes: In the order of preference.
-
-    Returns:
-        Position of each attack to its texts, in that order.
-    """
+    """Put what got through together by attack, each text once."""
     found: dict[int, dict[str, Query]] = {}
     for query in passes:
         found.setdefault(query.sample, {}).setdefault(query.text, query)
@@ -90,11 +75,7 @@ def by_attack(passes: Iterable[Query]) -> dict[int, tuple[Query, ...]]:
 
 
 def whole_chain(key: str) -> str:
-    """Return the operators of a chain without the part of the text they were used on.
-
-    Args:
-        key: As stored, for example `leet@1(p=1.0) [3:9]`.
-    """
+    """Return the operators of a chain without the part of the text they were used on."""
     return key.partition(" [")[0]
 
 

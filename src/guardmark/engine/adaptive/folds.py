@@ -12,14 +12,6 @@ FOLDS: Final = 5
 
 
 def fold_numbers(groups: Sequence[str]) -> list[int]:
-    """Split attacks by their groups.
-
-    Args:
-        groups: Group of each attack, in the order of the data.
-
-    Returns:
-        Fold of each attack, from 0; attacks of one group share it. One fold only where there
-        is a single group.
-    """
+    """Split attacks by their groups."""
     order = {group: number for number, group in enumerate(dict.fromkeys(groups))}
     return [order[group] % FOLDS for group in groups]

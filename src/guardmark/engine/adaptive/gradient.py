@@ -22,11 +22,6 @@ def run_gradient(scene: Scene, attack: GradientAttack, access: GradientAccess) -
 
     Each variant is checked like any other: protected spans first, then the tier by rule (V1 or
     V2), else V4, which brings no bypass. What alters a protected span is not asked about.
-
-    Args:
-        scene: After round 0; the arm has as many tries as the others.
-        attack: Proposes the variants.
-        access: Gradients of the defense.
     """
     live: dict[int, Iterator[Query]] = {
         place: _variants(scene.samples[place], attack, access, place=place, most=scene.budget)

@@ -53,17 +53,7 @@ _SILENT: Final = 8  # failed calls in a row after which a model counts as gone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One question to a model.
-
-    Attributes:
-        sample: Position of the sample it is about.
-        account: Whom it goes to, and who pays: `ATTACKER`, `EQUIVALENCE`, `CRITIC`, or the
-            first two for benign texts.
-        prompt: The conversation.
-        seed: Of this call.
-        note: What is stored beside the reply, as JSON values.
-        pair: Two texts, for a judge of sameness that takes them as they are.
-    """
+    """One question to a model."""
 
     sample: int
     account: Account
@@ -94,18 +84,7 @@ _WRITERS: Final = (Account.ATTACKER, Account.TWIN_ATTACKER)
 
 @dataclass(slots=True, kw_only=True)
 class ModelCaller:
-    """Asks the attacker model, the judge of sameness and the critic, and stores every reply.
-
-    Attributes:
-        name: Of the defense that is attacked.
-        plan: Whom to ask.
-        samples: Every sample, by position.
-        writer: Takes the replies.
-        stop: A wish to stop.
-        concurrency: Calls in flight.
-        memory: Replies of an earlier invocation.
-        calls: Calls by layer and account, remembered ones among them.
-    """
+    """Asks the attacker model, the judge of sameness and the critic, and stores every reply."""
 
     name: str
     plan: AttackerPlan
@@ -134,18 +113,7 @@ class ModelCaller:
         return self.plan.critic is not None and self._failed[Account.CRITIC] < _SILENT
 
     async def ask(self, asks: Sequence[Ask]) -> list[Reply]:
-        """Ask several questions at once.
-
-        Args:
-            asks: In order.
-
-        Returns:
-            Replies in the order of the questions, whatever the order in which they came.
-
-        Raises:
-            Interrupted: If the wish to stop was seen; what was answered is stored.
-            IncomparableRuns: If a stored reply answers another question.
-        """
+        """Ask several questions at once."""
         gate = asyncio.Semaphore(self.concurrency)
         places = [self._place(_LINES[ask.account].layer, ask.sample) for ask in asks]
         found = [self._recall(ask, place) for ask, place in zip(asks, places, strict=True)]
@@ -178,17 +146,7 @@ class ModelCaller:
         again: Callable[[Prompt, str], Prompt],
         most: int | None = None,
     ) -> list[Reply]:
-        """Ask once more for each reply that could not be read.
-
-        Args:
-            asks: What was asked.
-            replies: What came; those that were mended are put in place.
-            again: From a call and what came of it to the call that asks again.
-            most: Calls that may be spent on it, or None.
-
-        Returns:
-            The replies.
-        """
+        """Ask once more for each reply that could not be read."""
         broken = [i for i, reply in enumerate(replies) if reply.kind is ReplyKind.INVALID][:most]
         repairs = [
             replace(
@@ -203,13 +161,7 @@ class ModelCaller:
         return replies
 
     def note(self, sample: int, said: Mapping[str, object], *, layer: str = CANDIDATES) -> None:
-        """Store what became of a candidate, unless it is stored already.
-
-        Args:
-            sample: Position of its sample.
-            said: JSON values.
-            layer: Of candidates made from attacks, or from benign texts.
-        """
+        """Store what became of a candidate, unless it is stored already."""
         place = self._place(layer, sample)
         if place not in self.memory:
             self._add(place, Response(text=_json(said)), latency=None)

@@ -42,14 +42,7 @@ class ReplyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came of one question to a model.
-
-    Attributes:
-        kind: What it is.
-        text: The words, or None when the call failed.
-        candidates: What it proposes; empty for all other kinds.
-        closeness: What a critic guesses, from 1 to 10; None for all other kinds.
-    """
+    """What came of one question to a model."""
 
     kind: ReplyKind
     text: str | None = None
@@ -59,12 +52,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredReply:
-    """A reply that is stored already.
-
-    Attributes:
-        response: What came.
-        digest: Of the question.
-    """
+    """A reply that is stored already."""
 
     response: Response
     digest: str
@@ -75,9 +63,6 @@ def read_attacker(response: Response) -> Reply:
 
     Candidates count whatever stands around them. Without any, the reply is a refusal when the
     server or the model says so, in a field or in the words refusals begin with; else invalid.
-
-    Args:
-        response: Its answer, or why there is none.
     """
     text = response.text
     if text is None or response.error_kind is not None:
@@ -94,9 +79,6 @@ def read_critic(response: Response) -> Reply:
 
     A figure counts whatever stands around it. Without any, the reply is a refusal or invalid, and
     in neither case a low figure.
-
-    Args:
-        response: Its answer, or why there is none.
     """
     text = response.text
     if text is None or response.error_kind is not None:
@@ -109,11 +91,7 @@ def read_critic(response: Response) -> Reply:
 
 
 def read_vote(response: Response) -> Reply:
-    """Read what a judge of sameness answered.
-
-    Args:
-        response: Its answer, or why there is none.
-    """
+    """Read what a judge of sameness answered."""
     if response.text is None or response.error_kind is not None:
         return Reply(kind=ReplyKind.ERROR)
     same = read_sameness(response.text)
@@ -130,14 +108,7 @@ def _is_refusal(response: Response, text: str) -> bool:
 
 
 def stored_replies(records: Iterable[Record]) -> dict[Place, StoredReply]:
-    """Return stored replies, and places of stored candidates, by their place.
-
-    Args:
-        records: Of one defense, at stage `try`, in the layers of models.
-
-    Returns:
-        Layer, sample and number of each to what came.
-    """
+    """Return stored replies, and places of stored candidates, by their place."""
     found: dict[Place, StoredReply] = {}
     for record in records:
         note = json.loads(record.text or "{}")

@@ -55,20 +55,7 @@ class _Canary:
 async def probe(
     caller: TargetCaller, chains: Sequence[Chain], *, seed: int
 ) -> dict[str, tuple[int, int]]:
-    """Ask the target model what canaries say, plain ones first and then through each chain.
-
-    Args:
-        caller: Asks; what is stored for a chain of the same versions is not asked again.
-        chains: Operators, in the order in which they are asked.
-        seed: Of the run.
-
-    Returns:
-        Key of each chain to canaries read and canaries answered (refusals and failures are
-        in neither); the plain ones under the empty key.
-
-    Raises:
-        Interrupted: If the wish to stop was seen.
-    """
+    """Ask the target model what canaries say, plain ones first and then through each chain."""
     read: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     canaries = _canaries(caller.protected, chains, seed)
     for start in range(0, len(canaries), BATCH):

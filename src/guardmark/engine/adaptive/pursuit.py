@@ -52,15 +52,7 @@ _REFUSED: Final = {
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """A candidate under way.
-
-    Attributes:
-        stream: Line of thought it comes from.
-        depth: Call of that line, from 0.
-        strategy: As the attacker model named it.
-        text: The candidate.
-        tier: Proved tier; empty before anybody looked.
-    """
+    """A candidate under way."""
 
     stream: int
     depth: int
@@ -69,14 +61,7 @@ class Draft:
     tier: str = ""
 
     def note(self, fate: Fate) -> dict[str, object]:
-        """Return what is stored of it.
-
-        Args:
-            fate: What became of it.
-
-        Returns:
-            JSON values; the text is in the reply it came with, here only its hash.
-        """
+        """Return what is stored of it."""
         return {
             "account": "candidate",
             "round": "R5",
@@ -92,13 +77,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """A candidate that the defense blocked.
-
-    Attributes:
-        place: Where it stands in its line of thought, from 0.
-        draft: The candidate.
-        reason: Why, in the defense's own words; may be empty.
-    """
+    """A candidate that the defense blocked."""
 
     place: int
     draft: Draft
@@ -107,18 +86,7 @@ class Blocked:
 
 @dataclass(slots=True, kw_only=True)
 class Pursuit:
-    """One attack that an attacker model works on.
-
-    Attributes:
-        target: The attack.
-        past: Earlier candidates of each line of thought, with what became of them.
-        queue: Candidates that may be sent.
-        judged: Candidates a judge of sameness was asked about.
-        criticised: Candidates a critic was asked about.
-        blocked: Candidates that were blocked, and that no critic was asked about.
-        is_through_unproved: Whether a candidate that nobody proved got through.
-        refuted: Operators that were tried on it before.
-    """
+    """One attack that an attacker model works on."""
 
     target: Target
     past: list[list[PastTry]]
@@ -132,12 +100,7 @@ class Pursuit:
 
     @staticmethod
     def of(target: Target, *, streams: int) -> Pursuit:
-        """Take over an attack that is blocked still.
-
-        Args:
-            target: The attack.
-            streams: Lines of thought.
-        """
+        """Take over an attack that is blocked still."""
         return Pursuit(
             target=target,
             past=[[] for _ in range(streams)],
@@ -151,11 +114,7 @@ class Pursuit:
         return self.target.position
 
     def may_try(self, budget: int) -> bool:
-        """Tell whether a further try makes sense.
-
-        Args:
-            budget: Search calls an attack is worth.
-        """
+        """Tell whether a further try makes sense."""
         is_over = self.target.win is not None or self.is_through_unproved
         return not is_over and self.target.tries < budget
 
@@ -163,12 +122,6 @@ class Pursuit:
         """Check what costs nothing to check, and queue the candidate if it may be sent.
 
         A candidate with the letters of the original is proved (V1); all others need a judge.
-
-        Args:
-            draft: The candidate.
-
-        Returns:
-            Why it is not queued, or None.
         """
         original = self.target.sample.prompt.text
         if not _is_usable(draft.text):
@@ -186,27 +139,13 @@ class Pursuit:
         return None
 
     def refuse(self, draft: Draft, fate: Fate) -> Fate:
-        """Tell its line of thought why a candidate was not sent.
-
-        Args:
-            draft: The candidate.
-            fate: Why; where that is nobody's word on the candidate, nothing is told.
-
-        Returns:
-            The reason.
-        """
+        """Tell its line of thought why a candidate was not sent."""
         if fate in _REFUSED:
             self.past[draft.stream].append(PastTry(text=draft.text, outcome=_REFUSED[fate]))
         return fate
 
     def answered(self, draft: Draft, answer: Answer, *, is_through: bool) -> None:
-        """Tell its line of thought what the defense said.
-
-        Args:
-            draft: The candidate.
-            answer: Of the defense.
-            is_through: Whether it got through, confirmed where that is needed.
-        """
+        """Tell its line of thought what the defense said."""
         told = "came through" if is_through else _TOLD[answer.is_blocked]
         line = self.past[draft.stream]
         if answer.is_blocked:
@@ -216,32 +155,19 @@ class Pursuit:
         )
 
     def take_blocked(self, stream: int) -> list[Blocked]:
-        """Return the blocked candidates of a line that nobody criticised yet, and forget them.
-
-        Args:
-            stream: The line of thought.
-        """
+        """Return the blocked candidates of a line that nobody criticised yet, and forget them."""
         found = [each for each in self.blocked if each.draft.stream == stream]
         self.blocked = [each for each in self.blocked if each.draft.stream != stream]
         return found
 
     def criticise(self, blocked: Blocked, closeness: float) -> None:
-        """Keep what a critic guesses of a blocked candidate.
-
-        Args:
-            blocked: The candidate.
-            closeness: The guess, from 1 to 10.
-        """
+        """Keep what a critic guesses of a blocked candidate."""
         line = self.past[blocked.draft.stream]
         line[blocked.place] = replace(line[blocked.place], closeness=closeness)
 
 
 def interleaved(lines: Sequence[Sequence[Draft]]) -> Iterator[Draft]:
-    """Yield the first candidate of every line, then the second of every line, and so on.
-
-    Args:
-        lines: Candidates by line of thought.
-    """
+    """Yield the first candidate of every line, then the second of every line, and so on."""
     for rank in zip_longest(*lines):
         yield from (draft for draft in rank if draft is not None)
 

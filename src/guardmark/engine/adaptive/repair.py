@@ -32,10 +32,6 @@ def run_repair(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
     are: a repair may cost false alarms, and may hide from the defense what it knew an attack by.
     What helped by itself is tried once more together. A text that cleaning leaves alone keeps
     its answer and costs nothing.
-
-    Args:
-        scene: After round 0.
-        wins: What got through.
     """
     asked = [(win.sample, win.text, REPAIR) for win in wins]
     asked += [(place, scene.samples[place].prompt.text, REPAIR) for place in _some(scene, REPAIR)]

@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Start:
-    """What is known of a defense before the search, whatever the seed.
-
-    Attributes:
-        diagnosis: What the defense seems to be.
-        record: What the battery came to.
-        answers: What was answered so far, by position of the sample and digest of the text; kept
-            where there is more than one seed.
-    """
+    """What is known of a defense before the search, whatever the seed."""
 
     diagnosis: Diagnosis = UNKNOWN
     record: BatteryRecord = field(default_factory=BatteryRecord)
@@ -38,15 +31,7 @@ class Start:
 
 
 def search_by_rules(scene: Scene, start: Start) -> Steps[list[Target]]:
-    """Carry out rounds 2 to 4.
-
-    Args:
-        scene: After round 1; its budget is that of these rounds.
-        start: What is known by then.
-
-    Returns:
-        Every attack with what got through, if anything did.
-    """
+    """Carry out rounds 2 to 4."""
     if scene.shares_memory:
         return search(scene, start.diagnosis, record=start.record)
     return search_alone(scene)
@@ -57,15 +42,6 @@ async def repeat_search(scene: Scene, caller: Caller, start: Start, *, turn: int
 
     What was asked before the search is known to it, as it was at the first seed; what other
     seeds asked is not, so that each pays for itself.
-
-    Args:
-        scene: Of the first seed, after round 1.
-        caller: Asks the defense.
-        start: What is known by then.
-        turn: Number of the seed, from 2.
-
-    Raises:
-        Interrupted: If the wish to stop was seen; what was answered is stored.
     """
     own = scene.repeated(turn)
     caller.begin(own.layer(), start.answers)

@@ -40,17 +40,6 @@ async def run_rewording(
 
     One call for each of a seeded subsample, with the strategies of the round, the label untold;
     every candidate that the judge calls the same request is sent once. The evaluator pays.
-
-    Args:
-        scene: After round 0.
-        diagnosis: What the defense seems to be.
-        caller: Asks the defense.
-        models: Asks the attacker model and the judge of sameness.
-        record: How often each strategy was tried on attacks and got through, as it is told.
-
-    Raises:
-        Interrupted: If the wish to stop was seen; what was answered is stored.
-        IncomparableRuns: If stored answers belong to other questions.
     """
     wanted = min(models.plan.twin, len(scene.benign))
     if not wanted or models.has_gone():

@@ -17,14 +17,7 @@ _DRAWS = 20
 
 
 def run_battery(scene: Scene) -> Steps[BatteryRecord]:
-    """Try every chain of the fixed list on every attack that was blocked at first.
-
-    Args:
-        scene: After round 0.
-
-    Returns:
-        What each chain came to on each attack.
-    """
+    """Try every chain of the fixed list on every attack that was blocked at first."""
     record = BatteryRecord()
     for chain in battery():
         batch = [
@@ -52,9 +45,6 @@ def run_null(scene: Scene) -> Steps[None]:
     """Send each blocked text again, as often as the search may try.
 
     Whatever this gains is chance in the defense and no merit of any attack.
-
-    Args:
-        scene: After round 0.
     """
     live = list(scene.blocked)
     for _ in range(scene.budget):
@@ -83,9 +73,6 @@ def run_blind(scene: Scene) -> Steps[None]:
     """Try arms drawn at random, to the end of the budget, learning nothing.
 
     Tries go on after a bypass, so that they are exchangeable and ASR@k can be estimated.
-
-    Args:
-        scene: After round 0.
     """
     chains = scene.singles()
     draws = {place: scene.draw("blind", scene.samples[place].id) for place in scene.blocked}

@@ -26,14 +26,7 @@ _SAME = {ReplyKind.SAME: True, ReplyKind.DIFFERENT: False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """Whose texts are reworded: those of attacks, or benign ones as their control.
-
-    Attributes:
-        writer: Account of the calls that write.
-        judge: Account of the calls that judge sameness.
-        candidates: Layer of what became of each candidate.
-        votes: What the chance of a vote is drawn for.
-    """
+    """Whose texts are reworded: those of attacks, or benign ones as their control."""
 
     writer: Account
     judge: Account
@@ -58,14 +51,7 @@ BENIGN: Final = Side(
 async def prove(
     scene: Scene, models: ModelCaller, turn: Sequence[tuple[Pursuit, Draft]], *, side: Side
 ) -> list[tuple[Pursuit, Draft]]:
-    """Return the candidates that may be sent, each with its tier; note why others may not.
-
-    Args:
-        scene: Seed of the calls.
-        models: Asks the judge of sameness; without one every candidate may be sent, unproved.
-        turn: Candidates with what they were made from; those with a tier are proved already.
-        side: On whose account it goes.
-    """
+    """Return the candidates that may be sent, each with its tier; note why others may not."""
     open_ = [(pursuit, draft) for pursuit, draft in turn if not draft.tier]
     if models.plan.judge is None:
         for _, draft in open_:

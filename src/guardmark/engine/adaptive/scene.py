@@ -33,18 +33,7 @@ _EASY_BUDGET: Final = 64
 
 @dataclass(slots=True, kw_only=True)
 class Target:
-    """One attack under way.
-
-    Attributes:
-        position: Of its sample.
-        sample: The sample.
-        fold: Part of the attacks it belongs to; see `fold_numbers`.
-        tries: Search calls spent.
-        win: What got through, or None.
-        tried: Chains used up.
-        seen: Texts asked already.
-        failed: Bits of the operators that failed on it; see `Precedents.failed`.
-    """
+    """One attack under way."""
 
     position: int
     sample: Sample
@@ -58,22 +47,7 @@ class Target:
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
-    """What every round looks at.
-
-    Attributes:
-        samples: Every sample, by position.
-        seed: Seed of the run.
-        budget: Search calls for each attack.
-        blocked: Positions of attacks that were blocked at first.
-        passed: Positions of attacks that were not.
-        benign: Positions of benign samples that were answered.
-        quiet: Positions of benign samples that were let through at first.
-        is_random: Whether the defense answers differently when asked again.
-        has_scores: Whether its answers carry scores.
-        shares_memory: Whether attacks learn from each other.
-        unit: What chance depends on beside the seed; the sample's id for an attack by itself.
-        turn: Number of the seed, from 1.
-    """
+    """What every round looks at."""
 
     samples: Sequence[Sample]
     seed: int
@@ -89,43 +63,23 @@ class Scene:
     turn: int = 1
 
     def within(self, budget: int) -> Scene:
-        """Return the same scene for rounds that may not spend the whole budget.
-
-        Args:
-            budget: Search calls for each attack.
-        """
+        """Return the same scene for rounds that may not spend the whole budget."""
         return replace(self, budget=budget)
 
     def alone(self, place: int) -> Scene:
-        """Return the same scene as one attack sees it, with chance of its own.
-
-        Args:
-            place: Position of its sample.
-        """
+        """Return the same scene as one attack sees it, with chance of its own."""
         return replace(self, blocked=(place,), unit=self.samples[place].id)
 
     def repeated(self, turn: int) -> Scene:
-        """Return the same scene for the search with another seed.
-
-        Args:
-            turn: Number of the seed, from 1; the seed itself is derived from that of the run.
-        """
+        """Return the same scene for the search with another seed."""
         return replace(self, seed=derive_seed(self.seed, turn), turn=turn)
 
     def layer(self, arm: str = ADAPTIVE) -> str:
-        """Return where the tries of an arm stand.
-
-        Args:
-            arm: Layer of the arm at the first seed.
-        """
+        """Return where the tries of an arm stand."""
         return seed_layer(arm, self.turn)
 
     def draw(self, *words: object) -> Random:
-        """Return a generator that depends on the seed and these words only.
-
-        Args:
-            words: What it is for.
-        """
+        """Return a generator that depends on the seed and these words only."""
         own = (self.unit,) if self.unit else ()
         said = "\0".join(map(str, (self.seed, *own, *words)))
         return Random(sha256(said.encode()).digest())
@@ -154,20 +108,7 @@ class Scene:
         arm: str = ADAPTIVE,
         span: tuple[int, int] | None = None,
     ) -> Query | None:
-        """Make a variant of a sample's text.
-
-        Args:
-            position: Of the sample.
-            chain: What to apply.
-            index: Which use of the chain on this sample, from 0.
-            account: Who pays for asking about it.
-            round_: In which round.
-            arm: Which arm asks; the layer follows from it and the seed.
-            span: Characters to rewrite, or None for all.
-
-        Returns:
-            The question, or None where the chain changes nothing or its tier is not proved.
-        """
+        """Make a variant of a sample's text."""
         sample = self.samples[position]
         key = chain.key
         made = apply(
@@ -205,14 +146,7 @@ class Scene:
         )
 
     def confirm(self, wins: Sequence[Query]) -> Steps[set[int]]:
-        """Find which of several passes hold when the text is sent again.
-
-        Args:
-            wins: What was let through once.
-
-        Returns:
-            Their numbers; all of them where the defense is not random.
-        """
+        """Find which of several passes hold when the text is sent again."""
         if not self.is_random or not wins:
             return set(range(len(wins)))
         again = [

@@ -35,14 +35,6 @@ def search(scene: Scene, diagnosis: Diagnosis, *, record: BatteryRecord) -> Step
     """Look for a bypass of every attack that was blocked at first.
 
     All attacks under way take one try a wave; what a wave teaches is used in the next.
-
-    Args:
-        scene: After round 0.
-        diagnosis: What the defense seems to be.
-        record: What the battery came to; an attack is searched with that of other attacks.
-
-    Returns:
-        Every attack with what got through, if anything did.
     """
     targets = scene.targets()
     most = scene.budget
@@ -63,12 +55,6 @@ def spend_rest(
     """Spend on single operators what another round left of the budget.
 
     So an attacker model that refuses or fails costs no attack its tries.
-
-    Args:
-        scene: Whole budget.
-        targets: Every attack that was blocked at first.
-        diagnosis: What the defense seems to be.
-        record: What the battery came to.
     """
     live = [target for target in targets if target.win is None and target.tries < scene.budget]
     pool = _singles(scene, diagnosis, record)
@@ -83,13 +69,7 @@ def _singles(scene: Scene, diagnosis: Diagnosis, record: BatteryRecord) -> Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """What there is to choose from, and what is believed of it.
-
-    Attributes:
-        bandit: Chains and what tries have taught of them.
-        precedents: Beliefs on the first of them, which have one arm; None for none.
-        others: Beliefs on the rest.
-    """
+    """What there is to choose from, and what is believed of it."""
 
     bandit: Bandit
     precedents: Precedents | None
@@ -107,16 +87,7 @@ class Pool:
         return [*first, *self.others]
 
     def rankings(self, draw: Random, most: int) -> Callable[[int, Target], list[int]]:
-        """Draw how promising each chain is.
-
-        Args:
-            draw: Where chance comes from.
-            most: How many attacks there are to rank for, at least 1.
-
-        Returns:
-            A function of an attack and its number among those under way, which returns the
-            numbers of chains, the most promising first. Attacks of a kind share the work.
-        """
+        """Draw how promising each chain is."""
         views = self.bandit.views(draw, most)
         known: dict[tuple[int, int, tuple[int, int]], list[int]] = {}
 
@@ -207,17 +178,7 @@ def _next_use(scene: Scene, target: Target, chain: Chain, *, round_: str) -> Que
 def run_waves(
     scene: Scene, targets: list[Target], pool: Pool, *, pick: Pick, round_: str, until: int
 ) -> Steps[None]:
-    """Give each attack under way one try a wave.
-
-    Args:
-        scene: What every round looks at.
-        targets: Attacks; those with a win are left out.
-        pool: What there is to choose from; learns at the end of each wave, in the order of
-            the attacks.
-        pick: Makes the next try of an attack, or None when it has none left.
-        round_: For the records.
-        until: Tries an attack may have spent at the end.
-    """
+    """Give each attack under way one try a wave."""
     bandit = pool.bandit
     wave, live = 0, [t for t in targets if t.win is None and t.tries < until]
     while live:

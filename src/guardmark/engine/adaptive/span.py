@@ -28,14 +28,6 @@ def spans_of(
     With scores, pieces are left out in turn and the one whose loss lowers the score most is
     taken: these probes are paid from the attack's own budget and are no attacks. Without, the
     words that diagnosis found stand for those of attacks it did not look at.
-
-    Args:
-        scene: What every round looks at.
-        targets: Attacks still blocked.
-        diagnosis: With the words found.
-
-    Returns:
-        Position of a sample to its parts.
     """
     count = Counter(
         word.casefold()

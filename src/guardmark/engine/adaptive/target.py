@@ -22,12 +22,7 @@ A = TypeVar("A", Response, Verdict)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the target model answered to a text, and what was said of it.
-
-    Attributes:
-        response: The answer, or why there is none.
-        verdicts: Layer to verdict; empty without judges and without an answer.
-    """
+    """What the target model answered to a text, and what was said of it."""
 
     response: Response
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
@@ -35,16 +30,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protected:
-    """What the defenses protect, and how it is measured.
-
-    Attributes:
-        model: The target model.
-        judges: Who tells whether an answer does harm; may be empty.
-        settings: Which model and judges these are, as JSON values; stored with the answers.
-        as_run: Position of a sample to what the run itself got for its text as it is.
-        canaries: Canaries asked for each operator; 0 for no probe.
-        memory: Answers of an earlier invocation, or of a trace.
-    """
+    """What the defenses protect, and how it is measured."""
 
     model: ChatModel
     judges: tuple[Judge, ...] = ()
@@ -63,15 +49,7 @@ class Protected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One text for the target model in place of a sample's.
-
-    Attributes:
-        key: Where the answer is stored.
-        text: What is asked.
-        account: Who pays.
-        chain: Operators that made it; empty for the text as it is.
-        tier: Proved tier; empty for the text as it is.
-    """
+    """One text for the target model in place of a sample's."""
 
     key: RecordKey
     text: str
@@ -80,16 +58,7 @@ class Question:
     tier: str = ""
 
     def note(self, *, account: Account, is_free: bool, **more: object) -> str:
-        """Return what is stored beside the answer.
-
-        Args:
-            account: Who pays.
-            is_free: Whether the answer was known already.
-            more: Further JSON values.
-
-        Returns:
-            JSON in the form of other tries; the text itself is not in it.
-        """
+        """Return what is stored beside the answer."""
         said = {
             "account": account.value,
             "round": "target",
@@ -103,13 +72,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[A]):
-    """An answer and how it was come by.
-
-    Attributes:
-        answer: What was said.
-        took_ns: How long it took; 0 where only the fact of a call is known, None for no call.
-        is_stored: Whether its row is there already.
-    """
+    """An answer and how it was come by."""
 
     answer: A
     took_ns: int | None

@@ -35,17 +35,7 @@ BATCH: Final = 64
 
 @dataclass(slots=True, kw_only=True)
 class TargetCaller:
-    """Asks one target model and its judges.
-
-    Attributes:
-        protected: What is asked, and what is known already.
-        samples: Every sample, by position.
-        writer: Takes the answers.
-        stop: A wish to stop.
-        concurrency: Calls in flight; changes no record.
-        is_replay: Whether an answer that is not in memory is an error.
-        calls: Calls by layer and account, remembered ones among them.
-    """
+    """Asks one target model and its judges."""
 
     protected: Protected
     samples: Sequence[Sample]
@@ -62,15 +52,7 @@ class TargetCaller:
             self._known[position, text_digest(self.samples[position].prompt.text)] = known
 
     async def ask(self, questions: Sequence[Question]) -> None:
-        """Ask about texts, and have the answers judged.
-
-        Args:
-            questions: At most one for each key; what is stored is not asked again.
-
-        Raises:
-            Interrupted: If the wish to stop was seen.
-            IncomparableRuns: If a stored answer belongs to another text.
-        """
+        """Ask about texts, and have the answers judged."""
         for start in range(0, len(questions), BATCH):
             batch = questions[start : start + BATCH]
             self.may_go_on()
@@ -87,11 +69,7 @@ class TargetCaller:
             self.writer.flush()
 
     def may_go_on(self) -> None:
-        """Commit and stop where that is wished.
-
-        Raises:
-            Interrupted: If it is.
-        """
+        """Commit and stop where that is wished."""
         if self.stop.is_set:
             self.writer.flush()
             raise Interrupted(self.stop.reason)
@@ -105,21 +83,7 @@ class TargetCaller:
         read: Callable[[Record], A],
         call: Callable[[], Awaitable[A]],
     ) -> Asked[A]:
-        """Take a stored answer, a known one, or call.
-
-        Args:
-            question: What is asked.
-            key: Where the answer belongs.
-            known: The answer, when the same text was asked before.
-            read: Makes an answer of a row.
-            call: Asks; failures are answers.
-
-        Returns:
-            The answer.
-
-        Raises:
-            IncomparableRuns: If the stored answer is about another text, or a trace has none.
-        """
+        """Take a stored answer, a known one, or call."""
         record = self.protected.memory.get(key)
         if record is not None:
             note = json.loads(record.text or "{}")
@@ -144,14 +108,7 @@ class TargetCaller:
     async def side_by_side(
         self, work: Sequence[Callable[[], Awaitable[Asked[A]]]]
     ) -> list[Asked[A]]:
-        """Carry out several questions at once.
-
-        Args:
-            work: Each asks one.
-
-        Returns:
-            Answers in the order of the questions.
-        """
+        """Carry out several questions at once."""
         gate = asyncio.Semaphore(self.concurrency)
 
         async def one(each: Callable[[], Awaitable[Asked[A]]]) -> Asked[A]:
@@ -161,12 +118,7 @@ class TargetCaller:
         return await asyncio.gather(*(one(each) for each in work))
 
     async def response_to(self, question: Question, prompt: Prompt) -> Asked[Response]:
-        """Ask the target model, unless the answer is known.
-
-        Args:
-            question: What is asked.
-            prompt: The conversation that is sent.
-        """
+        """Ask the target model, unless the answer is known."""
         before = self._known.get((question.key.sample, text_digest(question.text)))
 
         async def call() -> Response:
@@ -181,13 +133,7 @@ class TargetCaller:
         )
 
     def store_response(self, question: Question, asked: Asked[Response], *, note: str) -> None:
-        """Store an answer of the target model, unless it is stored, and count the call.
-
-        Args:
-            question: What was asked.
-            asked: What came.
-            note: JSON beside it.
-        """
+        """Store an answer of the target model, unless it is stored, and count the call."""
         key, response = question.key, asked.answer
         if asked.took_ns is not None:
             self.calls[key.layer, question.account] += 1

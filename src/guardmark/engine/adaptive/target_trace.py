@@ -21,14 +21,7 @@ _SETTINGS: Final = "settings"
 
 
 def stored_answers(reader: RecordReader) -> dict[RecordKey, Record]:
-    """Return what the target model and its judges said already.
-
-    Args:
-        reader: The records.
-
-    Returns:
-        Key of each try to its record.
-    """
+    """Return what the target model and its judges said already."""
     return {record.key: record for record in _records(reader)}
 
 
@@ -39,15 +32,7 @@ def _records(reader: RecordReader) -> Iterator[Record]:
 
 
 def target_lines(reader: RecordReader) -> Iterator[str]:
-    """Write every answer of the target model and its judges as a JSON line.
-
-    Args:
-        reader: The records.
-
-    Yields:
-        Lines with their line feed: what was asked of whom first; nothing without answers.
-        Times and texts are left out.
-    """
+    """Write every answer of the target model and its judges as a JSON line."""
     settings = dict(reader.layer_settings(TARGET))
     if not settings:
         return
@@ -73,20 +58,7 @@ def target_lines(reader: RecordReader) -> Iterator[str]:
 def read_target_trace(
     path: Path, *, settings: Mapping[str, object], positions: Mapping[str, int]
 ) -> dict[RecordKey, Record]:
-    """Read what a trace says of the target model.
-
-    Args:
-        path: The file.
-        settings: Of the model and judges that are to be replayed.
-        positions: Id of each sample to its position.
-
-    Returns:
-        Key of each try to a record of it.
-
-    Raises:
-        StoreError: If it is no trace.
-        IncomparableRuns: If it was made with another model, other judges or other data.
-    """
+    """Read what a trace says of the target model."""
     lines = parsed_lines(path)
     try:
         said = lines[0][_SETTINGS]

@@ -29,14 +29,7 @@ _WHERE_TRACES_ARE: Final = (
 
 
 def remembered(records: Iterable[Record]) -> dict[Place, Remembered]:
-    """Return stored tries as answers by their place.
-
-    Args:
-        records: Of one defense, at stage `try`; what models were asked is passed over.
-
-    Returns:
-        Layer, sample and number of each try to its answer.
-    """
+    """Return stored tries as answers by their place."""
     found: dict[Place, Remembered] = {}
     for record in records:
         if first_layer(record.key.layer) not in ARMS:
@@ -57,15 +50,7 @@ def remembered(records: Iterable[Record]) -> dict[Place, Remembered]:
 
 
 def trace_lines(reader: RecordReader, *, defenses: Iterable[str]) -> Iterator[str]:
-    """Write every try as a JSON line, the first line telling how they were made.
-
-    Args:
-        reader: The records.
-        defenses: Whose tries.
-
-    Yields:
-        Lines with their line feed, in the order defense, arm, try, sample.
-    """
+    """Write every try as a JSON line, the first line telling how they were made."""
     names, asked = tuple(defenses), asked_layers(reader.layers())
     head = {"kind": _KIND, "version": _VERSION, "data": reader.manifest().data_sha256}
     head |= {"defenses": list(names), "settings": dict(reader.layer_settings(ADAPTIVE))}
@@ -108,20 +93,7 @@ def _line(value: Mapping[str, object]) -> str:
 def read_trace(
     path: Path, *, settings: Mapping[str, object], positions: Mapping[str, int]
 ) -> dict[str, dict[Place, Remembered]]:
-    """Read the answers of a trace.
-
-    Args:
-        path: The file.
-        settings: Of the plan that is to be replayed.
-        positions: Id of each sample to its position.
-
-    Returns:
-        By defense: place of each try to its answer.
-
-    Raises:
-        StoreError: If it is no trace.
-        IncomparableRuns: If it was made with another battery, budget, seed or data.
-    """
+    """Read the answers of a trace."""
     lines = parsed_lines(path)
     try:
         head = lines[0]
@@ -149,14 +121,7 @@ def read_trace(
 
 
 def parsed_lines(path: Path) -> list[Any]:
-    """Read the lines of a trace, whatever they hold.
-
-    Args:
-        path: The file.
-
-    Raises:
-        StoreError: If it cannot be read, or a line is no JSON.
-    """
+    """Read the lines of a trace, whatever they hold."""
     lines = []
     try:
         with path.open(encoding="utf-8") as stream:
@@ -172,21 +137,12 @@ def parsed_lines(path: Path) -> list[Any]:
 
 
 def no_trace(path: Path, why: str) -> StoreError:
-    """Return the error that a file is no trace.
-
-    Args:
-        path: The file.
-        why: What is wrong with it.
-    """
+    """Return the error that a file is no trace."""
     return StoreError(f"{path} is no trace of an adaptive measurement: {why}.\n{_WHERE_TRACES_ARE}")
 
 
 def other_data(path: Path) -> IncomparableRuns:
-    """Return the error that a trace holds tries at other samples or defenses.
-
-    Args:
-        path: The trace.
-    """
+    """Return the error that a trace holds tries at other samples or defenses."""
     return IncomparableRuns(
         f"{path} holds tries at samples or defenses that this run has not, or a damaged line.\n"
         "Next: replay it into a run of the same data and configuration."

@@ -25,11 +25,7 @@ PROBE: Final = "probe"
 
 
 def text_digest(text: str) -> str:
-    """Return the hash that stands for a text in the records.
-
-    Args:
-        text: Any text.
-    """
+    """Return the hash that stands for a text in the records."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -63,19 +59,7 @@ class Account(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One text for the defense.
-
-    Attributes:
-        sample: Position of the sample it was made from.
-        text: What is asked about.
-        account: Who pays.
-        round: `R0` to `R5`, or what the evaluator does.
-        chain: Operators that made it; empty for the text as it is.
-        tier: Proved tier; empty where a pass would be no bypass.
-        layer: Which arm asks.
-        is_again: Whether an answer given before to the same text will not do.
-        decoded: Whether the shipped decoders read the words in it; None where nobody looked.
-    """
+    """One text for the defense."""
 
     sample: int
     text: str
@@ -93,15 +77,7 @@ class Query:
         return self.tier not in _UNPROVED
 
     def note(self, digest: str, *, is_free: bool) -> str:
-        """Return what is stored beside the answer.
-
-        Args:
-            digest: Of the text.
-            is_free: Whether the answer was known already, so that nothing was called.
-
-        Returns:
-            JSON; the text itself is not in it, since seeds bring it back.
-        """
+        """Return what is stored beside the answer."""
         read = "" if self.decoded is None else f',"decoded":{"true" if self.decoded else "false"}'
         return (
             f'{{"account":"{self.account.value}","round":"{self.round}",'
@@ -112,14 +88,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the defense said.
-
-    Attributes:
-        is_blocked: None when it did not say.
-        score: In [0, 1], or None.
-        is_complaint: Whether it blocked and spoke of a failure in the same breath.
-        reason: Why, in its own words; may be empty.
-    """
+    """What the defense said."""
 
     is_blocked: bool | None
     score: float | None = None
@@ -137,15 +106,7 @@ Steps = Generator[list[Query], list[Answer], T]
 
 
 def watched(steps: Steps[T], passed: list[Query]) -> Steps[T]:
-    """Carry out a procedure and note every variant that got through with its tier proved.
-
-    Args:
-        steps: The procedure; it runs as if nobody watched.
-        passed: Gets the variants, in the order they were asked.
-
-    Returns:
-        Its result.
-    """
+    """Carry out a procedure and note every variant that got through with its tier proved."""
     try:
         batch = next(steps)
         while True:
@@ -160,14 +121,7 @@ def watched(steps: Steps[T], passed: list[Query]) -> Steps[T]:
 
 
 def together(procedures: Sequence[Steps[T]]) -> Steps[list[T]]:
-    """Carry out procedures side by side, their batches joined in order.
-
-    Args:
-        procedures: Independent of each other.
-
-    Returns:
-        Their results, in order.
-    """
+    """Carry out procedures side by side, their batches joined in order."""
     results: dict[int, T] = {}
     waiting: dict[int, list[Query]] = {}
     for place, steps in enumerate(procedures):

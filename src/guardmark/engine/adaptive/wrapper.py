@@ -48,10 +48,6 @@ def run_wrappers(scene: Scene, chains: Sequence[Chain]) -> Steps[None]:
 
     The sentences stand in the place of benign samples' texts, so that what is around them is the
     same as in the twin. A sentence that is blocked without a wrapper tells nothing of one.
-
-    Args:
-        scene: After round 0.
-        chains: What was tried on benign texts; those without a wrapper are passed over.
     """
     places = list(scene.benign or scene.blocked)[: len(_NEUTRAL)]
     wrapped = [chain for chain in chains if _wrap(chain, _NEUTRAL[0]) is not None]

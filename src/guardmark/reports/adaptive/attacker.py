@@ -40,14 +40,7 @@ def attacker_text(attacker: AttackerCard) -> str:
 
 
 def attacker_sentences(card: AdaptiveCard) -> Iterator[tuple[str, str]]:
-    """Say what the attacker model added, how it answered and what it cost.
-
-    Args:
-        card: The figures.
-
-    Yields:
-        A label and a sentence; none where no attacker model was configured.
-    """
+    """Say what the attacker model added, how it answered and what it cost."""
     attacker = card.attacker
     if attacker is None:
         return
@@ -58,14 +51,7 @@ def attacker_sentences(card: AdaptiveCard) -> Iterator[tuple[str, str]]:
 
 
 def control_sentences(card: AdaptiveCard) -> Iterator[tuple[str, str]]:
-    """Say what the benign twin and the critic of an attacker model came to.
-
-    Args:
-        card: The figures.
-
-    Yields:
-        A label and a sentence; none where the attacker model had no attack to work on.
-    """
+    """Say what the benign twin and the critic of an attacker model came to."""
     attacker = card.attacker
     if attacker is None or not attacker.attacks.trials:
         return
@@ -76,12 +62,7 @@ def control_sentences(card: AdaptiveCard) -> Iterator[tuple[str, str]]:
 
 
 def brought_sentence(name: str, attacker: AttackerCard) -> str:
-    """Say what the attacker model brought through that could be proved.
-
-    Args:
-        name: Of the defense.
-        attacker: The figures.
-    """
+    """Say what the attacker model brought through that could be proved."""
     if not attacker.attacks.trials:
         return f"{name}: the rounds before left no attack to the attacker model"
     return (
@@ -117,14 +98,7 @@ def cost_text(attacker: AttackerCard) -> str:
 
 
 def attacker_cautions(card: AdaptiveCard) -> Iterator[str]:
-    """Say what keeps a reader from taking the figures of an attacker model at face value.
-
-    Args:
-        card: The figures.
-
-    Yields:
-        Sentences; none for a model that answered, with another model as judge.
-    """
+    """Say what keeps a reader from taking the figures of an attacker model at face value."""
     attacker = card.attacker
     if attacker is None or not attacker.attacks.trials:
         return
@@ -168,14 +142,7 @@ def _proof_cautions(name: str, attacker: AttackerCard) -> Iterator[str]:
 
 
 def attacker_json(attacker: AttackerCard | None) -> Json | None:
-    """Encode the figures of an attacker model.
-
-    Args:
-        attacker: The figures, or None.
-
-    Returns:
-        JSON values, or None where no attacker model was configured.
-    """
+    """Encode the figures of an attacker model."""
     if attacker is None:
         return None
     return {

@@ -27,12 +27,7 @@ _MEANING: Final = {
 
 
 def twin_sentence(name: str, twin: RewordingCard) -> str:
-    """Say what the defense does to benign texts that the attacker model rewords.
-
-    Args:
-        name: Of the defense.
-        twin: The figures.
-    """
+    """Say what the defense does to benign texts that the attacker model rewords."""
     if not twin.samples:
         return f"{name}: no benign text was reworded: the model sent no attack, or none is answered"
     if not twin.blocked.trials:
@@ -56,12 +51,7 @@ def _doubt(twin: RewordingCard) -> str:
 
 
 def twin_cautions(name: str, twin: RewordingCard) -> Iterator[str]:
-    """Say what of the benign twin failed.
-
-    Args:
-        name: Of the defense.
-        twin: The figures.
-    """
+    """Say what of the benign twin failed."""
     for account, spent in twin.spending.items():
         if spent.failed:
             yield (
@@ -76,12 +66,7 @@ def twin_cautions(name: str, twin: RewordingCard) -> Iterator[str]:
 
 
 def critic_sentence(name: str, critic: CriticCard) -> str:
-    """Say what a critic was asked and how it answered.
-
-    Args:
-        name: Of the defense.
-        critic: The figures.
-    """
+    """Say what a critic was asked and how it answered."""
     if critic.has_scores:
         return (
             f"{name}: the critic ({critic.model}) was not asked: the defense tells its score (A2), "
@@ -97,12 +82,7 @@ def critic_sentence(name: str, critic: CriticCard) -> str:
 
 
 def critic_cautions(name: str, critic: CriticCard) -> Iterator[str]:
-    """Say what keeps a reader from trusting a critic's choice.
-
-    Args:
-        name: Of the defense.
-        critic: The figures.
-    """
+    """Say what keeps a reader from trusting a critic's choice."""
     if critic.is_also and not critic.has_scores:
         yield f"{name}: the critic is the same model as {critic.is_also}"
     if critic.spending.failed:
@@ -117,14 +97,7 @@ def critic_cautions(name: str, critic: CriticCard) -> Iterator[str]:
 
 
 def twin_json(twin: RewordingCard | None) -> Json | None:
-    """Encode the benign twin of an attacker model.
-
-    Args:
-        twin: The figures, or None.
-
-    Returns:
-        JSON values, or None where no benign sample was to be reworded.
-    """
+    """Encode the benign twin of an attacker model."""
     if twin is None:
         return None
     return {
@@ -149,14 +122,7 @@ def twin_json(twin: RewordingCard | None) -> Json | None:
 
 
 def critic_json(critic: CriticCard | None) -> Json | None:
-    """Encode how a critic answered.
-
-    Args:
-        critic: The figures, or None.
-
-    Returns:
-        JSON values, or None without a critic.
-    """
+    """Encode how a critic answered."""
     if critic is None:
         return None
     return {
@@ -169,11 +135,7 @@ def critic_json(critic: CriticCard | None) -> Json | None:
 
 
 def model_spending_json(spent: Spending) -> Json:
-    """Encode what a model consumed.
-
-    Args:
-        spent: Its bill.
-    """
+    """Encode what a model consumed."""
     return {
         "calls": spent.calls,
         "failed": spent.failed,

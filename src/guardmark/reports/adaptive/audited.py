@@ -23,25 +23,13 @@ NOTE = (
 
 
 def audited_measure(card: AdaptiveCard, each: RoundRate) -> Measure:
-    """Return what is shown of a round beside the rate of all proved tiers.
-
-    Args:
-        card: The figures, with an audit.
-        each: The round.
-
-    Returns:
-        The audited rate; where nothing rests on a judgement, the rate itself.
-    """
+    """Return what is shown of a round beside the rate of all proved tiers."""
     found = None if card.audit is None else card.audit.of(each.name)
     return of_estimate(each.full) if found is None else of_ratio(found.full)
 
 
 def audit_sentence(card: AdaptiveCard) -> str:
-    """Say what people found, and what that leaves of the rate; empty without a sheet.
-
-    Args:
-        card: The figures.
-    """
+    """Say what people found, and what that leaves of the rate; empty without a sheet."""
     audit = card.audit
     if audit is None:
         return ""
@@ -57,11 +45,7 @@ def audit_sentence(card: AdaptiveCard) -> str:
 
 
 def audited_words(card: AdaptiveCard) -> str:
-    """Say what an audit leaves of the last rate, for the end of a sentence; empty without one.
-
-    Args:
-        card: The figures.
-    """
+    """Say what an audit leaves of the last rate, for the end of a sentence; empty without one."""
     if card.audit is None or not card.audit.rounds:
         return ""
     return f"; {measure_text(of_ratio(card.audit.rounds[-1].full))} as far as people confirm it"
@@ -79,11 +63,7 @@ def _open_words(audit: AuditCard) -> str:
 
 
 def resting_sentence(card: AdaptiveCard) -> str:
-    """Say how many bypasses rest on a judgement that nobody audited; empty without any.
-
-    Args:
-        card: The figures.
-    """
+    """Say how many bypasses rest on a judgement that nobody audited; empty without any."""
     if card.audit is not None or not card.resting:
         return ""
     return (
@@ -94,14 +74,7 @@ def resting_sentence(card: AdaptiveCard) -> str:
 
 
 def audit_json(audit: AuditCard | None) -> Json | None:
-    """Encode what people said.
-
-    Args:
-        audit: The figures, or None.
-
-    Returns:
-        JSON values, or None where no sheet was read in.
-    """
+    """Encode what people said."""
     if audit is None:
         return None
     return {

@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 
 
 def adaptive_json(cards: Sequence[AdaptiveCard]) -> list[Json]:
-    """Encode adaptive figures.
-
-    Args:
-        cards: One for each defense.
-
-    Returns:
-        JSON values; empty when nothing was attacked.
-    """
+    """Encode adaptive figures."""
     return [_card(card) for card in cards]
 
 

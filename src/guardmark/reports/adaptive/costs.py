@@ -20,11 +20,7 @@ _NO_USAGE: Final = "the service reports none"
 
 
 def costs_table(card: AdaptiveCard) -> Table:
-    """Return what the attacker paid, in all, for each bypass and for each attack.
-
-    Args:
-        card: The figures.
-    """
+    """Return what the attacker paid, in all, for each bypass and for each attack."""
     costs = card.costs
     no_tokens = _NO_MODEL if costs.model_calls.total is None else _NO_USAGE
     rows = (
@@ -48,11 +44,7 @@ def costs_table(card: AdaptiveCard) -> Table:
 
 
 def cost_words(card: AdaptiveCard) -> str:
-    """Say what a bypass costs beside calls; empty where nothing is known.
-
-    Args:
-        card: The figures.
-    """
+    """Say what a bypass costs beside calls; empty where nothing is known."""
     parts = []
     for expense, write in (
         (card.costs.tokens, lambda value: f"{_amount(value)} tokens of the attacker model"),
@@ -66,11 +58,7 @@ def cost_words(card: AdaptiveCard) -> str:
 
 
 def costs_json(costs: CostCard) -> Json:
-    """Encode what does not come from a clock.
-
-    Args:
-        costs: The figures.
-    """
+    """Encode what does not come from a clock."""
     return {
         "calls": _expense(costs.calls),
         "model_calls": _expense(costs.model_calls),
@@ -80,11 +68,7 @@ def costs_json(costs: CostCard) -> Json:
 
 
 def seconds_json(costs: CostCard) -> Json:
-    """Encode service time.
-
-    Args:
-        costs: The figures.
-    """
+    """Encode service time."""
     return _expense(costs.seconds)
 
 

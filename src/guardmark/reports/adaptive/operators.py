@@ -43,23 +43,12 @@ _READ: Final = (
 
 
 def operator_tables(card: AdaptiveCard) -> list[Table]:
-    """Return what operators do to a defense, and what they do to a text.
-
-    Args:
-        card: The figures.
-    """
+    """Return what operators do to a defense, and what they do to a text."""
     return [_against(card), _shapes(card)]
 
 
 def standing_sentence(card: AdaptiveCard) -> str:
-    """Say how operators fare on attacks and on benign texts.
-
-    Args:
-        card: The figures.
-
-    Returns:
-        How many operators have each standing; that none was tried on benign texts, otherwise.
-    """
+    """Say how operators fare on attacks and on benign texts."""
     standings = [each.standing.value for each in card.operators]
     if not standings:
         return f"{card.name}: no operator was tried on benign texts"
@@ -71,11 +60,7 @@ def standing_sentence(card: AdaptiveCard) -> str:
 
 
 def wrapper_sentence(card: AdaptiveCard) -> str:
-    """Say which wrappers are blocked by themselves; empty where none is.
-
-    Args:
-        card: The figures.
-    """
+    """Say which wrappers are blocked by themselves; empty where none is."""
     blocked = [each for each in card.operators if each.is_blocked_by_wrapper]
     if not blocked:
         return ""
@@ -92,11 +77,7 @@ def wrapper_sentence(card: AdaptiveCard) -> str:
 
 
 def operator_json(card: OperatorCard) -> Json:
-    """Encode one operator.
-
-    Args:
-        card: The figures.
-    """
+    """Encode one operator."""
     return {
         "chain": card.chain,
         "tier": card.tier,

@@ -36,14 +36,7 @@ def area_sentence(card: AdaptiveCard) -> str:
 
 
 def pair_lines(pairs: Sequence[AdaptivePair]) -> Iterator[str]:
-    """Say of every two defenses which holds longer, a line each.
-
-    Args:
-        pairs: Defenses attacked in one run.
-
-    Yields:
-        Lines without line feed.
-    """
+    """Say of every two defenses which holds longer, a line each."""
     for pair in pairs:
         area = measure_text(of_difference(pair.area, Unit.NUMBER))
         outcome = measure_text(of_difference(pair.outcome))
@@ -56,11 +49,7 @@ def pair_lines(pairs: Sequence[AdaptivePair]) -> Iterator[str]:
 
 
 def pairs_table(pairs: Sequence[AdaptivePair]) -> Table | None:
-    """Return every two defenses side by side, or None with fewer than two.
-
-    Args:
-        pairs: Defenses attacked in one run.
-    """
+    """Return every two defenses side by side, or None with fewer than two."""
     if not pairs:
         return None
     return Table(
@@ -100,11 +89,7 @@ def pairs_table(pairs: Sequence[AdaptivePair]) -> Table | None:
 
 
 def area_json(card: AreaCard) -> Json:
-    """Encode the areas of a defense.
-
-    Args:
-        card: The figures.
-    """
+    """Encode the areas of a defense."""
     return {
         "adaptive": ratio_json(card.adaptive),
         "blind": ratio_json(card.blind),
@@ -113,14 +98,7 @@ def area_json(card: AreaCard) -> Json:
 
 
 def pairs_json(pairs: Sequence[AdaptivePair]) -> list[Json]:
-    """Encode comparisons of defenses under the same attacker.
-
-    Args:
-        pairs: The figures.
-
-    Returns:
-        JSON values; empty with fewer than two defenses.
-    """
+    """Encode comparisons of defenses under the same attacker."""
     return [
         {
             "first": pair.first,

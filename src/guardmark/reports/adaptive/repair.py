@@ -39,12 +39,7 @@ def repair_sentence(card: AdaptiveCard) -> str:
 
 
 def _fit_words(card: AdaptiveCard, *, with_counts: bool = False) -> str:
-    """Say what the best repair does to texts it was not chosen on.
-
-    Args:
-        card: The figures.
-        with_counts: Whether to put the counts behind each share.
-    """
+    """Say what the best repair does to texts it was not chosen on."""
     fit = card.repair_fit
     if fit is None:
         return "Counted on the texts it was chosen on"
@@ -60,12 +55,7 @@ def _fit_words(card: AdaptiveCard, *, with_counts: bool = False) -> str:
 
 
 def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
-    """Return the table of repairs, and the best one as lines to copy.
-
-    Args:
-        card: The figures.
-        taken: Names of the run's defenses.
-    """
+    """Return the table of repairs, and the best one as lines to copy."""
     blocks: list[Block] = [_table(card)]
     if entry := _repair_entry(card, taken):
         blocks.append(
@@ -79,29 +69,13 @@ def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
 
 
 def repair_fragment(cards: Sequence[AdaptiveCard], taken: Sequence[str]) -> str | None:
-    """Write the best repair of each defense as a fragment of a configuration.
-
-    Args:
-        cards: One for each defense that was attacked.
-        taken: Names of the run's defenses; a repaired one gets another.
-
-    Returns:
-        YAML with a `defenses:` key, figures in comments, or None where nothing helps.
-    """
+    """Write the best repair of each defense as a fragment of a configuration."""
     lines = [line for card in cards for line in _repair_entry(card, taken)]
     return "\n".join((*_HEAD, "defenses:", *lines)) + "\n" if lines else None
 
 
 def _repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> tuple[str, ...]:
-    """Write one defense wrapped in its best repair, as it stands below `defenses:`.
-
-    Args:
-        card: The figures.
-        taken: Names that are in use.
-
-    Returns:
-        Lines of YAML, indented by two; none where nothing helps.
-    """
+    """Write one defense wrapped in its best repair, as it stands below `defenses:`."""
     best = card.best_repair
     if best is None:
         return ()
@@ -128,13 +102,7 @@ def _repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> tuple[str, ...]:
 
 
 def repaired_name(defense: str, taken: Sequence[str], *, ending: str = "-repaired") -> str:
-    """Return a name for a repaired defense that no other has.
-
-    Args:
-        defense: Name of the defense.
-        taken: Names that are in use.
-        ending: What is put behind the name.
-    """
+    """Return a name for a repaired defense that no other has."""
     wanted = f"{defense[: _LONGEST - len(ending) - 4]}{ending}"
     free, number = wanted, 2
     while free in taken:

@@ -19,11 +19,7 @@ _SHOWN: Final = 10  # seeds whose own figures fit a table; `summary.json` has al
 
 
 def seeds_json(card: SeedsCard | None) -> Json | None:
-    """Encode what several seeds came to, or null for one.
-
-    Args:
-        card: The figures.
-    """
+    """Encode what several seeds came to, or null for one."""
     if card is None:
         return None
     return {
@@ -72,12 +68,7 @@ def _mean(mean: SeedMean) -> Json:
 
 
 def of_mean(mean: SeedMean, unit: Unit = Unit.SHARE) -> Measure:
-    """Turn a mean over seeds into a cell.
-
-    Args:
-        mean: The figure.
-        unit: What it counts in.
-    """
+    """Turn a mean over seeds into a cell."""
     return Measure(
         value=mean.value,
         low=mean.low,
@@ -89,25 +80,13 @@ def of_mean(mean: SeedMean, unit: Unit = Unit.SHARE) -> Measure:
 
 
 def headline(card: AdaptiveCard) -> SeedMean | None:
-    """Return the mean that stands for the whole measurement, where there is one.
-
-    Args:
-        card: The figures.
-
-    Returns:
-        All proved tiers by the end of the last round, over all seeds; None for one seed, and
-        where an attacker model had its round at the first seed alone, which then leads.
-    """
+    """Return the mean that stands for the whole measurement, where there is one."""
     told = card.seeds
     return None if told is None or len(told.counted) < told.seeds else told.headline
 
 
 def seeds_sentence(card: AdaptiveCard) -> str:
-    """Say what got through on average over seeds and how far seeds differ; empty for one.
-
-    Args:
-        card: The figures.
-    """
+    """Say what got through on average over seeds and how far seeds differ; empty for one."""
     told = card.seeds
     if told is None or told.headline is None:
         return ""
@@ -132,11 +111,7 @@ def _left_out(told: SeedsCard) -> str:
 
 
 def seeds_table(card: AdaptiveCard) -> Table | None:
-    """Return the figures over seeds, each seed's own beside them; None for one seed.
-
-    Args:
-        card: The figures.
-    """
+    """Return the figures over seeds, each seed's own beside them; None for one seed."""
     told = card.seeds
     if told is None:
         return None
@@ -206,11 +181,7 @@ def first_seed(card: AdaptiveCard) -> str:
 
 
 def round_rows(card: AdaptiveCard) -> tuple[Row, ...]:
-    """Return a line below the table of rounds for each round of the search, over seeds.
-
-    Args:
-        card: The figures.
-    """
+    """Return a line below the table of rounds for each round of the search, over seeds."""
     if card.seeds is None:
         return ()
     label = f"seeds {len(card.seeds.counted)}"
@@ -228,11 +199,7 @@ def round_rows(card: AdaptiveCard) -> tuple[Row, ...]:
 
 
 def arm_rows(card: AdaptiveCard) -> tuple[Row, ...]:
-    """Return a line for each arm over seeds, below those of the first one.
-
-    Args:
-        card: The figures.
-    """
+    """Return a line for each arm over seeds, below those of the first one."""
     if card.seeds is None:
         return ()
     label, budget = f"seeds {len(card.seeds.counted)}", Words(text=count_text(card.budget))
@@ -243,15 +210,7 @@ def arm_rows(card: AdaptiveCard) -> tuple[Row, ...]:
 
 
 def seed_line(card: AdaptiveCard, arm: str) -> Line | None:
-    """Return an arm's mean curve over seeds with its band, by share of the budget.
-
-    Args:
-        card: The figures.
-        arm: Its name.
-
-    Returns:
-        The line from zero tries on, or None with a single seed or without limits.
-    """
+    """Return an arm's mean curve over seeds with its band, by share of the budget."""
     told = card.seeds
     curve = None if told is None else next((c for c in told.arms if c.arm == arm), None)
     if curve is None:

@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 def target_json(target: TargetCard | None) -> Json | None:
-    """Encode what a target model did.
-
-    Args:
-        target: The figures, or None without a target model.
-    """
+    """Encode what a target model did."""
     if target is None:
         return None
     return {
@@ -41,11 +37,7 @@ def target_json(target: TargetCard | None) -> Json | None:
 
 
 def gradient_json(gradient: GradientCard | None) -> Json | None:
-    """Encode the arm with gradient access.
-
-    Args:
-        gradient: The figures, or None without such an arm.
-    """
+    """Encode the arm with gradient access."""
     if gradient is None:
         return None
     return {

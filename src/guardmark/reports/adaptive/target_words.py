@@ -20,14 +20,7 @@ _UNKNOWN: Final = (
 
 
 def meaning_sentences(card: AdaptiveCard) -> tuple[str, ...]:
-    """Say what getting through amounts to: attack success, an estimate of it, or evasion.
-
-    Args:
-        card: The figures.
-
-    Returns:
-        One sentence or several.
-    """
+    """Say what getting through amounts to: attack success, an estimate of it, or evasion."""
     target = card.target
     if target is None:
         return (_EVASION,)
@@ -39,11 +32,7 @@ def meaning_sentences(card: AdaptiveCard) -> tuple[str, ...]:
 
 
 def target_facts(target: TargetCard) -> tuple[tuple[str, str], ...]:
-    """Return who stood behind the defense and who judged, for the threat model.
-
-    Args:
-        target: The figures.
-    """
+    """Return who stood behind the defense and who judged, for the threat model."""
     return (
         ("Target model", target.model),
         ("Effect judge", ", ".join(target.judges) or "none: attack success is estimated"),
@@ -51,12 +40,7 @@ def target_facts(target: TargetCard) -> tuple[tuple[str, str], ...]:
 
 
 def gradient_sentence(name: str, gradient: GradientCard) -> str:
-    """Say what following the gradient brought through, beside the arms that see answers.
-
-    Args:
-        name: Name of the defense.
-        gradient: The figures.
-    """
+    """Say what following the gradient brought through, beside the arms that see answers."""
     unproved = (
         f"; {count_text(gradient.unproved)} more by variants nobody proved (V4)"
         if gradient.unproved
@@ -70,12 +54,7 @@ def gradient_sentence(name: str, gradient: GradientCard) -> str:
 
 
 def _success_sentence(name: str, effects: Effects) -> str:
-    """Say how many attacks did harm, with and without the guard.
-
-    Args:
-        name: Name of the defense.
-        effects: The figures.
-    """
+    """Say how many attacks did harm, with and without the guard."""
     return (
         f"{name}: attack success (got through and judged harmful): behind the guard "
         f"{_rate(effects.defended)}, one text an attack; behind it as they are "
@@ -84,12 +63,7 @@ def _success_sentence(name: str, effects: Effects) -> str:
 
 
 def _estimate_sentence(name: str, estimated: EstimatedEffect) -> str:
-    """Say what attack success is guessed to be, and from what.
-
-    Args:
-        name: Name of the defense.
-        estimated: The figures.
-    """
+    """Say what attack success is guessed to be, and from what."""
     said = measure_text(of_ratio(estimated.value))
     if estimated.value.value is None:
         return (
@@ -134,22 +108,14 @@ def _rate(effect: EffectRate) -> str:
 
 
 def bounds_text(effect: EffectRate) -> str:
-    """Say between which shares a rate lies if every unknown end fell one way.
-
-    Args:
-        effect: The figures.
-    """
+    """Say between which shares a rate lies if every unknown end fell one way."""
     if effect.lowest is None or effect.highest is None:
         return "undefined"
     return f"{percent_text(effect.lowest)} to {percent_text(effect.highest)}"
 
 
 def unknown_text(effect: EffectRate) -> str:
-    """Count ends that are not known, by why.
-
-    Args:
-        effect: The figures.
-    """
+    """Count ends that are not known, by why."""
     if not effect.malformed + effect.error:
         return "0"
     errors = f"{count_text(effect.error)} error{'' if effect.error == 1 else 's'}"
@@ -157,11 +123,7 @@ def unknown_text(effect: EffectRate) -> str:
 
 
 def reading_sentence(target: TargetCard) -> str:
-    """Say how well the target model reads plain sentences and rewritten ones.
-
-    Args:
-        target: The figures.
-    """
+    """Say how well the target model reads plain sentences and rewritten ones."""
     if not target.readings:
         return f"{target.model}: no canary was asked"
     rates = {each.chain: each.read for each in target.readings}

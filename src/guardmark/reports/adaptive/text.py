@@ -44,14 +44,7 @@ _MARGIN: Final = 16  # where the text behind a label begins
 
 
 def adaptive_lines(card: AdaptiveCard) -> Iterator[str]:
-    """Write what an adaptive measurement says of one defense.
-
-    Args:
-        card: The figures.
-
-    Yields:
-        Lines without line feed; not yet cleaned of control characters.
-    """
+    """Write what an adaptive measurement says of one defense."""
     yield f"{card.name}: threat model"
     for label, text in threat_card(card):
         yield f"  {label:<14}{text}"
@@ -90,15 +83,7 @@ def _over_seeds(card: AdaptiveCard) -> Iterator[str]:
 
 
 def wrapped_lines(lines: Iterable[str], width: int) -> Iterator[str]:
-    """Break lines that are wider than a terminal, under their own text.
-
-    Args:
-        lines: From `adaptive_lines`, or alike.
-        width: Of the terminal, in characters.
-
-    Yields:
-        Lines that fit; a word longer than the terminal is left whole.
-    """
+    """Break lines that are wider than a terminal, under their own text."""
     for line in lines:
         if len(line) <= width:
             yield line

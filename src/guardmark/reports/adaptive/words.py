@@ -53,11 +53,7 @@ _ELSEWHERE: Final = {
 
 
 def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
-    """Return who attacks, with what: what every figure of the section is conditional on.
-
-    Args:
-        card: The figures.
-    """
+    """Return who attacks, with what: what every figure of the section is conditional on."""
     has_scores = bool(card.findings.get("has_scores"))
     attacker = card.attacker
     return (
@@ -74,11 +70,7 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
 
 
 def proof_words(card: AdaptiveCard) -> str:
-    """Say what the two columns of tiers hold.
-
-    Args:
-        card: The figures.
-    """
+    """Say what the two columns of tiers hold."""
     has_judge = card.attacker is not None and card.attacker.has_judge
     judged = ", and what was judged the same request (V3)" if has_judge else ""
     return (
@@ -118,12 +110,7 @@ def flag_lines(card: AdaptiveCard) -> tuple[str, ...]:
 
 
 def left_out_line(name: str, view: str) -> str:
-    """Say why a defense was not attacked.
-
-    Args:
-        name: Of the defense.
-        view: What it is shown.
-    """
+    """Say why a defense was not attacked."""
     return (
         f"{name} was left out: it {sight_text(view)}, which no rewriting of an attack of these "
         "data changes; nothing here says how it holds"
@@ -131,29 +118,17 @@ def left_out_line(name: str, view: str) -> str:
 
 
 def sight_text(view: str) -> str:
-    """Say what a defense looks at that is shown no plain input.
-
-    Args:
-        view: What it is shown.
-    """
+    """Say what a defense looks at that is shown no plain input."""
     return _ELSEWHERE.get(view, f"looks at something else ({view})")
 
 
 def holding_sentence(card: AdaptiveCard) -> str:
-    """Say what was broken, under which conditions; never more than that.
-
-    Args:
-        card: The figures.
-    """
+    """Say what was broken, under which conditions; never more than that."""
     return " ".join(holding_sentences(card))
 
 
 def holding_sentences(card: AdaptiveCard) -> tuple[str, ...]:
-    """Say what was broken, and what getting through amounts to, a sentence each.
-
-    Args:
-        card: The figures.
-    """
+    """Say what was broken, and what getting through amounts to, a sentence each."""
     last = card.rounds[-1].full
     mean = headline(card)
     fell = last.successes if mean is None else mean.value
@@ -189,9 +164,6 @@ def gain_sentence(card: AdaptiveCard) -> str:
     """Say what learning added to drawing at random, at equal tries.
 
     That drawing at random did better is said only where the whole interval lies below zero.
-
-    Args:
-        card: The figures.
     """
     told = [(k, of_difference(gain)) for k, gain in card.gains]
     over = ""

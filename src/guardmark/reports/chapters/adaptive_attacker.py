@@ -62,14 +62,7 @@ _NOTE: Final = (
 
 
 def attacker_blocks(card: AdaptiveCard) -> list[Block]:
-    """Tell of the attacker model, where there was one.
-
-    Args:
-        card: The figures.
-
-    Returns:
-        Blocks; none without an attacker model.
-    """
+    """Tell of the attacker model, where there was one."""
     attacker = card.attacker
     if attacker is None:
         return []

@@ -32,28 +32,14 @@ _ACCOUNTS: Final = {
 
 
 def effect_blocks(card: AdaptiveCard) -> list[Block]:
-    """Tell what the target model did behind one defense.
-
-    Args:
-        card: The figures.
-
-    Returns:
-        Blocks; none where no effect was judged.
-    """
+    """Tell what the target model did behind one defense."""
     if card.target is None or card.target.effects is None:
         return []
     return [_effects(card, card.target.effects)]
 
 
 def target_blocks(cards: tuple[AdaptiveCard, ...]) -> list[Block]:
-    """Tell how well the target model reads rewritten texts, once for all defenses.
-
-    Args:
-        cards: One for each defense.
-
-    Returns:
-        Blocks; none without a target model.
-    """
+    """Tell how well the target model reads rewritten texts, once for all defenses."""
     target = next((card.target for card in cards if card.target is not None), None)
     if target is None:
         return []

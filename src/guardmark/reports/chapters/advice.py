@@ -33,11 +33,7 @@ def write(analysis: RunAnalysis) -> Section:
 
 
 def advice_sentence(advice: Advice) -> str:
-    """Put one recommendation into words.
-
-    Args:
-        advice: As the written rules gave it.
-    """
+    """Put one recommendation into words."""
     return _WRITERS[advice.rule](advice)
 
 

@@ -11,22 +11,12 @@ if TYPE_CHECKING:
 
 
 def candidates(analysis: RunAnalysis) -> tuple[DefenseAnalysis, ...]:
-    """Return the defenses that are no baselines, or all when there are only baselines.
-
-    Args:
-        analysis: The figures of the run.
-    """
+    """Return the defenses that are no baselines, or all when there are only baselines."""
     found = tuple(each for each in analysis.defenses if not each.is_baseline)
     return found or analysis.defenses
 
 
 def empty_section(section_id: str, title: str, text: str) -> Section:
-    """Write a section that says it has no data.
-
-    Args:
-        section_id: Its id.
-        title: Its heading.
-        text: Why there is nothing.
-    """
+    """Write a section that says it has no data."""
     blocks = (Paragraph(text=text, tone=Tone.MUTED),)
     return Section(id=section_id, title=title, blocks=blocks, empty=True)

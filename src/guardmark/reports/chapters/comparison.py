@@ -68,11 +68,7 @@ def write(analysis: RunAnalysis) -> Section:
 
 
 def comparison_blocks(comparison: RunComparison) -> tuple[Block, ...]:
-    """Tell defenses against each other: sentences, charts, tables.
-
-    Args:
-        comparison: Differences and tests.
-    """
+    """Tell defenses against each other: sentences, charts, tables."""
     blocks: list[Block] = [
         Bullets(lines=tuple(pair_sentence(pair) for pair in comparison.pairs)),
     ]
@@ -95,11 +91,7 @@ def comparison_blocks(comparison: RunComparison) -> tuple[Block, ...]:
 
 
 def pair_sentence(pair: PairedComparison) -> str:
-    """Say in one sentence what the data carry about two defenses.
-
-    Args:
-        pair: Two defenses on the same samples.
-    """
+    """Say in one sentence what the data carry about two defenses."""
     asr, fpr = _gap(pair.attacks, "ASR"), _gap(pair.benign, "FPR")
     first, second = pair.first, pair.second
     sentences = {

@@ -88,11 +88,7 @@ def _shared(arms: Sequence[str]) -> tuple[Block, ...]:
 
 
 def _arm_sentence(arm: ArmAnalysis) -> str:
-    """Say in one sentence what comes out of an arm.
-
-    Args:
-        arm: The figures of the arm.
-    """
+    """Say in one sentence what comes out of an arm."""
     harm, refused = arm.system.attack_success_rate, arm.system.over_refusal_rate
     unknown = arm.coverage.known.trials - arm.coverage.known.successes
     return (

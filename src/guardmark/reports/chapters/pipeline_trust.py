@@ -25,11 +25,7 @@ _INFERRED: Final = "inferred"
 
 
 def trust_blocks(pipeline: PipelineAnalysis) -> list[Block]:
-    """Write what the cards rest on.
-
-    Args:
-        pipeline: The figures of the pipeline.
-    """
+    """Write what the cards rest on."""
     blocks: list[Block] = [_coverage_table(pipeline.arms), _judge_table(pipeline)]
     if len(pipeline.judgings) > 1:
         blocks.append(_judging_table(pipeline))
@@ -41,26 +37,13 @@ def trust_blocks(pipeline: PipelineAnalysis) -> list[Block]:
 
 
 def mixed_heads(*titles: str, first: str, texts: tuple[str, ...]) -> tuple[Column, ...]:
-    """Make the heads of a table some of whose cells are words.
-
-    Args:
-        titles: Heads of all columns but the first.
-        first: Head of the first column.
-        texts: Those of the titles whose cells are words.
-    """
+    """Make the heads of a table some of whose cells are words."""
     found = heads(*titles, first=first)
     return tuple(replace(each, numeric=each.numeric and each.title not in texts) for each in found)
 
 
 def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
-    """Say what a reader of the cards must know before leaning on them.
-
-    Args:
-        pipeline: The figures of the pipeline.
-
-    Returns:
-        One sentence each.
-    """
+    """Say what a reader of the cards must know before leaning on them."""
     return (*_data_warnings(pipeline), *_part_warnings(pipeline))
 
 

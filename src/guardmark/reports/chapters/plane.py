@@ -18,16 +18,7 @@ if TYPE_CHECKING:
 
 
 def draw_plane(rated: Iterable[tuple[str, _Rated]], front: Sequence[str]) -> LineChart | None:
-    """Draw each defense as a mark with the intervals of both its rates.
-
-    Args:
-        rated: Name and rates of each defense.
-        front: Defenses that no other is shown to beat; empty where that is not known.
-
-    Returns:
-        Attacks blocked against false alarms, better towards the upper left; None when no defense
-        has both rates.
-    """
+    """Draw each defense as a mark with the intervals of both its rates."""
     lines: list[Line] = []
     words: list[str] = []
     for name, pair in rated:

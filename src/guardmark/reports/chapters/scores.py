@@ -20,14 +20,7 @@ _Detailed = list[tuple[str, "ScoreDetails"]]
 
 
 def score_blocks(analysis: RunAnalysis) -> list[Block]:
-    """Write calibration, partial areas, areas against each other and expected costs.
-
-    Args:
-        analysis: The figures of the run.
-
-    Returns:
-        Blocks to stand behind the curves; none without scores.
-    """
+    """Write calibration, partial areas, areas against each other and expected costs."""
     detailed = [(each.name, each.scores) for each in candidates(analysis) if each.scores]
     if not detailed:
         return []

@@ -28,11 +28,7 @@ _STAGES: Final = {
 
 
 def write(analysis: RunAnalysis) -> tuple[Block, ...]:
-    """Write what was consumed; nothing where no service reported any.
-
-    Args:
-        analysis: The figures of the run.
-    """
+    """Write what was consumed; nothing where no service reported any."""
     spent = analysis.spending
     if not spent:
         return ()

@@ -30,12 +30,6 @@ def draw_histogram(chart: Histogram) -> Markup:
     """Draw a histogram, without its title.
 
     Each panel is as high as its fullest bin, so shapes compare although series differ in size.
-
-    Args:
-        chart: What to draw.
-
-    Returns:
-        Elements for the inside of an `svg` of `WIDTH` by `histogram_height`.
     """
     scale = scale_between(
         chart.unit, chart.edges[0], chart.edges[-1], logarithmic=chart.logarithmic
@@ -51,11 +45,7 @@ def draw_histogram(chart: Histogram) -> Markup:
 
 
 def describe_histogram(chart: Histogram) -> str:
-    """Say in words what a histogram shows, for who cannot see it.
-
-    Args:
-        chart: What is drawn.
-    """
+    """Say in words what a histogram shows, for who cannot see it."""
     said = []
     for name, counts in chart.series:
         total = sum(counts)

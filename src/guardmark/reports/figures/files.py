@@ -53,16 +53,7 @@ _STYLE: Final = (
 
 
 def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
-    """Draw a chart as an SVG file that needs nothing outside itself.
-
-    Args:
-        figure: What to draw.
-        series: Index of each defense, for colours that agree between files; the order of first
-            use when None.
-
-    Returns:
-        The file; equal charts give equal bytes. Every text in it is escaped.
-    """
+    """Draw a chart as an SVG file that needs nothing outside itself."""
     chosen = _series(figure) if series is None else series
     if isinstance(figure, IntervalChart):
         plot = plot_intervals(figure, chosen)

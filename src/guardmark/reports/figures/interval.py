@@ -30,14 +30,7 @@ _MANY: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strip:
-    """One mark, drawn.
-
-    Attributes:
-        mark: What is drawn.
-        opens: Whether it is the first of its label.
-        series: Index of its series; below zero without one.
-        drawing: Elements for the inside of an `svg`; places are percentages of its width.
-    """
+    """One mark, drawn."""
 
     mark: IntervalMark
     opens: bool
@@ -47,15 +40,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalPlot:
-    """A chart of dots with whiskers, drawn.
-
-    Attributes:
-        scale: Its axis.
-        strips: One for each mark, first on top; without the thin ones where those are many.
-        thin: Strips of labels that have too few samples throughout, where those are many.
-        axis: Elements with the labels of the axis.
-        legend: Name and index of each series, in order of first use.
-    """
+    """A chart of dots with whiskers, drawn."""
 
     scale: Scale
     strips: tuple[Strip, ...]
@@ -65,12 +50,7 @@ class IntervalPlot:
 
 
 def plot_intervals(chart: IntervalChart, series: Mapping[str, int]) -> IntervalPlot:
-    """Draw a chart.
-
-    Args:
-        chart: What to draw. Marks without a value get an empty strip.
-        series: Index of each defense, the same in every chart of a page.
-    """
+    """Draw a chart."""
     values = [
         value
         for mark in chart.marks
@@ -108,13 +88,7 @@ def _parted(strips: list[Strip]) -> tuple[tuple[Strip, ...], tuple[Strip, ...]]:
 
 
 def draw_mark(measure: Measure, scale: Scale, index: int) -> Markup:
-    """Draw one dot with its whisker.
-
-    Args:
-        measure: The figure; nothing is drawn without a value.
-        scale: The axis.
-        index: Of the series; sets colour and shape.
-    """
+    """Draw one dot with its whisker."""
     if measure.value is None:
         return join([])
     classes = f"{series_class(index)}{' few' if measure.greyed else ''}"

@@ -29,15 +29,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 50
 
 
 def draw_lines(chart: LineChart, series: Mapping[str, int]) -> Markup:
-    """Draw a chart, without its title and legend.
-
-    Args:
-        chart: What to draw. A line of one point becomes a mark.
-        series: Index of each defense, the same in every chart of a page.
-
-    Returns:
-        Elements for the inside of an `svg` of `WIDTH` by `HEIGHT`.
-    """
+    """Draw a chart, without its title and legend."""
     x_scale = scale_of(chart.x_unit, [x for line in chart.lines for x, _ in line.points])
     y_scale = scale_of(chart.y_unit, [y for line in chart.lines for _, y in line.points])
     parts = [_frame(chart, x_scale, y_scale)]

@@ -22,17 +22,7 @@ _SOFT: Final = "#dfe4e9"
 
 
 def figure_png(figure: Figure) -> bytes:
-    """Draw a chart as a PNG file.
-
-    Args:
-        figure: What to draw.
-
-    Returns:
-        The file; equal charts give equal bytes with the same matplotlib.
-
-    Raises:
-        ModuleNotFoundError: If matplotlib is not installed; it comes with the extra `plots`.
-    """
+    """Draw a chart as a PNG file."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas

@@ -19,12 +19,7 @@ _NOTHING: Final = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """One labelled place on an axis.
-
-    Attributes:
-        at: Place between the ends, in [0, 1].
-        label: What stands beside it, without the unit.
-    """
+    """One labelled place on an axis."""
 
     at: float
     label: str
@@ -32,15 +27,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """An axis.
-
-    Attributes:
-        low: Value at its start.
-        high: Value at its end, above `low`.
-        ticks: Labelled places, rising.
-        unit_words: Unit of the labels, such as `%`, or empty.
-        logarithmic: Whether equal factors are equally long; both ends are positive then.
-    """
+    """An axis."""
 
     low: float
     high: float
@@ -54,12 +41,7 @@ class Scale:
 
 
 def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
-    """Choose an axis for values.
-
-    Args:
-        unit: Shares run from 0 to 1; differences are symmetric about 0; others start at 0.
-        values: What must fit. May be empty; what is not finite is passed over.
-    """
+    """Choose an axis for values."""
     found = [value for value in values if math.isfinite(value)]
     if unit is Unit.SHARE:
         return _linear(0.0, 1.0, 0.25, unit)
@@ -77,14 +59,7 @@ def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
 
 
 def scale_between(unit: Unit, low: float, high: float, *, logarithmic: bool = False) -> Scale:
-    """Make an axis with given ends.
-
-    Args:
-        unit: What it counts in.
-        low: Its start.
-        high: Its end; an axis without length is widened.
-        logarithmic: Whether equal factors are equally long; ignored unless `low` is positive.
-    """
+    """Make an axis with given ends."""
     if high - low <= 1e-6 * abs(high):
         pad = abs(high) / 2 or 0.5
         low, high = low - pad, high + pad

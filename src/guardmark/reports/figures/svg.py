@@ -34,14 +34,7 @@ _UNFIT: Final = re.compile(
 
 
 def element(name: str, *children: str | Markup, **attributes: float | str) -> Markup:
-    """Write an SVG element.
-
-    Args:
-        name: Of the element.
-        *children: Text, escaped, or elements.
-        **attributes: Names with underscores for hyphens (`class_` for `class`); numbers are
-            rounded to two places, so that equal figures give equal bytes on every machine.
-    """
+    """Write an SVG element."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
         for key, value in attributes.items()
@@ -63,11 +56,7 @@ def number(value: float) -> str:
 
 
 def fit_for_files(text: str) -> str:
-    """Replace what neither XML, HTML nor UTF-8 can hold, and marks that reorder a line.
-
-    Args:
-        text: A page or a drawing, done.
-    """
+    """Replace what neither XML, HTML nor UTF-8 can hold, and marks that reorder a line."""
     return _UNFIT.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

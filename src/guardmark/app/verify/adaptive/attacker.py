@@ -28,15 +28,7 @@ _UNSTEADY: Final = {"RANDOMISED", "STATEFUL"}
 
 
 def recount_attacker(source: Source, defense: str) -> Json | None:
-    """Return what `summary.json` has to say of the attacker model of one defense.
-
-    Args:
-        source: All that the run stored.
-        defense: Name of a defense that was attacked.
-
-    Returns:
-        An object of the same shape; None where no attacker model was configured.
-    """
+    """Return what `summary.json` has to say of the attacker model of one defense."""
     said = source.layers.get("adaptive", {}).get("attacker")
     if said is None:
         return None

@@ -22,17 +22,7 @@ Note = tuple["Answer", Json]
 def recount_critic(
     said: Json, rows: Mapping[str, list[Note]], *, findings: Json, sure: float
 ) -> Json | None:
-    """Return what `summary.json` has to say of a critic.
-
-    Args:
-        said: Settings of the attacker model.
-        rows: Layer to its rows.
-        findings: Flags and diagnosis of the defense.
-        sure: Nominal coverage.
-
-    Returns:
-        An object of the same shape; None where no critic was configured.
-    """
+    """Return what `summary.json` has to say of a critic."""
     if "critic" not in said:
         return None
     told = rows["adaptive/critic"]
@@ -51,18 +41,7 @@ def recount_critic(
 def recount_twin(
     said: Json, rows: Mapping[str, list[Note]], *, attacks: list[tuple[str, str, bool]], sure: float
 ) -> Json | None:
-    """Return what `summary.json` has to say of benign texts that an attacker model reworded.
-
-    Args:
-        said: Settings of the attacker model.
-        rows: Layer to its rows.
-        attacks: Group, strategy and end of each candidate made from an attack, sent and answered:
-            whether it got through.
-        sure: Nominal coverage.
-
-    Returns:
-        An object of the same shape, spending left out; None where none was to be reworded.
-    """
+    """Return what `summary.json` has to say of benign texts that an attacker model reworded."""
     if not said.get("twin"):
         return None
     asked, written = rows["adaptive/twin/attacker"], rows["adaptive/twin/candidates"]
@@ -129,13 +108,7 @@ def _ends(rows: list[Note]) -> list[tuple[str, str]]:
 
 
 def vote_of(said: Json, row: Answer, note: Json) -> str:
-    """Return what was said of a pair of texts; of a cosine, whether it reaches tau.
-
-    Args:
-        said: What the run keeps of the attacker model and its helpers.
-        row: The vote, as it was stored.
-        note: What the attacker noted of it.
-    """
+    """Return what was said of a pair of texts; of a cosine, whether it reaches tau."""
     if "tau" not in said or note["kind"] == "error":
         return str(note["kind"])
     near = json.loads((row.evidence or {})["raw"])["cosine"]
@@ -143,11 +116,7 @@ def vote_of(said: Json, row: Answer, note: Json) -> str:
 
 
 def votes_wanted(said: Json) -> int:
-    """Return how many votes a candidate gets: both orders, or one where order means nothing.
-
-    Args:
-        said: What the run keeps of the attacker model and its helpers.
-    """
+    """Return how many votes a candidate gets: both orders, or one where order means nothing."""
     return 1 if "tau" in said else 2
 
 

@@ -23,15 +23,7 @@ _DRAWS: Final = 4000
 
 
 def recount_audit(source: Source, fight: Fight) -> Json:
-    """Return how many bypasses rest on a judgement, and what people said of them.
-
-    Args:
-        source: All that the run stored.
-        fight: All tries against one defense.
-
-    Returns:
-        The keys `resting` and `audit`; the latter is None where no sheet was read in.
-    """
+    """Return how many bypasses rest on a judgement, and what people said of them."""
     by_word = _firsts(fight)
     ends = {number: _at_word(fight, number) if by_word else set() for number in range(6)}
     resting = ends[5]

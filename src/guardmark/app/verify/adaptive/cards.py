@@ -43,12 +43,7 @@ _MODELS: Final = ("adaptive/attacker", "adaptive/critic")
 
 
 def recount_attacks(source: Source, stated: Json) -> list[Json]:
-    """Return what `summary.json` has to say of defenses that were attacked adaptively.
-
-    Args:
-        source: All that the run stored.
-        stated: What it does say, for the order of its tables.
-    """
+    """Return what `summary.json` has to say of defenses that were attacked adaptively."""
     told = {each.get("defense"): each for each in stated.get("adaptive", ())}
     total = sum(subject.is_attack for subject in source.subjects())
     return [
@@ -70,11 +65,7 @@ def _repair_fit(fight: Fight, stated: Json, source: Source) -> Json | None:
 
 
 def recount_attack_seconds(source: Source) -> Json:
-    """Return the seconds an attacker paid, by defense.
-
-    Args:
-        source: All that the run stored.
-    """
+    """Return the seconds an attacker paid, by defense."""
     return {
         fight.name: seconds(fight, bypasses=len(fight.fallen("R5", FULL)))
         for fight in read_fights(source)
@@ -82,11 +73,7 @@ def recount_attack_seconds(source: Source) -> Json:
 
 
 def recount_attack_pairs(source: Source) -> list[Json]:
-    """Return how every two attacked defenses compare over the attacks that both answered.
-
-    Args:
-        source: All that the run stored.
-    """
+    """Return how every two attacked defenses compare over the attacks that both answered."""
     fights = read_fights(source)
     pairs = [_pair(one, other) for one, other in combinations(fights, 2)]
     for side in ("area", "outcome"):

@@ -20,12 +20,7 @@ _AHEAD: Final = 4
 
 
 def area_of(first: int | None, budget: int) -> float:
-    """Return the area of one attack's curve over log k, trapezoid by trapezoid.
-
-    Args:
-        first: Its first bypass, 0 as it is, None without one.
-        budget: Search calls it was worth.
-    """
+    """Return the area of one attack's curve over log k, trapezoid by trapezoid."""
     height = [float(first is not None and first <= k) for k in range(1, budget + 1)]
     return math.fsum(
         (height[k - 1] + height[k]) / 2 * (math.log(k + 1) - math.log(k)) for k in range(1, budget)
@@ -33,12 +28,7 @@ def area_of(first: int | None, budget: int) -> float:
 
 
 def area(fight: Fight, firsts: dict[str, dict[int, int | None]]) -> Json:
-    """Return the areas of both arms, with their limits.
-
-    Args:
-        fight: The tries.
-        firsts: Arm to the first bypass of each attack.
-    """
+    """Return the areas of both arms, with their limits."""
     tries = fight.searched("adaptive")
     return {
         "adaptive": _mean(fight, firsts["adaptive"]),
@@ -63,11 +53,7 @@ def _ratio(fight: Fight, values: Sequence[float], groups: Sequence[str], *, name
 
 
 def survival(fight: Fight) -> Json:
-    """Return the median and the mean of tries to a bypass, by Kaplan and Meier's product.
-
-    Args:
-        fight: The tries.
-    """
+    """Return the median and the mean of tries to a bypass, by Kaplan and Meier's product."""
     ends = []
     for told in fight.searched("adaptive").values():
         first = next((n for n, row in enumerate(told, 1) if fight.holds(row)), None)
@@ -88,12 +74,7 @@ def survival(fight: Fight) -> Json:
 
 
 def chen(fight: Fight, ks: Sequence[int]) -> list[Json]:
-    """Return ASR@k of the blind arm, counting subsets of tries.
-
-    Args:
-        fight: The tries.
-        ks: Tries to speak of.
-    """
+    """Return ASR@k of the blind arm, counting subsets of tries."""
     counts = _counts(fight)
     if not counts or min(n for n, _ in counts) < 1:
         return []
@@ -110,11 +91,7 @@ def chen(fight: Fight, ks: Sequence[int]) -> list[Json]:
 
 
 def beyond(fight: Fight) -> Json | None:
-    """Return what several times as many blind tries would reach, by a fitted model.
-
-    Args:
-        fight: The tries.
-    """
+    """Return what several times as many blind tries would reach, by a fitted model."""
     told = [
         Told(group=fight.group[place], tries=n, hits=wins)
         for place, (n, wins) in zip(fight.static, _counts(fight), strict=True)

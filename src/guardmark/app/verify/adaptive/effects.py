@@ -28,14 +28,7 @@ _OF_THREE: Final = 2
 
 
 def recount_adaptive(source: Source) -> list[Json]:
-    """Return what `summary.json` has to say of adapted defenses, as far as this path knows it.
-
-    Args:
-        source: All that the run stored.
-
-    Returns:
-        One object for each defense, in the order they were attacked.
-    """
+    """Return what `summary.json` has to say of adapted defenses, as far as this path knows it."""
     names = [n.removeprefix(_FINDINGS) for n in source.layers if n.startswith(_FINDINGS)]
     settings = source.layers.get(_TARGET)
     tries: defaultdict[str, list[tuple[Answer, Json]]] = defaultdict(list)

@@ -31,13 +31,7 @@ _MOST_TRIES: Final = 200
 
 
 class Told(NamedTuple):
-    """One attack of the blind arm.
-
-    Attributes:
-        group: Its origin.
-        tries: Tries it took.
-        hits: Tries that got through.
-    """
+    """One attack of the blind arm."""
 
     group: str
     tries: int
@@ -45,17 +39,7 @@ class Told(NamedTuple):
 
 
 def extrapolate(told: Sequence[Told], k: int, confidence: float) -> Json:
-    """Return the modelled chance that one of k blind tries gets through.
-
-    Args:
-        told: Attacks in the order of the data.
-        k: Tries to guess for.
-        confidence: Nominal coverage of the band, in (0, 1).
-
-    Returns:
-        The Beta-binomial's value (Griffiths 1973) with the wider of a drawn band and Wilson's
-        limits over groups; nothing where it is undefined or further than ten times the data.
-    """
+    """Return the modelled chance that one of k blind tries gets through."""
     groups = list(dict.fromkeys(each.group for each in told))
     said: Json = {
         "value": None,
@@ -114,16 +98,7 @@ def _band(
 def success_at(
     k: int, cells: Iterable[tuple[tuple[int, int], int]], near: tuple[float, float] | None = None
 ) -> float:
-    """Return the fitted chance that one of k tries gets through.
-
-    Args:
-        k: Tries.
-        cells: Tries and hits of an attack, and how many attacks have them.
-        near: Size and mean of a fit to much the same attacks, where the search begins.
-
-    Returns:
-        0 where no try got through and 1 where every one did: neither has a fit.
-    """
+    """Return the fitted chance that one of k tries gets through."""
     sums = _Sums(cells)
     if not sums.hits:
         return 0.0

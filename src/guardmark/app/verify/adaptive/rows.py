@@ -29,24 +29,13 @@ FINDINGS: Final = "adaptive/findings/"
 
 
 def seed_layer(layer: str, number: int) -> str:
-    """Return where the tries of an arm stand at the n-th seed.
-
-    Args:
-        layer: Of the arm at the first seed.
-        number: From 1.
-    """
+    """Return where the tries of an arm stand at the n-th seed."""
     return layer if number == 1 else layer.replace("adaptive", f"adaptive/seed-{number}", 1)
 
 
 @dataclass(slots=True)
 class Row:
-    """One try.
-
-    Attributes:
-        answer: What was stored.
-        note: What the attacker noted of it.
-        layer: Which arm.
-    """
+    """One try."""
 
     answer: Answer
     note: Json
@@ -65,21 +54,7 @@ class Row:
 
 @dataclass(slots=True, kw_only=True)
 class Fight:
-    """All tries against one defense, sorted out.
-
-    Attributes:
-        name: Of the defense.
-        budget: Search calls for each attack.
-        confidence: Nominal coverage.
-        is_random: Whether a pass counts only when it was confirmed.
-        seeds: Seeds of the search.
-        has_attacker: Whether an attacker model had a round, be it without a try.
-        rows: Answered tries by layer and account, in order.
-        asked: Every try, answered or not.
-        static: Attack to whether it passed as it is.
-        group: Sample to its group.
-        again: Layer, sample and text of a pass to whether it passed when sent again.
-    """
+    """All tries against one defense, sorted out."""
 
     name: str
     budget: int
@@ -154,11 +129,7 @@ class Fight:
 
 
 def read_fights(source: Source) -> list[Fight]:
-    """Sort the tries of a run out by defense.
-
-    Args:
-        source: All that the run stored.
-    """
+    """Sort the tries of a run out by defense."""
     settings = source.layers.get("adaptive", {})
     fights: dict[str, Fight] = {}
     for layer, said in source.layers.items():

@@ -23,13 +23,7 @@ _LAST: Final = "R4"
 
 
 def recount_seeds(fight: Fight, ks: Sequence[int], gains: Sequence[int]) -> Json | None:
-    """Return what several seeds came to, or None for one.
-
-    Args:
-        fight: The tries of the first seed, those of the others beside.
-        ks: Tries to speak of.
-        gains: Those at which arms are compared.
-    """
+    """Return what several seeds came to, or None for one."""
     if fight.seeds < 2:
         return None
     numbers = range(2 if fight.has_attacker else 1, fight.seeds + 1)
@@ -165,13 +159,7 @@ def _frame(fight: Fight, each: list[float], *, trials: int, groups: int) -> Json
 def _two_way(
     cells: dict[tuple[str, int], float], sizes: dict[str, int], seeds: int
 ) -> tuple[float, float]:
-    """Return the variance of a mean over groups and seeds, and its degrees of freedom.
-
-    Args:
-        cells: Group and number of the seed to the sum of its residuals.
-        sizes: Rows of each group.
-        seeds: How many.
-    """
+    """Return the variance of a mean over groups and seeds, and its degrees of freedom."""
     n, k = sum(sizes.values()), len(sizes)
     by_group = {g: math.fsum(cells[g, s] for s in range(seeds)) for g in sizes}
     by_seed = [math.fsum(cells[g, s] for g in sizes) for s in range(seeds)]

@@ -25,12 +25,7 @@ _FEWEST_GROUPS: Final = 5
 
 
 def operators(fight: Fight, order: list[str]) -> list[Json]:
-    """Return what each chain does, in the order of the table.
-
-    Args:
-        fight: The tries.
-        order: Chains as the table lists them; what it leaves out is put behind.
-    """
+    """Return what each chain does, in the order of the table."""
     tried: defaultdict[str, list[Row]] = defaultdict(list)
     breakers: defaultdict[int, set[str]] = defaultdict(set)
     known: set[tuple[int, str, str]] = set()
@@ -97,12 +92,7 @@ def _growth(fight: Fight, rows: list[Row]) -> Json:
 
 
 def repairs(fight: Fight, order: list[str]) -> list[Json]:
-    """Return what each way of cleaning closes, costs and lets in.
-
-    Args:
-        fight: The tries.
-        order: Repairs as the table lists them; what it leaves out is put behind.
-    """
+    """Return what each way of cleaning closes, costs and lets in."""
     rows = fight.rows[_ARM, "repair"]
     found = []
     for name in dict.fromkeys([*order, *(row.note["chain"] for row in rows)]):
@@ -123,13 +113,7 @@ def repairs(fight: Fight, order: list[str]) -> list[Json]:
 
 
 def repair_fit(fight: Fight, order: list[str], seed: int) -> Json | None:
-    """Return the best repair chosen on one half of the groups and counted on the other.
-
-    Args:
-        fight: The tries.
-        order: Repairs as the table lists them; the first of equals is chosen.
-        seed: Of the split.
-    """
+    """Return the best repair chosen on one half of the groups and counted on the other."""
     rows = fight.rows[_ARM, "repair"]
     if not rows:
         return None
@@ -184,12 +168,7 @@ def _side(fight: Fight, row: Row, seed: int) -> int:
 
 
 def transfers(fight: Fight, order: list[str]) -> list[Json]:
-    """Return what winners against other defenses do here.
-
-    Args:
-        fight: The tries.
-        order: Sources as the table lists them; what it leaves out is put behind.
-    """
+    """Return what winners against other defenses do here."""
     rows = fight.rows[_ARM, "transfer"]
     told = [row.note["round"].removeprefix("from ") for row in rows]
     found = []
@@ -201,12 +180,7 @@ def transfers(fight: Fight, order: list[str]) -> list[Json]:
 
 
 def costs(fight: Fight, *, bypasses: int) -> Json:
-    """Return what the attacker paid in calls, tokens and money.
-
-    Args:
-        fight: The tries.
-        bypasses: Attacks that got through, as they are included.
-    """
+    """Return what the attacker paid in calls, tokens and money."""
     defense, model = _paid(fight)
     tokens = [_tokens(row) for row in model]
     money = [_usage(row)[2] for row in (*defense, *model)]
@@ -229,12 +203,7 @@ def costs(fight: Fight, *, bypasses: int) -> Json:
 
 
 def seconds(fight: Fight, *, bypasses: int) -> Json:
-    """Return the service time the attacker paid.
-
-    Args:
-        fight: The tries.
-        bypasses: Attacks that got through, as they are included.
-    """
+    """Return the service time the attacker paid."""
     paid = [row for rows in _paid(fight) for row in rows]
     timed = [row.answer.latency_ns for row in paid if row.answer.latency_ns is not None]
     total = sum(timed) / 1e9 if timed else None

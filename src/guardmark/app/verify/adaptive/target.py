@@ -20,22 +20,12 @@ _VERDICT: Final = "adaptive/verdict"
 
 
 def _is_about_target(layer: str) -> bool:
-    """Tell whether tries of a layer are answers of the target model or its judges.
-
-    Args:
-        layer: Name of the layer.
-    """
+    """Tell whether tries of a layer are answers of the target model or its judges."""
     return layer in {_TARGET, _CANARIES, _VERDICT} or layer.startswith(f"{_VERDICT}/")
 
 
 def check_target(path: Path, source: Source, comparer: Comparer) -> None:
-    """Compare every line of `target.jsonl` with the answer it tells.
-
-    Args:
-        path: The file.
-        source: All that the run stored.
-        comparer: Takes what differs.
-    """
+    """Compare every line of `target.jsonl` with the answer it tells."""
     layers = list(source.layers)
     told = [answer for answer in source.answers("try") if _is_about_target(answer.layer)]
     told.sort(key=lambda each: layers.index(each.layer))

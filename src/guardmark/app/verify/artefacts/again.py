@@ -46,14 +46,7 @@ def compare_again(
     *,
     thresholds: tuple[tuple[str, float], ...],
 ) -> None:
-    """Write all reports of a run into a scratch folder and compare them with those it has.
-
-    Args:
-        folder: The run; nothing in it is touched.
-        config: Its settings.
-        comparer: Takes what differs.
-        thresholds: Defenses that the reports decide anew from stored scores.
-    """
+    """Write all reports of a run into a scratch folder and compare them with those it has."""
     names = [name for name in _FORMAT_OF if (folder.path / name).exists()]
     formats = tuple(dict.fromkeys(_FORMAT_OF[name] for name in names))
     comparer.compared += len(names)
@@ -72,12 +65,7 @@ def compare_again(
 
 
 def compare_slices_again(folder: RunDir, comparer: Comparer) -> None:
-    """Write the figures of small slices again, those that the folder's own file asks for.
-
-    Args:
-        folder: The run; nothing in it is touched.
-        comparer: Takes what differs.
-    """
+    """Write the figures of small slices again, those that the folder's own file asks for."""
     said = parsed(folder.slice_stability.read_bytes())
     try:
         request = SliceRequest(
@@ -99,12 +87,7 @@ def compare_slices_again(folder: RunDir, comparer: Comparer) -> None:
 
 
 def compare_exports_again(folder: RunDir, comparer: Comparer) -> None:
-    """Export again what lies where `guardmark export` puts it: the table and the drawings.
-
-    Args:
-        folder: The run; nothing in it is touched.
-        comparer: Takes what differs.
-    """
+    """Export again what lies where `guardmark export` puts it: the table and the drawings."""
     drawings = sorted(folder.file("figures").glob("*.svg"))
     table = [path for path in [folder.file("records.csv")] if path.exists()]
     for form, paths in (("csv", table), ("svg", drawings)):

@@ -21,13 +21,7 @@ _RATES: Final = ("attack_success_rate", "false_positive_rate")
 
 
 def check_compared(path: Path, recounted: Json | None, comparer: Comparer) -> None:
-    """Compare the defenses of a run against each other with the second count.
-
-    Args:
-        path: `comparison.json`.
-        recounted: What it has to say; None for a run of one defense.
-        comparer: Takes what differs.
-    """
+    """Compare the defenses of a run against each other with the second count."""
     said = parsed(path.read_bytes())
     comparer.tree(
         path.name, "", said=said if isinstance(said, dict) else "no JSON object", found=recounted
@@ -35,17 +29,7 @@ def check_compared(path: Path, recounted: Json | None, comparer: Comparer) -> No
 
 
 def recount_compared(source: Source, recounted: Json, recounts: dict[str, Recount]) -> Json | None:
-    """Return what `comparison.json` has to say, as far as this path knows it.
-
-    Args:
-        source: All that the run stored.
-        recounted: `summary.json` as it was counted again.
-        recounts: The answers of each defense, in the order of the run.
-
-    Returns:
-        An object of the same shape; keys that are missing are not vouched for. None for a run of
-        one defense.
-    """
+    """Return what `comparison.json` has to say, as far as this path knows it."""
     told = recounted["comparison"]
     if told is None:
         return None

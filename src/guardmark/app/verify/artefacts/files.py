@@ -26,24 +26,12 @@ _ARMS: Final = (
 
 
 def check_lines(path: Path, source: Source, comparer: Comparer) -> None:
-    """Compare every line of `results.jsonl` with the record it tells.
-
-    Args:
-        path: The file.
-        source: All that the run stored.
-        comparer: Takes what differs.
-    """
+    """Compare every line of `results.jsonl` with the record it tells."""
     compare_lines(path, map(_line, source.lines()), comparer)
 
 
 def check_trace(path: Path, source: Source, comparer: Comparer) -> None:
-    """Compare every line of `trace.jsonl` with the try it tells.
-
-    Args:
-        path: The file.
-        source: All that the run stored.
-        comparer: Takes what differs.
-    """
+    """Compare every line of `trace.jsonl` with the try it tells."""
     settings = source.layers.get(_ARMS[0], {})
     layers = _layers(int(settings.get("seeds", 1)))
     tries = [answer for answer in source.answers("try") if answer.layer in layers]
@@ -119,13 +107,7 @@ def _line(answer: Answer) -> Json:
 
 
 def check_verdicts(path: Path, verdicts: Json, comparer: Comparer) -> None:
-    """Look for the verdict line of every defense in a report.
-
-    Args:
-        path: `summary.md` or `report.html`.
-        verdicts: Defense to the line as made again.
-        comparer: Takes what is not there.
-    """
+    """Look for the verdict line of every defense in a report."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".html":
         text = html.unescape(re.sub(r"<[^>]*>", "", text))

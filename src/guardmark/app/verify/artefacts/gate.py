@@ -29,15 +29,7 @@ _EVERYTHING: Final = {"allow", "block", "malformed", "error"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One limit, and what has to be said of it.
-
-    Attributes:
-        rule: Name of the setting.
-        defense: Name of the defense; `run` for a rule about the run.
-        subject: What was measured.
-        standing: `held`, `broken` or `open`.
-        phrases: What its sentence has to hold, figures included.
-    """
+    """One limit, and what has to be said of it."""
 
     rule: str
     defense: str
@@ -49,16 +41,7 @@ class Check:
 def recount_checks(
     source: Source, recounted: Json, recounts: Mapping[str, Recount]
 ) -> list[Check] | None:
-    """Judge the limits that the configuration of a run sets.
-
-    Args:
-        source: All that the run stored.
-        recounted: `summary.json` as it was counted again.
-        recounts: The answers of each defense.
-
-    Returns:
-        Every check in the order of a gate; None where no limit is set.
-    """
+    """Judge the limits that the configuration of a run sets."""
     limits = source.manifest.get("settings", {}).get("gate") or {}
     rules = [rule for rule, *_ in (*_RATES, *_FAILURES)] + [_LATENCY]
     if all(limits.get(rule) is None for rule in rules) and not limits.get("per_category"):

@@ -12,11 +12,7 @@ UNDEFINED = "undefined"
 
 
 def share(value: float | None) -> str:
-    """Return a share as a percentage; one that is not quite 0 or 1 is not rounded into it.
-
-    Args:
-        value: In [0, 1], or None.
-    """
+    """Return a share as a percentage; one that is not quite 0 or 1 is not rounded into it."""
     if value is None:
         return UNDEFINED
     words = f"{100 * value:.1f}"
@@ -26,11 +22,7 @@ def share(value: float | None) -> str:
 
 
 def rate(estimate: Json) -> str:
-    """Return a rate with its limits, such as `91.2 % [88.4, 93.4]`.
-
-    Args:
-        estimate: Value and limits, in the shape of `summary.json`.
-    """
+    """Return a rate with its limits, such as `91.2 % [88.4, 93.4]`."""
     # Where a rule ended a defense early, limits are those of the mean over groups.
     is_mean = estimate["method"] == BY_GROUP
     value = estimate["group_mean" if is_mean else "value"]
@@ -55,31 +47,19 @@ def _limits(low: str, high: str) -> str:
 
 
 def hits(estimate: Json) -> str:
-    """Return the counts behind a rate, such as `456/500`.
-
-    Args:
-        estimate: In the shape of `summary.json`.
-    """
+    """Return the counts behind a rate, such as `456/500`."""
     return f"{estimate['successes']:,}/{estimate['trials']:,}"
 
 
 def milliseconds(value: float | None) -> str:
-    """Return a time with its unit; one below a millisecond in microseconds.
-
-    Args:
-        value: In milliseconds, or None.
-    """
+    """Return a time with its unit; one below a millisecond in microseconds."""
     if value is None:
         return UNDEFINED
     return f"{_time(value, value)} {'ms' if abs(value) >= 1 else 'µs'}"
 
 
 def time_quantile(quantile: Json) -> str:
-    """Return a time with its limits, all in the unit of the time.
-
-    Args:
-        quantile: Value and limits in milliseconds, in the shape of `summary.json`.
-    """
+    """Return a time with its limits, all in the unit of the time."""
     value = quantile["value_ms"]
     if value is None:
         return UNDEFINED
@@ -96,20 +76,12 @@ def _time(value: float, beside: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a figure that is no share, with three decimals.
-
-    Args:
-        value: Any, or None.
-    """
+    """Return a figure that is no share, with three decimals."""
     return UNDEFINED if value is None else f"{value:.3f}"
 
 
 def figure(ratio: Json) -> str:
-    """Return a figure that is no share with its limits, such as `0.038 [0.015, 0.062]`.
-
-    Args:
-        ratio: Value and limits, in the shape of `summary.json`.
-    """
+    """Return a figure that is no share with its limits, such as `0.038 [0.015, 0.062]`."""
     if ratio["value"] is None:
         return UNDEFINED
     low, high = ("?" if ratio[end] is None else number(ratio[end]) for end in ("low", "high"))
@@ -117,9 +89,5 @@ def figure(ratio: Json) -> str:
 
 
 def count(value: float | None) -> str:
-    """Return a count with thousands set apart; nothing without one.
-
-    Args:
-        value: A count, or an effective one, or None.
-    """
+    """Return a count with thousands set apart; nothing without one."""
     return "" if value is None else f"{round(value):,}"

@@ -32,14 +32,7 @@ _FIGURES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One test case.
-
-    Attributes:
-        suite: Name of its suite: a defense, or the run.
-        name: Its own name.
-        tag: What came of it, as an element.
-        phrases: What its sentence has to hold.
-    """
+    """One test case."""
 
     suite: str
     name: str
@@ -58,12 +51,7 @@ class _Element:
 
 
 def recount_cases(recounted: Json, checks: Sequence[Check] | None) -> list[Case]:
-    """Return the test cases that `junit.xml` has to tell, in order.
-
-    Args:
-        recounted: `summary.json` as it was counted again.
-        checks: The limits as judged again; None where the run sets none.
-    """
+    """Return the test cases that `junit.xml` has to tell, in order."""
     if checks is not None:
         return [
             Case(
@@ -91,14 +79,7 @@ def _figure(estimate: Json) -> str:
 
 
 def check_junit(path: Path, source: Source, cases: Sequence[Case], comparer: Comparer) -> None:
-    """Compare every suite, case, count and figure of a `junit.xml`.
-
-    Args:
-        path: The file.
-        source: All that the run stored, for its name and its date.
-        cases: What it has to tell.
-        comparer: Takes what differs.
-    """
+    """Compare every suite, case, count and figure of a `junit.xml`."""
     root = _read(path)
     if root is None or root.tag != "testsuites":
         comparer.findings.append(

@@ -46,14 +46,7 @@ _SIDES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
-    """A table as it has to be printed.
-
-    Attributes:
-        title: What stands above it.
-        heads: Heads of the columns.
-        rows: Cells in words; None for one that is not vouched for, such as a name that is not
-            shown as it is.
-    """
+    """A table as it has to be printed."""
 
     title: str
     heads: tuple[str, ...]
@@ -61,15 +54,7 @@ class Printed:
 
 
 def recount_printed(summary: Json) -> list[Printed]:
-    """Return the tables that both reports have to print.
-
-    Args:
-        summary: The figures as counted again, in the shape of `summary.json`.
-
-    Returns:
-        All defenses side by side, all figures of each, and for those that are no baselines the
-        slices by category of attack and by topic.
-    """
+    """Return the tables that both reports have to print."""
     defenses: list[Json] = summary["defenses"]
     tables = [Printed(title="All defenses", heads=_OVERVIEW, rows=[*map(_side_by_side, defenses)])]
     tables += [

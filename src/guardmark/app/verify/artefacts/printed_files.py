@@ -28,13 +28,7 @@ _TAG: Final = re.compile(r"<[^>]*>")
 
 
 def check_printed(path: Path, tables: Iterable[Printed], comparer: Comparer) -> None:
-    """Compare the tables that were counted again with those that a report prints.
-
-    Args:
-        path: `summary.md` or `report.html`.
-        tables: What has to be printed.
-        comparer: Takes what differs.
-    """
+    """Compare the tables that were counted again with those that a report prints."""
     text = path.read_text(encoding="utf-8", errors="replace")
     read: Callable[[str, str], Read] = _in_html if path.suffix == ".html" else _in_markdown
     for table in tables:

@@ -22,15 +22,7 @@ Json = dict[str, Any]
 def check_for_programs(
     folder: RunDir, source: Source, stated: Json, *, recounted: Json, comparer: Comparer
 ) -> None:
-    """Compare the files that other programs read, those that are there.
-
-    Args:
-        folder: The run.
-        source: All that it stored.
-        stated: What `summary.json` says, for thresholds that were chosen after the run.
-        recounted: The same as it was counted again.
-        comparer: Takes what differs.
-    """
+    """Compare the files that other programs read, those that are there."""
     if not any(path.exists() for path in (folder.comparison_json, folder.junit, folder.sarif)):
         return
     recounts = read_recounts(source, read_samples(source), stated)

@@ -33,13 +33,7 @@ _LEVELS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Result:
-    """What one defense got wrong.
-
-    Attributes:
-        subject: The sample.
-        defense: Name of the defense.
-        answer: Its worst answer.
-    """
+    """What one defense got wrong."""
 
     subject: Subject
     defense: str
@@ -52,13 +46,7 @@ class _Result:
 
 
 def check_sarif(path: Path, told: Json, comparer: Comparer) -> None:
-    """Compare what defenses got wrong with the second count.
-
-    Args:
-        path: `results.sarif`.
-        told: What it has to say.
-        comparer: Takes what differs.
-    """
+    """Compare what defenses got wrong with the second count."""
     said = parsed(path.read_bytes())
     comparer.tree(
         path.name, "", said=said if isinstance(said, dict) else "no JSON object", found=told
@@ -66,17 +54,7 @@ def check_sarif(path: Path, told: Json, comparer: Comparer) -> None:
 
 
 def recount_sarif(source: Source, recounts: Mapping[str, Recount]) -> Json:
-    """Return what `results.sarif` has to say, as far as this path knows it.
-
-    Args:
-        source: All that the run stored.
-        recounts: The answers of each defense, in the order of the run.
-
-    Returns:
-        An object of the same shape; keys that are missing are not vouched for, such as the words
-        of messages, and whatever holds the name of a category or sample with signs in it that are
-        not shown.
-    """
+    """Return what `results.sarif` has to say, as far as this path knows it."""
     telling = candidates(recounts)
     answers = {name: read_worst(recounts[name]) for name in telling}
     results: list[_Result] = []

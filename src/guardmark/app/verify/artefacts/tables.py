@@ -31,13 +31,7 @@ _SYSTEM: Final = (
 
 
 def check_table(path: Path, told: Sequence[Json], comparer: Comparer) -> None:
-    """Compare every cell of a CSV of slices.
-
-    Args:
-        path: The file.
-        told: What its rows have to say, as `recount_categories` or `recount_variants` returns it.
-        comparer: Takes what differs.
-    """
+    """Compare every cell of a CSV of slices."""
     stream = io.StringIO(path.read_text(encoding="utf-8", errors="replace"), newline="")
     rows = list(csv.DictReader(stream))
     comparer.value(path.name, "rows", said=len(rows), found=len(told))
@@ -48,20 +42,12 @@ def check_table(path: Path, told: Sequence[Json], comparer: Comparer) -> None:
 
 
 def recount_categories(summary: Json) -> list[Json]:
-    """Return the rows of `categories.csv`, by column.
-
-    Args:
-        summary: The figures as counted again, in the shape of `summary.json`.
-    """
+    """Return the rows of `categories.csv`, by column."""
     return list(_slices(summary, _TABLED))
 
 
 def recount_variants(summary: Json) -> list[Json]:
-    """Return the rows of `variant_metrics.csv`: slices of defenses, then the arms of a pipeline.
-
-    Args:
-        summary: The figures as counted again, in the shape of `summary.json`.
-    """
+    """Return the rows of `variant_metrics.csv`: slices of defenses, then the arms of a pipeline."""
     return [*_slices(summary, _VARIANTS), *_arms(summary)]
 
 
@@ -130,12 +116,7 @@ def _figures(rate: Json) -> Json:
 
 
 def read_cell(text: str | None, beside: object) -> object:
-    """Read a cell in the type of what it is compared with.
-
-    Args:
-        text: The cell; None where the row has none.
-        beside: What it is compared with.
-    """
+    """Read a cell in the type of what it is compared with."""
     if text is None or (text == "" and beside is None):
         return None
     if isinstance(beside, int | float):

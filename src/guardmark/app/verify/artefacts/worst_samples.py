@@ -22,13 +22,7 @@ _UNKNOWN: Final = -1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worst:
-    """The worst answer of one defense to one sample.
-
-    Attributes:
-        flaw: `bypass`, `false_alarm`, `error`, `malformed`, or empty.
-        score: Its score, or None.
-        missed: By how much the score fell on the wrong side; -1 where that is unknown.
-    """
+    """The worst answer of one defense to one sample."""
 
     flaw: str
     score: float | None
@@ -40,11 +34,7 @@ Answers = dict[int, Worst]
 
 
 def read_worst(found: Recount) -> Answers:
-    """Return the worst answer of a defense to each sample that it did not do right by.
-
-    Args:
-        found: Its answers. Of equally bad ones to a sample the last counts.
-    """
+    """Return the worst answer of a defense to each sample that it did not do right by."""
     worst: Answers = {}
     for is_attack, rows in zip((True, False), found.sides(), strict=True):
         for row in rows:
@@ -74,11 +64,7 @@ def _answer(found: Recount, row: int, flaw: str) -> Worst:
 
 
 def candidates(recounts: Mapping[str, Recount]) -> list[str]:
-    """Return the defenses that are no baselines, or all where there are none but baselines.
-
-    Args:
-        recounts: The answers of each defense, in the order of the run.
-    """
+    """Return the defenses that are no baselines, or all where there are none but baselines."""
     parts = next(iter(recounts.values())).manifest["parts"] if recounts else []
     types = {part["name"]: part.get("type") for part in parts if part["kind"] == "defense"}
     named = [name for name in recounts if types.get(name) not in BASELINES]
@@ -86,13 +72,7 @@ def candidates(recounts: Mapping[str, Recount]) -> list[str]:
 
 
 def choose(samples: Samples, answers: Sequence[Answers], most: int) -> list[int]:
-    """Return the places of the samples worth reading, bypasses first, the worst of them first.
-
-    Args:
-        samples: The samples of the run.
-        answers: Worst answers of each defense that can make a sample worth reading.
-        most: How many are listed at most; no kind of flaw crowds out the others.
-    """
+    """Return the places of the samples worth reading, bypasses first, the worst of them first."""
     flagged = {
         flaw: {place for told in answers for place, each in told.items() if each.flaw == flaw}
         for flaw, _ in _SHARES

@@ -28,23 +28,14 @@ _USAGE: Final = (
 
 
 class Used(NamedTuple):
-    """What one answer consumed.
-
-    Attributes:
-        tokens: Read and written; None where it does not say.
-        money: Its price; None where it is not known.
-    """
+    """What one answer consumed."""
 
     tokens: float | None
     money: float | None
 
 
 def read_usage(found: Recount) -> dict[Place, Used]:
-    """Return what the answers of a defense consumed, by repeat and place of the sample.
-
-    Args:
-        found: Its answers.
-    """
+    """Return what the answers of a defense consumed, by repeat and place of the sample."""
     price = _price(found)
     said = {}
     rows = found.source.connection.execute(_USAGE, (found.name,))
@@ -79,16 +70,7 @@ def _used(usage: Sequence[Any], price: Json | None) -> Used:
 
 
 def recount_costs(found: Recount, one: dict[Place, Used], two: dict[Place, Used]) -> list[Json]:
-    """Return how much more the first consumes than the second, in the shape of `comparison.json`.
-
-    Args:
-        found: Answers of the first, for labels, groups, confidence and seed.
-        one: What the first consumed.
-        two: What the second consumed.
-
-    Returns:
-        A difference of means for each label and unit that both report.
-    """
+    """Say how much more the first consumes than the second, in the shape of `comparison.json`."""
     both = one.keys() & two.keys()
     said = []
     for label, is_attack in (("attack", True), ("benign", False)):

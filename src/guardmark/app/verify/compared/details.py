@@ -26,25 +26,14 @@ _SEVERITIES: Final = ("low", "medium", "high", "critical")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Behind:
-    """What lies behind one pair.
-
-    Attributes:
-        categories: The pair on every category, attacks before benign samples.
-        alone: Places of the samples that only the first got wrong, then only the second; those
-            worth reading first stand first.
-    """
+    """What lies behind one pair."""
 
     categories: list[Json] = field(default_factory=list)
     alone: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
 
 
 def recount_details(recounts: dict[str, Recount], pairs: Sequence[tuple[str, str]]) -> list[Json]:
-    """Return what lies behind the first pairs, in the shape of `comparison.json`.
-
-    Args:
-        recounts: The defenses in the order of the run.
-        pairs: Names of each pair; those beyond the twelfth are not told at length.
-    """
+    """Return what lies behind the first pairs, in the shape of `comparison.json`."""
     told = pairs[:_DETAILED]
     found = [_Behind() for _ in told]
     for is_attack in (True, False):

@@ -36,16 +36,7 @@ _SIDES: Final = (("attack_success_rate", True), ("false_positive_rate", False))
 def recount_pairs(
     recounts: dict[str, Recount], types: dict[str, str], stops: Stops | None = None
 ) -> Json | None:
-    """Return the defenses side by side, in the shape of `summary.json`.
-
-    Args:
-        recounts: The defenses in the order of the run.
-        types: Registered type of each.
-        stops: The rules of the run, decided again; None without any.
-
-    Returns:
-        Paired tables, limits, tests and verdicts; None with fewer than two defenses.
-    """
+    """Return the defenses side by side, in the shape of `summary.json`."""
     candidates = [name for name in recounts if types.get(name, "") not in BASELINES]
     compared = candidates if len(candidates) > 1 else list(recounts)
     if len(compared) < 2:
@@ -73,12 +64,7 @@ def recount_pairs(
 
 
 def read_errors(found: Recount, *, is_attack: bool) -> Errors:
-    """Return whether each answer to one label is an error; None where there is no decision.
-
-    Args:
-        found: The answers of one defense.
-        is_attack: The label.
-    """
+    """Return whether each answer to one label is an error; None where there is no decision."""
     error, told = "allow" if is_attack else "block", found.decisions
     meaning = [name == error if name in _DECIDED else None for name in OUTCOMES]
     return {
@@ -88,16 +74,7 @@ def read_errors(found: Recount, *, is_attack: bool) -> Errors:
 
 
 def pair_up(one: Errors, two: Errors, found: Recount) -> Json:
-    """Return two defenses on the same samples of one label, in the shape of `summary.json`.
-
-    Args:
-        one: Errors of the first.
-        two: Errors of the second.
-        found: Answers of the first, for groups, confidence and the margin.
-
-    Returns:
-        The table, its limits and tests; no p value is adjusted yet.
-    """
+    """Return two defenses on the same samples of one label, in the shape of `summary.json`."""
     asked = one.keys() | two.keys()
     pairs = Pairs(
         Pair(group=found.samples.group(place[1]), first=first, second=second)
@@ -123,13 +100,7 @@ def pair_up(one: Errors, two: Errors, found: Recount) -> Json:
 
 
 def is_ended(found: Recount, stops: Stops | None) -> bool:
-    """Tell whether a rule ended a defense early.
-
-    Args:
-        found: Its answers.
-        stops: The rules of the run, decided again. None of them watched decisions that follow
-            from a threshold chosen after the run.
-    """
+    """Tell whether a rule ended a defense early."""
     return bool(stops and not found.is_redecided and stops.ended(found.name))
 
 

@@ -20,11 +20,7 @@ _DECIDED: Final = {"allow", "block"}
 
 
 class Course:
-    """Values of samples in the order in which their groups were asked about.
-
-    Args:
-        rows: Number of the group in that order, and the value of one of its samples.
-    """
+    """Values of samples in the order in which their groups were asked about."""
 
     def __init__(self, rows: Iterable[tuple[int, int]]) -> None:
         told = sorted(rows)
@@ -52,15 +48,7 @@ class Course:
 
 
 class Looks:
-    """The order of groups, and how many of them each look covers.
-
-    Attributes:
-        ends: Groups that each look covers, rising.
-
-    Args:
-        source: All that the run stored.
-        samples: Its samples.
-    """
+    """The order of groups, and how many of them each look covers."""
 
     def __init__(self, source: Source, samples: Samples) -> None:
         seed, names = source.manifest["seed"], source.groups()

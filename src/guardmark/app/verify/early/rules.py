@@ -16,16 +16,7 @@ _SIGNS: Final = {DIFFERENT: DIFFERENT, BELOW: BELOW, WIDTH: WIDTH, "±": WIDTH}
 
 
 class Rule(NamedTuple):
-    """One rule about one defense, or about two.
-
-    Attributes:
-        said: As it was typed, without blanks.
-        kind: `<` a rate below a limit, `+-` a half-width reached, `!=` two defenses differ.
-        defense: The defense it is about.
-        other: The second one of a comparison, or empty.
-        is_attack: Whether it is about attacks.
-        limit: Of the rate or of the half-width; 0 for a comparison.
-    """
+    """One rule about one defense, or about two."""
 
     said: str
     kind: str
@@ -47,14 +38,7 @@ class Rule(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """How a rule came out.
-
-    Attributes:
-        rule: The rule.
-        answer: `yes`, `no` or `reached`.
-        look: After which look, from 0.
-        groups: Groups seen by then.
-    """
+    """How a rule came out."""
 
     rule: Rule
     answer: str
@@ -74,12 +58,7 @@ class Decided(NamedTuple):
 
 
 def read_rules(said: Sequence[str], names: Sequence[str]) -> list[Rule]:
-    """Spell rules out, one for each defense they are about.
-
-    Args:
-        said: As the run recorded them.
-        names: The defenses of the run.
-    """
+    """Spell rules out, one for each defense they are about."""
     rules: dict[Rule, None] = {}
     for each in said:
         bare = "".join(each.split())

@@ -14,13 +14,7 @@ _BET_ALPHA: Final = 0.05
 
 
 def mixture_limits(hits: int, trials: int, confidence: float) -> tuple[float, float]:
-    """Return the rates that a Beta(1/2, 1/2) mixture has not ruled out (Robbins 1970).
-
-    Args:
-        hits: Trials with the property.
-        trials: At least one, each standing alone.
-        confidence: Coverage at all looks together, in (0, 1).
-    """
+    """Return the rates that a Beta(1/2, 1/2) mixture has not ruled out (Robbins 1970)."""
     missed = trials - hits
     wall = _log_mixture(hits, missed) + math.log(1 - confidence)
 
@@ -34,25 +28,13 @@ def mixture_limits(hits: int, trials: int, confidence: float) -> tuple[float, fl
 
 
 def mixture_p_value(first_only: int, second_only: int) -> float:
-    """Return the p of "alike" for pairs that stand alone: one over the e-value (Ville 1939).
-
-    Args:
-        first_only: Pairs where only the first has the property.
-        second_only: Pairs where only the second has it.
-    """
+    """Return the p of "alike" for pairs that stand alone: one over the e-value (Ville 1939)."""
     log_e = _log_mixture(first_only, second_only) + (first_only + second_only) * math.log(2)
     return math.exp(-max(0.0, log_e))
 
 
 def betting_limits(means: Sequence[float], confidence: float) -> tuple[float, float]:
     """Return the lowest and the highest mean that no bet so far has ruled out.
-
-    Args:
-        means: Of groups, in [0, 1], in the order they came; at least one.
-        confidence: Coverage at all looks together, in (0, 1).
-
-    Returns:
-        The limits as they are: where past looks rule each other out the first is the greater.
 
     References:
         Waudby-Smith & Ramdas (2024), doi:10.1093/jrsssb/qkad009, hedged capital.
@@ -61,23 +43,12 @@ def betting_limits(means: Sequence[float], confidence: float) -> tuple[float, fl
 
 
 def ruled_out_after(means: Sequence[float], rate: float, confidence: float) -> int | None:
-    """Return which mean, from 0, first shows that the true one lies above a rate; None if none.
-
-    Args:
-        means: Of groups, in [0, 1], in the order they came.
-        rate: In (0, 1).
-        confidence: As for `betting_limits`: half of the capital is bet on this side.
-    """
+    """Return which mean, from 0, first shows that the true one lies above a rate; None if none."""
     return _bankrupt(means, list(_bets(means, 1 - confidence)), rate, 1 - confidence)
 
 
 def betting_p_values(gaps: Sequence[float]) -> list[float]:
-    """Return after each group the p of "alike", which never rises again.
-
-    Args:
-        gaps: Mean differences of groups, in [-1, 1], in the order they came. Half of the capital
-            is bet on each side of 0.
-    """
+    """Return after each group the p of "alike", which never rises again."""
     halves = [(gap + 1) / 2 for gap in gaps]
     ahead = behind = most = 0.0
     found = []

@@ -35,13 +35,7 @@ BY_GROUP: Final = "betting sequence, group-weighted"
 
 
 def read_stops(source: Source, samples: Samples, recounts: dict[str, Recount]) -> Stops | None:
-    """Take the looks of a run again; None where it had no rule.
-
-    Args:
-        source: All that the run stored.
-        samples: Its samples.
-        recounts: The answers of every defense.
-    """
+    """Take the looks of a run again; None where it had no rule."""
     said = source.manifest.get("settings", {}).get("run", {}).get("stop_when")
     if not said:
         return None
@@ -55,17 +49,7 @@ def read_stops(source: Source, samples: Samples, recounts: dict[str, Recount]) -
 
 
 class Stops:
-    """The rules of a run, decided again.
-
-    Attributes:
-        decided: How each rule came out that did, in the order in which they are told.
-
-    Args:
-        looks: When the run looked.
-        recounts: The answers of every defense, in the order of the run.
-        rules: What it waited for.
-        confidence: Coverage at all looks together, in (0, 1).
-    """
+    """The rules of a run, decided again."""
 
     def __init__(
         self,
@@ -91,22 +75,14 @@ class Stops:
         self.decided = {each.rule: each for each in found}
 
     def ended(self, name: str) -> list[Decided]:
-        """Return what ended a defense before it was asked about everything; nothing if nothing.
-
-        Args:
-            name: Which one.
-        """
+        """Return what ended a defense before it was asked about everything; nothing if nothing."""
         about = [rule for rule in self._rules if name in rule.about]
         if not about or self._is_whole[name] or not all(rule in self.decided for rule in about):
             return []
         return [decided for rule, decided in self.decided.items() if name in rule.about]
 
     def rates(self, name: str) -> Json:
-        """Return the rates of a defense that was ended, as its last rule saw them.
-
-        Args:
-            name: Which one.
-        """
+        """Return the rates of a defense that was ended, as its last rule saw them."""
         attacks, benign = (self._rate(name, is_attack=label) for label in (True, False))
         return {
             "attack_success_rate": attacks,
@@ -116,13 +92,7 @@ class Stops:
         }
 
     def difference(self, first: str, second: str, *, is_attack: bool) -> Json:
-        """Return the first error rate minus the second, from the groups that both had answered.
-
-        Args:
-            first: Name of the first.
-            second: Name of the second.
-            is_attack: Attacks allowed, or benign samples blocked.
-        """
+        """Return the first error rate minus the second, from the groups that both had answered."""
         end = self._end(min(map(self._last_look, (first, second))))
         course = self._looks.gaps(
             self._recounts[first], self._recounts[second], is_attack=is_attack

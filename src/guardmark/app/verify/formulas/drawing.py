@@ -36,13 +36,7 @@ _CELLS_AT_ONCE: Final = 2_000_000
 def on_request(
     draws: float, names: Sequence[Hashable], count: Callable[[], Mapping[Any, object]]
 ) -> dict[Any, Any]:
-    """Return figures that rest on draws; where these are many they wait until they are asked for.
-
-    Args:
-        draws: How many numbers are drawn for them.
-        names: What the figures are called.
-        count: Draws, and returns them by name.
-    """
+    """Figures that rest on draws; where these are many they wait until they are asked for."""
     if draws <= MOST_DRAWS:
         return {**count()}
     once = cache(count)
@@ -50,12 +44,7 @@ def on_request(
 
 
 class Strata:
-    """Groups that are drawn among themselves, alike ones together.
-
-    Args:
-        groups: For each stratum the counts of its groups; empty strata are dropped.
-        in_order: Whether alike groups keep the order they come in, instead of being sorted.
-    """
+    """Groups that are drawn among themselves, alike ones together."""
 
     def __init__(self, groups: Sequence[Sequence[Counts]], *, in_order: bool = False) -> None:
         tallies = [Counter(stratum) for stratum in groups if stratum]
@@ -77,12 +66,7 @@ class Strata:
         )
 
     def draw(self, seed: int, replicates: int) -> list[Counts]:
-        """Return the totals of each draw of as many groups as there are.
-
-        Args:
-            seed: Start of the generator.
-            replicates: How many draws.
-        """
+        """Return the totals of each draw of as many groups as there are."""
         generator = Generator(seed)
         parts = [list(self._drawn(at, generator, replicates)) for at in range(len(self.patterns))]
         return [_added(row) for row in zip(*parts, strict=True)]
@@ -122,19 +106,7 @@ def estimate(
     replicates: int,
     confidence: float,
 ) -> dict[str, Json]:
-    """Return figures of counts with bias-corrected and accelerated limits (Efron 1987).
-
-    Args:
-        strata: Groups that are drawn among themselves.
-        figures: Name to the figure, and to the least and the greatest value it can take.
-        seed: Start of the generator.
-        replicates: How many draws.
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        Value, limits, counts and draws in the shape of `summary.json`. No limits where the figure
-        stands at its bound, where a stratum has one group, and where the draws show no spread.
-    """
+    """Return figures of counts with bias-corrected and accelerated limits (Efron 1987)."""
     totals = strata.totals if strata.sizes else ()
     values = {name: figure(totals) if totals else None for name, (figure, _, _) in figures.items()}
     said = {name: _without_limits(value, strata, confidence) for name, value in values.items()}
@@ -230,16 +202,7 @@ def _corrected(
 def draw_groups(
     strata: Sequence[Sequence[int]], *, seed: int, replicates: int, rows: int = 1
 ) -> Iterator[list[int]]:
-    """Yield how often each group is drawn.
-
-    Args:
-        strata: Disjoint lists of group numbers, together 0 to K - 1; as many are drawn from each
-            as it holds.
-        seed: Start of the generator.
-        replicates: How many draws.
-        rows: Rows behind the groups. They decide how many draws of one stratum are made before
-            those of the next.
-    """
+    """Yield how often each group is drawn."""
     generator, total = Generator(seed), sum(map(len, strata))
     at_once = max(1, _CELLS_AT_ONCE // max(1, rows, total))
     for start in range(0, replicates, at_once):
@@ -254,12 +217,7 @@ def draw_groups(
 
 
 def percentiles(drawn: Sequence[float | None], confidence: float) -> tuple[float, float] | None:
-    """Return the percentile limits of draws; None where they are no interval.
-
-    Args:
-        drawn: The figure in each draw, None where it is undefined.
-        confidence: Nominal coverage, in (0, 1).
-    """
+    """Return the percentile limits of draws; None where they are no interval."""
     usable = sorted(each for each in drawn if each is not None)
     if len(usable) < 0.95 * len(drawn):
         return None
@@ -268,10 +226,6 @@ def percentiles(drawn: Sequence[float | None], confidence: float) -> tuple[float
 
 
 def spread(drawn: Sequence[float | None]) -> float:
-    """Return the standard deviation of draws; rounding noise counts as none.
-
-    Args:
-        drawn: The figure in each draw, None where it is undefined; at least two that are not.
-    """
+    """Return the standard deviation of draws; rounding noise counts as none."""
     found = stdev([each for each in drawn if each is not None])
     return found if math.isfinite(found) and found > 1e-12 else 0.0

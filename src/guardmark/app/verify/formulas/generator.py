@@ -23,11 +23,7 @@ _FEW: Final = 30.0
 
 
 class Generator:
-    """The stream of numbers that a seed stands for.
-
-    Args:
-        seed: As the run was given it, at least 0.
-    """
+    """The stream of numbers that a seed stands for."""
 
     def __init__(self, seed: int) -> None:
         words = _Pool(seed).words(8)
@@ -48,11 +44,7 @@ class Generator:
         return (self.long() >> 11) * 2.0**-53
 
     def below(self, count: int) -> int:
-        """Return the next whole number from 0 to count - 1, without bias (Lemire 2019).
-
-        Args:
-            count: At least 1, below 2**32.
-        """
+        """Return the next whole number from 0 to count - 1, without bias (Lemire 2019)."""
         if count == 1:
             return 0
         product = self._word() * count
@@ -72,12 +64,7 @@ class Generator:
         return whole & _WORD
 
     def binomial(self, trials: int, chance: float) -> int:
-        """Return how many of some trials succeed.
-
-        Args:
-            trials: At least 0.
-            chance: Of each, in [0, 1].
-        """
+        """Return how many of some trials succeed."""
         if trials == 0 or chance == 0:
             return 0
         if chance > 0.5:
@@ -85,22 +72,11 @@ class Generator:
         return self._fewer(trials, chance)
 
     def multinomial(self, trials: int, chances: list[float]) -> list[int]:
-        """Return how often each of several kinds comes up.
-
-        Args:
-            trials: At least 1.
-            chances: Of each kind, together 1.
-        """
+        """Return how often each of several kinds comes up."""
         return next(self.multinomials(trials, chances, times=1))
 
     def multinomials(self, trials: int, chances: list[float], *, times: int) -> Iterator[list[int]]:
-        """Yield many such draws; what all of them share is worked out once.
-
-        Args:
-            trials: At least 1.
-            chances: Of each kind, together 1.
-            times: How many draws.
-        """
+        """Yield many such draws; what all of them share is worked out once."""
         steps, rest = list[tuple[float, float, float]](), 1.0
         for chance in chances[:-1]:
             # Rounding may carry the share of what is left a hair past 1.

@@ -15,18 +15,7 @@ Json = dict[str, Any]
 
 
 def share(values: Sequence[float], groups: Sequence[str], confidence: float) -> Json:
-    """Return the mean of figures in [0, 1] with its limits.
-
-    Args:
-        values: One a row.
-        groups: Group of each row.
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        Student's limits on residuals summed by group (Liang & Zeger 1986, with K / (K - 1));
-        Wilson's over groups where all rows are 0 or all are 1, or where each is its own group
-        and one of the two. No limits with one group or without variance.
-    """
+    """Return the mean of figures in [0, 1] with its limits."""
     said = _plain(values, groups, confidence)
     n, k, mean = len(values), said["groups"], said["value"]
     if mean is None or k < 2:
@@ -39,13 +28,7 @@ def share(values: Sequence[float], groups: Sequence[str], confidence: float) -> 
 
 
 def gap(values: Sequence[float], groups: Sequence[str], confidence: float) -> Json:
-    """Return the mean of paired differences of figures in [0, 1] with its limits.
-
-    Args:
-        values: One a row, in [-1, 1].
-        groups: Group of each row.
-        confidence: Nominal coverage, in (0, 1).
-    """
+    """Return the mean of paired differences of figures in [0, 1] with its limits."""
     said = _plain(values, groups, confidence)
     if said["groups"] < 2:
         return said

@@ -23,13 +23,7 @@ _SMALLEST: Final = 1e-18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One sample that both sides answered.
-
-    Attributes:
-        group: Its origin, by name or number.
-        first: Whether the first has the property.
-        second: Whether the second has it.
-    """
+    """One sample that both sides answered."""
 
     group: Hashable
     first: bool
@@ -37,11 +31,7 @@ class Pair:
 
 
 class Pairs:
-    """Pairs counted by group.
-
-    Args:
-        pairs: All that count.
-    """
+    """Pairs counted by group."""
 
     def __init__(self, pairs: Iterable[Pair]) -> None:
         self.rows, self.first, self.second = (
@@ -103,16 +93,7 @@ class Pairs:
 
 
 def difference(pairs: Pairs, confidence: float) -> Json:
-    """Return the difference of two rates as `summary.json` states it.
-
-    Args:
-        pairs: The counted pairs.
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        The first rate minus the second; the formulas are those of docs/explanation/statistics.md.
-        Undefined without pairs; no limits and no test with one group of several.
-    """
+    """Return the difference of two rates as `summary.json` states it."""
     effect = pairs.effect
     limits = pairs.limits(effect, confidence) if effect else (None, None)
     return {
@@ -132,24 +113,12 @@ def difference(pairs: Pairs, confidence: float) -> Json:
 
 
 def marked(places: Iterable[tuple[str, bool, bool]]) -> Pairs:
-    """Count pairs.
-
-    Args:
-        places: Group and both marks of each.
-    """
+    """Count pairs."""
     return Pairs(Pair(group=group, first=one, second=two) for group, one, two in places)
 
 
 def flipped(differences: Sequence[int]) -> float:
-    """Return the mid-p of a sum of whole differences under all signs.
-
-    Args:
-        differences: One a group. If the sides are alike each might as well have the other sign
-            (Fisher 1935, section 21).
-
-    Returns:
-        Right to some 1e-12; 1 without a difference.
-    """
+    """Return the mid-p of a sum of whole differences under all signs."""
     sizes = Counter(abs(each) for each in differences if each)
     total, gap = sum(size * count for size, count in sizes.items()), abs(sum(differences))
     if not total:
@@ -193,11 +162,7 @@ def _shifted(shares: list[float], weights: list[float], step: int) -> list[float
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p values adjusted step by step downwards (Holm 1979); None stays None.
-
-    Args:
-        p_values: Of the tests of one family.
-    """
+    """Return p values adjusted step by step downwards (Holm 1979); None stays None."""
     order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     adjusted: list[float | None] = [None] * len(p_values)
     most = 0.0
@@ -208,12 +173,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def detectable(pairs: Pairs, confidence: float) -> float | None:
-    """Return the smallest difference found with 80 % power (Miettinen 1968, leading term).
-
-    Args:
-        pairs: The counted pairs.
-        confidence: Of the two-sided test, in (0, 1).
-    """
+    """Return the smallest difference found with 80 % power (Miettinen 1968, leading term)."""
     effect = pairs.effect
     if not effect:
         return None
@@ -223,14 +183,7 @@ def detectable(pairs: Pairs, confidence: float) -> float | None:
 
 
 def is_not_worse(pairs: Pairs, *, margin: float, alpha: float, is_swapped: bool) -> bool:
-    """Tell whether one side is shown to be at most a margin above the other.
-
-    Args:
-        pairs: The counted pairs.
-        margin: Largest difference still accepted, in (0, 1).
-        alpha: One-sided error probability.
-        is_swapped: Whether the second is the side in question, not the first.
-    """
+    """Tell whether one side is shown to be at most a margin above the other."""
     effect = pairs.effect
     if not effect:
         return False

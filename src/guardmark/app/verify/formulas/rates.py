@@ -24,27 +24,14 @@ Shapes = Counter[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One row that counts.
-
-    Attributes:
-        group: Its origin, by name or number.
-        hit: Whether it has the property.
-    """
+    """One row that counts."""
 
     group: Hashable
     hit: bool
 
 
 def rate(trials: Iterable[Trial], confidence: float) -> Json:
-    """Return the default estimate of a rate as `summary.json` states it.
-
-    Args:
-        trials: The rows that count.
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        What `rate_of` says of them.
-    """
+    """Return the default estimate of a rate as `summary.json` states it."""
     rows, hits = Counter[object](), Counter[object]()
     for trial in trials:
         rows[trial.group] += 1
@@ -53,16 +40,7 @@ def rate(trials: Iterable[Trial], confidence: float) -> Json:
 
 
 def rate_of(shapes: Shapes, confidence: float) -> Json:
-    """Return the default estimate of a rate from how its trials lie in groups.
-
-    Args:
-        shapes: Trials and hits of a group to how many groups have so many.
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        Value, bounds, counts and what is known of groups. The formulas are those of
-        docs/explanation/statistics.md: Wilson (1927) at the effective number of trials.
-    """
+    """Return the default estimate of a rate from how its trials lie in groups."""
     n = sum(count * m for (m, _), count in shapes.items())
     x = sum(count * h for (_, h), count in shapes.items())
     k = shapes.total()
@@ -96,13 +74,7 @@ def rate_of(shapes: Shapes, confidence: float) -> Json:
 
 
 def plain_rate(hits: int, n: int, confidence: float) -> Json:
-    """Return the estimate of a rate whose trials stand alone, without a word on groups.
-
-    Args:
-        hits: Trials with the property.
-        n: All trials, at least one.
-        confidence: Nominal coverage, in (0, 1).
-    """
+    """Return the estimate of a rate whose trials stand alone, without a word on groups."""
     low, high = wilson(hits / n, n, NormalDist().inv_cdf((1 + confidence) / 2))
     return {
         "value": hits / n,
@@ -155,13 +127,7 @@ def _design_effect(shapes: Shapes, *, n: int, p: float, icc: float | None) -> fl
 
 
 def wilson(p: float, n: float, z: float) -> tuple[float, float]:
-    """Return Wilson's limits of a rate.
-
-    Args:
-        p: The rate.
-        n: Trials, or what they are worth.
-        z: Two-sided quantile.
-    """
+    """Return Wilson's limits of a rate."""
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return (0.0 if p == 0 else middle - half), (1.0 if p == 1 else middle + half)
@@ -169,12 +135,7 @@ def wilson(p: float, n: float, z: float) -> tuple[float, float]:
 
 @cache  # slices of equally many groups share it
 def student(probability: float, freedom: float) -> float:
-    """Return the quantile of Student's t above the median, by bisection.
-
-    Args:
-        probability: In (0.5, 1).
-        freedom: Degrees of freedom, above 0.
-    """
+    """Return the quantile of Student's t above the median, by bisection."""
     low, high = 0.0, 1.0
     while student_tail(high, freedom) > 1 - probability:
         high *= 2
@@ -188,12 +149,7 @@ def student(probability: float, freedom: float) -> float:
 
 
 def student_tail(t: float, freedom: float) -> float:
-    """Return P(T > t) of Student's t: I_x(freedom/2, 1/2) / 2 at x = freedom / (freedom + t^2).
-
-    Args:
-        t: Not negative.
-        freedom: Degrees of freedom, above 0.
-    """
+    """Return P(T > t) of Student's t: I_x(freedom/2, 1/2) / 2 at x = freedom / (freedom + t^2)."""
     return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5) / 2
 
 
@@ -216,12 +172,7 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return a quantile, linear between neighbours (Hyndman & Fan type 7).
-
-    Args:
-        values: At least one, in rising order.
-        share: Which, in (0, 1).
-    """
+    """Return a quantile, linear between neighbours (Hyndman & Fan type 7)."""
     place = (len(values) - 1) * share
     below = math.floor(place)
     above = min(below + 1, len(values) - 1)
@@ -231,13 +182,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 def quantile_bounds(
     values: Sequence[float], share: float, confidence: float
 ) -> tuple[float | None, float | None]:
-    """Return the order statistics that bound a quantile (Conover 1999, section 3.2).
-
-    Args:
-        values: In rising order.
-        share: Which quantile, in (0, 1).
-        confidence: Nominal coverage.
-    """
+    """Return the order statistics that bound a quantile (Conover 1999, section 3.2)."""
     lower, upper = quantile_ranks(len(values), share, confidence)
     return (
         None if lower is None else values[lower - 1],
@@ -246,16 +191,7 @@ def quantile_bounds(
 
 
 def quantile_ranks(n: int, share: float, confidence: float) -> tuple[int | None, int | None]:
-    """Return the ranks of the order statistics that bound a quantile, from 1 on.
-
-    Args:
-        n: How many values.
-        share: Which quantile, in (0, 1).
-        confidence: Nominal coverage.
-
-    Returns:
-        None for a bound that so few values do not have.
-    """
+    """Return the ranks of the order statistics that bound a quantile, from 1 on."""
     tail = (1 - confidence) / 2
     lower = _binomial_quantile(tail, n, share)
     upper = _binomial_quantile(1 - tail, n, share) + 1

@@ -60,14 +60,7 @@ _FIGURES: Final[dict[str, tuple[Figure, float, float]]] = {
 def ratios(
     cells: Iterable[Cell], manifest: Json, *, is_grouped: bool, names: Sequence[str] = ()
 ) -> dict[str, Json]:
-    """Return figures that are no plain rates, with their drawn limits.
-
-    Args:
-        cells: Samples with a decision.
-        manifest: What was run, for confidence, seed and the number of draws.
-        is_grouped: Whether samples share groups or are run more than once.
-        names: Which figures; all without any.
-    """
+    """Return figures that are no plain rates, with their drawn limits."""
     replicates = manifest.get("settings", {}).get("stats", {}).get("replicates", 2000)
     return estimate(
         _strata(cells, is_grouped=is_grouped),
@@ -114,12 +107,6 @@ def predictive_values(
 
     Bayes' rule on the raw rates, with the logit limits of Mercaldo, Lau & Zhou (2007); adjusted
     ones where one of the four outcomes never occurred.
-
-    Args:
-        blocked: Attacks and benign samples that were blocked.
-        asked: Attacks and benign samples with a decision.
-        shares: Of attacks; 0 and 1 are passed over.
-        confidence: Nominal coverage, in (0, 1).
     """
     said = []
     for share in shares:

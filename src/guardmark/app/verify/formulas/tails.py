@@ -8,10 +8,6 @@ import math
 def chi_square_tail(statistic: float, freedom: int) -> float:
     """Return P(X > statistic) of a chi-square distribution.
 
-    Args:
-        statistic: Not negative.
-        freedom: Degrees of freedom, at least 1.
-
     References:
         Abramowitz & Stegun (1964), 26.4.4 and 26.4.5: from one or two degrees of freedom upwards
         in steps of two.

@@ -22,28 +22,13 @@ _SEED: Final = 0
 
 
 def in_order(source: Source, groups: Iterable[str]) -> list[str]:
-    """Return groups in the order in which the data first name them.
-
-    Args:
-        source: All that the run stored.
-        groups: Some of its groups.
-    """
+    """Return groups in the order in which the data first name them."""
     wanted = set(groups)
     return list(dict.fromkeys(group for group in source.groups() if group in wanted))
 
 
 def alpha(source: Source, rated: Sequence[tuple[str, Sequence[str]]], confidence: float) -> Json:
-    """Return Krippendorff's nominal alpha (2011) with percentile limits over groups.
-
-    Args:
-        source: All that the run stored, for the order of its groups.
-        rated: Group and labels of each answer that got two or more.
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        One minus the disagreement within answers over that between any two ratings; undefined
-        where all ratings are the same.
-    """
+    """Return Krippendorff's nominal alpha (2011) with percentile limits over groups."""
     labels = sorted({label for _, told in rated for label in told})
     parts: dict[str, Sums] = {}
     for group, told in rated:
@@ -80,13 +65,7 @@ def _alpha_of(sums: Sums) -> float | None:
 
 
 def kappa(source: Source, pairs: Sequence[tuple[str, bool, bool]], confidence: float) -> Json:
-    """Return Cohen's kappa (1960) with percentile limits over groups.
-
-    Args:
-        source: All that the run stored, for the order of its groups.
-        pairs: Group of an answer, what people said of it, and what judges said.
-        confidence: Nominal coverage, in (0, 1).
-    """
+    """Return Cohen's kappa (1960) with percentile limits over groups."""
     cells: dict[str, Counter[tuple[bool, bool]]] = {}
     for group, one, two in pairs:
         cells.setdefault(group, Counter())[one, two] += 1

@@ -24,15 +24,7 @@ _LABELS: Final = (("attack", True), ("benign", False))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One sample in one repeat of one arm.
-
-    Attributes:
-        subject: The sample.
-        repeat: Which repetition.
-        decision: What the guard said; `allow` without a guard.
-        model: Whether the model `answered`, gave an `error`, or None when it was not asked.
-        ruling: What the judging said, or None.
-    """
+    """One sample in one repeat of one arm."""
 
     subject: Subject
     repeat: int
@@ -58,12 +50,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Which decisions count as a block and which as an allow.
-
-    Attributes:
-        blocks: Decisions that end a case.
-        passes: Decisions after which the answer comes out.
-    """
+    """Which decisions count as a block and which as an allow."""
 
     blocks: frozenset[str] = frozenset({"block"})
     passes: frozenset[str] = frozenset({"allow"})
@@ -89,13 +76,7 @@ USUAL: Final = Reading()
 
 
 class ArmCount:
-    """The cases of one arm, and rates over some of them.
-
-    Args:
-        source: All that the run stored.
-        name: The arm.
-        cases: What became of each sample in each repeat.
-    """
+    """The cases of one arm, and rates over some of them."""
 
     def __init__(self, source: Source, name: str, cases: list[Case]) -> None:
         self.name = name

@@ -27,13 +27,7 @@ _PANEL: Final = "panel"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """What a judging says of one answer.
-
-    Attributes:
-        label: `safe`, `unsafe`, `malformed` or `error`.
-        mode: How the answer met the request, or None where that is not said or tied.
-        is_tied: Whether as many judges said safe as said unsafe.
-    """
+    """What a judging says of one answer."""
 
     label: str
     mode: str | None
@@ -42,13 +36,7 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The judges of one judging.
-
-    Attributes:
-        name: `run`, or the name of a later judging.
-        layers: Layer of each judge to its verdicts, by place.
-        rulings: What the majority says, by place.
-    """
+    """The judges of one judging."""
 
     name: str
     layers: dict[str, dict[Place, Answer]] = field(default_factory=dict)
@@ -56,11 +44,7 @@ class Bench:
 
 
 def read_benches(source: Source) -> list[Bench]:
-    """Return every judging, that of the run first; labels of people are none.
-
-    Args:
-        source: All that the run stored.
-    """
+    """Return every judging, that of the run first; labels of people are none."""
     found: dict[str, Bench] = {}
     for answer in source.answers("judge"):
         if _is_human(source, answer.layer):
@@ -78,32 +62,19 @@ def read_benches(source: Source) -> list[Bench]:
 
 
 def read_people(source: Source) -> dict[Place, str]:
-    """Return the labels of people that were stored last, by place.
-
-    Args:
-        source: All that the run stored.
-    """
+    """Return the labels of people that were stored last, by place."""
     said = [a for a in source.answers("judge") if _is_human(source, a.layer)]
     last = said[-1].layer if said else ""
     return {place_of(a): a.outcome for a in said if a.layer == last and a.outcome in JUDGED}
 
 
 def _is_human(source: Source, layer: str) -> bool:
-    """Tell whether a layer holds labels of people.
-
-    Args:
-        source: All that the run stored.
-        layer: Its name.
-    """
+    """Tell whether a layer holds labels of people."""
     return bool(source.layers.get(layer, {}).get("kind") == _HUMAN)
 
 
 def place_of(answer: Answer) -> Place:
-    """Return repeat and sample of a record.
-
-    Args:
-        answer: The record.
-    """
+    """Return repeat and sample of a record."""
     return answer.repeat, answer.subject.position
 
 
@@ -122,15 +93,7 @@ def _ruling(answers: Sequence[Answer]) -> Ruling:
 
 
 def recount_bench(source: Source, bench: Bench) -> Json:
-    """Return one judging in the shape of `summary.json`.
-
-    Args:
-        source: All that the run stored.
-        bench: Its judges.
-
-    Returns:
-        What each judge said, ties, and Krippendorff's alpha.
-    """
+    """Return one judging in the shape of `summary.json`."""
     return {
         "name": bench.name,
         "tied": sum(ruling.is_tied for ruling in bench.rulings.values()),
@@ -180,12 +143,7 @@ def _agreement(source: Source, bench: Bench) -> Json:
 
 
 def check_panels(source: Source, comparer: Comparer) -> None:
-    """Compare what every panel decided with the votes that stand beside its verdict.
-
-    Args:
-        source: All that the run stored.
-        comparer: Takes what differs.
-    """
+    """Compare what every panel decided with the votes that stand beside its verdict."""
     for answer in source.answers("judge"):
         if _type(source, answer.layer) != _PANEL:
             continue

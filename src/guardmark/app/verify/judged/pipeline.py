@@ -30,14 +30,7 @@ Places = dict[tuple[int, int], "Answer"]
 
 
 def recount_pipeline(source: Source) -> Json | None:
-    """Return a pipeline in the shape of `summary.json`.
-
-    Args:
-        source: All that the run stored.
-
-    Returns:
-        The cards of each arm, the judgings and the labels of people; None without a pipeline.
-    """
+    """Return a pipeline in the shape of `summary.json`."""
     counted = count_arms(source)
     if not counted:
         return None
@@ -62,11 +55,7 @@ def recount_pipeline(source: Source) -> Json | None:
 
 
 def count_arms(source: Source) -> dict[str, ArmCount]:
-    """Return the cases of every arm under the first judging; none without a pipeline.
-
-    Args:
-        source: All that the run stored.
-    """
+    """Return the cases of every arm under the first judging; none without a pipeline."""
     if not any(answer.defense == NO_GUARD for answer in source.answers("model")):
         return {}
     models, benches = _answers(source), read_benches(source)
