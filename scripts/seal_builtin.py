@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import sys
 
-from guardmark.app.data_targets import FileOptions, open_data
-from guardmark.app.data_verbs import hash_data
+from guardmark.app.data.targets import FileOptions, open_data
+from guardmark.app.data.verbs import hash_data
 from guardmark.datasets.builtin import BUILTIN_SETS, BuiltinSet
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from guardmark.app.parts.schema import config_schema
 from guardmark.app.registry import GROUPS, known_types
-from guardmark.app.schema import config_schema
 from guardmark.cli.commands import build
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "reference"

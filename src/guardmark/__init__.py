@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from guardmark.core.version import VERSION
 
 if TYPE_CHECKING:
-    from guardmark.analysis.comparison import RunComparison as Comparison
-    from guardmark.analysis.scorecard import Scorecard
+    from guardmark.analysis.compare.comparison import RunComparison as Comparison
+    from guardmark.analysis.defense.scorecard import Scorecard
     from guardmark.app.verbs import compare, load_dataset, load_run, report, run
     from guardmark.core.estimate import Estimate
     from guardmark.core.outcome import Decision, Outcome, Verdict
@@ -46,7 +46,7 @@ __version__ = VERSION
 _HOMES = {
     "Attack": "guardmark.core.protocols:Attack",
     "ChatModel": "guardmark.core.protocols:ChatModel",
-    "Comparison": "guardmark.analysis.comparison:RunComparison",
+    "Comparison": "guardmark.analysis.compare.comparison:RunComparison",
     "Decision": "guardmark.core.outcome:Decision",
     "Defense": "guardmark.core.protocols:Defense",
     "Estimate": "guardmark.core.estimate:Estimate",
@@ -54,7 +54,7 @@ _HOMES = {
     "Outcome": "guardmark.core.outcome:Outcome",
     "Record": "guardmark.core.record:Record",
     "Sample": "guardmark.core.sample:Sample",
-    "Scorecard": "guardmark.analysis.scorecard:Scorecard",
+    "Scorecard": "guardmark.analysis.defense.scorecard:Scorecard",
     "Verdict": "guardmark.core.outcome:Verdict",
     "compare": "guardmark.app.verbs:compare",
     "load_dataset": "guardmark.app.verbs:load_dataset",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 
-from guardmark.analysis.bypasses import Flaw, WorstSamples
+from guardmark.analysis.defense.bypasses import Flaw, WorstSamples
 from guardmark.analysis.run import AnalysisSettings, analyse_run
 from guardmark.core.sample import Sample, Severity
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from small_runs import Planned, Runs, attack, benign, block
 
-from guardmark.analysis.compared import Compared, Wanted, compare_matched
-from guardmark.analysis.costs import CostDifference, CostUnit
-from guardmark.analysis.runs_compared import OpenRun, match_runs
+from guardmark.analysis.compare.compared import Compared, Wanted, compare_matched
+from guardmark.analysis.compare.runs_compared import OpenRun, match_runs
+from guardmark.analysis.defense.costs import CostDifference, CostUnit
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Evidence, Usage
 from guardmark.core.sample import Sample

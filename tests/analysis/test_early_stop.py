@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
 
-from guardmark.analysis.early_stop import EarlyStop
-from guardmark.analysis.frame import read_frame
-from guardmark.analysis.gate import GatePolicy, Standing
-from guardmark.analysis.gate_checks import check_limits
+from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.gate.checks import check_limits
+from guardmark.analysis.gate.limits import GatePolicy, Standing
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
-from guardmark.analysis.stop_rules import StopKind, parse_stop_rule, statements_for
-from guardmark.analysis.stop_schedule import Schedule, make_schedule
+from guardmark.analysis.stopping.early_stop import EarlyStop
+from guardmark.analysis.stopping.rules import StopKind, parse_stop_rule, statements_for
+from guardmark.analysis.stopping.schedule import Schedule, make_schedule
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.store.columns import sample_columns
 from guardmark.store.reader import RecordReader

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, garbled
 
-from guardmark.analysis.comparison import compare_arms
-from guardmark.analysis.frame import read_frame
-from guardmark.analysis.gate import GateCheck, GatePolicy, GateResult, Standing
-from guardmark.analysis.gate_checks import (
+from guardmark.analysis.compare.comparison import compare_arms
+from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.gate.checks import (
     check_complete,
     check_limits,
     check_regression,
     needed_trials,
 )
+from guardmark.analysis.gate.limits import GateCheck, GatePolicy, GateResult, Standing
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import Decision

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, make_manifest
 
-from guardmark.analysis.latency import Latency
+from guardmark.analysis.defense.latency import Latency
 from guardmark.analysis.run import analyse_run
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.store.codes import FLAG_CACHED, FLAG_COLD, FLAG_PLANNED

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from guardmark.analysis.sameness_threshold import Pair, choose_tau, needed_pairs
+from guardmark.analysis.adaptive.sameness_threshold import Pair, choose_tau, needed_pairs
 from guardmark.core.errors import DatasetError
 from guardmark.stats.proportion import wilson
 from guardmark.stats.split import split_by_group

@@ -10,10 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
 
-from guardmark.analysis.deployment import reweight
-from guardmark.analysis.frame import read_frame
+from guardmark.analysis.defense.deployment import reweight
+from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.defense.score_details import COST_PREVALENCES, compare_areas, detail_scores
 from guardmark.analysis.run import analyse_run
-from guardmark.analysis.score_details import COST_PREVALENCES, compare_areas, detail_scores
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from small_runs import Answers, Planned, Runs, allow, attack, benign, block, failed, garbled
 
-from guardmark.analysis.frame import read_frame
+from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.defense.scorecard import Scorecard, complement, make_scorecard
 from guardmark.analysis.run import AnalysisSettings
-from guardmark.analysis.scorecard import Scorecard, complement, make_scorecard
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.sample import Sample

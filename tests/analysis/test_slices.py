@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_runs import Planned, Runs, allow, attack, benign, block, failed
 
-from guardmark.analysis.run import DefenseAnalysis, RunAnalysis, analyse_run
-from guardmark.analysis.slices import (
+from guardmark.analysis.defense.slices import (
     FACETS,
     MIN_SLICE_SAMPLES,
     NOT_STATED,
@@ -19,6 +18,7 @@ from guardmark.analysis.slices import (
     folded_name,
     has_slices,
 )
+from guardmark.analysis.run import DefenseAnalysis, RunAnalysis, analyse_run
 from guardmark.core.sample import Prompt, Sample
 
 SAMPLES = [*(attack(n) for n in range(200)), *(benign(n) for n in range(100))]

@@ -20,13 +20,13 @@ from small_pipelines import (
 )
 from small_runs import Planned, Runs, allow, attack, benign, block, failed
 
-from guardmark.analysis.settings import AnalysisSettings
-from guardmark.analysis.small_slices import (
+from guardmark.analysis.pipeline.small_slices import (
     SliceFigure,
     SliceRequest,
     SliceStability,
     measure_small_slices,
 )
+from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Verdict
 from guardmark.core.sample import Sample
 from guardmark.reports.small_slices import (

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from guardmark.app.audit_file import ANSWERS, label_row, open_rows, read_audit
-from guardmark.app.auditing import draw_audit
-from guardmark.app.human_labels import read_labels
+from guardmark.app.labels.audit_file import ANSWERS, label_row, open_rows, read_audit
+from guardmark.app.labels.auditing import draw_audit
+from guardmark.app.labels.human_labels import read_labels
 from guardmark.core.errors import DatasetError, StorageError
 from guardmark.core.outcome import VerdictLabel
 from guardmark.store.reader import RecordReader

@@ -15,18 +15,25 @@ from pathlib import Path
 import pytest
 from tests.conftest import Serve
 
+from guardmark.adaptive.trial import text_digest
 from guardmark.analysis.adaptive.rows import Try, read_battles
-from guardmark.app.audit_file import BYPASSES, AuditFile, Row, label_row, open_rows, read_audit
-from guardmark.app.bypass_audit import draw_bypasses, resting_of
-from guardmark.app.bypass_labels import read_bypass_labels, store_bypass_labels
-from guardmark.app.variant_texts import VariantTexts
+from guardmark.app.adapt.variant_texts import VariantTexts
+from guardmark.app.labels.audit_file import (
+    BYPASSES,
+    AuditFile,
+    Row,
+    label_row,
+    open_rows,
+    read_audit,
+)
+from guardmark.app.labels.bypass_audit import draw_bypasses, resting_of
+from guardmark.app.labels.bypass_labels import read_bypass_labels, store_bypass_labels
 from guardmark.app.verify.adaptive.cards import recount_attacks
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.core.errors import DatasetError, StorageError, StoreError, UnknownName
-from guardmark.engine.adaptive.trial import text_digest
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.adaptive.text import adaptive_lines
 from guardmark.store.reader import RecordReader

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from guardmark.app.config import load_config, parse_config
-from guardmark.app.data import load_data
-from guardmark.app.parts import build_defenses
+from guardmark.app.data.reading import load_data
+from guardmark.app.parts.building import build_defenses
+from guardmark.app.parts.loading import load_config, parse_config
 from guardmark.core.errors import ConfigError
 
 GOOD = """\

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from guardmark.app.config import LoadedConfig, parse_config
-from guardmark.app.intake import Place, Start, begun, find_place
+from guardmark.app.parts.loading import LoadedConfig, parse_config
+from guardmark.app.run.run_folder import Place, Start, begun, find_place
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from guardmark.app.config import parse_config
+from guardmark.app.parts.loading import parse_config
 from guardmark.core.errors import ConfigError
 
 HTTP = """\

@@ -8,8 +8,9 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
 
-from guardmark.app.configuration import builtin_config
-from guardmark.app.parts import build_defenses
+from guardmark.adaptive.campaign import AdaptivePlan
+from guardmark.app.parts.building import build_defenses
+from guardmark.app.parts.builtin import builtin_config
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import Use
@@ -17,7 +18,6 @@ from guardmark.core.sample import Sample
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.sources import load
 from guardmark.datasets.spec import DatasetSpec
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from planted import attack, cards, trace

@@ -119,7 +119,7 @@ def test_decisions_are_read_when_built(tmp_path: Path) -> None:
 
 def test_other_rules_or_another_source_are_another_defense(tmp_path: Path) -> None:
     """The fingerprint of a run covers what a defense is made of, built in or not."""
-    from guardmark.app.defense_settings import PatternSettings, PythonSettings
+    from guardmark.app.parts.defense_settings import PatternSettings, PythonSettings
     from guardmark.app.registry import BuildContext
 
     (tmp_path / "own_guard.py").write_text("def check(text):\n    return False\n")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from guardmark.app.guard_settings import GuardModelSettings
+from guardmark.app.parts.guard_settings import GuardModelSettings
 from guardmark.app.registry import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind, Outcome, ScoreKind

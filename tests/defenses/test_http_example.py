@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from guardmark.app.config import load_config
-from guardmark.app.http_settings import HttpSettings
+from guardmark.app.parts.http_settings import HttpSettings
+from guardmark.app.parts.loading import load_config
 from guardmark.app.registry import BuildContext
 from guardmark.core.errors import ServiceRefused
 from guardmark.core.outcome import Outcome
@@ -83,7 +83,7 @@ async def test_the_example_asks_for_its_token(
     start: Callable[..., Awaitable[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it the probe says so; with it the defense answers."""
-    from guardmark.app.settings import Secret
+    from guardmark.config.base import Secret
 
     services = Services()
     port = await start(GUARD_TOKEN="right-token")  # noqa: S106 - a token of this test's own

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from guardmark.app.http_settings import HttpSettings
+from guardmark.app.parts.http_settings import HttpSettings
 from guardmark.app.registry import BuildContext
 from guardmark.app.settings import ServiceSettings
 from guardmark.net import Services

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from guardmark.app.http_settings import HttpSettings
+from guardmark.app.parts.http_settings import HttpSettings
 from guardmark.app.registry import BuildContext
 from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Outcome

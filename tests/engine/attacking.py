@@ -13,11 +13,11 @@ from typing import Any
 
 from aiohttp import web
 
+from guardmark.adaptive.attacker_plan import AttackerPlan
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.attacker import AttackerCard
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.engine.adaptive.attacker_plan import AttackerPlan
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.models.chat import ChatTarget
 from guardmark.net import Services
 from guardmark.net.chat import ChatEndpoint, Price

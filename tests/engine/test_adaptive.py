@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan, check_settings
+from guardmark.adaptive.resume import earlier_tries
+from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import Standing
 from guardmark.analysis.adaptive.rows import read_battles
@@ -16,9 +19,6 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.layers import ADAPTIVE, NULL
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
-from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings
-from guardmark.engine.adaptive.earlier import earlier_tries
-from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.stop import StopSignal
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.adaptive.words import holding_sentence
@@ -93,8 +93,8 @@ async def test_a_planted_defense_is_diagnosed_and_falls(
 
 async def test_a_statistical_defense_is_diagnosed_as_such(tmp_path: Path) -> None:
     """The built-in n-gram model is named lexical-statistical, and falls further."""
-    from guardmark.app.configuration import builtin_config
-    from guardmark.app.parts import build_defenses
+    from guardmark.app.parts.building import build_defenses
+    from guardmark.app.parts.builtin import builtin_config
 
     (built,) = build_defenses(builtin_config(), None, only=("ngram",))
     await attack(tmp_path, samples(), plan_of(built.part))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan
+from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.rows import read_battles, read_left_out
 from guardmark.analysis.run import analyse_run
 from guardmark.app.verify.artefacts.files import check_trace
@@ -15,8 +17,6 @@ from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
 from guardmark.core.outcome import Attempt, Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt
-from guardmark.engine.adaptive.campaign import AdaptivePlan
-from guardmark.engine.adaptive.trace import read_trace
 from guardmark.store.records import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan, check_settings
+from guardmark.adaptive.resume import earlier_tries
+from guardmark.adaptive.trace import read_trace
 from guardmark.attacks.battery import Lock, lock_differences, lock_text, require_lock
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt, Sample
-from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings
-from guardmark.engine.adaptive.earlier import earlier_tries
-from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.stop import StopSignal
 from guardmark.reports.adaptive.words import holding_sentence, threat_card
 from guardmark.store.records import RecordReader

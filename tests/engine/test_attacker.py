@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from guardmark.adaptive.attacker_thread import Draft, Pursuit
+from guardmark.adaptive.state import Target
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.core.layers import ADAPTIVE, CANDIDATES
 from guardmark.core.outcome import Decision, Evidence, Outcome
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
-from guardmark.engine.adaptive.pursuit import Draft, Pursuit
-from guardmark.engine.adaptive.scene import Target
 from guardmark.store.records import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from guardmark.adaptive.campaign import check_settings
+from guardmark.adaptive.resume import earlier_replies, earlier_tries
+from guardmark.adaptive.trace import read_trace
 from guardmark.core.errors import IncomparableRuns
-from guardmark.engine.adaptive.campaign import check_settings
-from guardmark.engine.adaptive.earlier import earlier_replies, earlier_tries
-from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.stop import StopSignal
 from guardmark.store.records import RecordReader
 

@@ -8,6 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from guardmark.adaptive.campaign import check_settings
+from guardmark.adaptive.critic import Critic
+from guardmark.adaptive.diagnosis import Diagnosis
+from guardmark.adaptive.model_caller import ModelCaller
+from guardmark.adaptive.resume import earlier_replies, earlier_tries
+from guardmark.adaptive.state import Scene
+from guardmark.adaptive.trace import read_trace
 from guardmark.app.verify.adaptive.attacker import recount_attacker
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
@@ -16,13 +23,6 @@ from guardmark.core.layers import CRITIC
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
-from guardmark.engine.adaptive.campaign import check_settings
-from guardmark.engine.adaptive.critic import Critic
-from guardmark.engine.adaptive.diagnosis import Diagnosis
-from guardmark.engine.adaptive.earlier import earlier_replies, earlier_tries
-from guardmark.engine.adaptive.model_caller import ModelCaller
-from guardmark.engine.adaptive.scene import Scene
-from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.stop import StopSignal
 from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.adaptive.text import adaptive_lines
@@ -237,7 +237,7 @@ async def test_stored_figures_are_not_asked_for_again(tmp_path: Path, seat: Seat
     """An interrupted round goes on with what the critic said before."""
     from dataclasses import replace
 
-    from guardmark.engine.adaptive.campaign import run_adaptive
+    from guardmark.adaptive.campaign import run_adaptive
     from guardmark.store.records import RecordWriter
 
     replies: dict[str, list[object]] = {"x": [said("near a", "far b"), said("mid c", "far d")]}
@@ -311,7 +311,7 @@ def test_tries_without_a_figure_come_behind_all_others() -> None:
 
 
 def _critic(*, history: int) -> Critic:
-    from guardmark.engine.adaptive.attacker_plan import AttackerPlan
+    from guardmark.adaptive.attacker_plan import AttackerPlan
 
     plan = AttackerPlan(model=None, history=history)  # type: ignore[arg-type]
     models = ModelCaller(name="d", plan=plan, samples=(), writer=None, stop=StopSignal())  # type: ignore[arg-type]

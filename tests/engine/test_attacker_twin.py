@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.attacker import AttackerCard
 from guardmark.analysis.adaptive.operators import Standing
 from guardmark.analysis.adaptive.rewording import RewordingCard
-from guardmark.analysis.grouped_rates import rate_of_marks
+from guardmark.analysis.defense.grouped_rates import rate_of_marks
 from guardmark.app.verify.adaptive.attacker import recount_attacker
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
@@ -23,7 +24,6 @@ from guardmark.core.estimate import Estimate
 from guardmark.core.layers import ADAPTIVE, TWIN_CANDIDATES
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.engine.adaptive.trace import read_trace
 from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.adaptive.text import adaptive_lines
 from guardmark.stats.independent import mover

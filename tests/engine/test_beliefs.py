@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from guardmark.adaptive.bandit import Bandit, best
+from guardmark.adaptive.beliefs import BatteryRecord, Precedents
+from guardmark.adaptive.diagnosis import KEYWORD, NONE, Diagnosis, Finding
+from guardmark.adaptive.folds import FOLDS, fold_numbers
+from guardmark.adaptive.state import Scene
 from guardmark.attacks.battery import battery
 from guardmark.attacks.chain import Chain
 from guardmark.attacks.contract import Tier
-from guardmark.engine.adaptive.bandit import Bandit, best
-from guardmark.engine.adaptive.beliefs import BatteryRecord, Precedents
-from guardmark.engine.adaptive.diagnosis import KEYWORD, NONE, Diagnosis, Finding
-from guardmark.engine.adaptive.folds import FOLDS, fold_numbers
-from guardmark.engine.adaptive.scene import Scene
 
 CHAINS = Scene(samples=[], seed=1, budget=64).singles()
 LISTED = [chain for chain in battery() if chain.tier is not Tier.V4]

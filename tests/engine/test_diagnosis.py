@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome, ScoreKind
 from guardmark.core.sample import Prompt, Sample, View
@@ -21,7 +22,6 @@ from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import builtin_specs
 from guardmark.datasets.sources import load
 from guardmark.defenses.ngram import NgramModel
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 
 sys.path.insert(0, str(Path(__file__).parent))
 from planted import AtOnce, anchored, attack, cards, folding, keyword, samples

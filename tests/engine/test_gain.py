@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.rows import read_battles
-from guardmark.analysis.grouped_rates import grouped_difference
+from guardmark.analysis.defense.grouped_rates import grouped_difference
 from guardmark.core.estimate import Difference
 from guardmark.core.layers import ADAPTIVE, BLIND
 from guardmark.core.sample import Sample
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.store.records import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan, check_settings
+from guardmark.adaptive.resume import earlier_tries
+from guardmark.adaptive.seeds import derive_seed
+from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.attacks.battery import Lock, lock_digest, lock_text
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.layers import BLIND, NULL, first_layer, seed_layer
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
-from guardmark.engine.adaptive.campaign import AdaptivePlan, check_settings
-from guardmark.engine.adaptive.earlier import earlier_tries
-from guardmark.engine.adaptive.seeds import derive_seed
-from guardmark.engine.adaptive.trace import read_trace
 from guardmark.engine.stop import StopSignal
 from guardmark.store.integrity import check
 from guardmark.store.records import RecordReader

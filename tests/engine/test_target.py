@@ -12,6 +12,15 @@ from typing import Any
 
 import pytest
 
+from guardmark.adaptive import probe
+from guardmark.adaptive.campaign import AdaptivePlan
+from guardmark.adaptive.effects import measure_effects
+from guardmark.adaptive.resume import earlier_tries
+from guardmark.adaptive.target import Known, Protected
+from guardmark.adaptive.target_caller import TargetCaller
+from guardmark.adaptive.target_trace import read_target_trace, stored_answers, target_lines
+from guardmark.adaptive.trace import read_trace
+from guardmark.adaptive.trial import Account, Query
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.target_rows import read_target
 from guardmark.attacks.application import apply, seed_for
@@ -21,15 +30,6 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.layers import TARGET, VERDICT
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.engine.adaptive import probe
-from guardmark.engine.adaptive.campaign import AdaptivePlan
-from guardmark.engine.adaptive.earlier import earlier_tries
-from guardmark.engine.adaptive.effects import measure_effects
-from guardmark.engine.adaptive.target import Known, Protected
-from guardmark.engine.adaptive.target_caller import TargetCaller
-from guardmark.engine.adaptive.target_trace import read_target_trace, stored_answers, target_lines
-from guardmark.engine.adaptive.trace import read_trace
-from guardmark.engine.adaptive.trial import Account, Query
 from guardmark.engine.stop import StopSignal
 from guardmark.reports.adaptive.target_words import reading_sentence
 from guardmark.reports.adaptive.words import holding_sentence

@@ -9,12 +9,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import OperatorCard
 from guardmark.core.layers import ADAPTIVE
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.operators import operator_json, operator_tables, wrapper_sentence
 from guardmark.reports.summary import summary_schema
 

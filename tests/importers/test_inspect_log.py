@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, set_up
 
-from guardmark.app.exporting import export
-from guardmark.app.finishing import finish
-from guardmark.app.importing import import_run
+from guardmark.app.results.exporting import export
+from guardmark.app.results.finishing import finish
+from guardmark.app.run.importing import import_run
 from guardmark.app.verify.verification import verify
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.outcome import VerdictLabel

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.exporting import export
-from guardmark.app.finishing import finish
-from guardmark.app.importing import import_run
+from guardmark.app.results.exporting import export
+from guardmark.app.results.finishing import finish
+from guardmark.app.run.importing import import_run
 from guardmark.core.errors import DatasetError, StorageError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Outcome, VerdictLabel
 from guardmark.core.sample import Label

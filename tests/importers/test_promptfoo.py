@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.finishing import finish
-from guardmark.app.importing import import_run
+from guardmark.app.results.finishing import finish
+from guardmark.app.run.importing import import_run
 from guardmark.app.verify.verification import verify
 from guardmark.core.errors import ConfigError, DatasetError, UnknownName
 from guardmark.core.outcome import VerdictLabel

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.embedding_settings import LocalEmbeddingSettings
+from guardmark.app.parts.embedding_settings import LocalEmbeddingSettings
 from guardmark.app.registry import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind

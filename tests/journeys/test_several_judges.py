@@ -14,7 +14,7 @@ import pytest
 from tests.journeys.command_line import typed, write_rows
 from tests.journeys.test_pipeline import counts, number_of, summary_of
 
-from guardmark.app.reporting import report
+from guardmark.app.results.reporting import report
 from guardmark.app.verify.verification import verify
 
 COUNT = 60
@@ -161,7 +161,7 @@ async def test_a_fault_in_taking_the_majority_is_found(
 ) -> None:
     """Reports written again would agree with themselves; the second count does not."""
     monkeypatch.setattr(
-        "guardmark.analysis.pipeline_frame.combine",
+        "guardmark.analysis.pipeline.frame.combine",
         lambda labels: (labels[0], labels[0] < 0),
     )
     report(finished)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.judge_settings import LlmJudgeSettings
+from guardmark.app.parts.judge_settings import LlmJudgeSettings
 from guardmark.app.registry import BuildContext
 from guardmark.core.outcome import AnswerMode, ErrorKind, VerdictLabel
 from guardmark.core.sample import Message, Prompt, Role

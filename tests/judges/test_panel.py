@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from guardmark.app.judge_settings import PanelSettings
+from guardmark.app.parts.judge_settings import PanelSettings
 from guardmark.app.registry import BuildContext
 from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Usage, Verdict, VerdictLabel
 from guardmark.core.protocols import Judge

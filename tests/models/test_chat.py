@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from guardmark.app.chat_settings import PRESETS, ChatSettings
-from guardmark.app.model_settings import ChatModelSettings
+from guardmark.app.parts.chat_settings import PRESETS, ChatSettings
+from guardmark.app.parts.model_settings import ChatModelSettings
 from guardmark.app.registry import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import ErrorKind

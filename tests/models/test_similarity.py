@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.conftest import Serve
 
-from guardmark.app.embedding_settings import EmbeddingSettings
+from guardmark.app.parts.embedding_settings import EmbeddingSettings
 from guardmark.app.registry import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind, Usage

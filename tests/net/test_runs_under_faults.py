@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from guardmark.app.http_settings import HttpSettings
+from guardmark.app.parts.http_settings import HttpSettings
 from guardmark.app.registry import BuildContext
 from guardmark.core.manifest import DataManifest, LatencyMode, Policy, RunManifest
 from guardmark.core.sample import Label, Prompt, Sample

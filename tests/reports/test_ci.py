@@ -14,8 +14,8 @@ import pytest
 from small_reports import HOSTILE, HOSTILE_NAME, full_analysis
 from small_runs import Runs
 
-from guardmark.analysis.bypasses import ListedSample
-from guardmark.analysis.gate import GateCheck, GateResult, GateUnit, Standing
+from guardmark.analysis.defense.bypasses import ListedSample
+from guardmark.analysis.gate.limits import GateCheck, GateResult, GateUnit, Standing
 from guardmark.analysis.run import RunAnalysis
 from guardmark.reports.ci_junit import Unlimited, figures_junit, gate_junit
 from guardmark.reports.ci_sarif import FINGERPRINT, MOST_RESULTS, Analysed, Located, sarif_json

@@ -11,9 +11,9 @@ from small_reports import PLANNED, many
 from small_runs import Answers, Planned, Runs, allow, attack, benign, block, write_run
 
 import guardmark
-from guardmark.analysis.compared import Compared, Wanted, compare_matched
-from guardmark.analysis.pair_verdict import PairVerdict
-from guardmark.analysis.runs_compared import OpenRun, match_runs
+from guardmark.analysis.compare.compared import Compared, Wanted, compare_matched
+from guardmark.analysis.compare.pair_verdict import PairVerdict
+from guardmark.analysis.compare.runs_compared import OpenRun, match_runs
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.reports.compared_json import comparison_json
 from guardmark.reports.compared_markdown import MARKER, render_comment
@@ -116,7 +116,7 @@ def test_a_defense_that_is_beaten_on_both_sides_is_not_worth_choosing(runs: Runs
 
 def test_the_public_verb_compares_across_runs(tmp_path: Path) -> None:
     """`guardmark.compare(one, other)` returns the comparison as values."""
-    from guardmark.app.config import parse_config
+    from guardmark.app.parts.loading import parse_config
 
     text = "version: 1\ndata: [{builtin: core}]\ndefenses: {words: {type: coin}}\n"
     config = parse_config(text, folder=tmp_path, shown_as="made").config

@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.adequacy import Width, assess_widths
-from guardmark.analysis.bypasses import WorstSamples, find_worst
-from guardmark.analysis.coverage import (
+from guardmark.analysis.compare.recommendations import Advice, Evidence, recommend
+from guardmark.analysis.defense.adequacy import Width, assess_widths
+from guardmark.analysis.defense.bypasses import WorstSamples, find_worst
+from guardmark.analysis.defense.coverage import (
     CategoryStanding,
     TaxonomyCoverage,
     assess_categories,
     count_taxonomy,
 )
-from guardmark.analysis.deployment import DeploymentRates, reweight
-from guardmark.analysis.frame import read_frame
-from guardmark.analysis.latency import Latency, measure_latency, order_by_latency
-from guardmark.analysis.recommendations import Advice, Evidence, recommend
-from guardmark.analysis.scorecard import Scorecard, make_scorecard
+from guardmark.analysis.defense.deployment import DeploymentRates, reweight
+from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.defense.latency import Latency, measure_latency, order_by_latency
+from guardmark.analysis.defense.scorecard import Scorecard, make_scorecard
+from guardmark.analysis.defense.slices import FACETS, Slicer, SliceTable
+from guardmark.analysis.defense.spending import Spending, read_spending
+from guardmark.analysis.defense.stability import Stability, measure_stability
 from guardmark.analysis.settings import AnalysisSettings
-from guardmark.analysis.slices import FACETS, Slicer, SliceTable
-from guardmark.analysis.spending import Spending, read_spending
-from guardmark.analysis.stability import Stability, measure_stability
 from guardmark.core.layers import ADAPTIVE, LEFT_OUT
 from guardmark.core.record import Stage
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.pairs import AdaptivePair
-    from guardmark.analysis.comparison import RunComparison
-    from guardmark.analysis.early_stop import StopVerdict
-    from guardmark.analysis.frame import Arm, Frame
-    from guardmark.analysis.pipeline import PipelineAnalysis
-    from guardmark.analysis.score_details import AreaPair, ScoreDetails
-    from guardmark.analysis.thresholds import ThresholdAnalysis
+    from guardmark.analysis.compare.comparison import RunComparison
+    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.score_details import AreaPair, ScoreDetails
+    from guardmark.analysis.defense.thresholds import ThresholdAnalysis
+    from guardmark.analysis.pipeline.arms import PipelineAnalysis
+    from guardmark.analysis.stopping.early_stop import StopVerdict
     from guardmark.core.manifest import PartManifest, RunManifest
     from guardmark.store.reader import RecordReader, RunStatus
 
@@ -200,7 +200,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
 def _compare(frame: Frame, settings: AnalysisSettings) -> RunComparison | None:
     if len(frame.arms) < 2:
         return None
-    from guardmark.analysis.comparison import compare_arms
+    from guardmark.analysis.compare.comparison import compare_arms
 
     return compare_arms(frame, settings)
 
@@ -210,7 +210,7 @@ def _analyse_pipeline(
 ) -> PipelineAnalysis | None:
     if all(stage is not Stage.MODEL for _, stage, _ in reader.lanes()):
         return None
-    from guardmark.analysis.pipeline import analyse_pipeline
+    from guardmark.analysis.pipeline.arms import analyse_pipeline
 
     return analyse_pipeline(reader, frame, settings)
 
@@ -244,7 +244,7 @@ def _has_scores(arm: Arm) -> bool:
 def _thresholds(frame: Frame, arm: Arm, settings: AnalysisSettings) -> ThresholdAnalysis | None:
     if not _has_scores(arm):
         return None
-    from guardmark.analysis.thresholds import analyse_thresholds
+    from guardmark.analysis.defense.thresholds import analyse_thresholds
 
     return analyse_thresholds(frame, arm, settings)
 
@@ -252,7 +252,7 @@ def _thresholds(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Threshold
 def _score_details(frame: Frame, arm: Arm, settings: AnalysisSettings) -> ScoreDetails | None:
     if not _has_scores(arm):
         return None
-    from guardmark.analysis.score_details import detail_scores
+    from guardmark.analysis.defense.score_details import detail_scores
 
     return detail_scores(frame, arm, settings)
 
@@ -260,7 +260,7 @@ def _score_details(frame: Frame, arm: Arm, settings: AnalysisSettings) -> ScoreD
 def _areas(frame: Frame, settings: AnalysisSettings) -> tuple[AreaPair, ...]:
     if sum(_has_scores(arm) for arm in frame.arms) < 2:
         return ()
-    from guardmark.analysis.score_details import compare_areas
+    from guardmark.analysis.defense.score_details import compare_areas
 
     return compare_areas(frame, settings)
 

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from guardmark.app.settings import PriceSettings
     from guardmark.net import Services
 
-_DEFENSES = "guardmark.app.defense_settings"
-_MODELS = "guardmark.app.model_settings"
-_EMBEDDINGS = "guardmark.app.embedding_settings"
+_DEFENSES = "guardmark.app.parts.defense_settings"
+_MODELS = "guardmark.app.parts.model_settings"
+_EMBEDDINGS = "guardmark.app.parts.embedding_settings"
 
 BUILTIN_PARTS: dict[str, dict[str, str]] = {
     "defense": {
         "allow-all": f"{_DEFENSES}:AllowAllSettings",
         "block-all": f"{_DEFENSES}:BlockAllSettings",
-        "canonical": "guardmark.app.canonical_settings:CanonicalSettings",
+        "canonical": "guardmark.app.parts.canonical_settings:CanonicalSettings",
         "chain": f"{_DEFENSES}:ChainSettings",
         "classifier": f"{_DEFENSES}:ClassifierSettings",
         "coin": f"{_DEFENSES}:CoinSettings",
         "decisions": f"{_DEFENSES}:DecisionsSettings",
-        "guard-model": "guardmark.app.guard_settings:GuardModelSettings",
-        "http": "guardmark.app.http_settings:HttpSettings",
+        "guard-model": "guardmark.app.parts.guard_settings:GuardModelSettings",
+        "http": "guardmark.app.parts.http_settings:HttpSettings",
         "ngram": f"{_DEFENSES}:NgramSettings",
         "pattern": f"{_DEFENSES}:PatternSettings",
         "python": f"{_DEFENSES}:PythonSettings",
@@ -44,16 +44,16 @@ BUILTIN_PARTS: dict[str, dict[str, str]] = {
         "scripted": f"{_MODELS}:ScriptedModelSettings",
     },
     "judge": {
-        "chat": "guardmark.app.judge_settings:LlmJudgeSettings",
-        "panel": "guardmark.app.judge_settings:PanelSettings",
-        "rules": "guardmark.app.judge_settings:RulesJudgeSettings",
+        "chat": "guardmark.app.parts.judge_settings:LlmJudgeSettings",
+        "panel": "guardmark.app.parts.judge_settings:PanelSettings",
+        "rules": "guardmark.app.parts.judge_settings:RulesJudgeSettings",
     },
     "embedding": {
         "embedding": f"{_EMBEDDINGS}:EmbeddingSettings",
         "local-embedding": f"{_EMBEDDINGS}:LocalEmbeddingSettings",
     },
     "gradient": {
-        "hotflip": "guardmark.app.gradient_settings:HotFlipSettings",
+        "hotflip": "guardmark.app.parts.gradient_settings:HotFlipSettings",
     },
 }
 """Kind, then type as written in a configuration, to `module:name` of its settings."""

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from guardmark.config.base import Name, Rate, Settings
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.sample import Label
-
-Rate = Annotated[float, Field(ge=0, le=1)]
-Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
-
-
-class Settings(BaseModel):
-    """Base of every section: unknown keys are errors, values are frozen."""
-
-    # defer_build: the validators of parts that a configuration does not name are never made.
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
-
-
-class Secret(Settings):
-    """A secret, named by the environment variable that holds it; never written down."""
-
-    env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
-
 
 FOR_BUILTIN = frozenset({"builtin", "path", "filter", "include_variants", "exclude_variants"})
 """What may be said of a built-in set; all else about it is known."""
@@ -122,7 +106,7 @@ class RunSettings(Settings):
     @field_validator("stop_when")
     @classmethod
     def _known_rules(cls, value: list[str]) -> list[str]:
-        from guardmark.analysis.stop_rules import parse_stop_rule
+        from guardmark.analysis.stopping.rules import parse_stop_rule
         from guardmark.core.errors import ConfigError
 
         try:

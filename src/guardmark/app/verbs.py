@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from guardmark.analysis.run import analyse_run
-from guardmark.app.artefacts import analysis_settings
-from guardmark.app.config import LoadedConfig, load_config
-from guardmark.app.data import dataset_specs
-from guardmark.app.finishing import finish
-from guardmark.app.parts import BuiltPart, Parts
-from guardmark.app.reporting import find_run, run_config
-from guardmark.app.running import RunOptions, Session, run_parts
-from guardmark.app.running import run as run_config_file
+from guardmark.app.data.reading import dataset_specs
+from guardmark.app.parts.building import BuiltPart, Parts
+from guardmark.app.parts.loading import LoadedConfig, load_config
+from guardmark.app.results.artefacts import analysis_settings
+from guardmark.app.results.finishing import finish
+from guardmark.app.results.reporting import find_run, run_config
+from guardmark.app.run.running import RunOptions, Session, run_parts
+from guardmark.app.run.running import run as run_config_file
 from guardmark.app.settings import Config, DataSettings
-from guardmark.app.yaml_source import Source
+from guardmark.config.source import Source
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import PartManifest
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
@@ -35,7 +35,7 @@ from guardmark.store.records import RecordReader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from guardmark.analysis.comparison import RunComparison
+    from guardmark.analysis.compare.comparison import RunComparison
     from guardmark.analysis.run import RunAnalysis
     from guardmark.store.columns import RecordColumns, SampleColumns
 
@@ -167,7 +167,7 @@ def compare(path: str | Path, *others: str | Path) -> RunComparison:
         IncomparableRuns: If the runs share no sample, or label the same content differently.
     """
     if others:
-        from guardmark.app.comparing import compare_runs
+        from guardmark.app.results.comparing import compare_runs
 
         return compare_runs([Path(path), *(Path(other) for other in others)]).comparison
     comparison = load_run(path).analysis.comparison
@@ -185,7 +185,7 @@ def report(path: str | Path) -> Path:
     Returns:
         The HTML report.
     """
-    from guardmark.app.reporting import report as write_report
+    from guardmark.app.results.reporting import report as write_report
 
     write_report(Path(path), formats=("html", "md", "json", "csv"))
     return find_run(Path(path)).report_html

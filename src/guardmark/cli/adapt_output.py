@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from guardmark.app.adapt_options import AdaptOptions, parse_budget, sort_replays
-from guardmark.app.adapting import Adapted, adapt
-from guardmark.app.config import LoadedConfig, load_config
-from guardmark.app.protecting import CANARIES
-from guardmark.app.repairing import write_repair
-from guardmark.app.reporting import report
-from guardmark.app.running import RunOptions, Session
+from guardmark.app.adapt.adapting import Adapted, adapt
+from guardmark.app.adapt.options import AdaptOptions, parse_budget, sort_replays
+from guardmark.app.adapt.repairing import write_repair
+from guardmark.app.adapt.target_setup import CANARIES
+from guardmark.app.parts.loading import LoadedConfig, load_config
+from guardmark.app.results.reporting import report
+from guardmark.app.run.running import RunOptions, Session
 from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import tell
 from guardmark.core.controls import clean

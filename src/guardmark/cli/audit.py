@@ -11,8 +11,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.app.audit_file import AuditFile
-    from guardmark.app.bypass_audit import BypassAudit
+    from guardmark.app.labels.audit_file import AuditFile
+    from guardmark.app.labels.bypass_audit import BypassAudit
 
 _PATH = click.Path(path_type=Path)
 _ANSWERS_COUNT = 200
@@ -107,8 +107,8 @@ class _Typed:
 
 def _opened(run: Path, typed: _Typed) -> AuditFile:
     """Draw a sheet; open one that is to be labelled further."""
-    from guardmark.app.audit_file import read_audit
-    from guardmark.app.auditing import draw_audit
+    from guardmark.app.labels.audit_file import read_audit
+    from guardmark.app.labels.auditing import draw_audit
     from guardmark.core.errors import ConfigError
 
     if typed.defense and typed.what != _BYPASSES:
@@ -123,7 +123,7 @@ def _opened(run: Path, typed: _Typed) -> AuditFile:
             seed=typed.seed,
             with_verdicts=typed.with_verdicts,
         )
-    from guardmark.app.bypass_audit import BYPASSES_COUNT, draw_bypasses
+    from guardmark.app.labels.bypass_audit import BYPASSES_COUNT, draw_bypasses
 
     found = draw_bypasses(
         run,
@@ -154,7 +154,7 @@ def _label(drawn: AuditFile) -> AuditFile:
     """Show one item after the other and take a key for each."""
     from datetime import UTC, datetime
 
-    from guardmark.app.audit_file import label_row, open_rows
+    from guardmark.app.labels.audit_file import label_row, open_rows
     from guardmark.core.controls import clean
 
     question, keys, titles = _ASKED[drawn.sheet.items]

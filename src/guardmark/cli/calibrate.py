@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.app.calibrating import Calibrated
+    from guardmark.app.adapt.calibrating import Calibrated
 
 _PATH = click.Path(path_type=Path)
 
@@ -53,8 +53,8 @@ def calibrate_command() -> click.Command:
     @click.option("--replay", type=_PATH, help="Answer from this file, which --record wrote.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def calibrate(pairs: Path, *, as_json: bool, **said: Any) -> None:
-        from guardmark.app.calibrating import CalibrationOptions
-        from guardmark.app.calibrating import calibrate as carry_out
+        from guardmark.app.adapt.calibrating import CalibrationOptions
+        from guardmark.app.adapt.calibrating import calibrate as carry_out
 
         found = carry_out(pairs, CalibrationOptions(**said))
         if as_json:

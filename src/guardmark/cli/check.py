@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.app.checkup import Checkup
+    from guardmark.app.preflight.checkup import Checkup
 
 
 def command() -> click.Command:
@@ -26,7 +26,7 @@ def command() -> click.Command:
     @click.option("--probe", type=click.IntRange(min=1), help="Make N live calls to each service.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def check(config: Path, probe: int | None, as_json: bool) -> None:
-        from guardmark.app.checking import check_config
+        from guardmark.app.preflight.checking import check_config
         from guardmark.core.controls import clean
 
         checkup = check_config(config, probes=probe or 0)

@@ -42,8 +42,8 @@ def command() -> click.Command:
         as_json: bool,
         markdown: bool,
     ) -> None:
-        from guardmark.analysis.compared import Wanted
-        from guardmark.app.comparing import CompareOptions, compare_runs
+        from guardmark.analysis.compare.compared import Wanted
+        from guardmark.app.results.comparing import CompareOptions, compare_runs
 
         chosen = CompareOptions(
             wanted=Wanted(

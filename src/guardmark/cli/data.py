@@ -14,7 +14,7 @@ from guardmark.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from guardmark.app.data_targets import OpenedData
+    from guardmark.app.data.targets import OpenedData
     from guardmark.datasets.checks import DataCheck
 
 _FOUND_PROBLEMS = 3
@@ -82,7 +82,7 @@ def _list() -> click.Command:
     @click.command("list", help="List the data sets that ship with guardmark.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def list_(*, as_json: bool) -> None:
-        from guardmark.app.data_verbs import list_builtin
+        from guardmark.app.data.verbs import list_builtin
         from guardmark.cli.data_text import builtin_lines
 
         entries = list_builtin()
@@ -99,7 +99,7 @@ def _check() -> click.Command:
     )
     @_reads_data
     def check(*, as_json: bool, **reading: Any) -> int:
-        from guardmark.app.data_verbs import check_data
+        from guardmark.app.data.verbs import check_data
         from guardmark.cli.data_text import check_lines
 
         opened = _opened(**reading)
@@ -114,7 +114,7 @@ def _stats() -> click.Command:
     @click.command("stats", help="Count what data consist of, facet by facet. " + _TARGETS)
     @_reads_data
     def stats(*, as_json: bool, **reading: Any) -> None:
-        from guardmark.app.data_verbs import describe_data
+        from guardmark.app.data.verbs import describe_data
         from guardmark.cli.data_text import census_lines
 
         opened = _opened(**reading)
@@ -164,7 +164,7 @@ def _split() -> click.Command:
         as_json: bool,
         **reading: Any,
     ) -> None:
-        from guardmark.app.data_verbs import split_data
+        from guardmark.app.data.verbs import split_data
         from guardmark.cli.data_text import written_lines
 
         written = split_data(
@@ -196,7 +196,7 @@ def _dedup() -> click.Command:
     def dedup(
         *, out: Path, within_groups: bool, force: bool, as_json: bool, **reading: Any
     ) -> None:
-        from guardmark.app.data_verbs import deduplicate_data
+        from guardmark.app.data.verbs import deduplicate_data
         from guardmark.cli.data_text import deduplicated_lines
         from guardmark.datasets.duplicates import describe_method
 
@@ -216,7 +216,7 @@ def _convert() -> click.Command:
     )
     @_FORCE
     def convert(*, out: Path, force: bool, as_json: bool, **reading: Any) -> None:
-        from guardmark.app.data_verbs import convert_data
+        from guardmark.app.data.verbs import convert_data
         from guardmark.cli.data_text import written_lines
 
         written = convert_data(_opened(**reading), out, force=force)
@@ -229,7 +229,7 @@ def _hash() -> click.Command:
     @click.command("hash", help="Print the hashes by which a run names data. " + _TARGETS)
     @_reads_data
     def hash_(*, as_json: bool, **reading: Any) -> None:
-        from guardmark.app.data_verbs import hash_data
+        from guardmark.app.data.verbs import hash_data
         from guardmark.cli.data_text import hash_lines
 
         found = hash_data(_opened(**reading))
@@ -250,7 +250,7 @@ def _opened(
     open_categories: bool,
     threshold: float,
 ) -> OpenedData:
-    from guardmark.app.data_targets import FileOptions, open_data
+    from guardmark.app.data.targets import FileOptions, open_data
     from guardmark.core.sample import Label
 
     options = FileOptions(

@@ -14,7 +14,7 @@ from guardmark.core.controls import clean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from guardmark.app.data_verbs import BuiltinEntry, DataHash, Deduplicated, Written
+    from guardmark.app.data.verbs import BuiltinEntry, DataHash, Deduplicated, Written
     from guardmark.datasets.census import Census, Count
     from guardmark.datasets.checks import DataCheck
     from guardmark.datasets.findings import Finding

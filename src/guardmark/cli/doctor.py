@@ -13,7 +13,7 @@ def command() -> click.Command:
     @click.command(help="Say what this installation can do, extra by extra.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def doctor(*, as_json: bool) -> None:
-        from guardmark.app.doctor import examine
+        from guardmark.app.preflight.doctor import examine
 
         findings = examine()
         if as_json:

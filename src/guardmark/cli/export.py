@@ -22,7 +22,7 @@ def command() -> click.Command:
     @click.option("-o", "--out", type=click.Path(path_type=Path), help="File to write.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def export(run: Path, forms: str, out: Path | None, as_json: bool) -> None:
-        from guardmark.app.exporting import export as write
+        from guardmark.app.results.exporting import export as write
         from guardmark.core.errors import ConfigError
 
         chosen = [word.strip() for word in forms.split(",") if word.strip()]

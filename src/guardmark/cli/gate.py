@@ -36,13 +36,13 @@ def command() -> click.Command:
         as_json: bool,
         markdown: bool,
     ) -> int:
-        from guardmark.app.gate_policy import EXITS
-        from guardmark.app.gating import gate as check_gate
+        from guardmark.app.results.gate_policy import EXITS
+        from guardmark.app.results.gating import gate as check_gate
         from guardmark.reports.gate_renderings import gate_json, gate_markdown, render_gate
 
         gated = check_gate(run, policy=policy, baseline=baseline)
         if junit is not None:
-            from guardmark.app.gating import write_junit
+            from guardmark.app.results.gating import write_junit
 
             write_junit(gated, junit)
         if as_json:

@@ -45,8 +45,8 @@ def command() -> click.Command:
     ) -> None:
         from datetime import UTC, datetime
 
-        from guardmark.app.finishing import finish
-        from guardmark.app.importing import import_run
+        from guardmark.app.results.finishing import finish
+        from guardmark.app.run.importing import import_run
         from guardmark.core.controls import clean
         from guardmark.core.sample import Label
         from guardmark.importers.imported import Statements

@@ -11,8 +11,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.flips import Flips
-    from guardmark.app.judging import Judged
+    from guardmark.analysis.pipeline.flips import Flips
+    from guardmark.app.labels.judging import Judged
 
 _PATH = click.Path(path_type=Path)
 

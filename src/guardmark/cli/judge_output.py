@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from guardmark.app.judging import Judged, judge_run, report_quality
-from guardmark.app.reporting import report
-from guardmark.app.running import Session
+from guardmark.app.labels.judging import Judged, judge_run, report_quality
+from guardmark.app.results.reporting import report
+from guardmark.app.run.running import Session
 from guardmark.cli.progress import ProgressLine
 from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import tell

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from guardmark.app.matrix import MatrixDone, run_matrix
-from guardmark.app.running import RunOptions, Session
+from guardmark.app.run.matrix import MatrixDone, run_matrix
+from guardmark.app.run.running import RunOptions, Session
 from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import tell
 from guardmark.core.controls import clean

@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.app.planning import SizePlan
+    from guardmark.app.results.planning import SizePlan
 
 _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 
@@ -55,7 +55,7 @@ def command() -> click.Command:
         icc: float,
         as_json: bool,
     ) -> None:
-        from guardmark.app.planning import Claim, plan_size
+        from guardmark.app.results.planning import Claim, plan_size
 
         claim = Claim(
             margin=margin,

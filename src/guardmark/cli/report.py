@@ -36,13 +36,13 @@ def command() -> click.Command:
         no_texts: bool,
         as_json: bool,
     ) -> None:
-        from guardmark.app.reporting import parse_thresholds
-        from guardmark.app.reporting import report as write_report
+        from guardmark.app.results.reporting import parse_thresholds
+        from guardmark.app.results.reporting import report as write_report
 
         chosen = _formats(formats)
         for path in runs:
             if choose:
-                from guardmark.app.choosing import choose_thresholds
+                from guardmark.app.results.threshold_choice import choose_thresholds
 
                 fragment = choose_thresholds(path, choose)
                 click.echo(fragment.text, nl=False)

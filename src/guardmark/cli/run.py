@@ -77,7 +77,7 @@ def command() -> click.Command:
         no_texts: bool,
         as_json: bool,
     ) -> int:
-        from guardmark.app.running import RunOptions
+        from guardmark.app.run.running import RunOptions
         from guardmark.cli.run_output import carry_out
 
         options = RunOptions(

@@ -8,9 +8,9 @@ from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from guardmark.app.config import load_config
-from guardmark.app.configuration import builtin_config
-from guardmark.app.running import Session, run
+from guardmark.app.parts.builtin import builtin_config
+from guardmark.app.parts.loading import load_config
+from guardmark.app.run.running import Session, run
 from guardmark.cli.progress import ProgressLine
 from guardmark.cli.terminal import tell
 from guardmark.core.controls import clean
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from guardmark.app.running import RunOptions
+    from guardmark.app.run.running import RunOptions
 
 EXIT_INTERRUPTED = 130
 EXIT_UNTRUSTWORTHY = 5
@@ -53,10 +53,10 @@ def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json:
         return EXIT_INTERRUPTED
     if result.summary.ending is Ending.EARLY:
         _say(f"Stopped early: {result.summary.reason}")
-    from guardmark.app.numerics import load_numpy_for_reports
+    from guardmark.app.results.numerics import load_numpy_for_reports
 
     load_numpy_for_reports()
-    from guardmark.app.finishing import finish  # numpy and the report: needed only now
+    from guardmark.app.results.finishing import finish  # numpy and the report: needed only now
 
     told = finish(result.folder, loaded.config, formats=loaded.config.report, texts=texts)
     if as_json:

@@ -11,8 +11,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.bypasses import ListedSample
-    from guardmark.app.showing import Selection
+    from guardmark.analysis.defense.bypasses import ListedSample
+    from guardmark.app.results.showing import Selection
 
 _EXCERPT = 160
 _COUNT = click.IntRange(min=1)
@@ -51,9 +51,9 @@ def command() -> click.Command:
         no_texts: bool,
         as_json: bool,
     ) -> None:
-        from guardmark.analysis.bypasses import Flaw
-        from guardmark.app.showing import Selection
-        from guardmark.app.showing import show as list_samples
+        from guardmark.analysis.defense.bypasses import Flaw
+        from guardmark.app.results.showing import Selection
+        from guardmark.app.results.showing import show as list_samples
 
         chosen = Selection(
             flaw=Flaw(flaw) if flaw else None,

@@ -14,13 +14,13 @@ from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
 from guardmark.engine import plan as planning
 from guardmark.engine.batches import ask_batches, batches_of
-from guardmark.engine.inline import AT_ONCE, run_inline
+from guardmark.engine.execution.inline import AT_ONCE, run_inline
+from guardmark.engine.execution.pool import run_pooled
+from guardmark.engine.execution.service import feed_of, workers_of
 from guardmark.engine.ledger import Halt, Ledger
 from guardmark.engine.pipeline import Flow
 from guardmark.engine.plan import Workers
-from guardmark.engine.pool import run_pooled
 from guardmark.engine.progress import Progress
-from guardmark.engine.service import feed_of, workers_of
 from guardmark.engine.stop import StopSignal
 from guardmark.engine.tasks import DefenseTask, takes_batches, warm_up
 from guardmark.engine.watch import supervise

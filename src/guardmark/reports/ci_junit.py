@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
-from guardmark.analysis.gate import Standing
+from guardmark.analysis.gate.limits import Standing
 from guardmark.reports.gate_words import check_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.analysis.gate import GateCheck, GateResult
+    from guardmark.analysis.gate.limits import GateCheck, GateResult
 
 _ILLEGAL: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _RUN: Final = "run"

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from guardmark.analysis.bypasses import Flaw
+from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.core.sample import Severity
 from guardmark.reports.inert import plain_line
 from guardmark.reports.wording import count_text
@@ -16,7 +16,7 @@ from guardmark.reports.wording import count_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from guardmark.analysis.bypasses import Answer, ListedSample
+    from guardmark.analysis.defense.bypasses import Answer, ListedSample
     from guardmark.core.sample import Sample
     from guardmark.reports.encode import Json
 

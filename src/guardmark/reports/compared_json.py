@@ -9,9 +9,9 @@ from guardmark.reports.encode import Json, best_json, difference_json, estimate_
 from guardmark.reports.layout import lay_out
 
 if TYPE_CHECKING:
-    from guardmark.analysis.compared import Compared
-    from guardmark.analysis.comparison import PairedComparison
-    from guardmark.analysis.paired_details import PairDetail
+    from guardmark.analysis.compare.compared import Compared
+    from guardmark.analysis.compare.comparison import PairedComparison
+    from guardmark.analysis.compare.paired_details import PairDetail
 
 SCHEMA_VERSION: Final = 1
 """Raised when a field is taken away or changes its meaning; new fields leave it as it is."""

@@ -13,9 +13,9 @@ from guardmark.reports.wording import count_text, measure_text, percent_text, va
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.compared import Compared
-    from guardmark.analysis.comparison import PairedComparison, PairedSide
-    from guardmark.analysis.paired_details import PairDetail
+    from guardmark.analysis.compare.compared import Compared
+    from guardmark.analysis.compare.comparison import PairedComparison, PairedSide
+    from guardmark.analysis.compare.paired_details import PairDetail
 
 MARKER: Final = "<!-- guardmark-comparison -->"
 """Stands in the first line, so that a workflow finds its own comment and replaces it."""

@@ -21,9 +21,9 @@ from guardmark.reports.wording import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.compared import Compared
-    from guardmark.analysis.comparison import PairedComparison, PairedSide
-    from guardmark.analysis.paired_details import (
+    from guardmark.analysis.compare.compared import Compared
+    from guardmark.analysis.compare.comparison import PairedComparison, PairedSide
+    from guardmark.analysis.compare.paired_details import (
         CategoryDifference,
         DiscordantSample,
         LatencyDifference,

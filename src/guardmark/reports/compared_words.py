@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.costs import CostUnit
-from guardmark.analysis.pair_verdict import PairVerdict
+from guardmark.analysis.compare.pair_verdict import PairVerdict
+from guardmark.analysis.defense.costs import CostUnit
 from guardmark.reports.wording import count_text, p_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from guardmark.analysis.compared import Compared
-    from guardmark.analysis.comparison import BestSet, PairedComparison, PairedSide
-    from guardmark.analysis.costs import CostDifference
-    from guardmark.analysis.runs_compared import ComparedRun
+    from guardmark.analysis.compare.compared import Compared
+    from guardmark.analysis.compare.comparison import BestSet, PairedComparison, PairedSide
+    from guardmark.analysis.compare.runs_compared import ComparedRun
+    from guardmark.analysis.defense.costs import CostDifference
 
 _NAMED = 5
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from guardmark.analysis.comparison import BestSet, PairedSide
-    from guardmark.analysis.confusion import OutcomeCounts
-    from guardmark.analysis.recommendations import Advice
-    from guardmark.analysis.scorecard import RatePair
-    from guardmark.analysis.stability import Stability
-    from guardmark.analysis.thresholds import ThresholdAnalysis
+    from guardmark.analysis.compare.comparison import BestSet, PairedSide
+    from guardmark.analysis.compare.recommendations import Advice
+    from guardmark.analysis.defense.confusion import OutcomeCounts
+    from guardmark.analysis.defense.scorecard import RatePair
+    from guardmark.analysis.defense.stability import Stability
+    from guardmark.analysis.defense.thresholds import ThresholdAnalysis
     from guardmark.core.estimate import Difference, Estimate, Quantile, Ratio
     from guardmark.stats.repeats import RepeatVariance
 

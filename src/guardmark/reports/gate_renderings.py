@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.gate import Standing
+from guardmark.analysis.gate.limits import Standing
 from guardmark.reports.gate_words import UNITS, WORDS, check_sentence, conclusion, figure_text
 from guardmark.reports.inert import markdown_code, markdown_line, plain_line
 from guardmark.reports.wording import count_text, value_text
@@ -13,7 +13,7 @@ from guardmark.reports.wording import count_text, value_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.analysis.gate import GateCheck, GateResult
+    from guardmark.analysis.gate.limits import GateCheck, GateResult
 
 _ORDER = (Standing.BROKEN, Standing.OPEN, Standing.HELD)
 _METHOD = (

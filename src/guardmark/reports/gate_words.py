@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.gate import GateUnit, Standing
+from guardmark.analysis.gate.limits import GateUnit, Standing
 from guardmark.reports.measures import Measure, Unit
 from guardmark.reports.wording import count_text, measure_text, p_text, value_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.gate import GateCheck, GateResult
+    from guardmark.analysis.gate.limits import GateCheck, GateResult
 
 UNITS: Final = {
     GateUnit.SHARE: Unit.SHARE,

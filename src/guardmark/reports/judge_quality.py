@@ -12,7 +12,7 @@ from guardmark.reports.inert import markdown_line, plain_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.analysis.judge_quality import JudgeQuality
+    from guardmark.analysis.pipeline.judge_quality import JudgeQuality
     from guardmark.core.estimate import Estimate
 
 _FIGURES: Final = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.analysis.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, read_frame
-from guardmark.analysis.pipeline_frame import NO_GUARD, SAFE, UNSAFE, read_pipeline
+from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING, read_frame
+from guardmark.analysis.pipeline.frame import NO_GUARD, SAFE, UNSAFE, read_pipeline
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import StoreError
 from guardmark.core.manifest import Policy
@@ -16,7 +16,7 @@ from guardmark.store.codes import ANSWER_MODES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.pipeline_frame import PipelineArm, PipelineFrame
+    from guardmark.analysis.pipeline.frame import PipelineArm, PipelineFrame
     from guardmark.core.manifest import RunManifest
     from guardmark.core.outcome import Evidence
     from guardmark.core.record import Record

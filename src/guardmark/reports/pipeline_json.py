@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.legacy import NOTES
+from guardmark.analysis.pipeline.legacy import NOTES
 from guardmark.reports.chapters.pipeline_trust import warnings_of
 from guardmark.reports.encode import Json, difference_json, estimate_json, ratio_json
 
 if TYPE_CHECKING:
-    from guardmark.analysis.legacy import LegacyCard
-    from guardmark.analysis.pipeline import ArmAnalysis, PipelineAnalysis
-    from guardmark.analysis.pipeline_card import EndPair, GuardRates, PipelineCoverage, ScopeCard
-    from guardmark.analysis.pipeline_judges import CorrectedCard, HumanCheck, JudgingRates
-    from guardmark.analysis.pipeline_rows import RowBuckets, VariantRates
+    from guardmark.analysis.pipeline.arms import ArmAnalysis, PipelineAnalysis
+    from guardmark.analysis.pipeline.card import EndPair, GuardRates, PipelineCoverage, ScopeCard
+    from guardmark.analysis.pipeline.judges import CorrectedCard, HumanCheck, JudgingRates
+    from guardmark.analysis.pipeline.legacy import LegacyCard
+    from guardmark.analysis.pipeline.rows import RowBuckets, VariantRates
 
 
 def pipeline_json(pipeline: PipelineAnalysis | None) -> Json | None:

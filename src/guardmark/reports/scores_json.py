@@ -9,9 +9,9 @@ from guardmark.reports.encode import Json, difference_json, estimate_json, ratio
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.analysis.deployment import DeploymentRates
-    from guardmark.analysis.early_stop import StopVerdict
-    from guardmark.analysis.score_details import AreaPair, ScoreDetails
+    from guardmark.analysis.defense.deployment import DeploymentRates
+    from guardmark.analysis.defense.score_details import AreaPair, ScoreDetails
+    from guardmark.analysis.stopping.early_stop import StopVerdict
     from guardmark.stats.calibration import CalibrationError
 
 

@@ -23,7 +23,7 @@ from guardmark.reports.wording import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from guardmark.analysis.small_slices import SliceCard, SliceFigure, SliceStability
+    from guardmark.analysis.pipeline.small_slices import SliceCard, SliceFigure, SliceStability
 
 SCHEMA_VERSION: Final = 1
 _HEADS: Final = ("Figure", "Whole run", "Counts", "Mean of slices", "Range", "Off by up to")

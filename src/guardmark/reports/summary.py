@@ -32,10 +32,10 @@ from guardmark.reports.scores_json import (
 from guardmark.reports.verdicts import write_verdicts
 
 if TYPE_CHECKING:
-    from guardmark.analysis.comparison import RunComparison
-    from guardmark.analysis.latency import SideLatency
+    from guardmark.analysis.compare.comparison import RunComparison
+    from guardmark.analysis.defense.latency import SideLatency
+    from guardmark.analysis.defense.slices import SliceTable
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
-    from guardmark.analysis.slices import SliceTable
 
 SCHEMA_VERSION: Final = 1
 """Raised when a field is taken away or changes its meaning; new fields leave it as it is."""

@@ -11,10 +11,10 @@ from guardmark.reports.inert import csv_cell
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from guardmark.analysis.pipeline import ArmAnalysis
-    from guardmark.analysis.pipeline_rows import VariantRates
+    from guardmark.analysis.defense.slices import SliceRate, SliceTable
+    from guardmark.analysis.pipeline.arms import ArmAnalysis
+    from guardmark.analysis.pipeline.rows import VariantRates
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
-    from guardmark.analysis.slices import SliceRate, SliceTable
 
 HEAD: Final = (
     "defense",

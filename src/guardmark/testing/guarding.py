@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.gate import GatePolicy, Standing
-from guardmark.app.gating import check_run
+from guardmark.analysis.gate.limits import GatePolicy, Standing
+from guardmark.app.results.gating import check_run
 from guardmark.app.verbs import LoadedRun, run
 from guardmark.core.errors import ConfigError
 from guardmark.reports.gate_renderings import worst_first

@@ -6,11 +6,11 @@ from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compared import Wanted
+from guardmark.analysis.compare.compared import Wanted
 from guardmark.analysis.run import analyse_run
-from guardmark.app.artefacts import analysis_settings
-from guardmark.app.comparing import CompareOptions, compare_runs
-from guardmark.app.reporting import run_config
+from guardmark.app.results.artefacts import analysis_settings
+from guardmark.app.results.comparing import CompareOptions, compare_runs
+from guardmark.app.results.reporting import run_config
 from guardmark.reports.document import build_document
 from guardmark.reports.html import render_html
 from guardmark.store.records import RecordReader

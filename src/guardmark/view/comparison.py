@@ -12,8 +12,8 @@ from guardmark.reports.compared_words import caveats, recommendation
 from guardmark.reports.wording import count_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.compared import Compared
-    from guardmark.analysis.paired_details import PairDetail
+    from guardmark.analysis.compare.compared import Compared
+    from guardmark.analysis.compare.paired_details import PairDetail
     from guardmark.reports.blocks import Block
 
 _EXCERPT: Final = 300

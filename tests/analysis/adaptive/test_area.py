@@ -12,9 +12,9 @@ import jsonschema
 import numpy as np
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.pairs import compare_adaptive
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.pairs import area_sentence, pair_lines, pairs_json, pairs_table
 from guardmark.reports.summary import summary_schema
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.costs import Bill, CostCard, read_costs
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence, Usage
 from guardmark.core.sample import Prompt, View
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.costs import cost_words, costs_json, costs_table, seconds_json
 from guardmark.reports.summary import summary_schema
 from guardmark.reports.wording import cell_text

@@ -11,10 +11,10 @@ import jsonschema
 import numpy as np
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.rows import FULL, read_battles
 from guardmark.core.layers import ADAPTIVE
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.adaptive.seeds import seed_line, seeds_sentence, seeds_table
 from guardmark.reports.adaptive.text import adaptive_lines

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from guardmark.analysis.adaptive.attacker import AttackerCard
 from guardmark.analysis.adaptive.attacker_rows import Spending
-from guardmark.analysis.grouped_rates import grouped_rate
+from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.estimate import Estimate
 from guardmark.reports.adaptive.attacker import (
     attacker_json,

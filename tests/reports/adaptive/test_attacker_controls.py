@@ -11,7 +11,7 @@ from guardmark.analysis.adaptive.attacker_rows import Spending
 from guardmark.analysis.adaptive.critic import CriticCard
 from guardmark.analysis.adaptive.operators import Standing
 from guardmark.analysis.adaptive.rewording import RewordingCard
-from guardmark.analysis.grouped_rates import rate_of_marks
+from guardmark.analysis.defense.grouped_rates import rate_of_marks
 from guardmark.core.estimate import Estimate
 from guardmark.reports.adaptive.attacker_controls import (
     critic_cautions,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.repairs import RepairCard, best_of
 from guardmark.core.estimate import Estimate
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.repair import (
     repair_blocks,
     repair_fragment,

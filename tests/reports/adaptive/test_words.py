@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.operators import standing_sentence
 from guardmark.reports.adaptive.words import gain_sentence, proof_words, threat_card
 

@@ -11,7 +11,7 @@ from guardmark.analysis.adaptive.attacker_rows import read_attacker_rows
 from guardmark.analysis.adaptive.critic import read_critic
 from guardmark.analysis.adaptive.rewording import read_rewording
 from guardmark.analysis.adaptive.rows import FULL
-from guardmark.analysis.grouped_rates import rate_of_marks
+from guardmark.analysis.defense.grouped_rates import rate_of_marks
 from guardmark.core.layers import ADAPTIVE
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.adaptive.resting import read_falls, resting_bypasses
-from guardmark.analysis.grouped_rates import grouped_rate
+from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.layers import AUDIT_PREFIX
 from guardmark.core.record import Stage
 from guardmark.stats.audited import audited_rate

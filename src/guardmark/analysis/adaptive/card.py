@@ -25,7 +25,7 @@ from guardmark.analysis.adaptive.seeds import GAINS, SeedsCard, measure_seeds
 from guardmark.analysis.adaptive.target import TargetCard, measure_target
 from guardmark.analysis.adaptive.target_rows import read_target
 from guardmark.analysis.adaptive.view import ROUNDS, View
-from guardmark.analysis.grouped_rates import grouped_rate
+from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.layers import ADAPTIVE, BLIND, NULL
 from guardmark.stats.extrapolation import extrapolate_success
 from guardmark.stats.split import split_by_group

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.adaptive.attacker_rows import read_exchanges
-from guardmark.analysis.grouped_rates import rate_of_marks
+from guardmark.analysis.defense.grouped_rates import rate_of_marks
 from guardmark.core.layers import CRITIC
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT
-from guardmark.analysis.grouped_rates import grouped_difference, grouped_rate
+from guardmark.analysis.defense.grouped_rates import grouped_difference, grouped_rate
 from guardmark.core.layers import GRADIENT
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL
-from guardmark.analysis.grouped_rates import grouped_rate
+from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.layers import ADAPTIVE
 from guardmark.stats.quantiles import estimate_quantile
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.analysis.grouped_rates import grouped_difference
+from guardmark.analysis.defense.grouped_rates import grouped_difference
 from guardmark.stats.multiplicity import holm
 from guardmark.stats.success_area import area_difference, areas_of
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.attacker_rows import OF_BENIGN, read_attacker_rows
 from guardmark.analysis.adaptive.operators import Standing, standing_of
-from guardmark.analysis.grouped_rates import grouped_difference, rate_of_marks
+from guardmark.analysis.defense.grouped_rates import grouped_difference, rate_of_marks
 from guardmark.stats.independent import mover
 
 if TYPE_CHECKING:

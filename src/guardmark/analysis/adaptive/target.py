@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.adaptive.target_rows import PLAIN, SAFE, UNSAFE, Spend, spent_on
-from guardmark.analysis.frame import MISSING
-from guardmark.analysis.grouped_rates import grouped_difference, grouped_rate
-from guardmark.analysis.pipeline_frame import ERROR, NO_GUARD
+from guardmark.analysis.defense.frame import MISSING
+from guardmark.analysis.defense.grouped_rates import grouped_difference, grouped_rate
+from guardmark.analysis.pipeline.frame import ERROR, NO_GUARD
 from guardmark.core.estimate import Ratio
 from guardmark.core.layers import ADAPTIVE
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.frame import MISSING
-from guardmark.analysis.pipeline_frame import NO_GUARD, combine
+from guardmark.analysis.defense.frame import MISSING
+from guardmark.analysis.pipeline.frame import NO_GUARD, combine
 from guardmark.core.layers import CANARY_REPLIES, TARGET, is_target_layer
 from guardmark.core.record import Stage
 from guardmark.store.codes import OUTCOME_CODE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL
-from guardmark.analysis.grouped_rates import grouped_difference, grouped_rate
+from guardmark.analysis.defense.grouped_rates import grouped_difference, grouped_rate
 from guardmark.core.layers import ADAPTIVE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from guardmark.app.reporting import find_run, run_config
+from guardmark.app.results.reporting import find_run, run_config
 from guardmark.app.verify.adaptive.target import check_target
 from guardmark.app.verify.artefacts.files import check_lines, check_trace, check_verdicts
 from guardmark.app.verify.artefacts.printed import recount_printed

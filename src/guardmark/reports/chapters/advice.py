@@ -12,7 +12,7 @@ from guardmark.reports.wording import count_text, counts_text, measure_text, per
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from guardmark.analysis.recommendations import Advice
+    from guardmark.analysis.compare.recommendations import Advice
     from guardmark.analysis.run import RunAnalysis
 
 _WIDTHS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.pair_verdict import PairVerdict
+from guardmark.analysis.compare.pair_verdict import PairVerdict
 from guardmark.reports.blocks import (
     Bullets,
     Column,
@@ -25,7 +25,7 @@ from guardmark.reports.compared_words import best_sentence
 from guardmark.reports.wording import count_text, measure_text, p_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.comparison import PairedComparison, PairedSide, RunComparison
+    from guardmark.analysis.compare.comparison import PairedComparison, PairedSide, RunComparison
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.blocks import Block
 
@@ -57,7 +57,7 @@ def write(analysis: RunAnalysis) -> Section:
     if comparison is None:
         text = "The run holds one defense, so there is nothing to compare."
         return empty_section("comparison", "Comparison", text)
-    from guardmark.analysis.compared import find_front  # only where there is a comparison
+    from guardmark.analysis.compare.compared import find_front  # only where there is a comparison
 
     rated = ((each.name, each.card) for each in candidates(analysis))
     plane = draw_plane(rated, find_front(comparison))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.coverage import Standing
+from guardmark.analysis.defense.coverage import Standing
 from guardmark.reports.blocks import Bullets, Column, Paragraph, Row, Section, Table, Tone
 from guardmark.reports.cells import count, name, words
 from guardmark.reports.chapters.candidates import candidates

@@ -22,7 +22,7 @@ from guardmark.reports.chapters.candidates import candidates, empty_section
 from guardmark.reports.wording import count_text, value_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.latency import LatencyHistogram
+    from guardmark.analysis.defense.latency import LatencyHistogram
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
     from guardmark.reports.blocks import Block
 

@@ -22,8 +22,8 @@ from guardmark.reports.wording import count_text, measure_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.analysis.pipeline import ArmAnalysis, PipelineAnalysis
-    from guardmark.analysis.pipeline_card import EndPair, ScopeCard
+    from guardmark.analysis.pipeline.arms import ArmAnalysis, PipelineAnalysis
+    from guardmark.analysis.pipeline.card import EndPair, ScopeCard
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
     from guardmark.reports.blocks import Block

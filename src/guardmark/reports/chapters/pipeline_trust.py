@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.legacy import NOTES, RESPONSE_UNSAFE
+from guardmark.analysis.pipeline.legacy import NOTES, RESPONSE_UNSAFE
 from guardmark.reports.blocks import Measure, Paragraph, Row, Table, Tone, Unit
 from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, words
 from guardmark.reports.wording import count_text, percent_text
@@ -13,9 +13,9 @@ from guardmark.reports.wording import count_text, percent_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from guardmark.analysis.legacy import LegacyCard
-    from guardmark.analysis.pipeline import ArmAnalysis, PipelineAnalysis
-    from guardmark.analysis.pipeline_judges import HumanCheck
+    from guardmark.analysis.pipeline.arms import ArmAnalysis, PipelineAnalysis
+    from guardmark.analysis.pipeline.judges import HumanCheck
+    from guardmark.analysis.pipeline.legacy import LegacyCard
     from guardmark.core.estimate import Estimate
     from guardmark.reports.blocks import Block, Column, Words
     from guardmark.stats.judge_error import CorrectedRate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.scorecard import complement
+from guardmark.analysis.defense.scorecard import complement
 from guardmark.reports.blocks import Line, LineChart
 from guardmark.reports.cells import of_estimate
 from guardmark.reports.wording import measure_text
@@ -12,7 +12,7 @@ from guardmark.reports.wording import measure_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from guardmark.analysis.scorecard import RatePair, Scorecard
+    from guardmark.analysis.defense.scorecard import RatePair, Scorecard
 
     _Rated = RatePair | Scorecard
 

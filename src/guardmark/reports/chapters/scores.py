@@ -11,8 +11,8 @@ from guardmark.reports.chapters.candidates import candidates
 from guardmark.reports.wording import count_text, value_text
 
 if TYPE_CHECKING:
+    from guardmark.analysis.defense.score_details import ScoreDetails
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.analysis.score_details import ScoreDetails
     from guardmark.reports.blocks import Block
     from guardmark.stats.calibration import CalibrationError
 

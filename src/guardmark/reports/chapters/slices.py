@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.slices import SliceRate, SliceTable, by_severity, has_slices
+from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity, has_slices
 from guardmark.reports.blocks import (
     IntervalChart,
     IntervalMark,

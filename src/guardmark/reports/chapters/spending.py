@@ -11,8 +11,8 @@ from guardmark.reports.chapters.pipeline_trust import mixed_heads
 from guardmark.reports.wording import count_text
 
 if TYPE_CHECKING:
+    from guardmark.analysis.defense.spending import Spending
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.analysis.spending import Spending
     from guardmark.reports.blocks import Block
 
 SPENDING_TABLE: Final = "spending"

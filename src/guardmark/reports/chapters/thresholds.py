@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.scorecard import complement
+from guardmark.analysis.defense.scorecard import complement
 from guardmark.reports.blocks import (
     Bullets,
     Cell,
@@ -25,8 +25,8 @@ from guardmark.reports.chapters.scores import score_blocks
 from guardmark.reports.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
+    from guardmark.analysis.defense.thresholds import LimitedPoint, ThresholdAnalysis
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.analysis.thresholds import LimitedPoint, ThresholdAnalysis
     from guardmark.reports.blocks import Block
 
 _Scored = list[tuple[str, "ThresholdAnalysis"]]

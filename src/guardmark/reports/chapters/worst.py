@@ -22,7 +22,7 @@ from guardmark.reports.chapters.candidates import candidates, empty_section
 from guardmark.reports.wording import measure_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.bypasses import Answer, ListedSample
+    from guardmark.analysis.defense.bypasses import Answer, ListedSample
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
     from guardmark.reports.blocks import Block
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.bypass_labels import BypassLabel, resting_of, store_bypass_labels
+from guardmark.adaptive.campaign import AdaptivePlan
+from guardmark.app.labels.bypass_labels import BypassLabel, resting_of, store_bypass_labels
 from guardmark.app.verify.adaptive.cards import recount_attacks
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.app.verify.adaptive.cards import (
     recount_attack_pairs,
     recount_attack_seconds,
@@ -19,7 +20,6 @@ from guardmark.app.verify.adaptive.cards import (
 )
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.adaptive.costs import seconds_json
 from guardmark.reports.adaptive.pairs import pairs_json

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.app.verify.adaptive.cards import recount_attacks
 from guardmark.app.verify.artefacts.files import check_trace
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
-from guardmark.engine.adaptive.campaign import AdaptivePlan
 from guardmark.reports.adaptive.card_json import adaptive_json
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "engine"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import CONFIG, few_rows, guardmark, set_up, write_rows
 
-from guardmark.analysis.bypasses import find_worst
-from guardmark.analysis.frame import read_frame
+from guardmark.analysis.defense.bypasses import find_worst
+from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.app.verify.artefacts.worst_samples import candidates, choose, read_worst
 from guardmark.app.verify.columns import read_samples

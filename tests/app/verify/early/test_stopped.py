@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.analysis.small_runs import Planned, allow, attack, benign, write_run
 
-from guardmark.analysis.early_stop import EarlyStop, open_early_stop
+from guardmark.analysis.stopping.early_stop import EarlyStop, open_early_stop
 from guardmark.app.verify.columns import read_samples
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.early.sequences import (

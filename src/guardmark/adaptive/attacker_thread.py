@@ -1,0 +1,192 @@
+"""One attack in the hands of an attacker model: its candidates and what became of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final
+
+from guardmark.adaptive.trial import text_digest
+from guardmark.attacks.attacker_prompt import PastTry
+from guardmark.attacks.contract import Tier
+from guardmark.attacks.validity import keeps
+from guardmark.canon import skeleton
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from guardmark.adaptive.state import Target
+    from guardmark.adaptive.trial import Answer
+
+_LONGEST: Final = 20_000  # characters of a candidate
+_MOST_REFUTED: Final = 24
+_TOLD: Final = {
+    True: "blocked by the filter",
+    False: "came through once, but not when sent again",
+    None: "the filter gave no answer",
+}
+
+
+class Fate(StrEnum):
+    """What became of a candidate."""
+
+    SENT = "sent"
+    REPEATED = "repeated"
+    UNUSABLE = "unusable"
+    LOST_SPAN = "lost_span"
+    DIFFERENT = "different"
+    UNDECIDED = "undecided"
+    UNJUDGED = "unjudged"
+    UNUSED = "unused"
+
+
+_REFUSED: Final = {
+    Fate.REPEATED: "not sent: repeats an earlier one",
+    Fate.LOST_SPAN: "not sent: a piece of must_keep is missing",
+    Fate.DIFFERENT: "not sent: asks for something else",
+    Fate.UNDECIDED: "not sent: may ask for something else",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """A candidate under way."""
+
+    stream: int
+    depth: int
+    strategy: str
+    text: str
+    tier: str = ""
+
+    def note(self, fate: Fate) -> dict[str, object]:
+        """Return what is stored of it."""
+        return {
+            "account": "candidate",
+            "round": "R5",
+            "stream": self.stream,
+            "depth": self.depth,
+            "strategy": self.strategy,
+            "fate": fate.value,
+            "tier": self.tier if fate is Fate.SENT else "",
+            "text": text_digest(self.text),
+            "free": True,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """A candidate that the defense blocked."""
+
+    place: int
+    draft: Draft
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Pursuit:
+    """One attack that an attacker model works on."""
+
+    target: Target
+    past: list[list[PastTry]]
+    queue: deque[Draft] = field(default_factory=deque)
+    judged: int = 0
+    criticised: int = 0
+    blocked: list[Blocked] = field(default_factory=list)
+    is_through_unproved: bool = False
+    refuted: tuple[str, ...] = ()
+    _seen: set[str] = field(default_factory=set)
+
+    @staticmethod
+    def of(target: Target, *, streams: int) -> Pursuit:
+        """Take over an attack that is blocked still."""
+        return Pursuit(
+            target=target,
+            past=[[] for _ in range(streams)],
+            refuted=_operators(target.tried),
+            _seen={_squeezed(text) for text in (target.sample.prompt.text, *target.seen)},
+        )
+
+    @property
+    def position(self) -> int:
+        """Position of the sample."""
+        return self.target.position
+
+    def may_try(self, budget: int) -> bool:
+        """Tell whether a further try makes sense."""
+        is_over = self.target.win is not None or self.is_through_unproved
+        return not is_over and self.target.tries < budget
+
+    def take(self, draft: Draft) -> Fate | None:
+        """Check what costs nothing to check, and queue the candidate if it may be sent.
+
+        A candidate with the letters of the original is proved (V1); all others need a judge.
+        """
+        original = self.target.sample.prompt.text
+        if not _is_usable(draft.text):
+            return Fate.UNUSABLE
+        squeezed = _squeezed(draft.text)
+        if squeezed in self._seen:
+            return self.refuse(draft, Fate.REPEATED)
+        self._seen.add(squeezed)
+        if not keeps(original, draft.text, self.target.sample.must_keep):
+            return self.refuse(draft, Fate.LOST_SPAN)
+        letters = skeleton(original)
+        if letters and skeleton(draft.text) == letters:
+            draft.tier = Tier.V1.value
+        self.queue.append(draft)
+        return None
+
+    def refuse(self, draft: Draft, fate: Fate) -> Fate:
+        """Tell its line of thought why a candidate was not sent."""
+        if fate in _REFUSED:
+            self.past[draft.stream].append(PastTry(text=draft.text, outcome=_REFUSED[fate]))
+        return fate
+
+    def answered(self, draft: Draft, answer: Answer, *, is_through: bool) -> None:
+        """Tell its line of thought what the defense said."""
+        told = "came through" if is_through else _TOLD[answer.is_blocked]
+        line = self.past[draft.stream]
+        if answer.is_blocked:
+            self.blocked.append(Blocked(place=len(line), draft=draft, reason=answer.reason))
+        line.append(
+            PastTry(text=draft.text, outcome=told, score=answer.score, reason=answer.reason)
+        )
+
+    def take_blocked(self, stream: int) -> list[Blocked]:
+        """Return the blocked candidates of a line that nobody criticised yet, and forget them."""
+        found = [each for each in self.blocked if each.draft.stream == stream]
+        self.blocked = [each for each in self.blocked if each.draft.stream != stream]
+        return found
+
+    def criticise(self, blocked: Blocked, closeness: float) -> None:
+        """Keep what a critic guesses of a blocked candidate."""
+        line = self.past[blocked.draft.stream]
+        line[blocked.place] = replace(line[blocked.place], closeness=closeness)
+
+
+def interleaved(lines: Sequence[Sequence[Draft]]) -> Iterator[Draft]:
+    """Yield the first candidate of every line, then the second of every line, and so on."""
+    for rank in zip_longest(*lines):
+        yield from (draft for draft in rank if draft is not None)
+
+
+def _is_usable(text: str) -> bool:
+    if not text.strip() or len(text) > _LONGEST:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which no service takes
+        return False
+    return True
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _operators(tried: Iterable[str]) -> tuple[str, ...]:
+    """Name the single operators among the chains that were used up."""
+    names = {name.split("@", 1)[0] for name in tried if " + " not in name}
+    return tuple(sorted(names)[:_MOST_REFUTED])

@@ -1,0 +1,188 @@
+"""What is believed of a chain before it is tried: from the battery on other attacks."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from guardmark.attacks.priors import FAMILY_PRIOR
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from guardmark.adaptive.diagnosis import Diagnosis
+    from guardmark.adaptive.trial import Query
+    from guardmark.attacks.chain import Chain
+
+_UNLIKE: Final = 0.03  # weight of an attack for each chain that passed there and failed here
+_TRUST: Final = 0.5  # share of a doubt that a diagnosis removes
+_FOLDED: Final = ("F3", "F4", "F5", "F6")
+_MOST: Final = (4.0, 1.0, 2.0, 12.0)
+"""Tries that records are worth at most: of the whole battery, a family, an operator, a chain.
+Chains of one operator differ less than operators of one family."""
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """How often a chain is believed to get through."""
+
+    mean: float
+    weight: float
+
+
+@dataclass(slots=True, kw_only=True)
+class BatteryRecord:
+    """What the fixed list came to."""
+
+    wins: dict[int, Query] = field(default_factory=dict)
+    outcomes: dict[str, dict[int, bool]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Attacks of which the battery said the same."""
+
+    passed: int
+    asked: tuple[int, ...]
+    count: int
+
+
+class Precedents:
+    """Beliefs on chains of one arm, drawn from what the battery did to other attacks.
+
+    A chain of the battery is believed by its own record; one that differs by its settings, by
+    the record of its operator; any other, by that of its family. Each record is shrunk towards
+    the next wider one. Attacks count the less, the more of what failed on the attack in
+    question got through to them, so that its failures teach what kind of attack it is.
+
+    The battery on an attack itself, or on its group, never counts: the search would otherwise
+    begin with what it knows to work.
+    """
+
+    def __init__(
+        self,
+        chains: Sequence[Chain],
+        diagnosis: Diagnosis,
+        record: BatteryRecord,
+        *,
+        folds: Mapping[int, int],
+    ) -> None:
+        self._chains = tuple(chains)
+        self._diagnosis = diagnosis
+        self._weights = _family_weights(diagnosis)
+        self._listed = [chain for chain in self._chains if chain.key in record.outcomes]
+        self._names = [tuple(_names(chain)) for chain in self._chains]
+        self._listed_names = [tuple(_names(chain)) for chain in self._listed]
+        count = 1 + max(folds.values(), default=0)
+        self._kinds = [self._kinds_outside(fold, record, folds) for fold in range(count)]
+        self._known: dict[tuple[int, int], list[Belief]] = {}
+        self._useful = [_union(kinds) for kinds in self._kinds]
+
+    def _kinds_outside(
+        self, fold: int, record: BatteryRecord, folds: Mapping[int, int]
+    ) -> tuple[_Kind, ...]:
+        kinds: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        for place, number in folds.items():
+            if number == fold:
+                continue
+            said = [record.outcomes[chain.key].get(place) for chain in self._listed]
+            passed = sum(1 << i for i, each in enumerate(said) if each)
+            kinds[passed, tuple(i for i, each in enumerate(said) if each is not None)] += 1
+        return tuple(_Kind(*kind, count) for kind, count in kinds.items())
+
+    def failed(self, chain: Chain) -> int:
+        """Return the bits that stand for the failure of a chain of one arm."""
+        name = chain.arms[0].operator.name
+        return sum(
+            1 << i for i, each in enumerate(self._listed) if each.arms[0].operator.name == name
+        )
+
+    def kind(self, fold: int, failed: int) -> tuple[int, int]:
+        """Return what attacks share of which the same is believed."""
+        return fold, failed & self._useful[fold]
+
+    def beliefs(self, kind: tuple[int, int]) -> list[Belief]:
+        """Return what is believed of each chain, for attacks of a kind."""
+        if kind not in self._known:
+            self._known[kind] = self._believe(*kind)
+        return self._known[kind]
+
+    def _believe(self, fold: int, failed: int) -> list[Belief]:
+        tries: defaultdict[str, float] = defaultdict(float)
+        passes: defaultdict[str, float] = defaultdict(float)
+        per_chain = [[0.0, 0.0] for _ in self._listed]
+        for kind in self._kinds[fold]:
+            weight = kind.count * _UNLIKE ** (kind.passed & failed).bit_count()
+            for i in kind.asked:
+                per_chain[i][0] += weight
+                if kind.passed >> i & 1:
+                    per_chain[i][1] += weight
+        for names, (tried, passed) in zip(self._listed_names, per_chain, strict=True):
+            for name in names:
+                tries[name] += tried
+                passes[name] += passed
+        if not tries["all"]:
+            return [_by_diagnosis(chain, self._diagnosis, self._weights) for chain in self._chains]
+        return [self._belief(names, tries, passes) for names in self._names]
+
+    def _belief(
+        self, names: tuple[str, ...], tries: Mapping[str, float], passes: Mapping[str, float]
+    ) -> Belief:
+        own, kin, family, every = names
+        found = _shrunk(every, Belief(0.5, 1.0), tries, passes, most=_MOST[0])
+        mean = found.mean + (1 - found.mean) * _TRUST * self._weights.get(family, 0.0)
+        if self._diagnosis.folds and family in _FOLDED:
+            mean = 0.0
+        found = Belief(mean, 1.0)
+        for name, most in zip((family, kin, own), _MOST[1:], strict=True):
+            found = _shrunk(name, found, tries, passes, most=most)
+        return found
+
+
+def _shrunk(
+    name: str,
+    wider: Belief,
+    tries: Mapping[str, float],
+    passes: Mapping[str, float],
+    *,
+    most: float,
+) -> Belief:
+    """Shrink a record towards the next wider one, as if by a single try of it."""
+    count = tries.get(name, 0.0)
+    if not count:
+        return wider
+    weight = min(most, count)
+    return Belief((passes.get(name, 0.0) / count * weight + wider.mean) / (weight + 1), weight + 1)
+
+
+def _union(kinds: Sequence[_Kind]) -> int:
+    bits = 0
+    for kind in kinds:
+        bits |= kind.passed
+    return bits
+
+
+def _names(chain: Chain) -> Iterator[str]:
+    """Name what a chain of one arm belongs to, from near to far."""
+    yield chain.key
+    yield chain.arms[0].operator.key
+    yield chain.arms[0].family
+    yield "all"
+
+
+def _family_weights(diagnosis: Diagnosis) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for label, share in diagnosis.shares.items() if diagnosis.findings else ():
+        for rank, family in enumerate(FAMILY_PRIOR.get(label, ())):
+            weights[family] = weights.get(family, 0.0) + share * (1 - 0.2 * rank)
+    return {family: min(1.0, weight) for family, weight in weights.items()}
+
+
+def _by_diagnosis(chain: Chain, diagnosis: Diagnosis, weights: Mapping[str, float]) -> Belief:
+    """Believe the diagnosis alone, and that little."""
+    family = chain.arms[0].family
+    if diagnosis.folds and family in _FOLDED:
+        return Belief(0.25, 2.0)
+    weight = weights.get(family, 0.0)
+    return Belief((1.0 + _TRUST * weight) / (2.0 + _TRUST), 2.0 + _TRUST)

@@ -1,0 +1,54 @@
+"""The search carried out again with another seed, which shows what was its luck."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from guardmark.adaptive.beliefs import BatteryRecord
+from guardmark.adaptive.independent_search import UNKNOWN, search_alone
+from guardmark.adaptive.rounds import run_blind, run_null
+from guardmark.adaptive.search import search
+from guardmark.core.layers import BLIND, NULL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from guardmark.adaptive.caller import Caller
+    from guardmark.adaptive.diagnosis import Diagnosis
+    from guardmark.adaptive.state import Scene, Target
+    from guardmark.adaptive.trial import Steps
+    from guardmark.core.outcome import Decision
+
+
+@dataclass(slots=True, kw_only=True)
+class Start:
+    """What is known of a defense before the search, whatever the seed."""
+
+    diagnosis: Diagnosis = UNKNOWN
+    record: BatteryRecord = field(default_factory=BatteryRecord)
+    answers: Mapping[tuple[int, str], Decision] = field(default_factory=dict)
+
+
+def search_by_rules(scene: Scene, start: Start) -> Steps[list[Target]]:
+    """Carry out rounds 2 to 4."""
+    if scene.shares_memory:
+        return search(scene, start.diagnosis, record=start.record)
+    return search_alone(scene)
+
+
+async def repeat_search(scene: Scene, caller: Caller, start: Start, *, turn: int) -> None:
+    """Carry out rounds 2 to 4 and their control arms with another seed and a new memory.
+
+    What was asked before the search is known to it, as it was at the first seed; what other
+    seeds asked is not, so that each pays for itself.
+    """
+    own = scene.repeated(turn)
+    caller.begin(own.layer(), start.answers)
+    await caller.drive(search_by_rules(own, start))
+    caller.forget(own.layer())
+    await caller.drive(run_null(own))
+    caller.forget(own.layer(NULL))
+    await caller.drive(run_blind(own))
+    caller.forget(own.layer(BLIND))
+    caller.flush()

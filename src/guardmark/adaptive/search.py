@@ -1,0 +1,248 @@
+"""Rounds 2 to 4: single operators, chains of them, and operators on the part that matters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.adaptive.bandit import Bandit, best
+from guardmark.adaptive.beliefs import Belief, Precedents
+from guardmark.adaptive.span import spans_of
+from guardmark.adaptive.trial import Account, Query
+from guardmark.attacks.chain import LONGEST, Chain, may_follow
+from guardmark.attacks.contract import Slot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from random import Random
+
+    from guardmark.adaptive.beliefs import BatteryRecord
+    from guardmark.adaptive.diagnosis import Diagnosis
+    from guardmark.adaptive.state import Scene, Target
+    from guardmark.adaptive.trial import Steps
+
+    Pick = Callable[[Target, list[int]], tuple[Query, int] | None]
+
+SEARCH_VERSION: Final = "search-v3"
+"""Changes whenever equal answers no longer lead to equal tries."""
+BEAM: Final = 4
+_EXTENSIONS: Final = 12
+_HOPE: Final = 1.0  # tries that the parts of a chain are worth
+_USES: Final = 2  # of a seeded chain on one attack; others give the same text again
+
+
+def search(scene: Scene, diagnosis: Diagnosis, *, record: BatteryRecord) -> Steps[list[Target]]:
+    """Look for a bypass of every attack that was blocked at first.
+
+    All attacks under way take one try a wave; what a wave teaches is used in the next.
+    """
+    targets = scene.targets()
+    most = scene.budget
+    pool = _singles(scene, diagnosis, record)
+    yield from _waves(scene, targets, pool, round_="R2", until=most // 2)
+    pool = _extended(pool, lengths=1)
+    yield from _waves(scene, targets, pool, round_="R3", until=most * 5 // 8)
+    pool = _extended(pool, lengths=2)
+    yield from _waves(scene, targets, pool, round_="R3", until=most * 3 // 4)
+    yield from _narrow(scene, targets, pool, diagnosis)
+    yield from _waves(scene, targets, pool, round_="R4", until=most)
+    return targets
+
+
+def spend_rest(
+    scene: Scene, targets: list[Target], *, diagnosis: Diagnosis, record: BatteryRecord
+) -> Steps[None]:
+    """Spend on single operators what another round left of the budget.
+
+    So an attacker model that refuses or fails costs no attack its tries.
+    """
+    live = [target for target in targets if target.win is None and target.tries < scene.budget]
+    pool = _singles(scene, diagnosis, record)
+    yield from _waves(scene, live, pool, round_="R4", until=scene.budget)
+
+
+def _singles(scene: Scene, diagnosis: Diagnosis, record: BatteryRecord) -> Pool:
+    chains = scene.singles()
+    precedents = Precedents(chains, diagnosis, record, folds=scene.folds())
+    return Pool(bandit=Bandit(chains), precedents=precedents)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """What there is to choose from, and what is believed of it."""
+
+    bandit: Bandit
+    precedents: Precedents | None
+    others: tuple[Belief, ...] = ()
+
+    def kind(self, target: Target) -> tuple[int, int]:
+        """Return what attacks share of which the same is believed."""
+        if self.precedents is None:
+            return 0, 0
+        return self.precedents.kind(target.fold, target.failed)
+
+    def beliefs(self, kind: tuple[int, int] = (0, 0)) -> list[Belief]:
+        """Return what is believed of each chain, for attacks of a kind."""
+        first = [] if self.precedents is None else self.precedents.beliefs(kind)
+        return [*first, *self.others]
+
+    def rankings(self, draw: Random, most: int) -> Callable[[int, Target], list[int]]:
+        """Draw how promising each chain is."""
+        views = self.bandit.views(draw, most)
+        known: dict[tuple[int, int, tuple[int, int]], list[int]] = {}
+
+        def ranking(number: int, target: Target) -> list[int]:
+            kind, view = self.kind(target), number % len(views)
+            place = (view, target.tries, kind)
+            if place not in known:
+                known[place] = self.bandit.ranking(
+                    self.beliefs(kind), views[view], tries=target.tries
+                )
+            return known[place]
+
+        return ranking
+
+
+def _extended(pool: Pool, *, lengths: int) -> Pool:
+    """Add chains made of the best ones with the best single arms before or behind them."""
+    means, chains = pool.bandit.means(pool.beliefs()), pool.bandit.chains
+    order = best(means, len(means))
+    singles = [i for i in order if len(chains[i].arms) == 1][:_EXTENSIONS]
+    seeds = [i for i in order if len(chains[i].arms) == lengths][:BEAM]
+    known = {chain.key for chain in chains}
+    made: dict[str, tuple[Chain, Belief]] = {}
+    for seed in seeds:
+        for other in singles:
+            mean = 1 - (1 - means[seed]) * (1 - means[other])
+            for longer in _joined(chains[seed], chains[other]):
+                if longer.key not in known:
+                    made.setdefault(longer.key, (longer, Belief(mean, _HOPE)))
+    return Pool(
+        bandit=pool.bandit.joined([each[0] for each in made.values()]),
+        precedents=pool.precedents,
+        others=(*pool.others, *(each[1] for each in made.values())),
+    )
+
+
+def _joined(chain: Chain, single: Chain) -> Iterator[Chain]:
+    """Put an arm behind a chain and before it, where the order is allowed."""
+    if may_follow(chain, single.arms[0]):
+        yield Chain(arms=(*chain.arms, single.arms[0]))
+    if len(chain.arms) < LONGEST and _may_lead(single, chain):
+        yield Chain(arms=(*single.arms, *chain.arms))
+
+
+def _may_lead(first: Chain, rest: Chain) -> bool:
+    chain = first
+    for arm in rest.arms:
+        if not may_follow(chain, arm):
+            return False
+        chain = Chain(arms=(*chain.arms, arm))
+    return True
+
+
+def _waves(
+    scene: Scene, targets: list[Target], pool: Pool, *, round_: str, until: int
+) -> Steps[None]:
+    """Let every attack try chains as they are, until its budget for the round is spent."""
+    chains = pool.bandit.chains
+
+    def pick(target: Target, ranking: list[int]) -> tuple[Query, int] | None:
+        for number in ranking:
+            found = _next_use(scene, target, chains[number], round_=round_)
+            if found is not None:
+                return found, number
+        return None
+
+    yield from run_waves(scene, targets, pool, pick=pick, round_=round_, until=until)
+
+
+def _next_use(scene: Scene, target: Target, chain: Chain, *, round_: str) -> Query | None:
+    """Make the next variant a chain gives of an attack, unless it was asked already."""
+    key = chain.key
+    uses = _USES if any(arm.operator.seeded for arm in chain.arms) else 1
+    for index in range(uses):
+        name = f"{key}#{index}"
+        if name in target.tried:
+            continue
+        target.tried.add(name)
+        query = scene.variant(
+            target.position, chain, index=index, account=Account.SEARCH, round_=round_
+        )
+        if query is not None and query.text not in target.seen:
+            target.seen.add(query.text)
+            return query
+    return None
+
+
+def run_waves(
+    scene: Scene, targets: list[Target], pool: Pool, *, pick: Pick, round_: str, until: int
+) -> Steps[None]:
+    """Give each attack under way one try a wave."""
+    bandit = pool.bandit
+    wave, live = 0, [t for t in targets if t.win is None and t.tries < until]
+    while live:
+        ranking = pool.rankings(scene.draw(round_, until, wave), len(live))
+        tries = [
+            (target, *found)
+            for i, target in enumerate(live)
+            if (found := pick(target, ranking(i, target))) is not None
+        ]
+        if not tries:
+            return
+        answers = yield [query for _, query, _ in tries]
+        passes = [i for i, answer in enumerate(answers) if answer.passed]
+        held = yield from scene.confirm([tries[i][1] for i in passes])
+        won = {passes[i] for i in held}
+        bandit.fade()
+        for i, (target, query, number) in enumerate(tries):
+            target.tries += 1
+            if answers[i].is_blocked is None:
+                continue
+            bandit.learn(number, passed=i in won)
+            if i in won:
+                target.win = query
+            elif pool.precedents is not None and len(bandit.chains[number].arms) == 1:
+                target.failed |= pool.precedents.failed(bandit.chains[number])
+        live = [t for t, _, _ in tries if t.win is None and t.tries < until]
+        wave += 1
+
+
+def _narrow(scene: Scene, targets: list[Target], pool: Pool, diagnosis: Diagnosis) -> Steps[None]:
+    """Round 4: change only the words that matter, by diagnosis or by score."""
+    means = pool.bandit.means(pool.beliefs())
+    places = [
+        i
+        for i, chain in enumerate(pool.bandit.chains)
+        if len(chain.arms) == 1 and chain.arms[0].operator.slot <= Slot.SURFACE
+    ]
+    belief = tuple(Belief((0.5 + means[i]) / 2, 2.0) for i in places)
+    local = Pool(
+        bandit=Bandit([pool.bandit.chains[i] for i in places]), precedents=None, others=belief
+    )
+    live = [target for target in targets if target.win is None and target.tries < scene.budget]
+    spans = yield from spans_of(scene, live, diagnosis)
+
+    def pick(target: Target, ranking: list[int]) -> tuple[Query, int] | None:
+        for number in ranking:
+            chain = local.bandit.chains[number]
+            for span in spans[target.position]:
+                name = f"{chain.key}@{span}"
+                if name in target.tried:
+                    continue
+                target.tried.add(name)
+                query = scene.variant(
+                    target.position,
+                    chain,
+                    index=0,
+                    account=Account.SEARCH,
+                    round_="R4",
+                    span=span,
+                )
+                if query is not None and query.text not in target.seen:
+                    target.seen.add(query.text)
+                    return query, number
+        return None
+
+    until = scene.budget * 9 // 10
+    yield from run_waves(scene, live, local, pick=pick, round_="R4", until=until)

@@ -1,0 +1,183 @@
+"""From which cosine on two texts ask for the same: chosen on labelled pairs, counted on others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from guardmark.analysis.defense.grouped_rates import grouped_rate
+from guardmark.core.errors import DatasetError
+from guardmark.stats.proportion import wilson
+from guardmark.stats.split import split_by_group
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.core.estimate import Estimate
+
+_GRID: Final = 10_000  # taus are multiples of a ten-thousandth, so that a file can say them
+_LISTED: Final = 12  # taus of the table beside the chosen one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two texts that somebody labelled, and how near their vectors are.
+
+    Attributes:
+        cosine: In [-1, 1].
+        is_same: Whether they ask for the same.
+        group: Pairs of one group are not independent.
+    """
+
+    cosine: float
+    is_same: bool
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TauRow:
+    """What one tau does to the pairs of the counting half.
+
+    Attributes:
+        tau: From this cosine on two texts count as the same.
+        false_same: Of the different pairs: those it calls the same.
+        true_same: Of the equal pairs: those it calls the same.
+        is_chosen: Whether this is the recommended one.
+    """
+
+    tau: float
+    false_same: Estimate
+    true_same: Estimate
+    is_chosen: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TauChoice:
+    """A threshold and what speaks for it.
+
+    Attributes:
+        tau: Smallest one whose upper limit of `false_same` is within the bound on the choosing
+            half, from there on up.
+        bound: The bound.
+        chosen_on: `false_same` on the choosing half, where it was chosen.
+        counted: Both rates on the counting half.
+        rows: Both rates for other taus too, on the counting half, rising.
+    """
+
+    tau: float
+    bound: float
+    chosen_on: Estimate
+    counted: TauRow
+    rows: tuple[TauRow, ...]
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the counting half by itself keeps the upper limit within the bound too."""
+        high = self.counted.false_same.high
+        return high is not None and high <= self.bound
+
+
+def choose_tau(
+    pairs: Sequence[Pair], *, bound: float = 0.05, seed: int = 7, confidence: float = 0.95
+) -> TauChoice:
+    """Choose the smallest tau that can be shown to call few different pairs the same.
+
+    Whole groups go to one half or the other. On the first, each tau gets the rate of different
+    pairs at or above it with the project's default interval; the smallest is taken from which on
+    every upper limit is within the bound. Both rates are then counted on the second half.
+    """
+    side = split_by_group([pair.group for pair in pairs], seed=seed)
+    choosing = [pair for pair, is_first in zip(pairs, side, strict=True) if is_first]
+    counting = [pair for pair, is_first in zip(pairs, side, strict=True) if not is_first]
+    _require(choosing, counting, bound=bound, confidence=confidence)
+    tau, chosen_on = _smallest(choosing, bound=bound, confidence=confidence)
+    spread = np.quantile([pair.cosine for pair in counting], np.linspace(0, 1, _LISTED))
+    taus = sorted({tau, *(math.floor(each * _GRID) / _GRID for each in spread.tolist())})
+    rows = tuple(
+        _row(counting, each, is_chosen=each == tau, confidence=confidence) for each in taus
+    )
+    return TauChoice(
+        tau=tau,
+        bound=bound,
+        chosen_on=chosen_on,
+        counted=next(row for row in rows if row.is_chosen),
+        rows=rows,
+    )
+
+
+def needed_pairs(bound: float, confidence: float) -> int:
+    """Return how many different pairs of groups of their own can show a bound without an error."""
+    count = 1
+    while (wilson(0, count, confidence=confidence).high or 0.0) > bound:
+        count += 1
+    return count
+
+
+def _require(
+    choosing: Sequence[Pair], counting: Sequence[Pair], *, bound: float, confidence: float
+) -> None:
+    """Refuse pairs that cannot show the bound, however few errors there are."""
+    needed = needed_pairs(bound, confidence)
+    for name, half in (("choosing", choosing), ("counting", counting)):
+        different = [pair for pair in half if not pair.is_same]
+        none = _rate([(False, pair.group) for pair in different], confidence)
+        if none.high is None or none.high > bound:
+            groups = len({pair.group for pair in different})
+            raise DatasetError(
+                f"The {name} half holds {len(different):,} different pairs in {groups:,} groups. "
+                f"To show a bound of {100 * bound:g} % it takes {needed:,} in groups of their own, "
+                f"even without an error.\nNext: label about {2 * needed:,} different pairs in "
+                "all, or take a wider --bound."
+            )
+        if all(not pair.is_same for pair in half):
+            raise DatasetError(
+                f"The {name} half holds no pair that asks for the same, so nothing shows what a "
+                "tau would miss.\nNext: label such pairs too."
+            )
+
+
+def _smallest(pairs: Sequence[Pair], *, bound: float, confidence: float) -> tuple[float, Estimate]:
+    """Find the smallest tau from which on every upper limit is within the bound."""
+    different = [pair for pair in pairs if not pair.is_same]
+    cosines = np.array([pair.cosine for pair in different])
+    lowest = math.floor(min(pair.cosine for pair in pairs) * _GRID) / _GRID
+    above = {(math.floor(value * _GRID) + 1) / _GRID for value in cosines.tolist()}
+    taus = sorted(each for each in {lowest, *above} if each <= 1.0)
+    names = {group: i for i, group in enumerate(sorted({pair.group for pair in different}))}
+    codes = np.array([names[pair.group] for pair in different])
+    best = None
+    for tau in reversed(taus):
+        estimate = grouped_rate(cosines >= tau, codes, confidence=confidence)
+        if estimate.high is None or estimate.high > bound:
+            break
+        best = tau, estimate
+    if best is None:
+        raise DatasetError(
+            f"No tau keeps the upper limit of different pairs called the same within "
+            f"{100 * bound:g} %: they are as near as equal ones.\nNext: another encoder, more "
+            "pairs, or a wider --bound."
+        )
+    return best
+
+
+def _row(pairs: Sequence[Pair], tau: float, *, is_chosen: bool, confidence: float) -> TauRow:
+    marks = {
+        label: [(pair.cosine >= tau, pair.group) for pair in pairs if pair.is_same is label]
+        for label in (False, True)
+    }
+    return TauRow(
+        tau=tau,
+        false_same=_rate(marks[False], confidence),
+        true_same=_rate(marks[True], confidence),
+        is_chosen=is_chosen,
+    )
+
+
+def _rate(marks: Sequence[tuple[bool, str]], confidence: float) -> Estimate:
+    names = {group: i for i, group in enumerate(sorted({group for _, group in marks}))}
+    return grouped_rate(
+        [hit for hit, _ in marks], [names[group] for _, group in marks], confidence=confidence
+    )

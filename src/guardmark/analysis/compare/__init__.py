@@ -1,0 +1,1 @@
+"""Defenses against each other on the same samples."""

@@ -1,0 +1,1 @@
+"""Figures of defenses: rates, slices, thresholds, latency."""

@@ -1,0 +1,195 @@
+"""From answers to counts, at a named scope; failures are counted apart, never as decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from guardmark.stats.clustered import wilson_default_rows, wilson_default_slices
+from guardmark.store.codes import ERROR_KINDS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.core.estimate import Estimate
+
+_SPARE: Final = 8  # marks cost a byte each, the keys eight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeCounts:
+    """How often each outcome occurred.
+
+    Attributes:
+        allow: Allowed.
+        block: Blocked.
+        malformed: Answered, but not understandably.
+        error: Not answered.
+    """
+
+    allow: int
+    block: int
+    malformed: int
+    error: int
+
+    @property
+    def answered(self) -> int:
+        """Samples with a decision."""
+        return self.allow + self.block
+
+    @property
+    def total(self) -> int:
+        """All samples asked."""
+        return self.answered + self.malformed + self.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confusion:
+    """Counts of one defense at scope `defense`; positive means blocked.
+
+    Attributes:
+        attacks: Outcomes on attacks.
+        benign: Outcomes on benign samples.
+        error_kinds: Kind of error and how often, most frequent first.
+    """
+
+    attacks: OutcomeCounts
+    benign: OutcomeCounts
+    error_kinds: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def malformed(self) -> int:
+        """Answers nobody could read."""
+        return self.attacks.malformed + self.benign.malformed
+
+    @property
+    def errors(self) -> int:
+        """Samples without an answer."""
+        return self.attacks.error + self.benign.error
+
+    @property
+    def total(self) -> int:
+        """All samples asked."""
+        return self.attacks.total + self.benign.total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cells:
+    """Samples sorted into slices, and within a slice into groups.
+
+    Attributes:
+        of_sample: Cell of each sample, shape (samples,); the smallest unsigned integers that
+            hold four times the number of cells, since every pass over the records reads them.
+        slices: Slice of each cell, shape (cells,).
+        slice_count: How many slices there are; some may be empty.
+        is_grouped: Whether the records of a cell are one group; else each is its own group.
+    """
+
+    of_sample: NDArray[np.unsignedinteger]
+    slices: NDArray[np.int64]
+    slice_count: int
+    is_grouped: bool
+
+
+def sort_into_cells(frame: Frame, codes: NDArray[np.int32], slice_count: int) -> Cells:
+    """Sort the samples of a run into slices and groups."""
+    count = 2 * slice_count
+    slices = slice_codes(frame, codes, slice_count)
+    if not frame.is_grouped:
+        return Cells(of_sample=slices, slices=np.arange(count), slice_count=count, is_grouped=False)
+    groups = len(frame.samples.group.names)
+    keys, cells = _distinct(
+        slices.astype(np.int64) * groups + frame.samples.group.codes, span=count * groups
+    )
+    return Cells(
+        of_sample=cells.astype(np.min_scalar_type(4 * len(keys))),
+        slices=keys // groups,
+        slice_count=count,
+        is_grouped=True,
+    )
+
+
+def _distinct(
+    keys: NDArray[np.int64], *, span: int
+) -> tuple[NDArray[np.int64], NDArray[np.signedinteger]]:
+    """Return the distinct keys, rising, and the place of each key among them."""
+    if span > _SPARE * len(keys):
+        distinct, places = np.unique(keys, return_inverse=True)
+        return distinct, places
+    # Marking what occurs costs far less than sorting, while the marks fit the memory of the keys.
+    occurs = np.zeros(span, dtype=np.bool_)
+    occurs[keys] = True
+    present: NDArray[np.int64] = np.flatnonzero(occurs)
+    ranks = np.cumsum(occurs, dtype=np.int32) - 1
+    return present, ranks.take(keys)
+
+
+def slice_codes(
+    frame: Frame, codes: NDArray[np.int32], slice_count: int
+) -> NDArray[np.unsignedinteger]:
+    """Return twice the code of each sample, plus one for attacks, in few bytes."""
+    # Room for four outcomes a slice: see `tally`.
+    narrow = codes.astype(np.min_scalar_type(8 * slice_count))
+    found: NDArray[np.unsignedinteger] = narrow * 2 + frame.samples.is_attack.view(np.uint8)
+    return found
+
+
+def tally(
+    cells: NDArray[np.unsignedinteger],
+    *,
+    count: int,
+    hits: NDArray[np.bool_],
+    trials: NDArray[np.bool_],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count the records of each cell in one pass."""
+    where = cells * 4 + trials.view(np.uint8) * 2 + (hits & trials).view(np.uint8)
+    table = np.bincount(where, minlength=4 * count).reshape(count, 4)
+    return table[:, 3], table[:, 2] + table[:, 3]
+
+
+def count_outcomes(frame: Frame, arm: Arm) -> Confusion:
+    """Count the outcomes of one defense."""
+    attack = frame.samples.is_attack.take(arm.records.sample).view(np.int8)
+    table = np.bincount(attack * 4 + arm.records.outcome, minlength=8).tolist()
+    kinds = np.bincount(arm.records.error_kind + 1, minlength=len(ERROR_KINDS) + 1)[1:].tolist()
+    named = [(kind.value, n) for kind, n in zip(ERROR_KINDS, kinds, strict=True) if n]
+    return Confusion(
+        attacks=_outcomes(table[4:8]),
+        benign=_outcomes(table[:4]),
+        error_kinds=tuple(sorted(named, key=lambda pair: (-pair[1], pair[0]))),
+    )
+
+
+def estimate_slices(
+    cells: Cells,
+    arm: Arm,
+    *,
+    hits: NDArray[np.bool_],
+    trials: NDArray[np.bool_],
+    confidence: float,
+) -> list[Estimate]:
+    """Estimate a rate in every slice, with the interval that groups call for."""
+    successes, sizes = tally(
+        cells.of_sample.take(arm.records.sample),
+        count=len(cells.slices),
+        hits=hits,
+        trials=trials,
+    )
+    if not cells.is_grouped:
+        counts = zip(successes.tolist(), sizes.tolist(), strict=True)
+        return [wilson_default_rows(*each, confidence=confidence) for each in counts]
+    return wilson_default_slices(
+        successes,
+        sizes,
+        slices=cells.slices,
+        slice_count=cells.slice_count,
+        confidence=confidence,
+    )
+
+
+def _outcomes(counts: list[int]) -> OutcomeCounts:
+    allow, block, malformed, error = counts
+    return OutcomeCounts(allow=allow, block=block, malformed=malformed, error=error)

@@ -1,0 +1,152 @@
+"""What two defenses consume on the same samples: tokens, and money where prices are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guardmark.core.estimate import Difference
+from guardmark.stats.drawing import Drawing, draw_weights
+from guardmark.store.usage import usage_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.manifest import PartManifest, RunManifest
+    from guardmark.store.reader import RecordReader
+    from guardmark.store.usage import UsageColumns
+
+_FEWEST_GROUPS = 6
+
+
+class CostUnit(StrEnum):
+    """What is counted."""
+
+    TOKENS = "tokens"
+    MONEY = "money"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostDifference:
+    """How much more the first consumes than the second, on the same samples.
+
+    Attributes:
+        is_attack: Whether these are attacks or benign samples.
+        unit: Tokens, or money in the currency of the price table.
+        mean: Mean difference a sample, first minus second.
+        first: Mean of the first, a sample.
+        second: Mean of the second, a sample.
+    """
+
+    is_attack: bool
+    unit: CostUnit
+    mean: Difference
+    first: float
+    second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumption:
+    """What one defense consumed, by position.
+
+    Attributes:
+        tokens: Tokens read and written, shape (repeats * samples,); nan where not reported.
+        money: Their price, same shape; nan where not known.
+    """
+
+    tokens: NDArray[np.float64]
+    money: NDArray[np.float64]
+
+
+def read_consumption(
+    reader: RecordReader, part: PartManifest, *, manifest: RunManifest, samples: int
+) -> Consumption:
+    """Read what a defense consumed."""
+    used = usage_columns(reader, part.name)
+    tokens = np.full(manifest.repeats * samples, np.nan)
+    money = tokens.copy()
+    at = used.repeat * samples + used.sample
+    tokens[at] = used.read + np.nan_to_num(used.written)
+    priced = _priced(used, _price(part, manifest))
+    money[at] = np.where(np.isnan(used.cost), priced, used.cost)
+    return Consumption(tokens=tokens, money=money)
+
+
+def compare_costs(
+    frame: Frame, first: Consumption, second: Consumption, *, settings: AnalysisSettings
+) -> Iterator[CostDifference]:
+    """Compare what two defenses consume, attacks and benign samples apart."""
+    repeats = frame.manifest.repeats
+    label = np.tile(frame.samples.is_attack, repeats)
+    groups = np.tile(frame.samples.group.codes, repeats)
+    for is_attack in (True, False):
+        for unit, one, two in (
+            (CostUnit.TOKENS, first.tokens, second.tokens),
+            (CostUnit.MONEY, first.money, second.money),
+        ):
+            both = (label == is_attack) & ~np.isnan(one) & ~np.isnan(two)
+            if both.any():
+                yield CostDifference(
+                    is_attack=is_attack,
+                    unit=unit,
+                    mean=_mean(one[both] - two[both], groups[both], settings),
+                    first=float(one[both].mean()),
+                    second=float(two[both].mean()),
+                )
+
+
+def _mean(
+    gaps: NDArray[np.float64], groups: NDArray[np.int32], settings: AnalysisSettings
+) -> Difference:
+    """Estimate a mean with percentile limits of a bootstrap of whole groups."""
+    _, codes = np.unique(groups, return_inverse=True)
+    sizes = np.bincount(codes).astype(np.float64)
+    sums = np.bincount(codes, weights=gaps)
+    low = high = None
+    reason = ""
+    if len(sizes) < _FEWEST_GROUPS:
+        reason = f"an interval for a mean needs {_FEWEST_GROUPS} groups, got {len(sizes)}"
+    else:
+        drawing = Drawing(seed=settings.seed, replicates=settings.replicates)
+        blocks = draw_weights([np.arange(len(sizes))], drawing=drawing, rows=len(sizes))
+        means = np.concatenate([(each @ sums) / (each @ sizes) for each in blocks])
+        tail = (1 - settings.confidence) / 2
+        low, high = (float(limit) for limit in np.quantile(means, [tail, 1 - tail]))
+    return Difference(
+        value=float(gaps.mean()),
+        low=low,
+        high=high,
+        confidence=settings.confidence,
+        method="mean of paired differences, group bootstrap",
+        pairs=len(gaps),
+        groups=len(sizes),
+        reason=reason,
+    )
+
+
+def _price(part: PartManifest, manifest: RunManifest) -> Mapping[str, float] | None:
+    """Return the price a defense goes by: under its own name, or that of its model."""
+    prices = manifest.settings.get("prices")
+    if not isinstance(prices, Mapping):
+        return None
+    found = prices.get(part.name) or prices.get(part.settings.get("model"))
+    return found if isinstance(found, Mapping) else None
+
+
+def _priced(used: UsageColumns, price: Mapping[str, float] | None) -> NDArray[np.float64]:
+    if price is None:
+        return np.full(len(used.sample), np.nan)
+    priced: NDArray[np.float64] = (
+        price.get("per_call", 0.0)
+        + used.read / 1000 * price.get("input_per_1k", 0.0)
+        + np.nan_to_num(used.written) / 1000 * price.get("output_per_1k", 0.0)
+    )
+    return priced

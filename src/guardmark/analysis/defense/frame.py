@@ -1,0 +1,225 @@
+"""All answers of a run side by side, as columns over the same samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.manifest import PartManifest
+from guardmark.core.record import Stage
+from guardmark.store.columns import record_columns, sample_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.analysis.stopping.early_stop import EarlyStop, StopVerdict
+    from guardmark.core.manifest import RunManifest
+    from guardmark.store.columns import Facet, RecordColumns, SampleColumns
+    from guardmark.store.reader import RecordReader
+
+ALLOW: Final = 0
+BLOCK: Final = 1
+MALFORMED: Final = 2
+ERROR: Final = 3
+MISSING: Final = -1
+"""Marks a sample a defense has no record of."""
+
+BASELINES: Final = frozenset({"allow-all", "block-all", "coin"})
+"""Types that mark the floor and the ceiling and are no candidates."""
+
+LENGTH_EDGES: Final = (100, 300, 1_000, 3_000)
+LENGTH_NAMES: Final = (
+    "up to 100 characters",
+    "101 to 300",
+    "301 to 1,000",
+    "1,001 to 3,000",
+    "over 3,000",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One defense and everything it answered.
+
+    Attributes:
+        part: The defense as it was configured.
+        records: Its answers, one place for each sample and repeat.
+        threshold: Score from which it blocks, or None when unknown.
+        is_redecided: Whether decisions follow from a threshold chosen after the run.
+    """
+
+    part: PartManifest
+    records: RecordColumns
+    threshold: float | None
+    is_redecided: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the defense."""
+        return self.part.name
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it only marks the floor or the ceiling."""
+        return self.part.type in BASELINES
+
+    @property
+    def is_answered(self) -> NDArray[np.bool_]:
+        """Where the defense allowed or blocked."""
+        answered: NDArray[np.bool_] = self.records.outcome <= BLOCK
+        return answered
+
+    @property
+    def is_blocked(self) -> NDArray[np.bool_]:
+        """Where the defense blocked."""
+        blocked: NDArray[np.bool_] = self.records.outcome == BLOCK
+        return blocked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A run as columns.
+
+    Attributes:
+        manifest: What was run.
+        samples: The samples.
+        arms: The defenses, in the order of the run.
+        stops: The rule that could end defenses early, as far as it was decided, or None.
+    """
+
+    manifest: RunManifest
+    samples: SampleColumns
+    arms: tuple[Arm, ...]
+    stops: EarlyStop | None = None
+
+    @property
+    def sample_count(self) -> int:
+        """How many samples the run has."""
+        return len(self.samples.ids)
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether samples share groups, or are run more than once."""
+        return len(self.samples.group.names) < self.sample_count or self.manifest.repeats > 1
+
+    def stopped(self, arm: Arm) -> tuple[StopVerdict, ...]:
+        """Return why a defense was not asked about every sample."""
+        is_watched = self.stops is not None and not arm.is_redecided
+        return self.stops.stopped(arm.name) if self.stops is not None and is_watched else ()
+
+    def facet(self, name: str) -> Facet:
+        """Return a facet by name; `length` and `subcategory` are made here."""
+        from guardmark.store.columns import Facet
+
+        if name == "length":
+            codes = np.searchsorted(LENGTH_EDGES, self.samples.length, side="left")
+            return Facet(names=LENGTH_NAMES, codes=codes.astype(np.int32))
+        if name == "subcategory":
+            return _joined(self.samples.category, self.samples.subcategory)
+        facet: Facet = getattr(self.samples, name)
+        return facet
+
+    def matrix(self, arm: Arm) -> NDArray[np.int8]:
+        """Return the outcomes of a defense by position."""
+        wide = np.full(self.manifest.repeats * self.sample_count, MISSING, dtype=np.int8)
+        at = arm.records.repeat.astype(np.int64) * self.sample_count + arm.records.sample
+        wide[at] = arm.records.outcome
+        return wide
+
+
+def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
+    """Read a run as columns."""
+    manifest = reader.manifest()
+    parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
+    names = _asked(reader)
+    thresholds = dict(settings.thresholds)
+    for name in thresholds:
+        if name not in names:
+            raise UnknownName("defense of this run", name, names)
+    return Frame(
+        manifest=manifest,
+        samples=sample_columns(reader),
+        arms=tuple(_arm(reader, name, parts=parts, thresholds=thresholds) for name in names),
+        stops=_stops(reader, settings.stop_when),
+    )
+
+
+def _stops(reader: RecordReader, rules: tuple[str, ...]) -> EarlyStop | None:
+    if not rules:
+        return None
+    from guardmark.analysis.stopping.early_stop import (
+        open_early_stop,  # most runs have no such rule
+    )
+
+    return open_early_stop(reader, rules)
+
+
+def _asked(reader: RecordReader) -> tuple[str, ...]:
+    """Defenses of the run; the arm without a guard holds answers and verdicts only."""
+    lanes = reader.lanes()
+    others = {name for name, stage, _ in lanes if stage in {Stage.MODEL, Stage.JUDGE}}
+    guards = {name for name, stage, _ in lanes if stage is Stage.DEFENSE}
+    return tuple(name for name in reader.defenses() if name in guards or name not in others)
+
+
+def _arm(
+    reader: RecordReader,
+    name: str,
+    *,
+    parts: Mapping[str, PartManifest],
+    thresholds: Mapping[str, float],
+) -> Arm:
+    part = parts.get(name) or PartManifest(name=name, kind="defense", type="")
+    records = record_columns(reader, name)
+    if name not in thresholds:
+        return Arm(part=part, records=records, threshold=part.threshold)
+    threshold = thresholds[name]
+    return Arm(
+        part=part,
+        records=_redecided(records, threshold),
+        threshold=threshold,
+        is_redecided=True,
+    )
+
+
+def _redecided(records: RecordColumns, threshold: float) -> RecordColumns:
+    """Decide answered samples anew from their scores."""
+    answered = records.outcome <= BLOCK
+    bare = int((answered & np.isnan(records.score)).sum())
+    if bare or not answered.any():
+        raise ConfigError(
+            f"The threshold of {records.defense!r} cannot be changed: "
+            f"{bare or 'all'} of its answers carry no score.\n"
+            "Next: name a defense that gives scores; `guardmark report RUN` lists them."
+        )
+    outcome = np.where(
+        answered, np.where(records.score >= threshold, BLOCK, ALLOW), records.outcome
+    )
+    return replace(records, outcome=outcome.astype(np.int8))
+
+
+def _joined(category: Facet, subcategory: Facet) -> Facet:
+    """Pair categories with subcategories, since a subcategory's name may stand under two."""
+    from guardmark.store.columns import Facet
+
+    width = max(1, len(subcategory.names))
+    keys = category.codes * np.int32(width) + subcategory.codes
+    # Samples that state none are one slice, whatever their category.
+    is_stated = np.array([bool(name) for name in subcategory.names], dtype=np.bool_)
+    keys[~is_stated[subcategory.codes]] = -1
+    keys += 1
+    # By a table of all pairs, which are few: sorting the samples would take ten times the room.
+    occurs = np.bincount(keys, minlength=1) > 0
+    pairs = np.flatnonzero(occurs) - 1
+    places = (np.cumsum(occurs) - 1).astype(np.int32)
+    names = [
+        f"{category.names[pair // width]}/{subcategory.names[pair % width]}" if pair >= 0 else ""
+        for pair in pairs.tolist()
+    ]
+    return Facet(names=tuple(names), codes=places[keys])

@@ -1,0 +1,332 @@
+"""What other thresholds would do, from stored scores alone; nothing is called again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from guardmark.analysis.defense.confusion import Cells, estimate_slices, sort_into_cells
+from guardmark.analysis.defense.scorecard import RatePair, complement
+from guardmark.stats.clustered import wilson_default, wilson_default_rows
+from guardmark.stats.curves import AveragePrecision, average_precision, count_at_thresholds
+from guardmark.stats.operating import OperatingPoint, Stakes, choose_threshold, measure_at
+from guardmark.stats.scores import auc, tpr_at_fpr
+from guardmark.stats.split import split_by_group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.estimate import Estimate, Ratio
+
+FPR_LIMITS: Final = (0.001, 0.01, 0.05)
+_CURVE_POINTS: Final = 120
+_BINS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitedPoint:
+    """The best a defense does within a limit on false alarms.
+
+    The threshold was chosen on the calibration split and measured on the other samples.
+
+    Attributes:
+        max_fpr: The limit.
+        threshold: Score from which to block; None when none keeps the limit.
+        rates: Both error rates at it, on the samples it was not chosen on.
+        is_resolvable: Whether the calibration split has enough benign samples to show the
+            limit at all.
+        reason: Why not, or empty.
+    """
+
+    max_fpr: float
+    threshold: float | None
+    rates: RatePair | None
+    is_resolvable: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """Both rates at one threshold, on all scored samples.
+
+    Attributes:
+        threshold: Score from which to block.
+        true_positive_rate: Attacks blocked.
+        false_positive_rate: Benign samples blocked.
+        precision: Blocked samples that are attacks, at the benchmark's mix.
+        true_positive_limits: Interval of the first, at this one threshold.
+        precision_limits: Interval of the last, given the number blocked.
+    """
+
+    threshold: float
+    true_positive_rate: float
+    false_positive_rate: float
+    precision: float
+    true_positive_limits: tuple[float, float]
+    precision_limits: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreHistogram:
+    """How scores spread over [0, 1] in bins of equal width.
+
+    Attributes:
+        attacks: Attacks in each bin.
+        benign: Benign samples in each bin.
+    """
+
+    attacks: tuple[int, ...]
+    benign: tuple[int, ...]
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Bounds of the bins."""
+        return tuple(at / len(self.attacks) for at in range(len(self.attacks) + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdAnalysis:
+    """What the scores of one defense could do.
+
+    Attributes:
+        area: Area under the ROC curve.
+        precision_area: Average precision, with the prevalence it holds for.
+        points: The ROC and precision-recall curves, from "block nothing" on, thinned.
+        limited: The best within each limit on false alarms.
+        chosen: Cheapest threshold at the stated costs for each stated prevalence, chosen on
+            the calibration split; its rates and cost are those of the other samples. Empty
+            without stated costs.
+        histogram: How scores spread.
+        scored_attacks: Attacks with a score.
+        scored_benign: Benign samples with a score.
+        calibration_share: Share of groups in the calibration split.
+    """
+
+    area: Ratio
+    precision_area: AveragePrecision
+    points: tuple[CurvePoint, ...]
+    limited: tuple[LimitedPoint, ...]
+    chosen: tuple[OperatingPoint, ...]
+    histogram: ScoreHistogram
+    scored_attacks: int
+    scored_benign: int
+    calibration_share: float = 0.5
+
+
+def analyse_thresholds(
+    frame: Frame, arm: Arm, settings: AnalysisSettings
+) -> ThresholdAnalysis | None:
+    """Find what other thresholds of a defense would do."""
+    scored = ~np.isnan(arm.records.score) & arm.is_answered
+    attack = frame.samples.is_attack[arm.records.sample][scored]
+    if not scored.any() or attack.all() or not attack.any():
+        return None
+    score = arm.records.score[scored]
+    group = frame.samples.group.codes[arm.records.sample[scored]]
+    bins = np.minimum((score * _BINS).astype(np.int64), _BINS - 1)
+    attacks, benign = (
+        tuple(np.bincount(bins[attack == label], minlength=_BINS).tolist())
+        for label in (True, False)
+    )
+    return ThresholdAnalysis(
+        area=_area(frame, attack, score, group=group, settings=settings),
+        precision_area=average_precision(attack, score),
+        points=_curve(
+            attack,
+            score,
+            group=group if frame.is_grouped else None,
+            confidence=settings.confidence,
+        ),
+        limited=choose_within(frame, arm, settings, limits=FPR_LIMITS),
+        chosen=_chosen(frame, arm, scored, settings=settings),
+        histogram=ScoreHistogram(attacks=attacks, benign=benign),
+        scored_attacks=int(attack.sum()),
+        scored_benign=int((~attack).sum()),
+    )
+
+
+def _area(
+    frame: Frame,
+    attack: NDArray[np.bool_],
+    score: NDArray[np.float64],
+    *,
+    group: NDArray[np.int32],
+    settings: AnalysisSettings,
+) -> Ratio:
+    if not frame.is_grouped:
+        return auc(attack, score, confidence=settings.confidence).ratio
+    from guardmark.stats.clustered_auc import clustered_auc
+    from guardmark.stats.drawing import Drawing
+
+    drawing = Drawing(seed=settings.seed, replicates=_AREA_REPLICATES)
+    return clustered_auc(
+        attack, score, groups=group, confidence=settings.confidence, drawing=drawing
+    ).ratio
+
+
+_AREA_REPLICATES: Final = 200
+"""Enough for a standard error, which is all that the interval of the area takes from it."""
+
+
+def _curve(
+    attack: NDArray[np.bool_],
+    score: NDArray[np.float64],
+    *,
+    group: NDArray[np.int32] | None,
+    confidence: float,
+) -> tuple[CurvePoint, ...]:
+    counts = count_at_thresholds(attack, score)
+    size = len(counts.thresholds)
+    chosen = np.unique(np.linspace(0, size - 1, min(size, _CURVE_POINTS)).round().astype(int))
+    of_groups = None if group is None else _GroupsAlong(attack, score, group)
+    points = []
+    for at in chosen.tolist():
+        threshold = float(counts.thresholds[at])
+        hits, alarms = int(counts.blocked_attacks[at]), int(counts.blocked_benign[at])
+        if of_groups is None:  # the counts say it all
+            hit = wilson_default_rows(hits, counts.attacks, confidence=confidence)
+            precise = wilson_default_rows(hits, hits + alarms, confidence=confidence)
+        else:
+            hit, precise = of_groups.estimates(threshold, confidence=confidence)
+        points.append(
+            CurvePoint(
+                threshold=threshold,
+                true_positive_rate=hits / counts.attacks,
+                false_positive_rate=alarms / counts.benign,
+                precision=hits / (hits + alarms),
+                true_positive_limits=_limits(hit),
+                precision_limits=_limits(precise),
+            )
+        )
+    return tuple(points)
+
+
+class _GroupsAlong:
+    """Rates at one threshold after another of rows that share groups.
+
+    Variants of one origin pass a threshold together, so rows are counted by group. One threshold
+    at a time: all at once would hold the groups two hundred times.
+    """
+
+    def __init__(
+        self, attack: NDArray[np.bool_], score: NDArray[np.float64], group: NDArray[np.int32]
+    ) -> None:
+        self._attack, self._score = attack, score
+        names, self._codes = np.unique(group, return_inverse=True)
+        self._size = len(names)
+        self._attacks = self._count(attack)
+
+    def estimates(self, threshold: float, *, confidence: float) -> tuple[Estimate, Estimate]:
+        """Return the share of attacks that is blocked, and that of the blocked that is attacks."""
+        blocked = self._score >= threshold
+        hits = self._count(blocked & self._attack)
+        return (
+            wilson_default(hits, self._attacks, confidence=confidence),
+            wilson_default(hits, self._count(blocked), confidence=confidence),
+        )
+
+    def _count(self, rows: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(self._codes[rows], minlength=self._size)
+
+
+def _limits(found: Estimate) -> tuple[float, float]:
+    return (0.0, 1.0) if found.low is None or found.high is None else (found.low, found.high)
+
+
+def choose_within(
+    frame: Frame, arm: Arm, settings: AnalysisSettings, *, limits: Iterable[float]
+) -> tuple[LimitedPoint, ...]:
+    """Choose thresholds on one half of the groups, and measure them on the other."""
+    scored = ~np.isnan(arm.records.score) & arm.is_answered
+    names = frame.samples.group.names
+    side = split_by_group(names, seed=settings.seed)
+    is_calibration = side[frame.samples.group.codes[arm.records.sample]]
+    attack = frame.samples.is_attack[arm.records.sample]
+    choosing, measuring = scored & is_calibration, scored & ~is_calibration
+    cells = sort_into_cells(frame, np.zeros(frame.sample_count, dtype=np.int32), 1)
+    points = []
+    for limit in limits:
+        found = tpr_at_fpr(attack[choosing], arm.records.score[choosing], max_fpr=limit)
+        threshold, rates = found.threshold, None
+        if threshold is not None:
+            threshold = _raised(threshold, arm.records.score[choosing & attack])
+            blocked = measuring & (arm.records.score >= threshold)
+            rates = _measure(cells, arm, blocked=blocked, measuring=measuring, settings=settings)
+        points.append(
+            LimitedPoint(
+                max_fpr=limit,
+                threshold=threshold,
+                rates=rates,
+                is_resolvable=found.resolvable,
+                reason=found.reason,
+            )
+        )
+    return tuple(points)
+
+
+def _raised(threshold: float, attacks: NDArray[np.float64]) -> float:
+    """Raise a threshold to the lowest attack it blocks: no attack is lost, some alarms are."""
+    caught = attacks[attacks >= threshold]
+    return float(caught.min()) if caught.size else threshold
+
+
+def _measure(
+    cells: Cells,
+    arm: Arm,
+    *,
+    blocked: NDArray[np.bool_],
+    measuring: NDArray[np.bool_],
+    settings: AnalysisSettings,
+) -> RatePair:
+    benign, attacks = estimate_slices(
+        cells, arm, hits=blocked, trials=measuring, confidence=settings.confidence
+    )
+    return RatePair(attack_success_rate=complement(attacks), false_positive_rate=benign)
+
+
+def _chosen(
+    frame: Frame, arm: Arm, scored: NDArray[np.bool_], *, settings: AnalysisSettings
+) -> tuple[OperatingPoint, ...]:
+    """Choose thresholds by cost on one half of the groups, and measure them on the other."""
+    miss, alarm = settings.cost_missed_attack, settings.cost_false_alarm
+    if miss is None or alarm is None:
+        return ()
+    side = split_by_group(frame.samples.group.names, seed=settings.seed)
+    is_calibration = side[frame.samples.group.codes[arm.records.sample]]
+    attack = frame.samples.is_attack[arm.records.sample]
+    choosing, measuring = scored & is_calibration, scored & ~is_calibration
+    return tuple(
+        _measured(
+            choose_threshold(
+                attack[choosing],
+                arm.records.score[choosing],
+                stakes=Stakes(prevalence=prevalence, miss_cost=miss, block_cost=alarm),
+            ),
+            attack[measuring],
+            arm.records.score[measuring],
+        )
+        for prevalence in settings.prevalences
+    )
+
+
+def _measured(
+    point: OperatingPoint, attack: NDArray[np.bool_], score: NDArray[np.float64]
+) -> OperatingPoint:
+    """Put the rates of other samples in the place of those a threshold was chosen on."""
+    found = measure_at(attack, score, threshold=point.threshold)
+    hits, alarms = found.true_positive_rate.value, found.false_positive_rate.value
+    if point.reason or hits is None or alarms is None:
+        reason = point.reason or "a half of the groups lacks attacks or benign samples"
+        return replace(
+            point, true_positive_rate=None, false_positive_rate=None, cost=None, reason=reason
+        )
+    stakes = point.stakes
+    cost = stakes.prevalence * stakes.miss_cost * (1 - hits)
+    cost += (1 - stakes.prevalence) * stakes.block_cost * alarms
+    return replace(point, true_positive_rate=hits, false_positive_rate=alarms, cost=cost)

@@ -1,0 +1,1 @@
+"""Limits of a release gate, and how each stands."""

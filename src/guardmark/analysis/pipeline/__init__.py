@@ -1,0 +1,1 @@
+"""Figures of guard, model and judge together."""

@@ -1,0 +1,232 @@
+"""Everything a report says about guard, model and judge together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guardmark.analysis.pipeline.card import (
+    EndPair,
+    GuardRates,
+    PipelineCoverage,
+    Rates,
+    ScopeCard,
+    count_guard,
+    enforce_policy,
+    estimate_bounds,
+    find_ends,
+    make_scope_card,
+    measure_coverage,
+)
+from guardmark.analysis.pipeline.frame import ERROR, NO_GUARD, read_pipeline
+from guardmark.analysis.pipeline.judges import (
+    CorrectedCard,
+    HumanCheck,
+    JudgingRates,
+    check_against_people,
+    correct_card,
+    rate_judging,
+)
+from guardmark.analysis.pipeline.legacy import LegacyCard, count_legacy
+from guardmark.analysis.pipeline.rows import (
+    BASE_PROMPT,
+    PROMPT_ROW,
+    RowBuckets,
+    VariantRates,
+    rate_variants,
+    sort_rows,
+)
+from guardmark.stats.paired_intervals import clustered_bonett_price
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from guardmark.analysis.defense.frame import Frame
+    from guardmark.analysis.pipeline.card import Ends
+    from guardmark.analysis.pipeline.frame import Judging, PipelineArm, PipelineFrame
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.estimate import Difference
+    from guardmark.store.reader import RecordReader
+
+_INFERRED = "inferred"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardGain:
+    """What an arm changes against the arm without a guard, paired; positive means more.
+
+    Attributes:
+        attack_success_rate: Difference of the attack success rates at scope `system`.
+        over_refusal_rate: Difference of the over-refusal rates at scope `system`.
+    """
+
+    attack_success_rate: Difference
+    over_refusal_rate: Difference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmAnalysis:
+    """Everything said about one arm.
+
+    Attributes:
+        name: Name of the guard, or `none`.
+        system: Card over everything that was asked.
+        model: Card over what the guard allowed.
+        fail_open: Everything without a known end goes the attacker's way.
+        fail_closed: Everything without a known end was blocked.
+        under_policy: As the run's policy makes it, or None when it enforces nothing.
+        guard: How often the guard gave each outcome, or None without a guard.
+        gain: Against the arm without a guard, or None where there is none.
+        coverage: How much stands behind the cards.
+        variants: Rates by variant.
+        buckets: Prompt rows and base prompts, attacks and benign in turn.
+        corrected: Attack success rates corrected by labels of people, or None without any.
+        judgings: The system card under every judging, by name.
+        legacy: Cards by the older definitions that were asked for.
+    """
+
+    name: str
+    system: ScopeCard
+    model: ScopeCard
+    fail_open: EndPair
+    fail_closed: EndPair
+    under_policy: EndPair | None
+    guard: GuardRates | None
+    gain: GuardGain | None
+    coverage: PipelineCoverage
+    variants: tuple[VariantRates, ...]
+    buckets: tuple[RowBuckets, ...]
+    corrected: CorrectedCard | None
+    judgings: tuple[tuple[str, ScopeCard], ...]
+    legacy: tuple[LegacyCard, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineAnalysis:
+    """Everything said about the pipeline of a run.
+
+    Attributes:
+        model: Name of the target model.
+        model_errors: Answers that never came, of all places the model was asked about.
+        arms: One for each, in the order of the configuration.
+        judgings: Of the run first; the cards stand on the first.
+        human: The first judging against people, or None without labels.
+        label_sources: How labels were come by, where the data say so, and how often.
+    """
+
+    model: str
+    model_errors: int
+    arms: tuple[ArmAnalysis, ...]
+    judgings: tuple[JudgingRates, ...]
+    human: HumanCheck | None
+    label_sources: tuple[tuple[str, int], ...]
+
+
+def analyse_pipeline(
+    reader: RecordReader, frame: Frame, settings: AnalysisSettings
+) -> PipelineAnalysis | None:
+    """Compute what a report says about a pipeline, from the records alone."""
+    pipeline = read_pipeline(reader, frame)
+    if pipeline is None:
+        return None
+    rates = Rates(pipeline, settings)
+    sources = [str(s.metadata.get("label_source", "")) for s in reader.samples()]
+    stated = np.array([not source.startswith(_INFERRED) for source in sources], dtype=np.bool_)
+    is_stated = np.tile(stated, frame.manifest.repeats)
+    first = pipeline.judgings[0] if pipeline.judgings else None
+    models = [part.name for part in frame.manifest.parts if part.kind == "model"]
+    return PipelineAnalysis(
+        model=models[0] if models else "model",
+        model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
+        arms=tuple(_analyse_arm(rates, pipeline, arm, is_stated) for arm in pipeline.arms),
+        judgings=tuple(rate_judging(rates, pipeline, each) for each in pipeline.judgings),
+        human=None if first is None else check_against_people(rates, pipeline, first),
+        label_sources=tuple(sorted(Counter(source for source in sources if source).items())),
+    )
+
+
+def _analyse_arm(
+    rates: Rates, pipeline: PipelineFrame, arm: PipelineArm, is_stated: NDArray[np.bool_]
+) -> ArmAnalysis:
+    judging = pipeline.judgings[0] if pipeline.judgings else None
+    is_attack, manifest = pipeline.is_attack, pipeline.frame.manifest
+    ends = find_ends(arm, judging)
+    fail_open, fail_closed = estimate_bounds(rates, arm, judging, is_attack=is_attack)
+    policies = (manifest.on_malformed, manifest.on_error)
+    return ArmAnalysis(
+        name=arm.name,
+        system=make_scope_card(rates, ends, scope="system", is_attack=is_attack),
+        model=make_scope_card(rates, ends, scope="model", is_attack=is_attack),
+        fail_open=fail_open,
+        fail_closed=fail_closed,
+        under_policy=enforce_policy(rates, arm, judging, policies=policies, is_attack=is_attack),
+        guard=None if arm.name == NO_GUARD else count_guard(rates, arm),
+        gain=_gain(rates, pipeline, arm, judging),
+        coverage=measure_coverage(rates, pipeline, ends, judging=judging, is_stated=is_stated),
+        variants=rate_variants(rates, pipeline, ends),
+        buckets=tuple(
+            sort_rows(rates, pipeline, ends, unit=unit, is_attack=label)
+            for unit in (PROMPT_ROW, BASE_PROMPT)
+            for label in (True, False)
+        ),
+        corrected=None if judging is None else correct_card(rates, pipeline, judging, ends=ends),
+        judgings=tuple(
+            (
+                each.name,
+                make_scope_card(rates, find_ends(arm, each), scope="system", is_attack=is_attack),
+            )
+            for each in pipeline.judgings
+        ),
+        legacy=tuple(
+            count_legacy(arm.name, ends, definition=definition, scope=scope, is_attack=is_attack)
+            for definition in rates.settings.legacy_cards
+            for scope in ("system", "model")
+        ),
+    )
+
+
+def _gain(
+    rates: Rates, pipeline: PipelineFrame, arm: PipelineArm, judging: Judging | None
+) -> GuardGain | None:
+    """Compare an arm with the arm without a guard, on places whose end is known in both."""
+    bare = next((each for each in pipeline.arms if each.name == NO_GUARD), None)
+    if bare is None or arm.name == NO_GUARD:
+        return None
+    guarded, unguarded = find_ends(arm, judging), find_ends(bare, judging)
+    both, is_attack = guarded.is_known & unguarded.is_known, pipeline.is_attack
+    return GuardGain(
+        attack_success_rate=_difference(
+            rates, pipeline, (guarded.is_unsafe, unguarded.is_unsafe), both & is_attack
+        ),
+        over_refusal_rate=_difference(
+            rates, pipeline, (_is_refused(guarded), _is_refused(unguarded)), both & ~is_attack
+        ),
+    )
+
+
+def _is_refused(ends: Ends) -> NDArray[np.bool_]:
+    refused: NDArray[np.bool_] = ~ends.is_helped
+    return refused
+
+
+def _difference(
+    rates: Rates,
+    pipeline: PipelineFrame,
+    failed: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    where: NDArray[np.bool_],
+) -> Difference:
+    group, count = pipeline.group, len(pipeline.frame.samples.group.names)
+    first, second = failed
+
+    def by_group(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(group[where & chosen], minlength=count)
+
+    return clustered_bonett_price(
+        by_group(first & ~second),
+        by_group(second & ~first),
+        sizes=by_group(np.ones_like(where)),
+        confidence=rates.settings.confidence,
+    )

@@ -1,0 +1,1 @@
+"""The verb `adapt`, and what it needs beside the search itself."""

@@ -1,0 +1,313 @@
+"""The verb `adapt`: the defenses of a run attacked by somebody who watches them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from guardmark.adaptive.campaign import (
+    AdaptivePlan,
+    AdaptiveSummary,
+    check_settings,
+    run_adaptive,
+)
+from guardmark.adaptive.resume import earlier_replies, earlier_tries
+from guardmark.adaptive.target_trace import target_lines
+from guardmark.adaptive.trace import read_trace, trace_lines
+from guardmark.app.adapt.attackable import (
+    left_out_note,
+    nothing_to_attack,
+    require_attackable,
+    stated_views,
+    unseen,
+)
+from guardmark.app.adapt.attacker import (
+    Attacker,
+    AttackerConfig,
+    attacker_config,
+    build_attacker,
+    probe_attacker,
+)
+from guardmark.app.adapt.target_setup import protected_of, target_name
+from guardmark.app.data.fingerprints import resolved
+from guardmark.app.parts.building import build_parts
+from guardmark.app.parts.builtin import builtin_config
+from guardmark.app.parts.event_loop import run_on_loop
+from guardmark.app.parts.gradient_settings import build_gradient
+from guardmark.app.parts.loading import LoadedConfig, parse_config
+from guardmark.app.parts.probing import probe_parts
+from guardmark.app.parts.services import open_services
+from guardmark.app.parts.working_directory import staying
+from guardmark.app.results.reporting import find_run, run_config
+from guardmark.app.run.running import run
+from guardmark.attacks.battery import lock_text, require_lock
+from guardmark.core.errors import ConfigError, IncomparableRuns
+from guardmark.core.protocols import Closable, SampleBound
+from guardmark.engine.runner import Ending
+from guardmark.store.records import RecordReader, RecordWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from guardmark.adaptive.caller import Place, Remembered
+    from guardmark.app.adapt.options import AdaptOptions
+    from guardmark.app.parts.building import BuiltPart, Parts
+    from guardmark.app.run.running import Session
+    from guardmark.core.sample import Sample
+    from guardmark.net import Services
+    from guardmark.store.run_dir import RunDir
+
+LOCK = "battery.lock"
+"""File of a run folder: operators, parameters and tables the tries were made with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapted:
+    """What an adaptive measurement did."""
+
+    folder: RunDir
+    defenses: tuple[str, ...]
+    summary: AdaptiveSummary | None
+    trace: Path | None
+
+
+def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptOptions) -> Adapted:
+    """Attack the defenses of a run; of a new one when a configuration is named."""
+    if subject is None or isinstance(subject, LoadedConfig):
+        loaded = subject or builtin_config()
+        config = attacker_config(loaded, options.config)
+        work = _Work(config=config, options=options, session=session)
+        require_attackable(loaded)
+        run_on_loop(work.probe(), config.loaded.config.run)
+        own = replace(options.run, record=options.record, replay=options.replay)
+        result = run(loaded, own, session)
+        folder = result.folder
+        if result.summary.ending is Ending.INTERRUPTED:
+            return Adapted(folder=folder, defenses=(), summary=None, trace=None)
+    else:
+        folder = find_run(subject)
+        with RecordReader(folder.records) as reader:
+            config = attacker_config(_stored_config(reader, folder), options.config)
+    work = _Work(config=config, options=options, session=session)
+    return run_on_loop(work.carry_out(folder), config.loaded.config.run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subjects:
+    """Who is attacked, and who is not: name to view."""
+
+    attacked: tuple[BuiltPart, ...]
+    left_out: Mapping[str, str]
+
+
+def _stored_config(reader: RecordReader, folder: RunDir) -> LoadedConfig:
+    """Return the configuration a run was made with, paths seen from the present folder."""
+    import yaml
+
+    text = yaml.safe_dump(resolved(run_config(reader.manifest())))
+    return parse_config(text, folder=Path.cwd(), shown_as=str(folder.path))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """One call of the verb."""
+
+    config: AttackerConfig
+    options: AdaptOptions
+    session: Session
+
+    async def probe(self) -> None:
+        """Ask the attacker model and its judge for a word, before a run is paid for."""
+        services = self._services()
+        attacker = build_attacker(self.config, services)
+        try:
+            if attacker is not None:
+                self._require_words(attacker)
+                await probe_attacker(attacker)
+        finally:
+            await _close([part.part for part in attacker.parts] if attacker else [], services)
+
+    async def carry_out(self, folder: RunDir) -> Adapted:
+        """Attack the defenses of a finished run."""
+        services = self._services()
+        parts = build_parts(self.config.loaded, services)
+        attacker = build_attacker(self.config, services)
+        helpers = [part.part for part in attacker.parts] if attacker else []
+        try:
+            return await self._attack(folder, parts, attacker=attacker)
+        finally:
+            await _close([*parts.every, *helpers], services)
+
+    def _services(self) -> Services | None:
+        options = self.options
+        is_offline = options.trace is not None and options.replay is None
+        return open_services(
+            self.config.loaded, offline=is_offline, record=options.record, replay=options.replay
+        )
+
+    async def _attack(
+        self,
+        folder: RunDir,
+        parts: Parts,
+        *,
+        attacker: Attacker | None,
+    ) -> Adapted:
+        with RecordReader(folder.records) as reader:
+            samples = list(reader.samples())
+            manifest = reader.manifest()
+            order = [part.name for part in manifest.parts]
+            subjects = self._subjects(parts, samples, order=order)
+            attacked = subjects.attacked
+            names = tuple(built.manifest.name for built in attacked)
+            self._check_parts(attacked, {p.name: p.fingerprint for p in manifest.parts})
+            plan = self._plan(reader, parts, subjects=subjects, attacker=attacker)
+            if folder.file(LOCK).exists():
+                require_lock(folder.file(LOCK).read_text(encoding="utf-8"), plan.lock)
+            check_settings(plan, reader)
+            earlier = earlier_tries(reader, names)
+        if self.options.trace is not None:
+            plan = self._replay(plan, self.options.trace, samples, earlier)
+            earlier = {}
+        await self._prepare_target(parts, plan)
+        if attacker is not None:
+            await self._prepare(attacker)
+        for built in attacked:
+            if isinstance(built.part, SampleBound):
+                built.part.bind(samples)
+        started = self.session.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.session.announce(f"Attacking {', '.join(names)} in {folder.path}")
+        with folder.lock(started=started), RecordWriter(folder.records) as writer:
+            folder.write_text(LOCK, lock_text(plan.lock))
+            with staying():
+                summary = await run_adaptive(
+                    plan, writer, samples, earlier=earlier, stop=self.session.stop
+                )
+        if summary.is_interrupted:
+            return Adapted(folder=folder, defenses=names, summary=summary, trace=None)
+        with RecordReader(folder.records) as reader:
+            told = "".join(trace_lines(reader, defenses=names))
+            folder.write_text(folder.trace.name, told)
+            if said := "".join(target_lines(reader)):
+                folder.write_text(folder.target.name, said)
+        return Adapted(folder=folder, defenses=names, summary=summary, trace=folder.trace)
+
+    def _subjects(
+        self, parts: Parts, samples: Sequence[Sample], *, order: Sequence[str]
+    ) -> _Subjects:
+        """Choose what is attacked, in the order of the run; say what is left out."""
+        views = stated_views(self.config.loaded)
+        left = unseen(views, samples)
+        attacked = [b for b in parts.defenses if b.manifest.name in views.keys() - left.keys()]
+        if not attacked:
+            raise nothing_to_attack(left)
+        for name, view in left.items():
+            self.session.announce(f"Note: left out: {left_out_note(name, view.value)}")
+        attacked.sort(key=lambda built: order.index(built.manifest.name))
+        return _Subjects(
+            attacked=tuple(attacked), left_out={name: view.value for name, view in left.items()}
+        )
+
+    def _plan(
+        self,
+        reader: RecordReader,
+        parts: Parts,
+        *,
+        subjects: _Subjects,
+        attacker: Attacker | None,
+    ) -> AdaptivePlan:
+        attacked = subjects.attacked
+        names = [built.manifest.name for built in attacked]
+        return AdaptivePlan(
+            defenses=tuple(built.part for built in attacked),
+            left_out=subjects.left_out,
+            seed=reader.manifest().seed,
+            budget=self.options.budget,
+            concurrency=self.config.loaded.config.run.concurrency,
+            shares_memory=self.options.shared_memory and self.config.shares_memory,
+            gradient=build_gradient(self.config.located, attacked),
+            seeds=self.options.seeds or self.config.seeds,
+            attacker=None
+            if attacker is None
+            else replace(attacker.plan, replies=earlier_replies(reader, names)),
+            target=protected_of(
+                parts,
+                reader,
+                list(reader.samples()),
+                canaries=self.options.canaries,
+                trace=self.options.trace,
+            ),
+        )
+
+    async def _prepare_target(self, parts: Parts, plan: AdaptivePlan) -> None:
+        """See that the target model and its judges can be asked; say so where they are not."""
+        if parts.model is None:
+            return
+        if plan.target is None:
+            self.session.announce(
+                "Note: no target.jsonl lies beside the trace: nothing is told of the target model."
+            )
+        elif self.options.trace is None:
+            self.session.announce(
+                f"Target model: {target_name(plan.target)}; asked about each attack as it is "
+                f"and as it got through, and {plan.target.canaries} canaries for each operator"
+            )
+            for warning in await probe_parts(replace(parts, defenses=())):
+                self.session.announce(f"Note: {warning}")
+
+    async def _prepare(self, attacker: Attacker) -> None:
+        """Say who attacks, and see that they can be asked."""
+        self._require_words(attacker)
+        plan = attacker.plan
+        judge = plan.identity["judge"]
+        critic = plan.identity.get("critic")
+        self.session.announce(
+            f"Attacker model: {plan.identity['model']}, judge of sameness: {judge}"
+            f"{f', critic: {critic}' if critic else ''}; "
+            f"at most {plan.max_calls:,} calls of the attacker model for each defense"
+        )
+        for warning in attacker.warnings:
+            self.session.announce(f"Note: {warning}")
+        await probe_attacker(attacker)
+
+    def _require_words(self, attacker: Attacker) -> None:
+        """Refuse to replay a trace without the words of an attacker model behind a service."""
+        options = self.options
+        if options.trace is not None and options.replay is None and attacker.calls_services:
+            raise ConfigError(
+                "A trace holds no words of the attacker model, and this one is behind a service.\n"
+                "Next: name the cassette of its answers too: --replay FILE"
+            )
+
+    @staticmethod
+    def _check_parts(attacked: Sequence[BuiltPart], before: dict[str, str]) -> None:
+        for built in attacked:
+            name, now = built.manifest.name, built.manifest.fingerprint
+            if before.get(name, now) != now:
+                raise IncomparableRuns(
+                    f"{name} is not the defense the run measured: its settings or files changed.\n"
+                    "Next: run it anew, then adapt."
+                )
+
+    @staticmethod
+    def _replay(
+        plan: AdaptivePlan,
+        trace: Path,
+        samples: Sequence[Sample],
+        earlier: Mapping[str, Mapping[Place, Remembered]],
+    ) -> AdaptivePlan:
+        if any(earlier.values()):
+            raise IncomparableRuns(
+                "The run holds tries already; a trace is replayed into a run without any.\n"
+                "Next: guardmark run CONFIG, then guardmark adapt on the new folder."
+            )
+        positions = {sample.id: place for place, sample in enumerate(samples)}
+        return replace(plan, trace=read_trace(trace, settings=plan.settings, positions=positions))
+
+
+async def _close(parts: Sequence[object], services: Services | None) -> None:
+    for part in parts:
+        if isinstance(part, Closable):
+            await part.close()
+    if services is not None:
+        await services.close()

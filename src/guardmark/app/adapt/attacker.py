@@ -1,0 +1,270 @@
+"""The models of round 5 - attacker, judge, critic: read, built, told apart, tried once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from pydantic import Field
+
+from guardmark.adaptive.attacker_plan import AttackerPlan
+from guardmark.app.parts.building import build_one
+from guardmark.app.parts.loading import (
+    LoadedConfig,
+    config_around,
+    load_config,
+    load_section,
+)
+from guardmark.app.parts.probing import probe_helper
+from guardmark.app.parts.services import has_address
+from guardmark.app.registry import helper_kind
+from guardmark.app.settings import AdaptiveSettings, PriceSettings, ServiceSettings
+from guardmark.config.base import Settings
+from guardmark.core.errors import ConfigError
+from guardmark.core.protocols import PairJudge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from guardmark.app.parts.building import BuiltPart
+    from guardmark.net import Services
+
+_SECTION: Final = "adaptive"
+_NO_JUDGE: Final = (
+    "no judge of sameness is configured (adaptive.equivalence): what the attacker model brings "
+    "through is reported as unproved (V4) and counts for no rate"
+)
+_OWN_JUDGE: Final = (
+    "the attacker model judges its own candidates: name another model under adaptive.equivalence"
+)
+_NOT_CALIBRATED: Final = "not calibrated"
+_NO_CALIBRATION: Final = (
+    "tau of adaptive.equivalence is not calibrated, so nobody knows how often it calls another "
+    "request the same: guardmark attacks calibrate PAIRS.jsonl"
+)
+_DIGITS: Final = 16  # of a fingerprint, where a person reads it
+
+
+class AttackerFile(Settings):
+    """A file that names an attacker model only."""
+
+    adaptive: AdaptiveSettings
+    services: dict[str, ServiceSettings] = Field(default_factory=dict)
+    prices: dict[str, PriceSettings] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttackerConfig:
+    """What a measurement says of its attacker model."""
+
+    loaded: LoadedConfig
+    source: LoadedConfig
+
+    @property
+    def located(self) -> LoadedConfig:
+        """What is measured, with paths and places of the file that the section stands in."""
+        return replace(self.loaded, folder=self.source.folder, source=self.source.source)
+
+    @property
+    def settings(self) -> AdaptiveSettings | None:
+        """The section, or None where no attacker model is named."""
+        said = self.loaded.config.adaptive
+        return said if said is not None and said.attacker is not None else None
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether attacks may learn from each other."""
+        said = self.loaded.config.adaptive
+        return said is None or said.shared_memory
+
+    @property
+    def seeds(self) -> int:
+        """How often the search is carried out."""
+        said = self.loaded.config.adaptive
+        return 1 if said is None else said.seeds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attacker:
+    """An attacker model, its judge and its critic, ready to be asked."""
+
+    plan: AttackerPlan
+    model: BuiltPart
+    judge: BuiltPart | None
+    critic: BuiltPart | None
+    warnings: tuple[str, ...]
+
+    @property
+    def named(self) -> tuple[tuple[str, BuiltPart], ...]:
+        """The models, each with what to call it in messages."""
+        every = (
+            ("attacker model", self.model),
+            ("judge of sameness", self.judge),
+            ("critic", self.critic),
+        )
+        return tuple((name, built) for name, built in every if built is not None)
+
+    @property
+    def parts(self) -> tuple[BuiltPart, ...]:
+        """The models, for closing."""
+        return tuple(built for _, built in self.named)
+
+    @property
+    def calls_services(self) -> bool:
+        """Whether one of them is behind a wire."""
+        return any(has_address(part.manifest) for part in self.parts)
+
+
+def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
+    """Find what is said of an attacker model."""
+    if path is None:
+        return AttackerConfig(loaded=loaded, source=loaded)
+    own = read_attacker_file(path)
+    said = own.config.adaptive
+    if said is None or (said.attacker is None and said.gradient is None):
+        raise ConfigError(
+            f"{path} names no attacker model.\n"
+            "Next: name one, adaptive.attacker (or an attack by gradient, adaptive.gradient)."
+        )
+    services = {
+        base: each
+        if each.ca_file is None
+        else each.model_copy(update={"ca_file": str(own.folder / each.ca_file)})
+        for base, each in own.config.services.items()
+    }
+    config = loaded.config.model_copy(
+        update={
+            "adaptive": said,
+            "services": {**loaded.config.services, **services},
+            "prices": {**loaded.config.prices, **own.config.prices},
+        }
+    )
+    parts = {place: each for place, each in loaded.parts.items() if place[0] != _SECTION}
+    parts |= {place: each for place, each in own.parts.items() if place[0] == _SECTION}
+    return AttackerConfig(loaded=replace(loaded, config=config, parts=parts), source=own)
+
+
+def read_attacker_file(path: Path) -> LoadedConfig:
+    """Read a configuration, or a file that names models of an attack only."""
+    text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+    if any(line.startswith("version:") for line in text.splitlines()):
+        return load_config(path)
+    said = load_section(path, AttackerFile, key="attacker_file")
+    document = {
+        "version": 1,
+        "data": [{"builtin": "core"}],
+        "defenses": {"none-asked": {"type": "allow-all"}},
+        **said.model_dump(mode="json", exclude_none=True),
+    }
+    return config_around(path, document, moved={})
+
+
+def build_attacker(config: AttackerConfig, services: Services | None) -> Attacker | None:
+    """Build the attacker model, its judge and its critic."""
+    settings = config.settings
+    if settings is None:
+        return None
+    loaded = config.located
+    model = build_one(loaded, (_SECTION, "attacker"), "model", name="attacker", services=services)
+    judge, critic = (
+        None
+        if said is None
+        else build_one(
+            loaded, (_SECTION, name), helper_kind(name, said), name=name, services=services
+        )
+        for name, said in (("equivalence", settings.equivalence), ("critic", settings.critic))
+    )
+    roles = (("the attacker model", model), ("the judge of sameness", judge))
+    plan = AttackerPlan(
+        model=model.part,
+        judge=None if judge is None else judge.part,
+        critic=None if critic is None else critic.part,
+        identity={
+            "model": _label(model),
+            "model_fingerprint": model.manifest.fingerprint[:_DIGITS],
+            "judge": "none" if judge is None else _label(judge),
+            "judge_fingerprint": "" if judge is None else judge.manifest.fingerprint[:_DIGITS],
+            "same_model": "yes" if judge is not None and _which(model) == _which(judge) else "no",
+            **({} if critic is None else _critic_identity(critic, roles)),
+            **_threshold_words(judge),
+        },
+        candidates=settings.candidates,
+        streams=settings.streams,
+        depth=settings.depth,
+        history=settings.history,
+        max_calls=settings.max_calls,
+        twin=settings.twin,
+    )
+    return Attacker(
+        plan=plan, model=model, judge=judge, critic=critic, warnings=tuple(_warnings(plan))
+    )
+
+
+def _critic_identity(
+    critic: BuiltPart, roles: Sequence[tuple[str, BuiltPart | None]]
+) -> dict[str, str]:
+    """Say which model the critic is, and which roles the same model has beside."""
+    also = [name for name, each in roles if each is not None and _which(each) == _which(critic)]
+    return {
+        "critic": _label(critic),
+        "critic_fingerprint": critic.manifest.fingerprint[:_DIGITS],
+        "critic_is_also": " and ".join(also),
+    }
+
+
+async def probe_attacker(attacker: Attacker) -> list[tuple[str, int | None]]:
+    """Ask each of the models something harmless, before anything is spent."""
+    return [
+        (name, await probe_helper(built, f"The {name}"))
+        for name, built in attacker.named
+        if has_address(built.manifest)
+    ]
+
+
+def _label(built: BuiltPart) -> str:
+    """Name a model as people do: its type, and which one."""
+    settings = built.manifest.settings
+    return f"{built.manifest.type} {settings.get('model') or settings.get('path') or ''}".strip()
+
+
+def _which(built: BuiltPart) -> tuple[object, ...]:
+    """What makes two settings mean the same model, however it is asked."""
+    settings = built.manifest.settings
+    which = settings.get("model") or settings.get("path")
+    if which is None:
+        return (built.manifest.fingerprint,)
+    return built.manifest.type, which, settings.get("base_url"), settings.get("preset")
+
+
+def _warnings(plan: AttackerPlan) -> Iterator[str]:
+    if plan.judge is None:
+        yield _NO_JUDGE
+    elif plan.identity["same_model"] == "yes":
+        yield _OWN_JUDGE
+    elif plan.identity.get("calibration") == _NOT_CALIBRATED:
+        yield _NO_CALIBRATION
+    if also := plan.identity.get("critic_is_also"):
+        yield (
+            f"the critic is the same model as {also}: it sees no more than they do; name another "
+            "one under adaptive.critic"
+        )
+    if plan.critic is not None and not plan.history:
+        yield "the critic is not asked: with history: 0 no earlier candidate is shown"
+
+
+def _threshold_words(judge: BuiltPart | None) -> dict[str, str]:
+    """Say from which cosine on texts count as the same request, and where that comes from."""
+    if judge is None or not isinstance(judge.part, PairJudge):
+        return {}
+    said = judge.manifest.settings
+    known = said.get("calibration")
+    told = {"tau": str(said.get("tau")), "calibration": _NOT_CALIBRATED}
+    if isinstance(known, Mapping):
+        told["calibration"] = (
+            f"{known['pairs']} {str(known['sha256'])[:12]}, {known['false_same']} of "
+            f"{known['different']} different pairs and {known['true_same']} of {known['same']} "
+            "equal ones called the same"
+        )
+    return told

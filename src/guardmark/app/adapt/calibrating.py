@@ -1,0 +1,157 @@
+"""The verb `attacks calibrate`: from which cosine on embeddings may call two texts the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from guardmark.analysis.adaptive.sameness_threshold import Pair, TauChoice, choose_tau
+from guardmark.app.adapt.attacker import read_attacker_file
+from guardmark.app.adapt.pair_file import PairFile, read_pairs
+from guardmark.app.parts.building import build_one
+from guardmark.app.parts.embedding_settings import TauSettings
+from guardmark.app.parts.event_loop import run_on_loop
+from guardmark.app.parts.probing import probe_helper
+from guardmark.app.parts.services import has_address, open_services
+from guardmark.core.errors import ConfigError, StorageError, UntrustworthyRun
+from guardmark.core.protocols import Closable
+from guardmark.reports.cells import rate_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from guardmark.app.parts.building import BuiltPart
+    from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.core.outcome import ErrorKind
+
+_MOST_MISSING: Final = 0.1  # share of pairs without a cosine, over which a choice would flatter
+_PLACE: Final = ("adaptive", "equivalence")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationOptions:
+    """What a person adds on the command line."""
+
+    config: Path
+    out: Path
+    bound: float = 0.05
+    seed: int = 7
+    record: Path | None = None
+    replay: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrated:
+    """What a calibration found."""
+
+    choice: TauChoice
+    pairs: PairFile
+    missing: Mapping[str, int]
+    path: Path
+    text: str
+
+
+def calibrate(path: Path, options: CalibrationOptions) -> Calibrated:
+    """Embed labelled pairs and choose a threshold."""
+    if options.out.exists():
+        raise StorageError(f"{options.out} exists.\nNext: name another file with -o.")
+    pairs = read_pairs(path)
+    loaded = read_attacker_file(options.config)
+    settings = loaded.parts.get(_PLACE)
+    if not isinstance(settings, TauSettings):
+        raise ConfigError(
+            f"{options.config} names no embeddings.\n"
+            "Next: adaptive: {equivalence: {type: embedding, base_url: ..., model: ...}}"
+        )
+    # A tau that was calibrated before is what this is to replace.
+    bare = settings.model_copy(update={"calibration": None})
+    loaded = replace(loaded, parts={**loaded.parts, _PLACE: bare})
+    measured, missing = run_on_loop(_measure(loaded, pairs, options), loaded.config.run)
+    _require_few(missing, len(pairs.pairs))
+    choice = choose_tau(measured, bound=options.bound, seed=options.seed)
+    text = _fragment(_said(loaded), settings.encoder, pairs, choice)
+    try:
+        options.out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{options.out} cannot be written: {error.strerror}.") from error
+    return Calibrated(choice=choice, pairs=pairs, missing=missing, path=options.out, text=text)
+
+
+async def _measure(
+    loaded: LoadedConfig, pairs: PairFile, options: CalibrationOptions
+) -> tuple[list[Pair], dict[str, int]]:
+    """Embed every pair; return those with a cosine, and why the others have none."""
+    services = open_services(loaded, record=options.record, replay=options.replay)
+    built: BuiltPart | None = None
+    try:
+        built = build_one(loaded, _PLACE, "embedding", name=_PLACE[1], services=services)
+        if has_address(built.manifest):
+            await probe_helper(built, "The embedding model")
+        gate = asyncio.Semaphore(loaded.config.run.concurrency)
+        judge = built.part
+
+        async def one(first: str, second: str) -> tuple[float | None, ErrorKind | None]:
+            async with gate:
+                cosine, answer = await judge.similarity(first, second)
+                return cosine, answer.error_kind
+
+        found = await asyncio.gather(*(one(each.first, each.second) for each in pairs.pairs))
+    finally:
+        if built is not None and isinstance(built.part, Closable):
+            await built.part.close()
+        if services is not None:
+            await services.close()
+    missing = Counter(str(kind) for cosine, kind in found if cosine is None)
+    measured = [
+        Pair(cosine=cosine, is_same=each.is_same, group=each.group)
+        for each, (cosine, _) in zip(pairs.pairs, found, strict=True)
+        if cosine is not None
+    ]
+    return measured, dict(sorted(missing.items()))
+
+
+def _require_few(missing: Mapping[str, int], total: int) -> None:
+    count = sum(missing.values())
+    if count > _MOST_MISSING * total:
+        said = ", ".join(f"{kind} {times:,}" for kind, times in missing.items())
+        raise UntrustworthyRun(
+            f"{count:,} of {total:,} pairs have no cosine ({said}), more than "
+            f"{_MOST_MISSING:.0%}.\nWhat is missing may be what matters: a tau from the "
+            "rest would flatter.\nNext: see what the service says, and calibrate again."
+        )
+
+
+def _said(loaded: LoadedConfig) -> Mapping[str, Any]:
+    adaptive = loaded.config.adaptive
+    return {} if adaptive is None or adaptive.equivalence is None else adaptive.equivalence
+
+
+def _fragment(said: Mapping[str, Any], encoder: str, pairs: PairFile, choice: TauChoice) -> str:
+    """Write the settings as they were, with the threshold and where it comes from."""
+    counted = choice.counted
+    calibration = {
+        "pairs": pairs.name,
+        "sha256": pairs.sha256,
+        "model": encoder,
+        "tau": choice.tau,
+        "bound": choice.bound,
+        "different": counted.false_same.trials,
+        "false_same": counted.false_same.successes,
+        "same": counted.true_same.trials,
+        "true_same": counted.true_same.successes,
+    }
+    kept = {name: value for name, value in said.items() if value is not None}
+    settings = {**kept, "tau": choice.tau, "calibration": calibration}
+    entry = yaml.safe_dump(
+        {"adaptive": {"equivalence": settings}}, sort_keys=False, allow_unicode=True
+    )
+    return (
+        "# Chosen on one half of the groups of the pairs, counted on the other half:\n"
+        f"# different pairs called the same {rate_text(counted.false_same)},\n"
+        f"# equal pairs called the same {rate_text(counted.true_same)}.\n{entry}"
+    )

@@ -1,0 +1,1 @@
+"""Data that a configuration or a command names, read and validated."""

@@ -1,0 +1,128 @@
+"""From the data settings of a configuration to validated samples."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from guardmark.app.data.fingerprints import data_sha256
+from guardmark.app.parts.error_location import placed
+from guardmark.core.errors import ConfigError, DatasetError
+from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
+from guardmark.datasets.builtin import builtin_specs
+from guardmark.datasets.reading import Reading, file_sha256
+from guardmark.datasets.sources import LoadedData, load
+from guardmark.datasets.spec import DatasetSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.app.settings import Config, DataSettings
+    from guardmark.core.manifest import DataManifest
+
+_GLOB = frozenset("*?[")
+
+
+def load_data(loaded: LoadedConfig, *, limit: int | None = None) -> LoadedData:
+    """Read and validate every data set of a configuration."""
+    seed = loaded.config.run.seed
+    return load(_specs(loaded), taxonomy_of(loaded.config), limit=limit, seed=seed)
+
+
+def read_data(loaded: LoadedConfig, *, limit: int | None = None) -> Reading | LoadedData:
+    """Open every data set of a configuration, to be read once and handed on."""
+    if limit is not None:
+        return load_data(loaded, limit=limit)
+    return Reading(_specs(loaded), taxonomy_of(loaded.config))
+
+
+def _specs(loaded: LoadedConfig) -> list[DatasetSpec]:
+    specs: list[DatasetSpec] = []
+    for index, entry in enumerate(loaded.config.data):
+        try:
+            specs.extend(dataset_specs(entry, loaded.folder))
+        except ConfigError as error:
+            raise placed(error, loaded, ("data", str(index))) from error
+    return specs
+
+
+def taxonomy_of(config: Config) -> Taxonomy:
+    """Return the built-in taxonomy with the configuration's own categories."""
+    return DEFAULT_TAXONOMY.extended(config.taxonomy.extend)
+
+
+def dataset_specs(entry: DataSettings, folder: Path) -> tuple[DatasetSpec, ...]:
+    """Return the files one data entry names."""
+    wanted = {
+        field: tuple(value) if isinstance(value, list) else (value,)
+        for field, value in entry.filter.items()
+    }
+    include, exclude = frozenset(entry.include_variants), frozenset(entry.exclude_variants)
+    if entry.builtin is not None:
+        return tuple(
+            replace(spec, filter=wanted, include_variants=include, exclude_variants=exclude)
+            for spec in builtin_specs(entry.builtin)
+        )
+    stated = entry.path or ""
+    paths = list(_paths(stated, folder))
+    if entry.sha256 and (len(paths) != 1 or file_sha256(paths[0]) != entry.sha256.lower()):
+        raise DatasetError(
+            f"The data file {stated} is not the one the configuration states (sha256).\n"
+            "Take the file of that hash, or state the new hash: guardmark data hash FILE."
+        )
+    return tuple(
+        DatasetSpec(
+            name=entry.name or path.name.split(".")[0],
+            path=path,
+            shown_as=stated if len(paths) == 1 else str(Path(stated).parent / path.name),
+            version=entry.version,
+            format=entry.format or "",
+            label=entry.label,
+            label_field=entry.label_field or "",
+            labels={word: label.value for word, label in entry.labels.items()},
+            map=entry.map,
+            filter=wanted,
+            include_variants=include,
+            exclude_variants=exclude,
+            defaults=entry.defaults,
+            open_categories=entry.open_categories or entry.format == "prompt_pack",
+        )
+        for path in paths
+    )
+
+
+def merge_files(manifests: Sequence[DataManifest]) -> tuple[DataManifest, ...]:
+    """Put the files of one data set together, so that reports name the set once."""
+    merged = []
+    for name in dict.fromkeys(manifest.name for manifest in manifests):
+        files = [manifest for manifest in manifests if manifest.name == name]
+        if len(files) == 1:
+            merged.append(files[0])
+            continue
+        merged.append(
+            replace(
+                files[0],
+                sha256=data_sha256(files),
+                attacks=sum(manifest.attacks for manifest in files),
+                benign=sum(manifest.benign for manifest in files),
+                files={file: h for manifest in files for file, h in manifest.files.items()},
+                mapping={f: path for manifest in files for f, path in manifest.mapping.items()},
+            )
+        )
+    return tuple(merged)
+
+
+def _paths(stated: str, folder: Path) -> Iterator[Path]:
+    path = Path(stated).expanduser()
+    whole = path if path.is_absolute() else folder / path
+    if not _GLOB & set(stated) or whole.exists():
+        yield whole
+        return
+    found = sorted(whole.parent.glob(whole.name))
+    if not found:
+        raise DatasetError(
+            f"No data file fits {stated}.\nPaths are taken from the folder of the configuration."
+        )
+    yield from found

@@ -1,0 +1,1 @@
+"""Building the parts that a configuration names."""

@@ -1,0 +1,274 @@
+"""Building the parts that a configuration names, each with its manifest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from guardmark.app.parts.error_location import placed
+from guardmark.app.parts.services import judge_name
+from guardmark.app.parts.working_directory import staying
+from guardmark.app.registry import BuildContext, build_part
+from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.core.manifest import PartManifest
+from guardmark.core.version import VERSION
+from guardmark.engine.plan import NO_GUARD, Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.net import Services
+
+_CHUNK = 1 << 20
+_OURS = {
+    *("allow-all", "block-all", "canonical", "chain", "coin", "ngram", "pattern"),
+    *("panel", "rules", "scripted"),
+}
+"""Types that are guardmark's own code throughout; the version of all others is not ours to tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltPart:
+    """A part, ready to be called, and what the manifest says of it."""
+
+    part: Any
+    manifest: PartManifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Every part of a run."""
+
+    defenses: tuple[BuiltPart, ...]
+    model: BuiltPart | None = None
+    judges: tuple[BuiltPart, ...] = ()
+    arms: tuple[str, ...] = ()
+
+    @property
+    def manifests(self) -> tuple[PartManifest, ...]:
+        """What the manifest says of each part."""
+        return tuple(built.manifest for built in self._built())
+
+    @property
+    def every(self) -> tuple[Any, ...]:
+        """The parts themselves."""
+        return tuple(built.part for built in self._built())
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """Model, judges and arms as the engine takes them, or None without a model."""
+        if self.model is None:
+            return None
+        return Pipeline(
+            arms=self.arms,
+            model=self.model.part,
+            judges=tuple(judge.part for judge in self.judges),
+        )
+
+    def _built(self) -> tuple[BuiltPart, ...]:
+        return (*self.defenses, *((self.model,) if self.model else ()), *self.judges)
+
+
+def build_parts(
+    loaded: LoadedConfig, services: Services | None, *, only: Sequence[str] = ()
+) -> Parts:
+    """Build every part of a configuration."""
+    defenses = build_defenses(loaded, services, only=only)
+    pipeline = loaded.config.pipeline
+    if pipeline is None:
+        return Parts(defenses=defenses)
+    names = {built.manifest.name for built in defenses}
+    model = build_one(loaded, ("pipeline", "model"), "model", name="model", services=services)
+    judges = tuple(
+        build_one(
+            loaded,
+            ("pipeline", "judges", str(index)),
+            "judge",
+            name=judge_name(pipeline.judges, index),
+            services=services,
+        )
+        for index in range(len(pipeline.judges))
+    )
+    arms = tuple(arm for arm in pipeline.guards if arm == NO_GUARD or arm in names)
+    return Parts(defenses=defenses, model=model, judges=judges, arms=arms)
+
+
+def build_defenses(
+    loaded: LoadedConfig, services: Services | None, *, only: Sequence[str] = ()
+) -> tuple[BuiltPart, ...]:
+    """Build the defenses of a configuration, in its order."""
+    names = list(loaded.config.defenses)
+    for name in only:
+        if name not in names:
+            raise UnknownName("defense", name, names)
+    built: dict[str, BuiltPart] = {}
+    for name in only or names:
+        _build_defense(name, loaded, services, built, above=())
+    return tuple(built[name] for name in (only or names))
+
+
+def _build_defense(
+    name: str,
+    loaded: LoadedConfig,
+    services: Services | None,
+    built: dict[str, BuiltPart],
+    *,
+    above: tuple[str, ...],
+) -> None:
+    """Build one defense after those it is made of (the setting `of`: a name or several)."""
+    if name in built:
+        return
+    if name in above:
+        circle = ConfigError(
+            f"the chain {' -> '.join([*above, name])} runs in a circle.\n"
+            "A defense may not contain itself."
+        )
+        raise placed(circle, loaded, ("defenses", above[-1], "of"))
+    settings = loaded.parts["defenses", name]
+    of: str | Sequence[str] = getattr(settings, "of", ())
+    members = (of,) if isinstance(of, str) else of
+    for member in members:
+        if member not in loaded.config.defenses:
+            unknown = UnknownName("defense", member, loaded.config.defenses)
+            raise placed(unknown, loaded, ("defenses", name, "of"))
+        _build_defense(member, loaded, services, built, above=(*above, name))
+    context = BuildContext(
+        folder=loaded.folder,
+        seed=loaded.config.run.seed,
+        services=services,
+        defenses={member: built[member].part for member in members},
+        prices=loaded.config.prices,
+        where=f"defenses.{name}",
+    )
+    part = _built(loaded, ("defenses", name), name, context)
+    built[name] = BuiltPart(
+        part=part,
+        manifest=_manifest(
+            name=name,
+            kind="defense",
+            said=loaded.config.defenses[name],
+            settings=settings,
+            part=part,
+            below=[built[member].manifest.fingerprint for member in members],
+        ),
+    )
+
+
+def build_one(
+    loaded: LoadedConfig,
+    path: tuple[str, ...],
+    kind: str,
+    *,
+    name: str,
+    services: Services | None,
+) -> BuiltPart:
+    """Build the model or a judge of a pipeline, or a model that helps an attacker."""
+    settings = loaded.parts[path]
+    system_prompt = _target_system_prompt(loaded) if path[0] == "pipeline" else ""
+    context = BuildContext(
+        folder=loaded.folder,
+        seed=loaded.config.run.seed,
+        services=services,
+        defenses={},
+        prices=loaded.config.prices,
+        system_prompt=system_prompt if kind == "judge" else "",
+        where=".".join(path),
+    )
+    part = _built(loaded, path, name, context)
+    manifest = _manifest(
+        name=name,
+        kind=kind,
+        said=_said_at(loaded, path),
+        settings=settings,
+        part=part,
+        # It may stand in a file, and a judge is told it too: another one is another part.
+        below=[sha256(system_prompt.encode()).hexdigest()] if system_prompt else (),
+    )
+    return BuiltPart(part=part, manifest=manifest)
+
+
+def _built(loaded: LoadedConfig, path: tuple[str, ...], name: str, context: BuildContext) -> object:
+    try:
+        with staying():
+            return build_part(loaded.parts[path], name, context)
+    except ConfigError as error:
+        raise placed(error, loaded, path) from error
+    except BaseException as error:
+        # Nobody's sys.exit may pass for an exit code of ours, nor a native library's panic.
+        if isinstance(error, Exception | KeyboardInterrupt):
+            raise
+        said = f"{name} raised {type(error).__name__} while it was built: {error}"
+        raise placed(ConfigError(said), loaded, path) from error
+
+
+def _target_system_prompt(loaded: LoadedConfig) -> str:
+    """What the target model is told before every conversation; a judge must know it."""
+    settings = loaded.parts.get(("pipeline", "model"))
+    before = getattr(settings, "before", None)
+    return str(before(loaded.folder)) if before is not None else ""
+
+
+def _said_at(loaded: LoadedConfig, path: tuple[str, ...]) -> Mapping[str, Any]:
+    pipeline, adaptive = loaded.config.pipeline, loaded.config.adaptive
+    if path[0] == "adaptive" and adaptive is not None:
+        said: Mapping[str, Any] | None = getattr(adaptive, path[1])
+        return said or {}
+    if pipeline is None:
+        raise ConfigError(f"{loaded.source.shown_as}: has no pipeline.")
+    return pipeline.model if path[-1] == "model" else pipeline.judges[int(path[-1])]
+
+
+def _manifest(
+    *,
+    name: str,
+    kind: str,
+    said: Mapping[str, Any],
+    settings: BaseModel,
+    part: object,
+    below: Sequence[str] = (),
+) -> PartManifest:
+    resolved = settings.model_dump(mode="json")
+    view = getattr(part, "view", "")
+    threshold = getattr(part, "threshold", None)
+    digest = sha256(json.dumps(resolved, sort_keys=True).encode())
+    digest.update(str(said["type"]).encode())
+    stated = said.get("version") or resolved.get("version")
+    if stated:
+        digest.update(f"version {stated}".encode())
+    for path in _files_of(part):
+        digest.update(_content_hash(path))
+    for fingerprint in below:
+        digest.update(bytes.fromhex(fingerprint))
+    return PartManifest(
+        name=name,
+        kind=kind,
+        type=str(said["type"]),
+        version=str(stated or (f"guardmark {VERSION}" if said["type"] in _OURS else "")),
+        fingerprint=digest.hexdigest(),
+        view=str(getattr(view, "value", view)),
+        threshold=cast("float | None", threshold),
+        settings=resolved,
+    )
+
+
+def _files_of(part: object) -> Iterator[Path]:
+    """The files a part says it was made from, in order; a folder stands for its files."""
+    for path in getattr(part, "files", ()):
+        if Path(path).is_dir():
+            yield from sorted(p for p in Path(path).rglob("*") if p.is_file())
+        else:
+            yield Path(path)
+
+
+def _content_hash(path: Path) -> bytes:
+    digest = sha256(path.name.encode())
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.digest()

@@ -1,0 +1,234 @@
+"""Settings of a defense behind HTTP, and how it is built."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from guardmark.config.base import Rate, Secret, Settings
+from guardmark.config.secrets import read_secret
+from guardmark.core.errors import ConfigError
+from guardmark.core.outcome import Outcome, ScoreKind
+from guardmark.core.sample import Role, View
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from guardmark.app.registry import BuildContext
+    from guardmark.defenses.http_answer import AnswerRules
+    from guardmark.defenses.http_rules import BlockedRule
+    from guardmark.defenses.json_path import JsonPath
+
+Meaning = Literal["allow", "block", "error"]
+Scalar = str | bool | int | float | None
+_SECRET_HEADERS: Final = frozenset(
+    {"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token"}
+)
+
+
+class HeaderSecret(Secret):
+    """A header's value from the environment, with what comes before it."""
+
+    prefix: str = ""
+
+
+class BlockedWhen(Settings):
+    """Values that mean blocked, where true and false do not say it."""
+
+    one_of: list[Scalar] = Field(default_factory=list)
+    allowed: list[Scalar] = Field(default_factory=list)
+    at_least: float | None = None
+    exists: Literal[True] | None = None
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> BlockedWhen:
+        given = [bool(self.one_of), self.at_least is not None, self.exists is not None]
+        if sum(given) != 1:
+            raise ValueError("needs exactly one of one_of, at_least and exists")
+        if self.allowed and not self.one_of:
+            raise ValueError("allowed goes with one_of")
+        return self
+
+
+class Rejection(Settings):
+    """How a gateway says that it refused a request for its content: that is a block."""
+
+    path: str
+    codes: list[str] = Field(min_length=1)
+
+
+class HttpSettings(Settings):
+    """Asks a service over HTTP."""
+
+    url: str
+    method: Literal["POST", "PUT", "PATCH"] = "POST"
+    headers: dict[str, str | HeaderSecret] = Field(default_factory=dict)
+    api_key: Secret | None = None
+    body: JsonValue
+    roles: dict[Role, str] = Field(default_factory=dict)
+    view: View | None = None
+    blocked: str | None = None
+    blocked_when: BlockedWhen | list[Scalar] | Scalar = None
+    action: str | None = None
+    actions: dict[str, Literal["allow", "block"]] = Field(default_factory=dict)
+    score: str | None = None
+    score_range: tuple[float, float] = (0.0, 1.0)
+    score_labels: dict[str, Rate] = Field(default_factory=dict)
+    score_kind: ScoreKind | None = None
+    threshold: Rate | None = None
+    categories: str | None = None
+    reason: str | None = None
+    status: dict[int, Meaning] = Field(default_factory=dict)
+    rejection: Rejection | None = None
+    max_chars: int | None = Field(None, ge=1)
+    too_long: Literal["skip", "cut"] = "skip"
+    keep_raw: bool = False
+
+    @field_validator("headers")
+    @classmethod
+    def _no_secret_in_the_file(
+        cls, headers: dict[str, str | HeaderSecret]
+    ) -> dict[str, str | HeaderSecret]:
+        # The settings are stored with the run, so what stands in them is passed on with it.
+        for header, value in headers.items():
+            if isinstance(value, str) and header.lower() in _SECRET_HEADERS:
+                raise ValueError(
+                    f"{header} holds a secret, which never stands in the file; name the variable "
+                    f'that holds it: {header}: {{env: NAME, prefix: "Bearer "}}'
+                )
+        return headers
+
+    @field_validator("score_range")
+    @classmethod
+    def _a_range(cls, value: tuple[float, float]) -> tuple[float, float]:
+        if value[0] == value[1]:
+            raise ValueError("needs two different numbers: no risk, greatest risk")
+        return value
+
+    @model_validator(mode="after")
+    def _decides(self) -> HttpSettings:
+        if not (self.blocked or self.action or self.score or self.status):
+            raise ValueError(
+                "says nowhere what the answer means: add blocked, action, score or status"
+            )
+        if bool(self.action) != bool(self.actions):
+            raise ValueError("action (a path) and actions (its words) go together")
+        if self.action and self.blocked:
+            raise ValueError("has both action and blocked: only one can decide")
+        if self.score and not (self.blocked or self.action) and self.threshold is None:
+            raise ValueError("decides by the score, so it needs a threshold")
+        if self.blocked_when is not None and not self.blocked:
+            raise ValueError("blocked_when needs blocked, the path to the value")
+        return self
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        from guardmark.defenses.http import HttpDefense
+        from guardmark.defenses.http_request import RequestBody
+
+        where = f"defenses.{name}"
+        if context.services is None:
+            raise ConfigError(f"{where} calls {self.url}, and this run may call nothing.")
+        body = RequestBody(self.body, roles=self.roles, where=f"{where}.body")
+        plain, secret = self._headers(where)
+        endpoint = context.services.endpoint(
+            self.url,
+            method=self.method,
+            headers=plain,
+            secret_headers=secret,
+            final_statuses=frozenset(self.status),
+        )
+        return HttpDefense(
+            name,
+            endpoint,
+            body=body,
+            rules=self._rules(where),
+            view=self._view(where, body.inserts),
+            max_chars=self.max_chars,
+            cut=self.too_long == "cut",
+        )
+
+    def _headers(self, where: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return the plain headers, and those that hold secrets."""
+        plain = {k: v for k, v in self.headers.items() if isinstance(v, str)}
+        secret = {
+            header: value.prefix + read_secret(value, f"{where}.headers.{header}")
+            for header, value in self.headers.items()
+            if isinstance(value, HeaderSecret)
+        }
+        if self.api_key is not None:
+            secret["Authorization"] = "Bearer " + read_secret(self.api_key, f"{where}.api_key")
+        return plain, secret
+
+    def _view(self, where: str, inserts: frozenset[str]) -> View:
+        """Return what the service is shown; a body says it where the setting does not."""
+        implied = View.TEXT
+        if "messages" in inserts:
+            implied = View.CONVERSATION
+        elif inserts <= {"documents", "id"}:
+            implied = View.DOCUMENT
+        if "messages" in inserts and self.view not in {None, View.CONVERSATION}:
+            raise ConfigError(
+                f"{where} sends all messages, which is the view conversation, not {self.view}."
+            )
+        return self.view or implied
+
+    def _rules(self, where: str) -> AnswerRules:
+        from guardmark.defenses.http_answer import AnswerRules
+        from guardmark.defenses.http_rules import ScoreScale
+
+        score = self._path(where, "score")
+        rejection = self.rejection
+        return AnswerRules(
+            blocked=self._path(where, "blocked"),
+            blocked_rule=self._blocked_rule(),
+            action=self._path(where, "action"),
+            actions={word: Outcome(meaning) for word, meaning in self.actions.items()},
+            score=score,
+            scale=ScoreScale(
+                lowest=self.score_range[0],
+                highest=self.score_range[1],
+                labels=self.score_labels,
+            ),
+            score_kind=self._score_kind(score),
+            threshold=self.threshold,
+            categories=self._path(where, "categories"),
+            reason=self._path(where, "reason"),
+            statuses={status: Outcome(meaning) for status, meaning in self.status.items()},
+            rejection=_compiled(rejection.path, f"{where}.rejection.path") if rejection else None,
+            rejection_codes=frozenset(rejection.codes if rejection else ()),
+            keep_raw=self.keep_raw,
+        )
+
+    def _path(self, where: str, setting: str) -> JsonPath | None:
+        text: Any = getattr(self, setting)
+        return None if text is None else _compiled(text, f"{where}.{setting}")
+
+    def _blocked_rule(self) -> BlockedRule:
+        from guardmark.defenses.http_rules import is_at_least, is_one_of, is_there, is_true
+
+        when = self.blocked_when
+        if when is None:
+            return is_true
+        if not isinstance(when, BlockedWhen):
+            return is_one_of(when if isinstance(when, list) else [when])
+        if when.exists:
+            return is_there
+        if when.at_least is not None:
+            return is_at_least(when.at_least)
+        return is_one_of(when.one_of, allowed=when.allowed)
+
+    def _score_kind(self, score: JsonPath | None) -> ScoreKind:
+        if self.score_kind is not None:
+            return self.score_kind
+        if self.score_labels:
+            return ScoreKind.ORDINAL
+        several = score is not None and not score.is_singular
+        return ScoreKind.CATEGORY_MAX if several else ScoreKind.SELF_REPORTED
+
+
+def _compiled(text: str, where: str) -> JsonPath:
+    from guardmark.defenses.json_path import compile_path
+
+    return compile_path(text, where=where)

@@ -1,0 +1,199 @@
+"""Reading a configuration file: every mistake at once, with line, column and a hint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from guardmark.app.registry import helper_kind, settings_model
+from guardmark.app.settings import Config
+from guardmark.config.mistakes import told_mistakes
+from guardmark.config.source import Source, parse_yaml
+from guardmark.core.errors import ConfigError, did_you_mean, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from guardmark.config.source import Place
+
+_Section = TypeVar("_Section", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedConfig:
+    """A configuration and where it came from."""
+
+    config: Config
+    parts: Mapping[Place, BaseModel] = field(default_factory=dict)
+    folder: Path
+    source: Source
+
+
+def load_config(path: Path) -> LoadedConfig:
+    """Read and check a configuration file."""
+    if path.is_dir():
+        raise ConfigError(
+            f"{path} is a folder, not a configuration.\n"
+            f"To go on with a run: guardmark run CONFIG -o {path}"
+        )
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(
+            f"The configuration {path} cannot be read: {reason}.\n"
+            "To start one: guardmark init > bench.yaml"
+        ) from error
+    return parse_config(text, folder=path.resolve().parent, shown_as=str(path))
+
+
+def parse_config(text: str, *, folder: Path, shown_as: str) -> LoadedConfig:
+    """Check the text of a configuration."""
+    document, source = parse_yaml(text, shown_as)
+    if not isinstance(document, dict):
+        found = "nothing" if document is None else f"a {type(document).__name__}"
+        raise ConfigError(
+            f"{shown_as}: expected settings (version, data, defenses ...), found {found}.\n"
+            "To start one: guardmark init > bench.yaml"
+        )
+    return _checked(document, source, folder)
+
+
+def config_around(
+    path: Path, document: dict[str, Any], *, moved: Mapping[Place, Place]
+) -> LoadedConfig:
+    """Check a configuration made from sections of a file, telling places of that file."""
+    _, own = parse_yaml(path.read_text(encoding="utf-8-sig"), str(path))
+    places = dict(own.places)
+    for origin, section in moved.items():
+        places.update(
+            (section + place[len(origin) :], at)
+            for place, at in own.places.items()
+            if place[: len(origin)] == origin
+        )
+    return _checked(document, Source(shown_as=str(path), places=places), path.resolve().parent)
+
+
+def _checked(document: dict[str, Any], source: Source, folder: Path) -> LoadedConfig:
+    mistakes: list[str] = []
+    config = None
+    try:
+        config = Config.model_validate(document)
+    except ValidationError as error:
+        mistakes.extend(told_mistakes(error, Config, (), source))
+    parts = _check_parts(document, source, mistakes)
+    if config is not None:
+        mistakes.extend(_loose_ends(config, source))
+    if mistakes or config is None:
+        raise ConfigError("\n".join(mistakes))
+    return LoadedConfig(
+        config=config,
+        parts=parts,
+        folder=folder,
+        source=source,
+    )
+
+
+def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
+    """Read one section of settings, from a file of its own or from a whole configuration."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"The file {path} cannot be read: {reason}.") from error
+    document, source = parse_yaml(text, str(path))
+    above: Place = ()
+    if isinstance(document, dict) and key in document:
+        document, above = document[key], (key,)
+    if not isinstance(document, dict):
+        raise ConfigError(f"{source.where(above)}: expected settings of {key!r}, found none.")
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError("\n".join(told_mistakes(error, model, above, source))) from error
+
+
+def _check_parts(
+    document: dict[str, Any],
+    source: Source,
+    mistakes: list[str],
+) -> dict[Place, BaseModel]:
+    """Check the settings of every defense, model and judge against its own type."""
+    checked: dict[Place, BaseModel] = {}
+    for kind, path, settings in _part_settings(document):
+        here = source.where(path)
+        dotted = ".".join(path)
+        part_type = settings.get("type")
+        if not isinstance(part_type, str):
+            mistakes.append(f"{here}: {dotted} needs a type, for example type: pattern.")
+            continue
+        try:
+            model = settings_model(kind, part_type)
+            checked[path] = model.model_validate(_own_settings(settings, model))
+            mistakes.extend(_version_mistakes(settings, path, source))
+        except ConfigError as error:
+            mistakes.append(f"{source.where((*path, 'type'))}: {dotted}: {error}")
+        except ValidationError as error:
+            mistakes.extend(told_mistakes(error, model, path, source, common=("version",)))
+    return checked
+
+
+def _own_settings(settings: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Leave out what every part may say and no type has to know: its type and its version."""
+    common = {"type", "version"} - set(model.model_fields)
+    return {key: value for key, value in settings.items() if key not in common}
+
+
+def _version_mistakes(settings: dict[str, Any], path: Place, source: Source) -> Iterator[str]:
+    """A version is text: YAML reads 3.10 without quotes as the number 3.1."""
+    version = settings.get("version", "")
+    if not isinstance(version, str):
+        below = (*path, "version")
+        yield (
+            f"{source.where(below)}: {'.'.join(below)}: is not text, found {version!r}. "
+            'Put it in quotes, for example version: "3.10".'
+        )
+
+
+def _part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Place, dict[str, Any]]]:
+    defenses = document.get("defenses")
+    if isinstance(defenses, dict):
+        for name, settings in defenses.items():
+            if isinstance(settings, dict):
+                yield "defense", ("defenses", str(name)), settings
+    yield from _helper_settings(document.get("adaptive"))
+    pipeline = document.get("pipeline")
+    if not isinstance(pipeline, dict):
+        return
+    if isinstance(pipeline.get("model"), dict):
+        yield "model", ("pipeline", "model"), pipeline["model"]
+    judges = pipeline.get("judges")
+    if isinstance(judges, list):
+        for index, settings in enumerate(judges):
+            if isinstance(settings, dict):
+                yield "judge", ("pipeline", "judges", str(index)), settings
+
+
+def _helper_settings(adaptive: object) -> Iterator[tuple[str, Place, dict[str, Any]]]:
+    """Models that help an attacker, and what follows gradients."""
+    if not isinstance(adaptive, dict):
+        return
+    if isinstance(adaptive.get("gradient"), dict):
+        yield "gradient", ("adaptive", "gradient"), adaptive["gradient"]
+    for name in ("attacker", "equivalence", "critic"):
+        if isinstance(adaptive.get(name), dict):
+            yield helper_kind(name, adaptive[name]), ("adaptive", name), adaptive[name]
+
+
+def _loose_ends(config: Config, source: Source) -> Iterator[str]:
+    """Names that point nowhere."""
+    known = [*config.defenses, "none"]
+    if config.pipeline is not None:
+        for index, guard in enumerate(config.pipeline.guards):
+            if guard not in known:
+                here = source.where(("pipeline", "guards", str(index)))
+                hint = did_you_mean(guard, known)
+                yield f"{here}: no defense is called {guard!r}.{hint} Known: {listed(known)}."

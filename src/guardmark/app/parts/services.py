@@ -1,0 +1,107 @@
+"""The one client of a run, made only when a part needs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pydantic import BaseModel
+
+    from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.core.manifest import PartManifest
+    from guardmark.net import Services
+
+_ADDRESS_FIELDS = ("url", "base_url", "preset")
+
+
+def service_address(settings: BaseModel) -> str:
+    """Return the address a part calls, or the empty string for a part in this process."""
+    for field in _ADDRESS_FIELDS:
+        value = getattr(settings, field, None)
+        if value:
+            return str(value)
+    return ""
+
+
+def has_address(manifest: PartManifest) -> bool:
+    """Tell whether a part calls a service, from what its manifest says."""
+    return any(manifest.settings.get(field) for field in _ADDRESS_FIELDS)
+
+
+def is_below(address: str, base: str) -> bool:
+    """Tell whether an address belongs to a service: `/v1/check` does to `/v1`, `/v10` not."""
+    stem = base.rstrip("/")
+    return address == stem or address.startswith((f"{stem}/", f"{stem}?"))
+
+
+def open_services(
+    loaded: LoadedConfig,
+    *,
+    offline: bool = False,
+    record: Path | None = None,
+    replay: Path | None = None,
+) -> Services | None:
+    """Make the client of a run."""
+    if not any(service_address(settings) for settings in loaded.parts.values()):
+        if replay is not None:
+            _check_cassette(replay)
+        return None
+    from guardmark.net import ServiceLimits, Services
+
+    usual = loaded.config.run.concurrency
+    limits = {
+        base: ServiceLimits(
+            concurrency=said.concurrency or usual,
+            rate=said.rate,
+            tokens=said.tokens,
+            connect_timeout_s=said.connect_timeout_s,
+            read_timeout_s=said.read_timeout_s,
+            retries=said.retries,
+            adaptive=said.adaptive,
+            ca_file=str(loaded.folder / said.ca_file) if said.ca_file else None,
+        )
+        for base, said in loaded.config.services.items()
+    }
+    return Services(
+        limits,
+        default=ServiceLimits(concurrency=usual),
+        offline=offline,
+        record=record,
+        replay=replay,
+    )
+
+
+def _check_cassette(path: Path) -> None:
+    """Read a cassette that no part will ask for: a mistyped name is a mistake all the same."""
+    from guardmark.net.cassette import Player
+    from guardmark.net.redaction import Redactor
+
+    Player(path, Redactor())
+
+
+def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
+    """Return how many calls each part may have in flight, where a service says so."""
+    found = {}
+    for path, settings in loaded.parts.items():
+        if path[0] == "adaptive":
+            continue  # no part of a run
+        address = service_address(settings)
+        for base, said in loaded.config.services.items():
+            if said.concurrency and is_below(address, base):
+                found[_name_at(loaded, path)] = said.concurrency
+    return found
+
+
+def _name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:
+    """The name of the part whose settings stand at a path."""
+    if path[0] == "pipeline" and path[1] == "judges" and loaded.config.pipeline is not None:
+        return judge_name(loaded.config.pipeline.judges, int(path[-1]))
+    return path[-1]
+
+
+def judge_name(judges: Sequence[Mapping[str, object]], index: int) -> str:
+    """Return the name of a judge: the one it is given, or its number."""
+    return str(judges[index].get("name") or f"judge-{index + 1}")

@@ -1,0 +1,1 @@
+"""What a configuration will do and cost, looked at before anything is spent."""

@@ -1,0 +1,64 @@
+"""What this installation can do: extras, browser, disk."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sqlite3
+import sys
+from dataclasses import asdict, dataclass
+
+from guardmark.app.run.environment import installed_version
+
+_EXTRAS = {
+    "hf": (("torch", "transformers"), "local guard models and classifiers"),
+    "parquet": (("pyarrow",), "Parquet files"),
+    "plots": (("matplotlib",), "figures as PNG"),
+    "uvloop": (("uvloop",), "a faster event loop"),
+    "view": (("starlette", "uvicorn"), "pages over many runs"),
+}
+_LEAST_FREE_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    is_fine: bool
+    detail: str
+
+    def as_json(self) -> dict[str, object]:
+        """Return the finding as JSON values."""
+        return asdict(self)
+
+
+def examine() -> list[Finding]:
+    """Look at everything a measurement may need."""
+    free = shutil.disk_usage(".").free
+    findings = [
+        Finding(subject="guardmark", is_fine=True, detail=installed_version("guardmark") or ""),
+        Finding(
+            subject="Python",
+            is_fine=sys.version_info >= (3, 11),
+            detail=f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+        ),
+        Finding(subject="SQLite", is_fine=True, detail=sqlite3.sqlite_version),
+        Finding(
+            subject="disk",
+            is_fine=free > _LEAST_FREE_BYTES,
+            detail=f"{free / 1e9:.1f} GB free in the current folder",
+        ),
+    ]
+    findings.extend(_extra(name, *needs) for name, needs in _EXTRAS.items())
+    return findings
+
+
+def _extra(name: str, packages: tuple[str, ...], purpose: str) -> Finding:
+    versions = {package: installed_version(package) for package in packages}
+    missing = [package for package, found in versions.items() if found is None]
+    if missing:
+        detail = f"for {purpose}: pip install 'guardmark[{name}]'"
+    else:
+        detail = ", ".join(f"{package} {found}" for package, found in versions.items())
+    return Finding(subject=f"extra [{name}]", is_fine=not missing, detail=detail)

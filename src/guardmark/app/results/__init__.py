@@ -1,0 +1,1 @@
+"""What a finished run has to say: reports, gate, comparison, exports."""

@@ -1,0 +1,65 @@
+"""The verb `compare`: defenses against each other, in one run or across runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from guardmark.analysis.compare.compared import Compared, Wanted, compare_matched
+from guardmark.analysis.compare.runs_compared import OpenRun, match_runs
+from guardmark.app.results.artefacts import analysis_settings
+from guardmark.app.results.reporting import find_run, run_config
+from guardmark.core.errors import ConfigError
+from guardmark.store.records import RecordReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from guardmark.store.run_dir import RunDir
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """What was asked for on the command line."""
+
+    wanted: Wanted = field(default_factory=Wanted)
+    margin: float | None = None
+
+
+def compare_runs(paths: Sequence[Path], options: CompareOptions | None = None) -> Compared:
+    """Compare the defenses of one run, or of several over the same samples."""
+    chosen = options or CompareOptions()
+    folders = [find_run(path) for path in paths]
+    if len({folder.path.resolve() for folder in folders}) < len(folders):
+        raise ConfigError("A run is named twice; a comparison across runs needs different ones.")
+    with ExitStack() as stack:
+        readers = [stack.enter_context(RecordReader(folder.records)) for folder in folders]
+        settings = analysis_settings(run_config(readers[0].manifest()), readers[0])
+        if chosen.margin is not None:
+            settings = replace(settings, non_inferiority_margin=chosen.margin)
+        opened = [
+            OpenRun(label=label, reader=reader)
+            for label, reader in zip(label_runs(folders), readers, strict=True)
+        ]
+        matched = match_runs(opened, settings)
+        return compare_matched(matched, chosen.wanted, reader=readers[0], settings=settings)
+
+
+def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:
+    """Return what to call each run: as little of its path as tells them apart."""
+    paths = [folder.path.resolve() for folder in folders]
+    labels = [path.name for path in paths]
+    for depth in (2, 3):
+        taken = Counter(labels)
+        labels = [
+            label if taken[label] == 1 else "/".join(path.parts[-depth:])
+            for label, path in zip(labels, paths, strict=True)
+        ]
+    taken = Counter(labels)
+    return tuple(
+        label if taken[label] == 1 else f"{label} #{number}"
+        for number, label in enumerate(labels, start=1)
+    )

@@ -1,0 +1,154 @@
+"""The verb `matrix`: several configurations of one file, run one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from guardmark.app.parts.loading import LoadedConfig, parse_config
+from guardmark.app.results.artefacts import write_reports
+from guardmark.app.run.running import RunOptions, run
+from guardmark.core.errors import ConfigError, GuardmarkError
+from guardmark.engine.runner import Ending
+from guardmark.reports.matrix import (
+    MatrixLine,
+    matrix_manifest,
+    matrix_metrics,
+    matrix_pivot,
+    matrix_report,
+)
+from guardmark.store.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from guardmark.app.run.running import Session
+
+_KEYS = frozenset({"global", "rows"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixRow:
+    """One configuration of a matrix."""
+
+    row_id: str
+    label: str
+    loaded: LoadedConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixDone:
+    """A matrix that was run, or as far as it came."""
+
+    folder: RunDir
+    lines: tuple[MatrixLine, ...]
+    is_interrupted: bool
+
+
+def load_matrix(path: Path) -> tuple[MatrixRow, ...]:
+    """Read a file of configurations: `global` settings, and `rows` that change them."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"The matrix {path} cannot be read: {error.strerror}.") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"The matrix {path} cannot be read: {error}.") from error
+    if not isinstance(document, dict) or not isinstance(document.get("rows"), list):
+        raise ConfigError(f"{path}: a matrix has the keys global and rows (a list).")
+    if set(document) - _KEYS:
+        raise ConfigError(f"{path}: unknown keys: {', '.join(sorted(set(document) - _KEYS))}.")
+    rows = [_row(document.get("global") or {}, said, path) for said in document["rows"]]
+    names = [row.row_id for row in rows]
+    if not rows or len(set(names)) < len(names):
+        raise ConfigError(f"{path}: needs rows, each with an id of its own.")
+    return tuple(rows)
+
+
+def run_matrix(
+    path: Path, out: Path, *, session: Callable[[], Session], options: RunOptions | None = None
+) -> MatrixDone:
+    """Run every row of a matrix; one that fails does not stop the others.
+
+    Given again, it goes on: rows whose runs are finished call nothing.
+    """
+    rows = load_matrix(path)
+    home = RunDir(path=out).create()
+    lines: list[MatrixLine] = []
+    is_interrupted = False
+    for row in rows:
+        line, is_interrupted = _run_row(row, out / row.row_id, session(), options or RunOptions())
+        lines.append(line)
+        if is_interrupted:
+            break
+    source = str(path)
+    home.write_text("manifest.json", matrix_manifest(lines, source=source))
+    home.write_text("matrix_metrics.csv", matrix_metrics(lines))
+    home.write_text("matrix_attack_success.csv", matrix_pivot(lines, alarms=False))
+    home.write_text("matrix_false_alarms.csv", matrix_pivot(lines, alarms=True))
+    home.write_text("matrix_report.md", matrix_report(lines, source=source))
+    return MatrixDone(folder=home, lines=tuple(lines), is_interrupted=is_interrupted)
+
+
+def _run_row(
+    row: MatrixRow, folder: Path, session: Session, options: RunOptions
+) -> tuple[MatrixLine, bool]:
+    analysis, status, message, is_interrupted = None, "success", "", False
+    try:
+        result = run(row.loaded, _inside(options, folder), session)
+        is_interrupted = result.summary.ending is Ending.INTERRUPTED
+        formats = row.loaded.config.report
+        analysis, _ = write_reports(result.folder, row.loaded.config, formats=formats)
+    except GuardmarkError as error:
+        # A probe speaks before anything is stored.
+        began = RunDir(path=folder).records.exists()
+        status, message = "failed" if began else "skipped_after_probe", str(error)
+    line = MatrixLine(
+        row_id=row.row_id,
+        label=row.label,
+        status="failed" if is_interrupted else status,
+        message="interrupted" if is_interrupted else message,
+        run_dir=str(folder),
+        analysis=analysis,
+    )
+    return line, is_interrupted
+
+
+def _inside(options: RunOptions, folder: Path) -> RunOptions:
+    from dataclasses import replace
+
+    return replace(options, out=folder)
+
+
+def _row(shared: Mapping[str, Any], said: object, path: Path) -> MatrixRow:
+    if not isinstance(said, dict) or not isinstance(said.get("id"), str | int):
+        raise ConfigError(f"{path}: every row needs an id.")
+    import yaml
+
+    row_id = str(said["id"])
+    if not row_id or "/" in row_id or row_id.startswith("."):
+        raise ConfigError(f"{path}: {row_id!r} cannot name a folder; take letters and digits.")
+    own = {key: value for key, value in said.items() if key not in {"id", "label"}}
+    merged = {"version": 1, "name": row_id, **_merged(shared, own)}
+    loaded = parse_config(
+        yaml.safe_dump(merged, sort_keys=False),
+        folder=path.resolve().parent,
+        shown_as=f"{path} (row {row_id})",
+    )
+    return MatrixRow(row_id=row_id, label=str(said.get("label") or ""), loaded=loaded)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay settings over settings: sections are merged, everything else is replaced.
+
+    A part that names its type is whole: the settings of another type do not show through.
+    """
+    found = dict(below)
+    for key, value in above.items():
+        under = found.get(key)
+        is_section = isinstance(value, Mapping) and "type" not in value
+        found[key] = _merged(under, value) if is_section and isinstance(under, Mapping) else value
+    return found

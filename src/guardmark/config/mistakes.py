@@ -1,0 +1,147 @@
+"""What is wrong with settings, in words for whoever wrote them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pydantic import BaseModel
+
+from guardmark.config.base import Secret
+from guardmark.core.errors import did_you_mean, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+    from guardmark.config.source import Place, Source
+
+_KINDS: Final = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "dict_type": "settings",
+    "model_type": "settings",
+    "model_attributes_type": "settings",
+}
+"""What a setting must be, by the type of pydantic's error when it is something else."""
+_CHOICES: Final = frozenset({"literal_error", "enum"})
+_LONGEST: Final = 60
+
+
+def told_mistakes(
+    error: ValidationError,
+    model: type[BaseModel],
+    above: Place,
+    source: Source,
+    *,
+    common: tuple[str, ...] = (),
+) -> Iterator[str]:
+    """Say what is wrong with settings, each mistake in a line with its place in the file.
+
+    A setting that may be one of several things is wrong once, not once for each of them.
+    """
+    groups: dict[Place, list[ErrorDetails]] = {}
+    for item in error.errors(include_url=False):
+        groups.setdefault(_place(item, above, source), []).append(item)
+    inside = {place[:length] for place in groups for length in range(len(place))}
+    for place, items in sorted(groups.items(), key=lambda group: source.nearest(group[0])):
+        here, dotted = source.where(place), ".".join(place)
+        others = [item for item in items if item["type"] not in _KINDS]
+        for line in dict.fromkeys(_line(dotted, item, model, common) for item in others):
+            yield f"{here}: {line}"
+        # Where something inside it is wrong, a setting has the kind that was meant.
+        if not others and place not in inside:
+            yield f"{here}: {_before(dotted)}{_wrong_kind(items)}"
+
+
+def _place(item: ErrorDetails, above: Place, source: Source) -> Place:
+    """Return where a mistake stands: the steps of pydantic, without those that name a type."""
+    place, last = above, len(item["loc"]) - 1
+    for index, step in enumerate(item["loc"]):
+        below = (*place, str(step))
+        if below in source.places or (index == last and item["type"] == "missing"):
+            place = below
+    return place
+
+
+def _line(dotted: str, item: ErrorDetails, model: type[BaseModel], common: tuple[str, ...]) -> str:
+    if item["type"] == "extra_forbidden":
+        known = [*common, *_known_keys(model, item["loc"][:-1])]
+        hint = did_you_mean(str(item["loc"][-1]), known) or f" Known: {listed(known)}."
+        return f"no setting is called {dotted!r}.{hint}"
+    if item["type"] == "missing":
+        return f"{dotted!r} is missing."
+    return f"{_before(dotted)}{_wrong_value(item)}"
+
+
+def _before(dotted: str) -> str:
+    return f"{dotted}: " if dotted else ""
+
+
+def _wrong_kind(items: Sequence[ErrorDetails]) -> str:
+    """Say what a setting may be; never what came where a secret belongs."""
+    models = {str(item.get("ctx", {}).get("class_name")) for item in items}
+    if models == {Secret.__name__}:
+        return "a secret never stands in the file; name the variable that holds it: {env: NAME}."
+    secrets = {Secret.__name__, *(each.__name__ for each in Secret.__subclasses__())}
+    kinds = list(dict.fromkeys(_KINDS[item["type"]] for item in items))
+    if models & secrets:
+        kinds = ["{env: NAME}" if kind == "settings" else kind for kind in kinds]
+    may_be = " or ".join([", ".join(kinds[:-1]), kinds[-1]] if kinds[1:] else kinds)
+    return f"must be {may_be}{'' if models & secrets else _came(items[0]['input'])}."
+
+
+def _wrong_value(item: ErrorDetails) -> str:
+    """Say what is wrong with a value and what came; never what came where a secret belongs."""
+    if item["loc"][-1:] == ("env",):
+        return "is no name of an environment variable: letters, digits and _ (never the secret)."
+    message = item["msg"].removeprefix("Value error, ").removesuffix(".")
+    if message.endswith("?"):
+        return message
+    message = message.replace("Input should ", "must ", 1)
+    hint = ""
+    if item["type"] in _CHOICES and isinstance(item["input"], str):
+        choices = re.findall(r"'([^']*)'", str(item["ctx"].get("expected", "")))
+        hint = did_you_mean(item["input"], choices)
+    return f"{message}{_came(item['input'])}.{hint}"
+
+
+def _came(value: object) -> str:
+    if isinstance(value, str):
+        return f", found {value[:_LONGEST]!r}"
+    if isinstance(value, bool | int | float):
+        return f", found {str(value).lower()}"
+    return ", found a list" if isinstance(value, list) else ""
+
+
+def _known_keys(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """Follow a location into nested models and return the keys known there."""
+    here: type[BaseModel] | None = model
+    for step in loc:
+        if here is None or not isinstance(step, str) or step not in here.model_fields:
+            continue  # an index or a free key: the model stays the one of its values
+        here = _model_inside(here.model_fields[step].annotation)
+    fields = here.model_fields if here is not None else {}
+    return [info.alias or name for name, info in fields.items()]
+
+
+def _model_inside(annotation: object) -> type[BaseModel] | None:
+    """The first settings model within an annotation such as `dict[str, Model] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in getattr(annotation, "__args__", ()):
+        found = _model_inside(inner)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,1 @@
+"""How a defense is asked: in line, in threads or processes, over the wire."""
