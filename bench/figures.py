@@ -18,7 +18,7 @@ import numpy as np
 from subjects import MANIFEST
 
 from guardmark.analysis.defense.confusion import estimate_slices, sort_into_cells
-from guardmark.analysis.defense.frame import Arm, Frame
+from guardmark.analysis.defense.frame import DefenseColumn, Frame
 from guardmark.analysis.defense.latency import measure_latency
 from guardmark.analysis.defense.ratios import estimate_ratios
 from guardmark.analysis.settings import AnalysisSettings
@@ -105,7 +105,7 @@ def make_frame(*, is_grouped: bool) -> Frame:
         length=np.zeros(COUNT, dtype=np.int64),
     )
     part = PartManifest(name="guard", kind="defense", type="pattern")
-    arm = Arm(part=part, records=_records(blocked, draw), threshold=None)
+    arm = DefenseColumn(part=part, records=_records(blocked, draw), threshold=None)
     return Frame(manifest=MANIFEST, samples=samples, arms=(arm,))
 
 

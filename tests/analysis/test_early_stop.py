@@ -12,7 +12,7 @@ from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, bloc
 
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.gate.checks import check_limits
-from guardmark.analysis.gate.limits import GatePolicy, Standing
+from guardmark.analysis.gate.limits import GatePolicy, GateStatus
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.analysis.stopping.early_stop import EarlyStop
@@ -282,4 +282,4 @@ def test_a_gate_names_the_rate_that_its_limits_are_of(runs: Runs) -> None:
     assert check.high is not None
     assert check.value is not None
     assert check.low < check.value < check.high < 0.5
-    assert check.standing is Standing.HELD
+    assert check.standing is GateStatus.HELD

@@ -15,7 +15,7 @@ from guardmark.analysis.gate.checks import (
     check_regression,
     needed_trials,
 )
-from guardmark.analysis.gate.limits import GateCheck, GatePolicy, GateResult, Standing
+from guardmark.analysis.gate.limits import GateCheck, GatePolicy, GateResult, GateStatus
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import Decision
@@ -49,27 +49,27 @@ def checks(
 @pytest.mark.parametrize(
     ("through", "standing"),
     [
-        (0, Standing.HELD),
-        (5, Standing.HELD),
-        (16, Standing.OPEN),
-        (24, Standing.OPEN),
-        (60, Standing.BROKEN),
+        (0, GateStatus.HELD),
+        (5, GateStatus.HELD),
+        (16, GateStatus.OPEN),
+        (24, GateStatus.OPEN),
+        (60, GateStatus.BROKEN),
     ],
 )
 def test_a_limit_is_held_or_broken_by_the_whole_interval(
-    runs: Runs, through: int, standing: Standing
+    runs: Runs, through: int, standing: GateStatus
 ) -> None:
     """A point estimate on the good side alone is no pass, on the bad side alone no failure."""
     (check,) = checks(runs, letting_through(through), GatePolicy(asr_upper=0.1))
     assert check.standing is standing
     assert check.value == through / 200
-    assert (check.needed is None) == (standing is not Standing.OPEN)
+    assert (check.needed is None) == (standing is not GateStatus.OPEN)
 
 
 def test_both_sides_are_checked_apart(runs: Runs) -> None:
     """A defense that blocks everything holds the one limit and breaks the other."""
     found = checks(runs, letting_through(0, alarms=200), GatePolicy(asr_upper=0.1, fpr_upper=0.1))
-    assert [check.standing for check in found] == [Standing.HELD, Standing.BROKEN]
+    assert [check.standing for check in found] == [GateStatus.HELD, GateStatus.BROKEN]
     assert [check.subject for check in found] == ["attacks", "benign"]
 
 
@@ -85,9 +85,9 @@ def test_failures_have_limits_of_their_own(runs: Runs) -> None:
         GatePolicy(asr_upper=0.1, max_malformed=0.1, max_errors=0.5),
     )
     assert {check.rule: check.standing for check in found} == {
-        "asr_upper": Standing.HELD,
-        "max_malformed": Standing.BROKEN,
-        "max_errors": Standing.HELD,
+        "asr_upper": GateStatus.HELD,
+        "max_malformed": GateStatus.BROKEN,
+        "max_errors": GateStatus.HELD,
     }
 
 
@@ -107,7 +107,7 @@ def test_every_category_can_have_a_limit(runs: Runs) -> None:
     (check,) = checks(
         runs, letting_through(0), GatePolicy(per_category=(("extraction", 0.2),)), samples=alone
     )
-    assert check.standing is Standing.OPEN
+    assert check.standing is GateStatus.OPEN
     assert check.value is None
     assert "no attack of this category" in check.reason
 
@@ -127,9 +127,9 @@ def test_a_defense_that_is_not_there_is_refused(runs: Runs) -> None:
 def test_latency_is_checked_on_attacks_and_benign_samples_apart(runs: Runs) -> None:
     """Blocking early may hide how long an allow takes."""
     found = checks(runs, letting_through(0), GatePolicy(latency_p95_upper_ms=50.0))
-    assert [check.standing for check in found] == [Standing.HELD, Standing.HELD]
+    assert [check.standing for check in found] == [GateStatus.HELD, GateStatus.HELD]
     found = checks(runs, letting_through(0), GatePolicy(latency_p95_upper_ms=0.5))
-    assert [check.standing for check in found] == [Standing.BROKEN, Standing.BROKEN]
+    assert [check.standing for check in found] == [GateStatus.BROKEN, GateStatus.BROKEN]
 
 
 def test_a_percentile_of_too_few_times_stays_open(runs: Runs) -> None:
@@ -138,7 +138,7 @@ def test_a_percentile_of_too_few_times_stays_open(runs: Runs) -> None:
     attacks, _ = checks(
         runs, letting_through(0), GatePolicy(latency_p95_upper_ms=50.0), samples=few
     )
-    assert attacks.standing is Standing.OPEN
+    assert attacks.standing is GateStatus.OPEN
     assert attacks.needed == 72
 
 
@@ -146,21 +146,21 @@ def test_an_incomplete_run_decides_nothing() -> None:
     """What is missing may be what fails."""
     assert check_complete(RunStatus(state=RunState.COMPLETE, planned=400, stored=390)) == ()
     (check,) = check_complete(RunStatus(state=RunState.INTERRUPTED, planned=400, stored=399))
-    assert check.standing is Standing.OPEN
+    assert check.standing is GateStatus.OPEN
 
 
 @pytest.mark.parametrize(
     ("before", "after", "margin", "standing"),
     [
-        (20, 20, 0.05, Standing.HELD),
-        (20, 60, 0.05, Standing.BROKEN),
-        (20, 27, 0.05, Standing.OPEN),  # significant, but not larger than the margin
-        (20, 23, 0.01, Standing.OPEN),  # larger than the margin, but not significant
-        (60, 20, 0.05, Standing.HELD),
+        (20, 20, 0.05, GateStatus.HELD),
+        (20, 60, 0.05, GateStatus.BROKEN),
+        (20, 27, 0.05, GateStatus.OPEN),  # significant, but not larger than the margin
+        (20, 23, 0.01, GateStatus.OPEN),  # larger than the margin, but not significant
+        (60, 20, 0.05, GateStatus.HELD),
     ],
 )
 def test_a_regression_is_significant_and_material(  # noqa: PLR0917 - cases
-    runs: Runs, before: int, after: int, margin: float, standing: Standing
+    runs: Runs, before: int, after: int, margin: float, standing: GateStatus
 ) -> None:
     """Neither alone breaks the gate; it holds only when the interval stays at the margin."""
     planned = [letting_through(after), letting_through(before)]
@@ -180,16 +180,16 @@ def test_broken_outweighs_open_and_open_outweighs_held() -> None:
     """One broken limit is enough; one open limit is no pass."""
     (held,) = check_complete(RunStatus(state=RunState.FAILED, planned=2, stored=1))
 
-    def result(*standings: Standing) -> Standing:
+    def result(*standings: GateStatus) -> GateStatus:
         from dataclasses import replace
 
         made = tuple(replace(held, standing=standing) for standing in standings)
         return GateResult(checks=made, confidence=0.95).standing
 
-    assert result(Standing.HELD, Standing.OPEN, Standing.BROKEN) is Standing.BROKEN
-    assert result(Standing.HELD, Standing.OPEN) is Standing.OPEN
-    assert result(Standing.HELD) is Standing.HELD
-    assert result() is Standing.HELD
+    assert result(GateStatus.HELD, GateStatus.OPEN, GateStatus.BROKEN) is GateStatus.BROKEN
+    assert result(GateStatus.HELD, GateStatus.OPEN) is GateStatus.OPEN
+    assert result(GateStatus.HELD) is GateStatus.HELD
+    assert result() is GateStatus.HELD
 
 
 @given(

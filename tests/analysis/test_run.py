@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, make_manifest
 
-from guardmark.analysis.defense.coverage import Standing
+from guardmark.analysis.defense.coverage import CategoryStatus
 from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Sample
@@ -61,10 +61,10 @@ def test_a_category_is_addressed_when_bounds_lie_apart(runs: Runs) -> None:
     )
     standings = {each.category: each.standing for each in found.defenses[0].standings}
     assert standings == {
-        "jailbreak": Standing.NOT_ADDRESSED,
-        "extraction": Standing.ADDRESSED,
-        "own": Standing.NOT_ASSESSABLE,
-        "never": Standing.NOT_TESTED,
+        "jailbreak": CategoryStatus.NOT_ADDRESSED,
+        "extraction": CategoryStatus.ADDRESSED,
+        "own": CategoryStatus.NOT_ASSESSABLE,
+        "never": CategoryStatus.NOT_TESTED,
     }
     assert found.taxonomy.gaps == ("never", "never/nowhere")
     assert (found.taxonomy.tested, found.taxonomy.declared) == (3, 4)
@@ -77,7 +77,9 @@ def test_without_benign_samples_nothing_can_be_addressed(runs: Runs) -> None:
     found = analysed(
         runs, Planned(name="one", answers=lambda _p, _s: block()), samples=SAMPLES[:600]
     )
-    assert {each.standing for each in found.defenses[0].standings} == {Standing.NOT_ASSESSABLE}
+    assert {each.standing for each in found.defenses[0].standings} == {
+        CategoryStatus.NOT_ASSESSABLE
+    }
 
 
 def test_widths_say_what_a_margin_would_take(runs: Runs) -> None:

@@ -7,19 +7,22 @@ from dataclasses import replace
 
 import pytest
 
-from guardmark.analysis.adaptive.sameness_threshold import Pair, choose_tau, needed_pairs
+from guardmark.analysis.adaptive.sameness_threshold import TextPair, choose_tau, needed_pairs
 from guardmark.core.errors import DatasetError
 from guardmark.stats.proportion import wilson
 from guardmark.stats.split import split_by_group
 
 
-def pairs(different: int = 400, same: int = 200, *, seed: int = 3) -> list[Pair]:
+def pairs(different: int = 400, same: int = 200, *, seed: int = 3) -> list[TextPair]:
     """Make pairs of groups of their own: different ones far apart, equal ones near."""
     draw = random.Random(seed)
     made = [
-        Pair(cosine=draw.betavariate(4, 4), is_same=False, group=f"d{i}") for i in range(different)
+        TextPair(cosine=draw.betavariate(4, 4), is_same=False, group=f"d{i}")
+        for i in range(different)
     ]
-    made += [Pair(cosine=draw.betavariate(9, 2), is_same=True, group=f"s{i}") for i in range(same)]
+    made += [
+        TextPair(cosine=draw.betavariate(9, 2), is_same=True, group=f"s{i}") for i in range(same)
+    ]
     return made
 
 
@@ -72,10 +75,10 @@ def test_a_choice_that_the_other_half_does_not_carry_says_so() -> None:
     names = [f"g{i}" for i in range(600)]
     side = split_by_group(names, seed=7)
     data = [
-        Pair(cosine=0.5 if mine else 0.9, is_same=False, group=name)
+        TextPair(cosine=0.5 if mine else 0.9, is_same=False, group=name)
         for name, mine in zip(names, side, strict=True)
     ]
-    data += [Pair(cosine=0.95, is_same=True, group=f"s{i}") for i in range(40)]
+    data += [TextPair(cosine=0.95, is_same=True, group=f"s{i}") for i in range(40)]
     choice = choose_tau(data)
     assert choice.tau < 0.9
     assert choice.counted.false_same.value == 1.0
@@ -99,15 +102,18 @@ def test_how_many_pairs_a_bound_takes() -> None:
     [
         (pairs(80, 80), r"it takes 73 in groups of their own.*\n.*about 146"),
         (pairs(400, 0), "no pair that asks for the same"),
-        ([Pair(cosine=1.0, is_same=i % 2 == 0, group=f"g{i}") for i in range(800)], "No tau keeps"),
         (
-            [Pair(cosine=0.1, is_same=False, group=f"g{i % 8}") for i in range(800)],
+            [TextPair(cosine=1.0, is_same=i % 2 == 0, group=f"g{i}") for i in range(800)],
+            "No tau keeps",
+        ),
+        (
+            [TextPair(cosine=0.1, is_same=False, group=f"g{i % 8}") for i in range(800)],
             "in . groups",
         ),
     ],
     ids=["too few", "none equal", "nothing tells them apart", "few groups"],
 )
-def test_pairs_that_cannot_carry_a_choice_are_refused(data: list[Pair], words: str) -> None:
+def test_pairs_that_cannot_carry_a_choice_are_refused(data: list[TextPair], words: str) -> None:
     """With how many are needed, in at most five lines."""
     with pytest.raises(DatasetError, match=words) as refused:
         choose_tau(data)

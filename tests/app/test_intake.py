@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from guardmark.app.parts.loading import LoadedConfig, parse_config
-from guardmark.app.run.run_folder import Place, Start, begun, find_place
+from guardmark.app.run.run_folder import RunLocation, Start, begun, find_place
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
 
@@ -25,7 +25,7 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedConfig:
     return parse_config(TEXT, folder=tmp_path, shown_as="words.yaml")
 
 
-def broken_off(place: Place, *, is_kept: bool = False) -> None:
+def broken_off(place: RunLocation, *, is_kept: bool = False) -> None:
     """Begin a run in a place, and break it off."""
     with suppress(KeyboardInterrupt), begun(place, now=NOW, started="now") as keep:
         RecordWriter(place.folder.records).close()
@@ -36,13 +36,13 @@ def broken_off(place: Place, *, is_kept: bool = False) -> None:
 
 def test_a_beginning_that_fails_leaves_no_folder(tmp_path: Path) -> None:
     """Neither its own nor those it was made in."""
-    broken_off(Place(folder=RunDir(path=tmp_path / "runs" / "words" / "1")))
+    broken_off(RunLocation(folder=RunDir(path=tmp_path / "runs" / "words" / "1")))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_beginning_that_is_kept_stays_whatever_comes_later(tmp_path: Path) -> None:
     """From the first call on there is something to lose."""
-    broken_off(Place(folder=RunDir(path=tmp_path / "run")), is_kept=True)
+    broken_off(RunLocation(folder=RunDir(path=tmp_path / "run")), is_kept=True)
     assert (tmp_path / "run" / "records.sqlite").exists()
 
 
@@ -51,14 +51,14 @@ def test_what_lay_in_the_folder_before_stays(tmp_path: Path) -> None:
     note = tmp_path / "run" / "note.txt"
     note.parent.mkdir()
     note.write_text("mine", encoding="utf-8")
-    broken_off(Place(folder=RunDir(path=note.parent)))
+    broken_off(RunLocation(folder=RunDir(path=note.parent)))
     assert note.read_text(encoding="utf-8") == "mine"
     assert not (note.parent / "records.sqlite").exists()
 
 
 def test_records_that_lay_there_before_are_not_removed(tmp_path: Path) -> None:
     """They may be those of another program."""
-    place = Place(folder=RunDir(path=tmp_path))
+    place = RunLocation(folder=RunDir(path=tmp_path))
     RecordWriter(place.folder.records).close()
     broken_off(place)
     assert place.folder.records.exists()
@@ -66,7 +66,7 @@ def test_records_that_lay_there_before_are_not_removed(tmp_path: Path) -> None:
 
 def test_records_set_aside_for_a_run_that_cannot_begin_come_back(tmp_path: Path) -> None:
     """With --fresh and broken data the earlier run is still the run of its folder."""
-    place = Place(folder=RunDir(path=tmp_path), is_fresh=True)
+    place = RunLocation(folder=RunDir(path=tmp_path), is_fresh=True)
     place.folder.records.write_bytes(b"an earlier run")
     broken_off(place)
     assert place.folder.records.read_bytes() == b"an earlier run"
@@ -82,7 +82,7 @@ def test_a_run_killed_while_it_read_its_data_begins_again_in_its_folder(
     first.folder.create()
     RecordWriter(first.folder.records).close()
     again = find_place(loaded, out=None, start=Start.CONTINUE, config_hash=hashed, now=NOW)
-    assert again == Place(folder=first.folder)
+    assert again == RunLocation(folder=first.folder)
     with first.folder.lock():
         beside = find_place(loaded, out=None, start=Start.CONTINUE, config_hash=hashed, now=NOW)
     assert beside.folder != first.folder

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.attacks.catalogue import arm, arms, operators, parse_chain
-from guardmark.attacks.chain import LONGEST, Chain, fault_of, may_follow
-from guardmark.attacks.contract import Arm, LegitUse, Slot, Tier, weakest
+from guardmark.attacks.chain import LONGEST, OperatorChain, fault_of, may_follow
+from guardmark.attacks.contract import LegitUse, OperatorConfig, Slot, Tier, weakest
 from guardmark.core.errors import ConfigError
 
 ARMS = st.sampled_from(arms())
 
 
 @given(st.lists(ARMS, min_size=1, max_size=3))
-def test_allowed_chains_keep_every_rule(chosen: list[Arm]) -> None:
+def test_allowed_chains_keep_every_rule(chosen: list[OperatorConfig]) -> None:
     """Slots never fall, one encoding at most, nothing after a hidden carrier, no repeats."""
     if fault_of(chosen):
         return
@@ -52,9 +52,9 @@ def test_an_empty_chain_is_none() -> None:
 
 
 @given(ARMS, ARMS)
-def test_may_follow_is_the_rule_for_one_more(first: Arm, second: Arm) -> None:
+def test_may_follow_is_the_rule_for_one_more(first: OperatorConfig, second: OperatorConfig) -> None:
     """The beam search asks it before it builds a chain."""
-    assert may_follow(Chain.of(first), second) == (not fault_of((first, second)))
+    assert may_follow(OperatorChain.of(first), second) == (not fault_of((first, second)))
 
 
 def test_a_full_chain_takes_no_more() -> None:
@@ -77,10 +77,10 @@ def test_a_chain_sums_up_its_arms() -> None:
 
 
 @given(st.lists(ARMS, min_size=1, max_size=3))
-def test_a_chain_is_read_back_from_its_key(chosen: list[Arm]) -> None:
+def test_a_chain_is_read_back_from_its_key(chosen: list[OperatorConfig]) -> None:
     """A record's key rebuilds the chain: a replay needs nothing else."""
     if not fault_of(chosen):
-        chain = Chain(arms=tuple(chosen))
+        chain = OperatorChain(arms=tuple(chosen))
         assert parse_chain(chain.key) == chain
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from guardmark.core.outcome import ALLOWED, Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import Constant
-from guardmark.defenses.chain import Chain, InlineChain
-from guardmark.defenses.chain_rule import Rule, combine
+from guardmark.defenses.chain import ChainDefense, InlineChain
+from guardmark.defenses.chain_rule import ChainRule, combine
 
 PROMPT = Prompt.of_text("hello")
 _FAIL = Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.TIMEOUT)
@@ -22,7 +22,7 @@ _SAID = {
 }
 
 
-def _ask(letters: str, rule: Rule, *, short: bool = True) -> Outcome:
+def _ask(letters: str, rule: ChainRule, *, short: bool = True) -> Outcome:
     members = [Constant(f"{n}{c}", _SAID[c]) for n, c in enumerate(letters)]
     chain = InlineChain("chain", members, rule=rule, short_circuit=short)
     return chain.decide_now(PROMPT).outcome
@@ -31,33 +31,33 @@ def _ask(letters: str, rule: Rule, *, short: bool = True) -> Outcome:
 @pytest.mark.parametrize(
     ("rule", "votes", "outcome"),
     [
-        (Rule.ANY, "aab", "block"),
-        (Rule.ANY, "aaa", "allow"),
-        (Rule.ANY, "eb", "block"),
-        (Rule.ANY, "ea", "error"),
-        (Rule.ANY, "ma", "malformed"),
-        (Rule.ALL, "bbb", "block"),
-        (Rule.ALL, "bba", "allow"),
-        (Rule.ALL, "be", "error"),
-        (Rule.ALL, "ea", "allow"),
-        (Rule.MAJORITY, "bba", "block"),
-        (Rule.MAJORITY, "ba", "allow"),
-        (Rule.MAJORITY, "bea", "error"),
-        (Rule.MAJORITY, "bbe", "block"),
-        (Rule.MAJORITY, "aae", "allow"),
-        (Rule.FIRST, "ab", "allow"),
-        (Rule.FIRST, "eb", "block"),
-        (Rule.FIRST, "em", "error"),
+        (ChainRule.ANY, "aab", "block"),
+        (ChainRule.ANY, "aaa", "allow"),
+        (ChainRule.ANY, "eb", "block"),
+        (ChainRule.ANY, "ea", "error"),
+        (ChainRule.ANY, "ma", "malformed"),
+        (ChainRule.ALL, "bbb", "block"),
+        (ChainRule.ALL, "bba", "allow"),
+        (ChainRule.ALL, "be", "error"),
+        (ChainRule.ALL, "ea", "allow"),
+        (ChainRule.MAJORITY, "bba", "block"),
+        (ChainRule.MAJORITY, "ba", "allow"),
+        (ChainRule.MAJORITY, "bea", "error"),
+        (ChainRule.MAJORITY, "bbe", "block"),
+        (ChainRule.MAJORITY, "aae", "allow"),
+        (ChainRule.FIRST, "ab", "allow"),
+        (ChainRule.FIRST, "eb", "block"),
+        (ChainRule.FIRST, "em", "error"),
     ],
 )
-def test_votes_become_one_decision(rule: Rule, votes: str, outcome: str) -> None:
+def test_votes_become_one_decision(rule: ChainRule, votes: str, outcome: str) -> None:
     """A failure decides nothing, and hides nothing it could have decided."""
     assert _ask(votes, rule) == outcome
     assert _ask(votes, rule, short=False) == outcome
 
 
-@given(st.text(st.sampled_from("baem"), min_size=1, max_size=7), st.sampled_from(Rule))
-def test_stopping_early_never_changes_the_outcome(votes: str, rule: Rule) -> None:
+@given(st.text(st.sampled_from("baem"), min_size=1, max_size=7), st.sampled_from(ChainRule))
+def test_stopping_early_never_changes_the_outcome(votes: str, rule: ChainRule) -> None:
     """Short circuits save time, not accuracy."""
     early, late = _ask(votes, rule), _ask(votes, rule, short=False)
     answered = {Outcome.ALLOW, Outcome.BLOCK}
@@ -69,7 +69,7 @@ def test_a_chain_of_any_and_one_of_all_mirror_each_other(votes: str) -> None:
     """Exchanging block and allow exchanges the two rules."""
     mirrored = votes.translate(str.maketrans("ab", "ba"))
     swap = {Outcome.ALLOW: Outcome.BLOCK, Outcome.BLOCK: Outcome.ALLOW}
-    one, other = _ask(votes, Rule.ANY), _ask(mirrored, Rule.ALL)
+    one, other = _ask(votes, ChainRule.ANY), _ask(mirrored, ChainRule.ALL)
     assert swap.get(one, one) == other
 
 
@@ -81,10 +81,10 @@ def _scored(score: float | None, outcome: Outcome = Outcome.ALLOW) -> Decision:
 def test_the_score_is_the_highest_of_any_and_the_lowest_of_all() -> None:
     """And it is absent as soon as one member has none."""
     votes = [("x", _scored(0.2)), ("y", _scored(0.4))]
-    assert combine(votes, 2, Rule.ANY).score == 0.4
-    assert combine(votes, 2, Rule.ALL).score == 0.2
-    assert combine([*votes, ("z", _scored(None))], 3, Rule.ANY).score is None
-    assert combine(votes, 3, Rule.MAJORITY).score is None
+    assert combine(votes, 2, ChainRule.ANY).score == 0.4
+    assert combine(votes, 2, ChainRule.ALL).score == 0.2
+    assert combine([*votes, ("z", _scored(None))], 3, ChainRule.ANY).score is None
+    assert combine(votes, 3, ChainRule.MAJORITY).score is None
 
 
 def test_the_reason_names_the_member() -> None:
@@ -110,14 +110,14 @@ class _Slow:
 
 async def test_latencies_of_members_add_up() -> None:
     """Each by its own service time."""
-    chain = Chain("c", [_Slow("x", 3_000_000_000), _Slow("y", 4_000_000_000)])
+    chain = ChainDefense("c", [_Slow("x", 3_000_000_000), _Slow("y", 4_000_000_000)])
     decision = await chain.decide(PROMPT)
     assert decision.latency_ns == 7_000_000_000
 
 
 async def test_members_of_all_kinds_work_together() -> None:
     """In line and awaited; the in-line one is timed, the others tell."""
-    chain = Chain("c", [Constant("block", _SAID["b"]), _Slow("y", 4)], short_circuit=False)
+    chain = ChainDefense("c", [Constant("block", _SAID["b"]), _Slow("y", 4)], short_circuit=False)
     decision = await chain.decide(PROMPT)
     assert decision.outcome is Outcome.BLOCK
     assert decision.latency_ns is not None

@@ -83,7 +83,7 @@ async def test_the_example_asks_for_its_token(
     start: Callable[..., Awaitable[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it the probe says so; with it the defense answers."""
-    from guardmark.config.base import Secret
+    from guardmark.config.settings import Secret
 
     services = Services()
     port = await start(GUARD_TOKEN="right-token")  # noqa: S106 - a token of this test's own

@@ -13,7 +13,7 @@ from guardmark.adaptive.campaign import AdaptivePlan, check_settings
 from guardmark.adaptive.resume import earlier_tries
 from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.card import AdaptiveCard
-from guardmark.analysis.adaptive.operators import Standing
+from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.layers import ADAPTIVE, NULL
@@ -115,7 +115,7 @@ async def test_folding_is_noticed_and_closes_hidden_characters(tmp_path: Path) -
         if each.chain.startswith(("invisible@", "fullwidth@")) and " + " not in each.chain
     ]
     assert hidden
-    assert all(each.standing is Standing.HOLDS for each in hidden)
+    assert all(each.standing is OperatorClass.HOLDS for each in hidden)
 
 
 async def test_a_blocker_of_odd_characters_is_a_blanket_block(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ async def test_a_blocker_of_odd_characters_is_a_blanket_block(tmp_path: Path) ->
     card = await card_of(tmp_path, odd_characters)
     assert card.findings["diagnosis"] == "format"
     assert card.rounds[0].full.value == 1
-    blanket = {e.chain.split("@")[0] for e in card.operators if e.standing is Standing.BLANKET}
+    blanket = {e.chain.split("@")[0] for e in card.operators if e.standing is OperatorClass.BLANKET}
     assert {"invisible", "fullwidth"} <= blanket
 
 
@@ -145,7 +145,7 @@ async def test_a_defense_that_blocks_everything_is_said_to_be_unbroken_with_a_bo
     card = await card_of(tmp_path, lambda _: True)
     assert card.rounds[-1].full.successes == 0
     twinned = [each for each in card.operators if each.benign_blocked.trials]
-    assert {each.standing for each in twinned} == {Standing.BLANKET}
+    assert {each.standing for each in twinned} == {OperatorClass.BLANKET}
     sentence = holding_sentence(card)
     assert "not broken under battery-v1, budget 16" in sentence
     assert "up to" in sentence

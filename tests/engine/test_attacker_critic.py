@@ -13,7 +13,7 @@ from guardmark.adaptive.critic import Critic
 from guardmark.adaptive.diagnosis import Diagnosis
 from guardmark.adaptive.model_caller import ModelCaller
 from guardmark.adaptive.resume import earlier_replies, earlier_tries
-from guardmark.adaptive.state import Scene
+from guardmark.adaptive.state import SearchState
 from guardmark.adaptive.trace import read_trace
 from guardmark.app.verify.adaptive.attacker import recount_attacker
 from guardmark.app.verify.difference import Comparer
@@ -315,6 +315,6 @@ def _critic(*, history: int) -> Critic:
 
     plan = AttackerPlan(model=None, history=history)  # type: ignore[arg-type]
     models = ModelCaller(name="d", plan=plan, samples=(), writer=None, stop=StopSignal())  # type: ignore[arg-type]
-    scene = Scene(samples=(), seed=1, budget=4)
+    scene = SearchState(samples=(), seed=1, budget=4)
     diagnosis = Diagnosis(label="none", findings=(), folds=False)
     return Critic(scene=scene, diagnosis=diagnosis, models=models)

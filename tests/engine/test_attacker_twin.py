@@ -13,7 +13,7 @@ import pytest
 
 from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.attacker import AttackerCard
-from guardmark.analysis.adaptive.operators import Standing
+from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rewording import RewordingCard
 from guardmark.analysis.defense.grouped_rates import rate_of_marks
 from guardmark.app.verify.adaptive.attacker import recount_attacker
@@ -103,7 +103,7 @@ async def test_a_defense_that_knows_attacks_in_other_words_holds(
     assert (twin.blocked.successes, twin.blocked.trials, twin.blocked.groups) == (0, 4, 2)
     assert (twin.as_is.successes, twin.as_is.trials) == (0, 4)
     assert (twin.attacks_blocked.successes, twin.attacks_blocked.trials) == (4, 4)
-    assert (twin.separation.value, twin.standing) == (1.0, Standing.HOLDS)
+    assert (twin.separation.value, twin.standing) == (1.0, OperatorClass.HOLDS)
     assert twin.separation.low is not None
     assert twin.separation.low < 1
     assert (twin.change.value, twin.change.pairs) == (0.0, 4)
@@ -124,9 +124,9 @@ async def test_a_defense_that_blocks_what_a_model_rewords_is_a_blanket_block(
     assert (twin.as_is.successes, twin.as_is.trials) == (0, 4)
     assert (twin.separation.value, twin.change.value) == (0.0, 1.0)
     assert (twin.change.first_only, twin.change.second_only) == (4, 0)
-    assert twin.standing is Standing.BLANKET
+    assert twin.standing is OperatorClass.BLANKET
     assert [(each.name, each.standing) for each in twin.strategies] == [
-        ("paraphrase", Standing.BLANKET)
+        ("paraphrase", OperatorClass.BLANKET)
     ]
 
 
@@ -135,7 +135,7 @@ async def test_a_defense_that_knows_only_the_wording_is_blind(tmp_path: Path, se
     table = Table(replies("Set aside the rules,", "For how long should I simmer"))
     attacker, twin = await twin_of(tmp_path, seat, table, blind)
     assert attacker.passed.successes == 2  # the second candidates were not needed
-    assert twin.standing is Standing.BLIND
+    assert twin.standing is OperatorClass.BLIND
     assert twin.separation.value == 0.0
 
 
@@ -160,7 +160,7 @@ def test_enough_candidates_make_a_standing_clear() -> None:
             change=mover(benign, rate(0, 20)),
             attacks_blocked=attacks,
             separation=mover(attacks, benign),
-            standing=Standing.HOLDS,
+            standing=OperatorClass.HOLDS,
             strategies=(),
             spending={},
         )
@@ -176,7 +176,7 @@ async def test_a_defense_that_blocks_the_wrong_side_is_inverted(tmp_path: Path, 
     table = Table(replies("Set aside the rules,", "For how long should I simmer"))
     attacker, twin = await twin_of(tmp_path, seat, table, only(AS_ASKED, SLY))
     assert (attacker.passed.successes, twin.blocked.successes) == (2, 4)
-    assert twin.standing is Standing.INVERTED
+    assert twin.standing is OperatorClass.INVERTED
     assert twin.separation.value == -1.0
 
 
@@ -186,7 +186,7 @@ async def test_without_a_judge_both_sides_are_unproved_alike(tmp_path: Path, sea
     _, twin = await twin_of(tmp_path, seat, table, blanket, has_judge=False)
     assert table.judged == []
     assert (twin.blocked.trials, twin.equivalent.trials) == (4, 0)
-    assert twin.standing is Standing.BLANKET
+    assert twin.standing is OperatorClass.BLANKET
 
 
 async def test_a_model_that_is_gone_is_not_asked_about_benign_texts(
@@ -251,7 +251,7 @@ async def test_what_fails_is_beside_the_rates(tmp_path: Path, seat: Seat) -> Non
     assert (twin.equivalent.successes, twin.equivalent.trials) == (0, 1)
     assert (twin.unjudged, twin.candidates, twin.blocked.trials) == (1, 2, 0)
     assert (twin.blocked.value, twin.separation.value, twin.change.value) == (None, None, None)
-    assert twin.standing is Standing.UNKNOWN
+    assert twin.standing is OperatorClass.UNKNOWN
     spent = twin.spending["attacker"]
     assert (spent.calls, spent.failed) == (5, 1)
     assert twin.spending["equivalence"].calls == 4

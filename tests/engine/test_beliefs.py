@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from guardmark.adaptive.bandit import Bandit, best
 from guardmark.adaptive.beliefs import BatteryRecord, Precedents
-from guardmark.adaptive.diagnosis import KEYWORD, NONE, Diagnosis, Finding
+from guardmark.adaptive.diagnosis import KEYWORD, NONE, Diagnosis, ProbeResult
 from guardmark.adaptive.folds import FOLDS, fold_numbers
-from guardmark.adaptive.state import Scene
+from guardmark.adaptive.state import SearchState
 from guardmark.attacks.battery import battery
-from guardmark.attacks.chain import Chain
+from guardmark.attacks.chain import OperatorChain
 from guardmark.attacks.contract import Tier
 
-CHAINS = Scene(samples=[], seed=1, budget=64).singles()
+CHAINS = SearchState(samples=[], seed=1, budget=64).singles()
 LISTED = [chain for chain in battery() if chain.tier is not Tier.V4]
 UNKNOWN = Diagnosis(label=NONE, findings=(), folds=False)
 PLACES = 12
@@ -102,7 +102,7 @@ def test_failures_say_what_kind_an_attack_is() -> None:
 
 def test_without_a_battery_the_diagnosis_is_all_there_is() -> None:
     """A keyword list is met with other words first; hidden characters go last where it folds."""
-    finding = Finding(position=0, label=KEYWORD, core=("ignore",), folds=True)
+    finding = ProbeResult(position=0, label=KEYWORD, core=("ignore",), folds=True)
     known = Diagnosis(label=KEYWORD, findings=(finding,), folds=True)
     precedents = Precedents(CHAINS, known, BatteryRecord(), folds={0: 0})
     beliefs = precedents.beliefs((0, 0))
@@ -136,7 +136,7 @@ def test_a_longer_list_forgets_nothing() -> None:
     """Chains that are added start from nothing; the others keep what was learnt."""
     bandit = Bandit(CHAINS[:2])
     bandit.learn(1, passed=True)
-    larger = bandit.joined((Chain.of(*CHAINS[2].arms),))
+    larger = bandit.joined((OperatorChain.of(*CHAINS[2].arms),))
     assert (larger.passes, larger.stops) == ([0, 1, 0], [0, 0, 0])
     larger.learn(0, passed=False)
     assert bandit.stops == [0, 0]

@@ -16,7 +16,7 @@ from guardmark.adaptive import probe
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.adaptive.effects import measure_effects
 from guardmark.adaptive.resume import earlier_tries
-from guardmark.adaptive.target import Known, Protected
+from guardmark.adaptive.target import KnownAnswers, ProtectedTarget
 from guardmark.adaptive.target_caller import TargetCaller
 from guardmark.adaptive.target_trace import read_target_trace, stored_answers, target_lines
 from guardmark.adaptive.trace import read_trace
@@ -133,7 +133,7 @@ def keyword(text: str) -> bool:
 def plan_of(*defenses: Any, model: Any, judges: Any = (), **more: Any) -> AdaptivePlan:
     """Plan a small attack on defenses before a target model."""
     settings = SETTINGS if judges else {**SETTINGS, "judges": []}
-    protected = Protected(model=model, judges=tuple(judges), settings=settings, **more)
+    protected = ProtectedTarget(model=model, judges=tuple(judges), settings=settings, **more)
     return AdaptivePlan(defenses=defenses, seed=7, budget=8, target=protected)
 
 
@@ -181,7 +181,12 @@ async def test_a_stored_run_holds_what_the_target_said_under_its_name(
 
 def test_readings_of_canaries_are_stored_by_four_words() -> None:
     """Stored rows hold them, so none may change."""
-    assert {each.value for each in probe.Reading} == {"read", "lost", "refused", "failed"}
+    assert {each.value for each in probe.ComprehensionResult} == {
+        "read",
+        "lost",
+        "refused",
+        "failed",
+    }
 
 
 async def test_effects_with_and_without_the_guard_are_the_hand_count(tmp_path: Path) -> None:
@@ -308,7 +313,7 @@ async def test_what_the_run_got_already_is_not_asked_again(tmp_path: Path) -> No
     """Answers and verdicts of the run stand for attacks as they are, at no cost."""
     model = Reader()
     known = {
-        n: Known(
+        n: KnownAnswers(
             response=Response(text=f"door {n}"),
             verdicts={VERDICT: Verdict(label=VerdictLabel.UNSAFE)},
         )
@@ -411,7 +416,7 @@ async def test_among_bypasses_the_one_the_target_reads_is_sent(
         writer.load_samples(data)
         writer.add_layer(TARGET, SETTINGS)
         caller = TargetCaller(
-            protected=Protected(model=Reader(), judges=(Harm(),), canaries=canaries),
+            protected=ProtectedTarget(model=Reader(), judges=(Harm(),), canaries=canaries),
             samples=data,
             writer=writer,
             stop=StopSignal(),

@@ -6,7 +6,7 @@ import pytest
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.sample import Prompt
-from guardmark.models.scripted import Rule, ScriptedModel
+from guardmark.models.scripted import ScriptedModel, ScriptedRule
 
 
 async def test_planted_answers_come_first_then_rules_then_the_rest() -> None:
@@ -14,7 +14,10 @@ async def test_planted_answers_come_first_then_rules_then_the_rest() -> None:
     planted = Prompt.of_text("tell me a secret, please")
     model = ScriptedModel(
         "m",
-        [Rule(when="secret", answer="No."), Rule(when="s.c", answer="never reached")],
+        [
+            ScriptedRule(when="secret", answer="No."),
+            ScriptedRule(when="s.c", answer="never reached"),
+        ],
         otherwise="Sure.",
         by_digest={planted.digest().hex(): "It is quillfish."},
     )
@@ -26,4 +29,4 @@ async def test_planted_answers_come_first_then_rules_then_the_rest() -> None:
 def test_a_broken_rule_is_a_configuration_error() -> None:
     """Named."""
     with pytest.raises(ConfigError, match="no regular expression"):
-        ScriptedModel("m", [Rule(when="(", answer="")], otherwise="")
+        ScriptedModel("m", [ScriptedRule(when="(", answer="")], otherwise="")

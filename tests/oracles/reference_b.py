@@ -14,7 +14,7 @@ from typing import Any
 from guardmark.stats.agreement import cohen_kappa, krippendorff_alpha
 from guardmark.stats.calibration import brier, calibration_error
 from guardmark.stats.curves import average_precision, partial_auc
-from guardmark.stats.drawing import Drawing
+from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.judge_error import JudgeLabels, ppi_mean, rogan_gladen
 from guardmark.stats.prevalence import BlockCounts, predictive_values
 from guardmark.stats.quantiles import harrell_davis, quantile_ranks
@@ -165,7 +165,7 @@ def _cohen_kappa(inputs: Inputs) -> Figures:
 
 @_answers("agreement.krippendorff_nominal", "alpha")
 def _krippendorff(inputs: Inputs) -> Figures:
-    return {"alpha": krippendorff_alpha(inputs["ratings"], drawing=Drawing(replicates=2)).value}
+    return {"alpha": krippendorff_alpha(inputs["ratings"], drawing=DrawPlan(replicates=2)).value}
 
 
 @_answers("sequential.beta_mixture_cs", "lower", "upper")

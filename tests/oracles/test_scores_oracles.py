@@ -18,12 +18,12 @@ from guardmark.stats.curves import (
     precision_recall_curve,
     roc_curve,
 )
-from guardmark.stats.drawing import Drawing
+from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.scores import auc
 
 Rows = list[tuple[bool, float]]
 
-FEW = Drawing(replicates=2)
+FEW = DrawPlan(replicates=2)
 
 
 def scored() -> st.SearchStrategy[Rows]:

@@ -7,26 +7,26 @@ from guardmark.reports.blocks import (
     Column,
     Document,
     Facts,
-    Finding,
+    FigureCell,
+    Headline,
     Histogram,
     IntervalChart,
     IntervalMark,
     Line,
     LineChart,
     Listing,
-    Measure,
     Paragraph,
     Row,
     SampleBrowser,
     SampleCount,
     SampleEntry,
+    SampleFinding,
     SampleKind,
     Section,
     Table,
+    TextCell,
     Tone,
     Unit,
-    Verdict,
-    Words,
 )
 
 PLAIN = "plain"
@@ -38,11 +38,11 @@ LOUD = (
 )
 
 
-def share(value: float | None, low: float | None = None, high: float | None = None) -> Measure:
+def share(value: float | None, low: float | None = None, high: float | None = None) -> FigureCell:
     """A rate of 100 trials, or an undefined one."""
     if value is None:
-        return Measure(value=None, unit=Unit.SHARE, trials=0, successes=0, reason="no trials")
-    return Measure(
+        return FigureCell(value=None, unit=Unit.SHARE, trials=0, successes=0, reason="no trials")
+    return FigureCell(
         value=value,
         low=low,
         high=high,
@@ -55,9 +55,9 @@ def share(value: float | None, low: float | None = None, high: float | None = No
 def entry(number: int, text: str, excerpt: str, kind: SampleKind) -> SampleEntry:
     """One listed sample."""
     findings = (
-        Finding(defense=f"{text}one", outcome="allow", kind=kind, score=0.25, threshold=0.5),
-        Finding(defense=f"{text}two", outcome="error", kind=SampleKind.ERROR, detail=text),
-        Finding(defense=f"{text}floor", outcome="allow"),
+        SampleFinding(defense=f"{text}one", outcome="allow", kind=kind, score=0.25, threshold=0.5),
+        SampleFinding(defense=f"{text}two", outcome="error", kind=SampleKind.ERROR, detail=text),
+        SampleFinding(defense=f"{text}floor", outcome="allow"),
     )
     return SampleEntry(
         sample_id=f"{text}{number:04d}",
@@ -91,7 +91,7 @@ def document(text: str = LOUD, *, listed: int = 120, excerpt: str | None = None)
         version="0.1.0",
         confidence=0.95,
         verdicts=(
-            Verdict(
+            Headline(
                 defense=f"{text}one",
                 sentence="blocks 91.2 % [88.4, 93.4] of 500 attacks, wrongly blocks 3.1 % "
                 "[1.9, 5.0] of 600 benign; 4 malformed, 0 errors",
@@ -101,7 +101,7 @@ def document(text: str = LOUD, *, listed: int = 120, excerpt: str | None = None)
                 errors=0,
                 notes=(text,),
             ),
-            Verdict(
+            Headline(
                 defense=f"{text}two",
                 sentence=text,
                 blocked=share(None),
@@ -109,7 +109,7 @@ def document(text: str = LOUD, *, listed: int = 120, excerpt: str | None = None)
                 malformed=0,
                 errors=3,
             ),
-            Verdict(
+            Headline(
                 defense=f"{text}floor",
                 sentence="blocks 0.0 % [0.0, 0.8] of 500 attacks",
                 blocked=share(0.0, 0.0, 0.008),
@@ -144,17 +144,17 @@ def _words(text: str) -> Section:
         Column(title="n", numeric=True),
         Column(title="p95", numeric=True),
     )
-    slow = Measure(
+    slow = FigureCell(
         value=1200.0, low=900.0, high=None, unit=Unit.MILLISECONDS, trials=9, at_least=True
     )
     rows = (
-        Row(cells=(Words(text=text, code=True), share(0.5, 0.4, 0.6), Words(text="9"), slow)),
+        Row(cells=(TextCell(text=text, code=True), share(0.5, 0.4, 0.6), TextCell(text="9"), slow)),
         Row(
-            cells=(Words(text=text), share(None), Words(text="0", tone=Tone.BAD), slow),
+            cells=(TextCell(text=text), share(None), TextCell(text="0", tone=Tone.BAD), slow),
             greyed=True,
         ),
         Row(
-            cells=(Words(text=text), share(0.0, 0.0, 0.04), Words(text="8"), slow),
+            cells=(TextCell(text=text), share(0.0, 0.0, 0.04), TextCell(text="8"), slow),
             tone=Tone.MUTED,
         ),
     )
@@ -166,7 +166,7 @@ def _words(text: str) -> Section:
             Bullets(lines=(text,), tone=Tone.WARNING),
             Bullets(lines=(text, text)),
             Bullets(lines=()),
-            Facts(title=text, pairs=((text, Words(text=text, code=True)),)),
+            Facts(title=text, pairs=((text, TextCell(text=text, code=True)),)),
             Listing(id="lines", title=text, lines=(text, f"  {text}")),
             Table(id="open", title=text, columns=columns, rows=rows, note=text),
             Table(id="folded", title=text, columns=columns, rows=rows, collapsed=True),
@@ -186,12 +186,14 @@ def _charts(text: str) -> Section:
     few = tuple(
         IntervalMark(
             label=f"{text}few{number}",
-            measure=Measure(value=0.0, low=0.0, high=0.8, unit=Unit.SHARE, trials=1, greyed=True),
+            measure=FigureCell(
+                value=0.0, low=0.0, high=0.8, unit=Unit.SHARE, trials=1, greyed=True
+            ),
             series=f"{text}one",
         )
         for number in range(9)
     )
-    gap = Measure(value=-0.06, low=-0.09, high=-0.03, unit=Unit.POINTS, trials=80)
+    gap = FigureCell(value=-0.06, low=-0.09, high=-0.03, unit=Unit.POINTS, trials=80)
     return Section(
         id="charts",
         title=f"{text} charts",

@@ -15,7 +15,7 @@ from small_reports import HOSTILE, HOSTILE_NAME, full_analysis
 from small_runs import Runs
 
 from guardmark.analysis.defense.bypasses import ListedSample
-from guardmark.analysis.gate.limits import GateCheck, GateResult, GateUnit, Standing
+from guardmark.analysis.gate.limits import GateCheck, GateResult, GateStatus, GateUnit
 from guardmark.analysis.run import RunAnalysis
 from guardmark.reports.ci_junit import Unlimited, figures_junit, gate_junit
 from guardmark.reports.ci_sarif import FINGERPRINT, MOST_RESULTS, Analysed, Located, sarif_json
@@ -25,7 +25,7 @@ SCHEMA = Path(__file__).parent / "sarif" / "sarif-2.1.0-rtm.5.json"
 ILLEGAL = "\x00\x08\x1b[31m\ufffe\u202e<b>&\"'"
 
 
-def check(standing: Standing = Standing.BROKEN, **changes: Any) -> GateCheck:
+def check(standing: GateStatus = GateStatus.BROKEN, **changes: Any) -> GateCheck:
     """One check, hostile where data could be."""
     values: dict[str, Any] = {
         "rule": "asr_upper",
@@ -45,9 +45,9 @@ def check(standing: Standing = Standing.BROKEN, **changes: Any) -> GateCheck:
 
 EVERY = GateResult(
     checks=(
-        check(Standing.HELD, value=0.01, low=0.0, high=0.03),
+        check(GateStatus.HELD, value=0.01, low=0.0, high=0.03),
         check(defense=HOSTILE_NAME, rule="per_category", subject=ILLEGAL),
-        check(Standing.OPEN, needed=811, value=0.08, low=0.05, high=0.12),
+        check(GateStatus.OPEN, needed=811, value=0.08, low=0.05, high=0.12),
     ),
     confidence=0.95,
 )
@@ -176,7 +176,7 @@ def test_a_gate_names_what_is_broken_first() -> None:
 
 def test_a_gate_as_json_carries_every_figure() -> None:
     """Undefined is null."""
-    nothing = check(Standing.OPEN, value=None, low=None, high=None, trials=0, reason="no attack")
+    nothing = check(GateStatus.OPEN, value=None, low=None, high=None, trials=0, reason="no attack")
     result = GateResult(checks=(nothing,), confidence=0.95)
     said = json.loads(gate_json(result, run="now"))
     assert said["standing"] == "open"

@@ -11,8 +11,8 @@ from guardmark.analysis.run import analyse_run
 from guardmark.core.manifest import Policy
 from guardmark.reports.blocks import (
     Document,
+    FigureCell,
     IntervalChart,
-    Measure,
     SampleBrowser,
     SampleKind,
     Section,
@@ -255,5 +255,5 @@ def test_an_unfinished_run_says_how_far_it_is(runs: Runs) -> None:
 
 def test_measures_have_units_and_no_hidden_zero() -> None:
     """An undefined figure reads undefined."""
-    assert cell_text(Measure(value=None, unit=Unit.SHARE)) == "undefined"
-    assert cell_text(Measure(value=0.0, unit=Unit.SHARE)) == "0.0 %"
+    assert cell_text(FigureCell(value=None, unit=Unit.SHARE)) == "undefined"
+    assert cell_text(FigureCell(value=0.0, unit=Unit.SHARE)) == "0.0 %"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loud_document import LOUD, PLAIN, document
 
-from guardmark.reports.blocks import IntervalChart, IntervalMark, Measure, Unit
+from guardmark.reports.blocks import FigureCell, IntervalChart, IntervalMark, Unit
 from guardmark.reports.figures.files import Figure, figure_svg
 from guardmark.reports.figures.interval import plot_intervals
 from guardmark.reports.figures.scale import scale_between, scale_of
@@ -78,7 +78,7 @@ def test_coordinates_are_written_shortly(value: float) -> None:
 def test_a_defense_keeps_its_mark() -> None:
     """The same colour and shape wherever a defense is drawn."""
     marks = tuple(
-        IntervalMark(label="all", measure=Measure(value=0.5, unit=Unit.SHARE), series=name)
+        IntervalMark(label="all", measure=FigureCell(value=0.5, unit=Unit.SHARE), series=name)
         for name in ("second", "first")
     )
     chart = IntervalChart(id="c", title="c", unit=Unit.SHARE, axis="a", marks=marks)

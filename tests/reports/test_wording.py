@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from guardmark.reports.blocks import Measure, Unit
+from guardmark.reports.blocks import FigureCell, Unit
 from guardmark.reports.wording import counts_text, measure_text, percent_text, value_text
 
 
@@ -39,7 +39,7 @@ def test_a_value_in_words(value: float | None, unit: Unit, words: str) -> None:
 
 def test_an_interval_stands_beside_its_value() -> None:
     """As in the verdict line."""
-    measure = Measure(
+    measure = FigureCell(
         value=0.912, low=0.884, high=0.934, unit=Unit.SHARE, trials=500, successes=456
     )
     assert measure_text(measure) == "91.2 % [88.4, 93.4]"
@@ -48,28 +48,28 @@ def test_an_interval_stands_beside_its_value() -> None:
 
 def test_missing_bounds_are_marked() -> None:
     """One bound alone is possible for latencies."""
-    one = Measure(value=12.0, low=10.0, unit=Unit.MILLISECONDS, trials=100, at_least=True)
+    one = FigureCell(value=12.0, low=10.0, unit=Unit.MILLISECONDS, trials=100, at_least=True)
     assert measure_text(one) == ">= 12.0 ms [10.0, ?]"
-    short = Measure(value=0.9, low=0.8, high=1.2, unit=Unit.MILLISECONDS)
+    short = FigureCell(value=0.9, low=0.8, high=1.2, unit=Unit.MILLISECONDS)
     assert measure_text(short) == "900 µs [800, 1,200]"
-    assert measure_text(Measure(value=0.5, unit=Unit.SHARE)) == "50.0 %"
-    points = Measure(value=0.1, low=-0.02, high=0.22, unit=Unit.POINTS)
+    assert measure_text(FigureCell(value=0.5, unit=Unit.SHARE)) == "50.0 %"
+    points = FigureCell(value=0.1, low=-0.02, high=0.22, unit=Unit.POINTS)
     assert measure_text(points) == "+10.0 points [-2.0, +22.0]"
 
 
 def test_no_limit_is_rounded_into_certainty() -> None:
     """A lower limit just below 1 and an upper one just above 0 say so; outward is safe."""
-    high = Measure(value=0.99995, low=0.9996, high=0.99999, unit=Unit.SHARE)
+    high = FigureCell(value=0.99995, low=0.9996, high=0.99999, unit=Unit.SHARE)
     assert measure_text(high) == "> 99.9 % [> 99.9, 100.0]"
-    low = Measure(value=0.0, low=0.0, high=0.0004, unit=Unit.SHARE)
+    low = FigureCell(value=0.0, low=0.0, high=0.0004, unit=Unit.SHARE)
     assert measure_text(low) == "0.0 % [0.0, < 0.1]"
-    assert measure_text(Measure(value=1.0, low=1.0, high=1.0, unit=Unit.SHARE)).endswith(
+    assert measure_text(FigureCell(value=1.0, low=1.0, high=1.0, unit=Unit.SHARE)).endswith(
         "[100.0, 100.0]"
     )
 
 
 def test_counts_without_successes_are_n_and_without_trials_nothing() -> None:
     """No invented denominators."""
-    assert counts_text(Measure(value=0.5, unit=Unit.SHARE, trials=1200)) == "1,200"
-    assert counts_text(Measure(value=0.5, unit=Unit.SHARE)) == ""
+    assert counts_text(FigureCell(value=0.5, unit=Unit.SHARE, trials=1200)) == "1,200"
+    assert counts_text(FigureCell(value=0.5, unit=Unit.SHARE)) == ""
     assert percent_text(None) == "undefined"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.stats.agreement import clustered_kappa, cohen_kappa, krippendorff_alpha
-from guardmark.stats.drawing import Drawing
+from guardmark.stats.drawing import DrawPlan
 
-FEW = Drawing(seed=3, replicates=200)
+FEW = DrawPlan(seed=3, replicates=200)
 
 tables = st.integers(2, 4).flatmap(
     lambda c: st.lists(st.lists(st.integers(0, 20), min_size=c, max_size=c), min_size=c, max_size=c)

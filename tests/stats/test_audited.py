@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from guardmark.core.estimate import Estimate, Ratio
 from guardmark.stats.audited import audited_rate
 from guardmark.stats.clustered import wilson_default
-from guardmark.stats.drawing import Drawing
+from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.proportion import wilson
 
-DRAWING = Drawing(seed=7, replicates=400)
+DRAWING = DrawPlan(seed=7, replicates=400)
 
 
 def rate(hits: int, trials: int) -> Estimate:
@@ -112,7 +112,7 @@ def test_the_audited_rate_lies_between_the_proved_and_the_full_one(data: st.Data
         rate(fell, attacks),
         rate(judged, fell),
         rate(yes, answered),
-        drawing=Drawing(seed=1, replicates=60),
+        drawing=DrawPlan(seed=1, replicates=60),
     )
     assert found.value is not None
     assert found.low is not None
@@ -136,7 +136,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(
             rate(fell, 60),
             rate(by_word, fell),
             rate(yes, sure),
-            drawing=Drawing(seed=number, replicates=200),
+            drawing=DrawPlan(seed=number, replicates=200),
         )
         if found.low is not None and found.high is not None:
             covered += found.low <= truth <= found.high

@@ -8,10 +8,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import betabinom
 
-from guardmark.stats.drawing import Drawing
+from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.extrapolation import extrapolate_success, fit_beta_binomial
 
-FEW = Drawing(seed=1, replicates=60)
+FEW = DrawPlan(seed=1, replicates=60)
 
 
 def drawn(a: float, b: float, *, samples: int = 400, tries: int = 10) -> np.ndarray:

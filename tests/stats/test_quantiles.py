@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.stats.drawing import Drawing
+from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import (
     estimate_quantile,
     estimate_quantiles,
@@ -18,7 +18,7 @@ from guardmark.stats.quantiles import (
     quantile_ranks,
 )
 
-FEW = Drawing(seed=2, replicates=200)
+FEW = DrawPlan(seed=2, replicates=200)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_medians_of_draws_are_medians() -> None:
     """Drawing every group once gives the median of all, even counts included."""
     rng = np.random.default_rng(1)
     first, second = rng.gamma(2, 1, 40), rng.gamma(2, 1, 40)
-    found = median_difference(first, second, drawing=Drawing(seed=1))
+    found = median_difference(first, second, drawing=DrawPlan(seed=1))
     assert found.low is not None
     assert found.high is not None
     assert found.value == pytest.approx(float(np.median(first - second)))

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.stats.clustered_auc import clustered_auc, compare_clustered_auc
-from guardmark.stats.drawing import Drawing
+from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.scores import auc, compare_auc, tpr_at_fpr
 
-FEW = Drawing(seed=1, replicates=200)
+FEW = DrawPlan(seed=1, replicates=200)
 
 
 def scored(classes: int = 2) -> st.SearchStrategy[list[tuple[bool, float]]]:
@@ -169,7 +169,7 @@ def test_one_group_per_row_is_asked_for() -> None:
 def test_a_drawing_that_shows_no_spread_is_refused(options: dict[str, int]) -> None:
     """One draw has no standard deviation."""
     with pytest.raises(ValueError, match="at least"):
-        Drawing(**options)
+        DrawPlan(**options)
 
 
 def _grouped(seed: int, groups: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -185,7 +185,7 @@ def test_groups_of_one_agree_with_delong() -> None:
     """Where every sample stands alone the bootstrap finds DeLong's standard error again."""
     labels, scores, groups = _grouped(3, 300, 1)
     apart = auc(labels, scores)
-    drawn = clustered_auc(labels, scores, groups=groups, drawing=Drawing(seed=5))
+    drawn = clustered_auc(labels, scores, groups=groups, drawing=DrawPlan(seed=5))
     assert drawn.ratio.value == apart.ratio.value
     assert drawn.standard_error == pytest.approx(apart.standard_error, rel=0.06)
 

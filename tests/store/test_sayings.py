@@ -9,12 +9,12 @@ from guardmark.core.manifest import RunManifest
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.sample import Sample
 from guardmark.store.records import RecordReader, RecordWriter
-from guardmark.store.sayings import Sayings
+from guardmark.store.sayings import SharedEvidence
 
 
 def test_equal_reasons_share_a_number_whoever_made_them() -> None:
     """A part may build its evidence anew for every sample."""
-    sayings = Sayings()
+    sayings = SharedEvidence()
     shared = Evidence(reason="rule 1")
     assert [sayings.number_of(shared), sayings.number_of(Evidence(reason="rule 1"))] == [0, 0]
     assert sayings.number_of(Evidence(reason="rule 2")) == 1
@@ -23,7 +23,7 @@ def test_equal_reasons_share_a_number_whoever_made_them() -> None:
 
 def test_what_says_more_than_a_reason_is_not_shared() -> None:
     """Raw answers, usage and attempts belong to one call."""
-    sayings = Sayings()
+    sayings = SharedEvidence()
     assert sayings.number_of(Evidence(reason="rule 1", raw="{}")) is None
     assert sayings.number_of(Evidence(reason="rule 1", from_cache=True)) is None
     assert sayings.number_of(Evidence(message="no answer")) is None
@@ -32,7 +32,7 @@ def test_what_says_more_than_a_reason_is_not_shared() -> None:
 
 def test_a_part_that_always_finds_new_words_is_kept_row_by_row() -> None:
     """Otherwise a judge's reasons would fill the memory."""
-    sayings = Sayings()
+    sayings = SharedEvidence()
     found = [sayings.number_of(Evidence(reason=f"because {n}")) for n in range(1000)]
     assert found[:256] == list(range(256))
     assert set(found[256:]) == {None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from guardmark.adaptive.attacker_thread import Draft, Fate, Pursuit, interleaved
+from guardmark.adaptive.attacker_thread import AttackerThread, CandidateStatus, Draft, interleaved
 from guardmark.adaptive.critic import Critic
 from guardmark.adaptive.model_caller import Ask
 from guardmark.adaptive.sameness import ATTACKS, prove
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from guardmark.adaptive.caller import Caller
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.model_caller import ModelCaller
-    from guardmark.adaptive.state import Scene, Target
-    from guardmark.adaptive.trial import Answer
+    from guardmark.adaptive.state import SearchState, Target
+    from guardmark.adaptive.trial import TryAnswer
 
 _ROUND = "R5"
 
 
 async def run_attacker(
-    scene: Scene,
+    scene: SearchState,
     targets: Sequence[Target],
     *,
     diagnosis: Diagnosis,
@@ -47,7 +47,7 @@ async def run_attacker(
     if not open_targets:
         return {}
     work = _Round(scene, diagnosis, caller, models)
-    pursuits = [Pursuit.of(t, streams=models.plan.streams) for t in open_targets]
+    pursuits = [AttackerThread.of(t, streams=models.plan.streams) for t in open_targets]
     for depth in range(models.plan.depth):
         live = [each for each in pursuits if each.may_try(scene.budget)]
         if not live or models.has_gone() or not models.calls_left:
@@ -59,7 +59,7 @@ async def run_attacker(
             await work.send(batch)
     for pursuit in pursuits:
         for draft in pursuit.queue:
-            models.note(pursuit.position, draft.note(Fate.UNUSED))
+            models.note(pursuit.position, draft.note(CandidateStatus.UNUSED))
     models.flush()
     return work.record()
 
@@ -68,7 +68,7 @@ class _Round:
     """What every step of the round looks at, and how strategies fared so far."""
 
     def __init__(
-        self, scene: Scene, diagnosis: Diagnosis, caller: Caller, models: ModelCaller
+        self, scene: SearchState, diagnosis: Diagnosis, caller: Caller, models: ModelCaller
     ) -> None:
         self.scene = scene
         self.diagnosis = diagnosis
@@ -88,7 +88,7 @@ class _Round:
             passed[name] += count
         return {name: (count, passed[name]) for name, count in found.items()}
 
-    async def write(self, live: Sequence[Pursuit], depth: int) -> None:
+    async def write(self, live: Sequence[AttackerThread], depth: int) -> None:
         """Ask for candidates; queue those that may be sent."""
         models = self.models
         lines = [
@@ -116,7 +116,7 @@ class _Round:
                 if fate is not None:
                     models.note(pursuit.position, draft.note(fate))
 
-    def _ask(self, pursuit: Pursuit, stream: int, depth: int) -> Ask:
+    def _ask(self, pursuit: AttackerThread, stream: int, depth: int) -> Ask:
         plan, sample = self.models.plan, pursuit.target.sample
         draw = self.scene.draw("attacker", self.models.name, sample.id, stream, depth)
         prompt = attacker_prompt(
@@ -144,16 +144,16 @@ class _Round:
             note={"stream": stream, "depth": depth, "repair": False},
         )
 
-    def _record(self, pursuit: Pursuit) -> dict[str, tuple[int, int]]:
+    def _record(self, pursuit: AttackerThread) -> dict[str, tuple[int, int]]:
         """How often each strategy was tried and got through, as far as an attack is told."""
         keys = {name: self._heard_of(pursuit, name) for name in STRATEGIES}
         return {name: (self.tried[key], self.passed[key]) for name, key in keys.items()}
 
-    def _heard_of(self, pursuit: Pursuit, strategy: str) -> tuple[int | None, str]:
+    def _heard_of(self, pursuit: AttackerThread, strategy: str) -> tuple[int | None, str]:
         """Under which name the outcomes of a strategy are kept: for all, or for one attack."""
         return (None if self.scene.shares_memory else pursuit.position), strategy
 
-    async def send(self, batch: Sequence[Pursuit]) -> None:
+    async def send(self, batch: Sequence[AttackerThread]) -> None:
         """Try the next candidate of each attack that has one."""
         turn = [(pursuit, pursuit.queue.popleft()) for pursuit in batch]
         turn = await prove(self.scene, self.models, turn, side=ATTACKS)
@@ -176,12 +176,12 @@ class _Round:
             self._learn(pursuit, draft, answers[i], query=queries[i] if i in won else None)
 
     def _learn(
-        self, pursuit: Pursuit, draft: Draft, answer: Answer, *, query: Query | None
+        self, pursuit: AttackerThread, draft: Draft, answer: TryAnswer, *, query: Query | None
     ) -> None:
         pursuit.target.tries += 1
         pursuit.target.seen.add(draft.text)
         pursuit.answered(draft, answer, is_through=query is not None)
-        self.models.note(pursuit.position, draft.note(Fate.SENT))
+        self.models.note(pursuit.position, draft.note(CandidateStatus.SENT))
         if answer.is_blocked is not None:
             key = self._heard_of(pursuit, draft.strategy)
             self.tried[key] += 1

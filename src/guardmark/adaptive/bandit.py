@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from guardmark.adaptive.beliefs import Belief
-    from guardmark.attacks.chain import Chain
+    from guardmark.attacks.chain import OperatorChain
 
 _VIEWS: Final = 16  # draws a wave; attacks share them in turn
 _LUCK: Final = 0.3  # of the posterior's spread; more explores at the cost of the first tries
@@ -24,7 +24,7 @@ class Bandit:
 
     __slots__ = ("chains", "passes", "stops")
 
-    def __init__(self, chains: Sequence[Chain]) -> None:
+    def __init__(self, chains: Sequence[OperatorChain]) -> None:
         self.chains = tuple(chains)
         self.passes = [0.0] * len(self.chains)
         self.stops = [0] * len(self.chains)
@@ -68,7 +68,7 @@ class Bandit:
             for belief, passes, stops in zip(beliefs, self.passes, self.stops, strict=True)
         ]
 
-    def joined(self, chains: Sequence[Chain]) -> Bandit:
+    def joined(self, chains: Sequence[OperatorChain]) -> Bandit:
         """Return a bandit that may choose from more chains, and forgets nothing."""
         larger = Bandit((*self.chains, *chains))
         larger.passes[: len(self.chains)] = self.passes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from guardmark.adaptive.trial import Account, Query
 
 if TYPE_CHECKING:
-    from guardmark.adaptive.state import Scene
-    from guardmark.adaptive.trial import Answer, Steps
+    from guardmark.adaptive.state import SearchState
+    from guardmark.adaptive.trial import Steps, TryAnswer
 
 RANDOMISED: Final = "RANDOMISED"
 ERRORS_AS_BLOCK: Final = "ERRORS_AS_BLOCK"
@@ -25,7 +25,7 @@ class Baseline:
     missing: int
 
 
-def measure_baseline(scene: Scene) -> Steps[Baseline]:
+def measure_baseline(scene: SearchState) -> Steps[Baseline]:
     """Ask about every text as it is, and about some of them again."""
     places = range(len(scene.samples))
     first = yield [_plain(scene, place, "R0") for place in places]
@@ -55,12 +55,12 @@ def measure_baseline(scene: Scene) -> Steps[Baseline]:
     return Baseline(flags=tuple(flags), missing=missing)
 
 
-def _plain(scene: Scene, place: int, round_: str, *, is_again: bool = False) -> Query:
+def _plain(scene: SearchState, place: int, round_: str, *, is_again: bool = False) -> Query:
     text = scene.samples[place].prompt.text
     return Query(place, text, Account.BASELINE, round_, is_again=is_again)
 
 
-def _subsample(scene: Scene, first: list[Answer]) -> list[int]:
+def _subsample(scene: SearchState, first: list[TryAnswer]) -> list[int]:
     """Take some of the blocked and some of the passed, in the order of the data."""
     draw = scene.draw("baseline")
     taken: list[int] = []

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.trial import Query
-    from guardmark.attacks.chain import Chain
+    from guardmark.attacks.chain import OperatorChain
 
 _UNLIKE: Final = 0.03  # weight of an attack for each chain that passed there and failed here
 _TRUST: Final = 0.5  # share of a doubt that a diagnosis removes
@@ -62,7 +62,7 @@ class Precedents:
 
     def __init__(
         self,
-        chains: Sequence[Chain],
+        chains: Sequence[OperatorChain],
         diagnosis: Diagnosis,
         record: BatteryRecord,
         *,
@@ -91,7 +91,7 @@ class Precedents:
             kinds[passed, tuple(i for i, each in enumerate(said) if each is not None)] += 1
         return tuple(_Kind(*kind, count) for kind, count in kinds.items())
 
-    def failed(self, chain: Chain) -> int:
+    def failed(self, chain: OperatorChain) -> int:
         """Return the bits that stand for the failure of a chain of one arm."""
         name = chain.arms[0].operator.name
         return sum(
@@ -163,7 +163,7 @@ def _union(kinds: Sequence[_Kind]) -> int:
     return bits
 
 
-def _names(chain: Chain) -> Iterator[str]:
+def _names(chain: OperatorChain) -> Iterator[str]:
     """Name what a chain of one arm belongs to, from near to far."""
     yield chain.key
     yield chain.arms[0].operator.key
@@ -179,7 +179,9 @@ def _family_weights(diagnosis: Diagnosis) -> dict[str, float]:
     return {family: min(1.0, weight) for family, weight in weights.items()}
 
 
-def _by_diagnosis(chain: Chain, diagnosis: Diagnosis, weights: Mapping[str, float]) -> Belief:
+def _by_diagnosis(
+    chain: OperatorChain, diagnosis: Diagnosis, weights: Mapping[str, float]
+) -> Belief:
     """Believe the diagnosis alone, and that little."""
     family = chain.arms[0].family
     if diagnosis.folds and family in _FOLDED:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.trial import Account, Answer, text_digest
+from guardmark.adaptive.trial import Account, TryAnswer, text_digest
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.protocols import BatchDefense, InlineDefense
@@ -43,7 +43,7 @@ class Interrupted(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class StoredAnswer:
     """An answer that is stored already."""
 
     decision: Decision
@@ -60,7 +60,7 @@ class Caller:
     writer: RecordWriter
     stop: StopSignal
     concurrency: int = 16
-    memory: Mapping[Place, Remembered] = field(default_factory=dict)
+    memory: Mapping[Place, StoredAnswer] = field(default_factory=dict)
     is_replay: bool = False
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
     _next: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -77,7 +77,7 @@ class Caller:
             result: T = end.value
             return result
 
-    async def ask(self, batch: Sequence[Query]) -> list[Answer]:
+    async def ask(self, batch: Sequence[Query]) -> list[TryAnswer]:
         """Ask about several texts."""
         digests = [text_digest(query.text) for query in batch]
         decisions: list[Decision | None] = [None] * len(batch)
@@ -157,7 +157,7 @@ class Caller:
         layer, sample, digest = source
         return self._known[layer].get((sample, digest))
 
-    def _recall(self, remembered: Remembered, query: Query, digest: str) -> Decision:
+    def _recall(self, remembered: StoredAnswer, query: Query, digest: str) -> Decision:
         if remembered.digest != digest:
             raise IncomparableRuns(
                 f"The stored tries at sample {self.samples[query.sample].id!r} are about other "
@@ -276,12 +276,12 @@ def _sound(decision: Decision) -> Decision:
     )
 
 
-def _answer(decision: Decision) -> Answer:
+def _answer(decision: Decision) -> TryAnswer:
     if decision.outcome is Outcome.ALLOW:
-        return Answer(is_blocked=False, score=decision.score)
+        return TryAnswer(is_blocked=False, score=decision.score)
     if decision.outcome is Outcome.BLOCK:
         evidence = decision.evidence
         failed = evidence is not None and tells_of_failure(evidence)
         reason = "" if evidence is None else evidence.reason
-        return Answer(is_blocked=True, score=decision.score, is_complaint=failed, reason=reason)
-    return Answer(is_blocked=None)
+        return TryAnswer(is_blocked=True, score=decision.score, is_complaint=failed, reason=reason)
+    return TryAnswer(is_blocked=None)

@@ -16,11 +16,11 @@ from guardmark.adaptive.gradient import run_gradient
 from guardmark.adaptive.independent_search import UNKNOWN, spend_rest_alone
 from guardmark.adaptive.model_caller import ModelCaller
 from guardmark.adaptive.repair import run_repair
-from guardmark.adaptive.repeats import Start, repeat_search, search_by_rules
+from guardmark.adaptive.repeats import RepeatStart, repeat_search, search_by_rules
 from guardmark.adaptive.rewording import run_rewording
 from guardmark.adaptive.rounds import run_battery, run_blind, run_null
 from guardmark.adaptive.search import SEARCH_VERSION, spend_rest
-from guardmark.adaptive.state import Scene
+from guardmark.adaptive.state import SearchState
 from guardmark.adaptive.target_caller import TargetCaller
 from guardmark.adaptive.trial import watched
 from guardmark.adaptive.wrapper import run_wrappers
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from guardmark.adaptive.attacker_plan import AttackerPlan
-    from guardmark.adaptive.caller import Place, Remembered
+    from guardmark.adaptive.caller import Place, StoredAnswer
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.state import Target
-    from guardmark.adaptive.target import Protected
+    from guardmark.adaptive.target import ProtectedTarget
     from guardmark.adaptive.trial import Account, Query
     from guardmark.core.gradient import GradientAttack
     from guardmark.core.sample import Sample
@@ -54,8 +54,8 @@ class AdaptivePlan:
     seed: int
     budget: int
     concurrency: int = 16
-    trace: Mapping[str, Mapping[Place, Remembered]] | None = None
-    target: Protected | None = None
+    trace: Mapping[str, Mapping[Place, StoredAnswer]] | None = None
+    target: ProtectedTarget | None = None
     attacker: AttackerPlan | None = None
     shares_memory: bool = True
     gradient: GradientAttack | None = None
@@ -104,10 +104,10 @@ class _Battle:
 
     name: str
     caller: Caller
-    scene: Scene
+    scene: SearchState
     models: ModelCaller | None = None
     seeds: int = 1
-    start: Start = field(default_factory=Start)
+    start: RepeatStart = field(default_factory=RepeatStart)
     wins: list[Query] = field(default_factory=list)
     passed: dict[int, tuple[Query, ...]] = field(default_factory=dict)
     record: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -131,7 +131,7 @@ async def run_adaptive(
     writer: RecordWriter,
     samples: Sequence[Sample],
     *,
-    earlier: Mapping[str, Mapping[Place, Remembered]] | None = None,
+    earlier: Mapping[str, Mapping[Place, StoredAnswer]] | None = None,
     stop: StopSignal | None = None,
 ) -> AdaptiveSummary:
     """Attack each defense with everything there is, controls included.
@@ -217,7 +217,7 @@ def _battle(
             concurrency=plan.concurrency,
             is_replay=plan.trace is not None,
         ),
-        scene=Scene(
+        scene=SearchState(
             samples=samples,
             seed=plan.seed,
             budget=plan.budget,
@@ -245,7 +245,7 @@ async def _fight(battle: _Battle, writer: RecordWriter) -> None:
     passes: list[Query] = []
     record = await drive(watched(run_battery(scene), passes))
     answers = battle.caller.known(ADAPTIVE) if battle.seeds > 1 else {}
-    battle.start = Start(diagnosis=diagnosis, record=record, answers=answers)
+    battle.start = RepeatStart(diagnosis=diagnosis, record=record, answers=answers)
     targets = await _search(battle)
     found = {target.position: target.win for target in targets if target.win is not None}
     battle.wins = [win for _, win in sorted({**record.wins, **found}.items())]
@@ -308,7 +308,7 @@ async def _search(battle: _Battle) -> list[Target]:
     return targets
 
 
-def _findings(scene: Scene, flags: Sequence[str], diagnosis: Diagnosis) -> dict[str, object]:
+def _findings(scene: SearchState, flags: Sequence[str], diagnosis: Diagnosis) -> dict[str, object]:
     return {
         "kind": "adaptive-findings",
         "flags": list(flags),

@@ -12,15 +12,15 @@ from guardmark.attacks.catalogue import parse_chain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from guardmark.adaptive.state import Scene
+    from guardmark.adaptive.state import SearchState
     from guardmark.adaptive.trial import Steps
-    from guardmark.attacks.chain import Chain
+    from guardmark.attacks.chain import OperatorChain
 
 _MOST_BENIGN: Final = 200
 _MOST_WINNERS: Final = 12
 
 
-def run_twin(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
+def run_twin(scene: SearchState, wins: Sequence[Query]) -> Steps[None]:
     """Do to benign texts what was done to attacks: same chains, parameters and seeds."""
     places = _some(scene, scene.benign, "twin")
     for chain in tried_chains(wins):
@@ -34,7 +34,7 @@ def run_twin(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
             yield batch
 
 
-def run_transfer(scene: Scene, wins: Sequence[Query], *, source: str) -> Steps[None]:
+def run_transfer(scene: SearchState, wins: Sequence[Query], *, source: str) -> Steps[None]:
     """Replay what won against another defense, one call each."""
     blocked = set(scene.blocked)
     batch = [
@@ -46,11 +46,11 @@ def run_transfer(scene: Scene, wins: Sequence[Query], *, source: str) -> Steps[N
         yield batch
 
 
-def _some(scene: Scene, places: tuple[int, ...], purpose: str) -> list[int]:
+def _some(scene: SearchState, places: tuple[int, ...], purpose: str) -> list[int]:
     return sorted(scene.draw(purpose).sample(places, min(len(places), _MOST_BENIGN)))
 
 
-def tried_chains(wins: Iterable[Query]) -> list[Chain]:
+def tried_chains(wins: Iterable[Query]) -> list[OperatorChain]:
     """Return what is done to benign texts: the battery, and the most frequent winners."""
     fixed = {chain.key: chain for chain in battery()}
     # Neither parts of a text nor what a model wrote can be done to another text.

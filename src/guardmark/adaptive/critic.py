@@ -19,10 +19,10 @@ from guardmark.attacks.critic_prompt import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from guardmark.adaptive.attacker_thread import Blocked, Pursuit
+    from guardmark.adaptive.attacker_thread import AttackerThread, Blocked
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.model_caller import ModelCaller
-    from guardmark.adaptive.state import Scene
+    from guardmark.adaptive.state import SearchState
     from guardmark.attacks.attacker_prompt import PastTry
 
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Critic:
     """Guesses from 1 to 10, for the choice of tries alone: no rate and no tier rests on them."""
 
-    scene: Scene
+    scene: SearchState
     diagnosis: Diagnosis
     models: ModelCaller
 
@@ -57,9 +57,9 @@ class Critic:
 
     async def guess(
         self,
-        lines: Sequence[tuple[Pursuit, int]],
+        lines: Sequence[tuple[AttackerThread, int]],
         *,
-        strategies: Callable[[Pursuit], Mapping[str, tuple[int, int]]],
+        strategies: Callable[[AttackerThread], Mapping[str, tuple[int, int]]],
     ) -> None:
         """Ask how close blocked candidates came, in lines that go on and where it is not known.
 
@@ -83,7 +83,11 @@ class Critic:
                 pursuit.criticise(blocked, reply.closeness)
 
     def _ask(
-        self, pursuit: Pursuit, blocked: Blocked, *, strategies: Mapping[str, tuple[int, int]]
+        self,
+        pursuit: AttackerThread,
+        blocked: Blocked,
+        *,
+        strategies: Mapping[str, tuple[int, int]],
     ) -> Ask:
         sample, draft, number = pursuit.target.sample, blocked.draft, pursuit.criticised
         pursuit.criticised += 1

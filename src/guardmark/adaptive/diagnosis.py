@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 from guardmark.adaptive.trial import PROBE, Account, Query, together
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arm
-from guardmark.attacks.chain import Chain
+from guardmark.attacks.chain import OperatorChain
 from guardmark.attacks.operators.filler import filler
 from guardmark.canon import canonicalize
 
 if TYPE_CHECKING:
-    from guardmark.adaptive.state import Scene
-    from guardmark.adaptive.trial import Answer, Steps
+    from guardmark.adaptive.state import SearchState
+    from guardmark.adaptive.trial import Steps, TryAnswer
 
 KEYWORD: Final = "keyword"
 PATTERN: Final = "pattern"
@@ -58,7 +58,7 @@ _MANY_WORDS: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ProbeResult:
     """What the probes say of one blocked attack."""
 
     position: int
@@ -72,7 +72,7 @@ class Diagnosis:
     """What the probes say of a defense."""
 
     label: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ProbeResult, ...]
     folds: bool
 
     @property
@@ -91,7 +91,7 @@ class Diagnosis:
         return {label: n / len(self.findings) for label, n in sorted(count.items())}
 
 
-def diagnose(scene: Scene) -> Steps[Diagnosis]:
+def diagnose(scene: SearchState) -> Steps[Diagnosis]:
     """Probe a defense with texts that are no attacks, and with pieces of blocked ones."""
     nothing = Diagnosis(label=NONE, findings=(), folds=False)
     if scene.is_random or not scene.samples:
@@ -118,7 +118,7 @@ def _probe(place: int, text: str) -> Query:
     return Query(place, text, Account.DIAGNOSIS, "D", PROBE)
 
 
-def _chosen(scene: Scene) -> list[int]:
+def _chosen(scene: SearchState) -> list[int]:
     """Take a tenth of the blocked attacks, at least ten, spread over categories."""
     count = min(_MOST_TARGETS, max(10, len(scene.blocked) // 10), len(scene.blocked))
     by_category: dict[str, list[int]] = {}
@@ -145,7 +145,7 @@ class _Surroundings:
     dislikes_odd: bool = False
 
 
-def _surroundings(scene: Scene) -> Steps[_Surroundings | None]:
+def _surroundings(scene: SearchState) -> Steps[_Surroundings | None]:
     """Look for harmless text that passes: ours, or that of the run; None without any."""
     own = _harmless(scene)
     shorts = [*_SHORTS, *(f"{each} {_GAP}" for each in own[:3])]
@@ -154,7 +154,7 @@ def _surroundings(scene: Scene) -> Steps[_Surroundings | None]:
     vast = [" ".join(rest[:size]) for size in _SIZES if len(rest) >= size]
     vast += [filler(_FILLER_DRAWS, size) for size in _SIZES]
     texts = [*(_filled(each, _PLAIN) for each in (*shorts, *longs)), *vast]
-    answers: list[Answer] = yield [_probe(0, text) for text in texts]
+    answers: list[TryAnswer] = yield [_probe(0, text) for text in texts]
     passed = iter([answer.passed for answer in answers])
     shorts, longs, vast = (
         [each for each in kind if next(passed)] for kind in (shorts, longs, vast)
@@ -165,7 +165,7 @@ def _surroundings(scene: Scene) -> Steps[_Surroundings | None]:
     return _Surroundings(short=shorts[0], long=longs[0], vast=most)
 
 
-def _harmless(scene: Scene) -> list[str]:
+def _harmless(scene: SearchState) -> list[str]:
     """Return benign texts that passed, enough to fill several gaps."""
     draw = scene.draw("harmless")
     texts = [scene.samples[place].prompt.text for place in scene.quiet]
@@ -183,26 +183,26 @@ def _filled(carrier: str, words: str) -> str:
     return carrier.replace(_GAP, words, 1)
 
 
-def _odd_texts(scene: Scene, carrier: str) -> list[str]:
+def _odd_texts(scene: SearchState, carrier: str) -> list[str]:
     text = _filled(carrier, _PLAIN)
     made = [
-        apply(Chain.of(arm(name)), text, seed=seed_for(scene.seed, name, "carrier", 0))
+        apply(OperatorChain.of(arm(name)), text, seed=seed_for(scene.seed, name, "carrier", 0))
         for name in _ODD
     ]
     return [each.text for each in made if each.is_variant]
 
 
-def _examine(scene: Scene, place: int, around: _Surroundings) -> Steps[Finding]:
+def _examine(scene: SearchState, place: int, around: _Surroundings) -> Steps[ProbeResult]:
     text = scene.samples[place].prompt.text
     words = text.split()
     if not words:
-        return Finding(position=place, label=NONE, core=(), folds=False)
+        return ProbeResult(position=place, label=NONE, core=(), folds=False)
     core = yield from _shrink(place, words)
     joined = " ".join(core)
     draw = scene.draw("shuffle", scene.samples[place].id)
     shuffled = [" ".join(draw.sample(words, len(words))) for _ in range(_SHUFFLES)]
     hidden = scene.variant(
-        place, Chain.of(arm("invisible")), index=0, account=Account.DIAGNOSIS, round_="D"
+        place, OperatorChain.of(arm("invisible")), index=0, account=Account.DIAGNOSIS, round_="D"
     )
     texts = [
         _filled(around.short, joined),
@@ -226,7 +226,7 @@ def _examine(scene: Scene, place: int, around: _Surroundings) -> Steps[Finding]:
     label = _label(words, core, told)
     if around.dislikes_odd and not blocked[3] and not text.isascii():
         label = FORMAT
-    return Finding(
+    return ProbeResult(
         position=place, label=label, core=tuple(core), folds=hidden is not None and blocked[4]
     )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.target_caller import TargetCaller
     from guardmark.adaptive.trial import Query
-    from guardmark.attacks.chain import Chain
+    from guardmark.attacks.chain import OperatorChain
 
     Found = Mapping[int, Sequence[Query]]
 
@@ -93,7 +93,7 @@ def _best_read(passed: Sequence[Query], read: Mapping[str, tuple[int, int]]) -> 
     return max(passed, key=share, default=None)
 
 
-def _chains(passes: Iterable[Query]) -> list[Chain]:
+def _chains(passes: Iterable[Query]) -> list[OperatorChain]:
     """Return the fixed list and every chain that got through anywhere, the frequent ones first."""
     chains = {chain.key: chain for chain in battery()}
     count = Counter(whole_chain(query.chain) for query in passes)

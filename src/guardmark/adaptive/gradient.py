@@ -11,13 +11,13 @@ from guardmark.core.layers import GRADIENT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.adaptive.state import Scene
+    from guardmark.adaptive.state import SearchState
     from guardmark.adaptive.trial import Steps
     from guardmark.core.gradient import GradientAccess, GradientAttack
     from guardmark.core.sample import Sample
 
 
-def run_gradient(scene: Scene, attack: GradientAttack, access: GradientAccess) -> Steps[None]:
+def run_gradient(scene: SearchState, attack: GradientAttack, access: GradientAccess) -> Steps[None]:
     """Let an attack propose variants of every attack that was blocked at first.
 
     Each variant is checked like any other: protected spans first, then the tier by rule (V1 or

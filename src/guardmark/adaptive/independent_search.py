@@ -17,14 +17,14 @@ from guardmark.adaptive.trial import together
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.adaptive.state import Scene, Target
+    from guardmark.adaptive.state import SearchState, Target
     from guardmark.adaptive.trial import Steps
 
 UNKNOWN: Final = Diagnosis(label=NONE, findings=(), folds=False)
 """What an attacker without memory knows of a defense beforehand."""
 
 
-def search_alone(scene: Scene) -> Steps[list[Target]]:
+def search_alone(scene: SearchState) -> Steps[list[Target]]:
     """Look for a bypass of every attack blocked at first, each as if it were the only one."""
     found = yield from together(
         [search(scene.alone(place), UNKNOWN, record=BatteryRecord()) for place in scene.blocked]
@@ -32,7 +32,7 @@ def search_alone(scene: Scene) -> Steps[list[Target]]:
     return [target for targets in found for target in targets]
 
 
-def spend_rest_alone(scene: Scene, targets: Sequence[Target]) -> Steps[None]:
+def spend_rest_alone(scene: SearchState, targets: Sequence[Target]) -> Steps[None]:
     """Spend on single operators what another round left, each attack by itself."""
     yield from together(
         [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.caller import Interrupted
 from guardmark.adaptive.model_reply import (
-    Reply,
+    ModelReply,
     ReplyKind,
     StoredReply,
     read_attacker,
@@ -69,7 +69,7 @@ class _Line:
 
     layer: str
     form: Mapping[str, object]
-    read: Callable[[Response], Reply]
+    read: Callable[[Response], ModelReply]
 
 
 _LINES: Final = {
@@ -112,7 +112,7 @@ class ModelCaller:
         """Tell whether there is a critic that did not fail as often in a row."""
         return self.plan.critic is not None and self._failed[Account.CRITIC] < _SILENT
 
-    async def ask(self, asks: Sequence[Ask]) -> list[Reply]:
+    async def ask(self, asks: Sequence[Ask]) -> list[ModelReply]:
         """Ask several questions at once."""
         gate = asyncio.Semaphore(self.concurrency)
         places = [self._place(_LINES[ask.account].layer, ask.sample) for ask in asks]
@@ -141,11 +141,11 @@ class ModelCaller:
     async def mend(
         self,
         asks: Sequence[Ask],
-        replies: list[Reply],
+        replies: list[ModelReply],
         *,
         again: Callable[[Prompt, str], Prompt],
         most: int | None = None,
-    ) -> list[Reply]:
+    ) -> list[ModelReply]:
         """Ask once more for each reply that could not be read."""
         broken = [i for i, reply in enumerate(replies) if reply.kind is ReplyKind.INVALID][:most]
         repairs = [
@@ -176,7 +176,7 @@ class ModelCaller:
         self._next[layer, sample] = number + 1
         return layer, sample, number
 
-    def _recall(self, ask: Ask, place: Place) -> Reply | None:
+    def _recall(self, ask: Ask, place: Place) -> ModelReply | None:
         stored = self.memory.get(place)
         if stored is None:
             return None
@@ -213,7 +213,7 @@ class ModelCaller:
             raise TypeError(account)
         return model
 
-    def _store(self, ask: Ask, place: Place, *, response: Response, reply: Reply) -> None:
+    def _store(self, ask: Ask, place: Place, *, response: Response, reply: ModelReply) -> None:
         kind = reply.kind
         said = {"account": ask.account.value, "round": "R5", **ask.note, "kind": kind.value}
         if reply.closeness is not None:

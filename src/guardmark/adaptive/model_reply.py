@@ -41,7 +41,7 @@ class ReplyKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class ModelReply:
     """What came of one question to a model."""
 
     kind: ReplyKind
@@ -58,7 +58,7 @@ class StoredReply:
     digest: str
 
 
-def read_attacker(response: Response) -> Reply:
+def read_attacker(response: Response) -> ModelReply:
     """Read what an attacker model answered.
 
     Candidates count whatever stands around them. Without any, the reply is a refusal when the
@@ -66,15 +66,15 @@ def read_attacker(response: Response) -> Reply:
     """
     text = response.text
     if text is None or response.error_kind is not None:
-        return Reply(kind=ReplyKind.ERROR)
+        return ModelReply(kind=ReplyKind.ERROR)
     reading = read_candidates(text, strategies=STRATEGIES)
     if reading.candidates:
-        return Reply(kind=ReplyKind.CANDIDATES, text=text, candidates=reading.candidates)
+        return ModelReply(kind=ReplyKind.CANDIDATES, text=text, candidates=reading.candidates)
     refused = bool(reading.declined) or _is_refusal(response, text)
-    return Reply(kind=ReplyKind.REFUSED if refused else ReplyKind.INVALID, text=text)
+    return ModelReply(kind=ReplyKind.REFUSED if refused else ReplyKind.INVALID, text=text)
 
 
-def read_critic(response: Response) -> Reply:
+def read_critic(response: Response) -> ModelReply:
     """Read what a critic answered.
 
     A figure counts whatever stands around it. Without any, the reply is a refusal or invalid, and
@@ -82,21 +82,21 @@ def read_critic(response: Response) -> Reply:
     """
     text = response.text
     if text is None or response.error_kind is not None:
-        return Reply(kind=ReplyKind.ERROR)
+        return ModelReply(kind=ReplyKind.ERROR)
     closeness = read_closeness(text)
     if closeness is not None:
-        return Reply(kind=ReplyKind.CLOSENESS, text=text, closeness=closeness)
+        return ModelReply(kind=ReplyKind.CLOSENESS, text=text, closeness=closeness)
     refused = _is_refusal(response, text)
-    return Reply(kind=ReplyKind.REFUSED if refused else ReplyKind.INVALID, text=text)
+    return ModelReply(kind=ReplyKind.REFUSED if refused else ReplyKind.INVALID, text=text)
 
 
-def read_vote(response: Response) -> Reply:
+def read_vote(response: Response) -> ModelReply:
     """Read what a judge of sameness answered."""
     if response.text is None or response.error_kind is not None:
-        return Reply(kind=ReplyKind.ERROR)
+        return ModelReply(kind=ReplyKind.ERROR)
     same = read_sameness(response.text)
     kinds = {True: ReplyKind.SAME, False: ReplyKind.DIFFERENT, None: ReplyKind.MALFORMED}
-    return Reply(kind=kinds[same], text=response.text)
+    return ModelReply(kind=kinds[same], text=response.text)
 
 
 def _is_refusal(response: Response, text: str) -> bool:

@@ -25,16 +25,16 @@ from guardmark.judges.rules import RulesJudge
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.adaptive.target import Protected
+    from guardmark.adaptive.target import ProtectedTarget
     from guardmark.adaptive.target_caller import TargetCaller
-    from guardmark.attacks.chain import Chain
+    from guardmark.attacks.chain import OperatorChain
     from guardmark.core.outcome import Response
 
 _REWORDS: Final = (Tier.V3_TABLE, Tier.V3, Tier.V4)
 """Tiers whose variants change words on purpose: giving these words back is reading, too."""
 
 
-class Reading(StrEnum):
+class ComprehensionResult(StrEnum):
     """What a target model made of one canary."""
 
     READ = "read"
@@ -53,7 +53,7 @@ class _Canary:
 
 
 async def probe(
-    caller: TargetCaller, chains: Sequence[Chain], *, seed: int
+    caller: TargetCaller, chains: Sequence[OperatorChain], *, seed: int
 ) -> dict[str, tuple[int, int]]:
     """Ask the target model what canaries say, plain ones first and then through each chain."""
     read: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -79,16 +79,18 @@ async def probe(
             stored = caller.protected.memory.get(each.question.key)
             if stored is not None:  # a trace holds what was made of it, but not the answer
                 note = stored.text or note
-                reading = Reading(json.loads(note)["reading"])
+                reading = ComprehensionResult(json.loads(note)["reading"])
             caller.store_response(each.question, asked, note=note)
-            if reading in {Reading.READ, Reading.LOST}:
-                read[each.question.chain][0] += reading is Reading.READ
+            if reading in {ComprehensionResult.READ, ComprehensionResult.LOST}:
+                read[each.question.chain][0] += reading is ComprehensionResult.READ
                 read[each.question.chain][1] += 1
         caller.writer.flush()
     return {chain: (counts[0], counts[1]) for chain, counts in read.items()}
 
 
-def _canaries(protected: Protected, chains: Sequence[Chain], seed: int) -> list[_Canary]:
+def _canaries(
+    protected: ProtectedTarget, chains: Sequence[OperatorChain], seed: int
+) -> list[_Canary]:
     """Rewrite the canaries; a chain that leaves one as it is has nothing to ask about it."""
     numbers = _numbers(protected)
     made: list[_Canary] = []
@@ -127,7 +129,7 @@ def _canaries(protected: Protected, chains: Sequence[Chain], seed: int) -> list[
     return made
 
 
-def _numbers(protected: Protected) -> dict[tuple[str, str], int]:
+def _numbers(protected: ProtectedTarget) -> dict[tuple[str, str], int]:
     """Return the number of each canary that is stored, by chain and canary."""
     stored = sorted(key.repeat for key in protected.memory if key.layer == CANARY_REPLIES)
     notes: Mapping[int, dict[str, str]] = {
@@ -138,16 +140,18 @@ def _numbers(protected: Protected) -> dict[tuple[str, str], int]:
     return {(notes[n]["chain"], notes[n]["canary"]): n for n in stored}
 
 
-async def _read(canary: _Canary, response: Response) -> tuple[Reading, float | None]:
+async def _read(canary: _Canary, response: Response) -> tuple[ComprehensionResult, float | None]:
     if response.text is None:
-        return Reading.FAILED, None
+        return ComprehensionResult.FAILED, None
     said = response.text
     share = max(overlap(each, said) for each in canary.expected)
     if share >= LEAST_OVERLAP:
-        return Reading.READ, round(share, 4)
+        return ComprehensionResult.READ, round(share, 4)
     evidence = response.evidence
     if evidence is not None and evidence.native_action == "refusal":
-        return Reading.REFUSED, round(share, 4)
+        return ComprehensionResult.REFUSED, round(share, 4)
     verdict = await RulesJudge("refusals").judge(Prompt.of_text(canary.question.text), said)
     is_refused = verdict.answer_mode is AnswerMode.REFUSED_OR_BLOCKED
-    return (Reading.REFUSED if is_refused else Reading.LOST), round(share, 4)
+    return (ComprehensionResult.REFUSED if is_refused else ComprehensionResult.LOST), round(
+        share, 4
+    )

@@ -12,8 +12,8 @@ from guardmark.defenses.canonical import WHOLE, steps_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.adaptive.state import Scene
-    from guardmark.adaptive.trial import Answer, Steps
+    from guardmark.adaptive.state import SearchState
+    from guardmark.adaptive.trial import Steps, TryAnswer
 
 REPAIR: Final = "repair"
 """Round of bypasses and benign texts, cleaned."""
@@ -25,7 +25,7 @@ SINGLE: Final = (*(step.value for step in REPAIR_STEPS), WHOLE)
 _MOST: Final = 200
 
 
-def run_repair(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
+def run_repair(scene: SearchState, wins: Sequence[Query]) -> Steps[None]:
     """Ask about every bypass again, the text cleaned in one way at a time.
 
     Beside the bypasses stand benign texts that pass and attacks that are blocked, both as they
@@ -49,7 +49,7 @@ def run_repair(scene: Scene, wins: Sequence[Query]) -> Steps[None]:
         yield _cleaned(asked, together)
 
 
-def _some(scene: Scene, round_: str) -> list[int]:
+def _some(scene: SearchState, round_: str) -> list[int]:
     places = scene.quiet if round_ == REPAIR else scene.blocked
     return sorted(scene.draw(round_).sample(places, min(len(places), _MOST)))
 
@@ -62,7 +62,7 @@ def _cleaned(asked: Sequence[tuple[int, str, str]], name: str) -> list[Query]:
     ]
 
 
-def _net(batch: Sequence[Query], answers: Sequence[Answer], scene: Scene) -> float:
+def _net(batch: Sequence[Query], answers: Sequence[TryAnswer], scene: SearchState) -> float:
     """Return the share closed, less the shares of benign texts lost and of attacks opened."""
     hits: Counter[str] = Counter()
     trials: Counter[str] = Counter()

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.caller import Caller
     from guardmark.adaptive.diagnosis import Diagnosis
-    from guardmark.adaptive.state import Scene, Target
+    from guardmark.adaptive.state import SearchState, Target
     from guardmark.adaptive.trial import Steps
     from guardmark.core.outcome import Decision
 
 
 @dataclass(slots=True, kw_only=True)
-class Start:
+class RepeatStart:
     """What is known of a defense before the search, whatever the seed."""
 
     diagnosis: Diagnosis = UNKNOWN
@@ -30,14 +30,16 @@ class Start:
     answers: Mapping[tuple[int, str], Decision] = field(default_factory=dict)
 
 
-def search_by_rules(scene: Scene, start: Start) -> Steps[list[Target]]:
+def search_by_rules(scene: SearchState, start: RepeatStart) -> Steps[list[Target]]:
     """Carry out rounds 2 to 4."""
     if scene.shares_memory:
         return search(scene, start.diagnosis, record=start.record)
     return search_alone(scene)
 
 
-async def repeat_search(scene: Scene, caller: Caller, start: Start, *, turn: int) -> None:
+async def repeat_search(
+    scene: SearchState, caller: Caller, start: RepeatStart, *, turn: int
+) -> None:
     """Carry out rounds 2 to 4 and their control arms with another seed and a new memory.
 
     What was asked before the search is known to it, as it was at the first seed; what other

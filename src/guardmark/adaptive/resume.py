@@ -12,12 +12,14 @@ from guardmark.core.record import Stage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.adaptive.caller import Place, Remembered
+    from guardmark.adaptive.caller import Place, StoredAnswer
     from guardmark.adaptive.model_reply import StoredReply
     from guardmark.store.records import RecordReader
 
 
-def earlier_tries(reader: RecordReader, names: Sequence[str]) -> dict[str, dict[Place, Remembered]]:
+def earlier_tries(
+    reader: RecordReader, names: Sequence[str]
+) -> dict[str, dict[Place, StoredAnswer]]:
     """Return the tries that are stored already."""
     return {name: remembered(reader.records(defense=name, stage=Stage.TRY)) for name in names}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.adaptive.attacker_thread import Draft, Fate, Pursuit
+from guardmark.adaptive.attacker_thread import AttackerThread, CandidateStatus, Draft
 from guardmark.adaptive.model_caller import Ask
 from guardmark.adaptive.sameness import BENIGN, prove
 from guardmark.adaptive.state import Target
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from guardmark.adaptive.caller import Caller
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.model_caller import ModelCaller
-    from guardmark.adaptive.state import Scene
+    from guardmark.adaptive.state import SearchState
 
 _PURPOSE = "attacker twin"
 
 
 async def run_rewording(
-    scene: Scene,
+    scene: SearchState,
     diagnosis: Diagnosis,
     *,
     caller: Caller,
@@ -46,7 +46,7 @@ async def run_rewording(
         return
     places = sorted(scene.draw(_PURPOSE).sample(scene.benign, wanted))
     pursuits = [
-        Pursuit.of(Target(position=place, sample=scene.samples[place]), streams=1)
+        AttackerThread.of(Target(position=place, sample=scene.samples[place]), streams=1)
         for place in places
     ]
     told = {name: record.get(name, (0, 0)) for name in STRATEGIES}
@@ -62,12 +62,14 @@ async def run_rewording(
         await _send(scene, batch, caller=caller, models=models)
     for pursuit in pursuits:
         for draft in pursuit.queue:
-            models.note(pursuit.position, draft.note(Fate.UNUSED), layer=BENIGN.candidates)
+            models.note(
+                pursuit.position, draft.note(CandidateStatus.UNUSED), layer=BENIGN.candidates
+            )
     models.flush()
 
 
 async def _send(
-    scene: Scene, batch: Sequence[Pursuit], *, caller: Caller, models: ModelCaller
+    scene: SearchState, batch: Sequence[AttackerThread], *, caller: Caller, models: ModelCaller
 ) -> None:
     """Ask the defense about the next candidate of each benign text that has one."""
     turn = [(pursuit, pursuit.queue.popleft()) for pursuit in batch]
@@ -86,13 +88,13 @@ async def _send(
         ]
     )
     for pursuit, draft in turn:
-        models.note(pursuit.position, draft.note(Fate.SENT), layer=BENIGN.candidates)
+        models.note(pursuit.position, draft.note(CandidateStatus.SENT), layer=BENIGN.candidates)
 
 
 def _ask(
-    scene: Scene,
+    scene: SearchState,
     diagnosis: Diagnosis,
-    pursuit: Pursuit,
+    pursuit: AttackerThread,
     *,
     models: ModelCaller,
     record: Mapping[str, tuple[int, int]],

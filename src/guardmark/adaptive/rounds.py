@@ -10,13 +10,13 @@ from guardmark.attacks.battery import battery
 from guardmark.core.layers import BLIND, NULL
 
 if TYPE_CHECKING:
-    from guardmark.adaptive.state import Scene
+    from guardmark.adaptive.state import SearchState
     from guardmark.adaptive.trial import Steps
 
 _DRAWS = 20
 
 
-def run_battery(scene: Scene) -> Steps[BatteryRecord]:
+def run_battery(scene: SearchState) -> Steps[BatteryRecord]:
     """Try every chain of the fixed list on every attack that was blocked at first."""
     record = BatteryRecord()
     for chain in battery():
@@ -41,7 +41,7 @@ def run_battery(scene: Scene) -> Steps[BatteryRecord]:
     return record
 
 
-def run_null(scene: Scene) -> Steps[None]:
+def run_null(scene: SearchState) -> Steps[None]:
     """Send each blocked text again, as often as the search may try.
 
     Whatever this gains is chance in the defense and no merit of any attack.
@@ -69,7 +69,7 @@ def run_null(scene: Scene) -> Steps[None]:
         live = [place for place in live if place not in won]
 
 
-def run_blind(scene: Scene) -> Steps[None]:
+def run_blind(scene: SearchState) -> Steps[None]:
     """Try arms drawn at random, to the end of the budget, learning nothing.
 
     Tries go on after a bypass, so that they are exchangeable and ASR@k can be estimated.

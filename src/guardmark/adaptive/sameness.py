@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.attacker_thread import Fate
+from guardmark.adaptive.attacker_thread import CandidateStatus
 from guardmark.adaptive.model_caller import Ask
 from guardmark.adaptive.model_reply import ReplyKind
 from guardmark.adaptive.trial import Account
@@ -16,9 +16,9 @@ from guardmark.core.layers import CANDIDATES, TWIN_CANDIDATES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.adaptive.attacker_thread import Draft, Pursuit
+    from guardmark.adaptive.attacker_thread import AttackerThread, Draft
     from guardmark.adaptive.model_caller import ModelCaller
-    from guardmark.adaptive.state import Scene
+    from guardmark.adaptive.state import SearchState
     from guardmark.core.sample import Prompt
 
 _SAME = {ReplyKind.SAME: True, ReplyKind.DIFFERENT: False}
@@ -49,8 +49,12 @@ BENIGN: Final = Side(
 
 
 async def prove(
-    scene: Scene, models: ModelCaller, turn: Sequence[tuple[Pursuit, Draft]], *, side: Side
-) -> list[tuple[Pursuit, Draft]]:
+    scene: SearchState,
+    models: ModelCaller,
+    turn: Sequence[tuple[AttackerThread, Draft]],
+    *,
+    side: Side,
+) -> list[tuple[AttackerThread, Draft]]:
     """Return the candidates that may be sent, each with its tier; note why others may not."""
     open_ = [(pursuit, draft) for pursuit, draft in turn if not draft.tier]
     if models.plan.judge is None:
@@ -68,14 +72,16 @@ async def prove(
         if said == {True}:
             draft.tier = Tier.V3.value
             continue
-        fate = Fate.DIFFERENT if said == {False} else Fate.UNDECIDED
-        fate = Fate.UNJUDGED if None in said else fate
+        fate = CandidateStatus.DIFFERENT if said == {False} else CandidateStatus.UNDECIDED
+        fate = CandidateStatus.UNJUDGED if None in said else fate
         pursuit.refuse(draft, fate)
         models.note(pursuit.position, draft.note(fate), layer=side.candidates)
     return [(pursuit, draft) for pursuit, draft in turn if draft.tier]
 
 
-def _votes(scene: Scene, name: str, pursuit: Pursuit, *, draft: Draft, side: Side) -> list[Ask]:
+def _votes(
+    scene: SearchState, name: str, pursuit: AttackerThread, *, draft: Draft, side: Side
+) -> list[Ask]:
     """Ask whether it is the same request, in both orders."""
     sample, number = pursuit.target.sample, pursuit.judged
     pursuit.judged += 1

@@ -9,7 +9,7 @@ from guardmark.adaptive.bandit import Bandit, best
 from guardmark.adaptive.beliefs import Belief, Precedents
 from guardmark.adaptive.span import spans_of
 from guardmark.adaptive.trial import Account, Query
-from guardmark.attacks.chain import LONGEST, Chain, may_follow
+from guardmark.attacks.chain import LONGEST, OperatorChain, may_follow
 from guardmark.attacks.contract import Slot
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.beliefs import BatteryRecord
     from guardmark.adaptive.diagnosis import Diagnosis
-    from guardmark.adaptive.state import Scene, Target
+    from guardmark.adaptive.state import SearchState, Target
     from guardmark.adaptive.trial import Steps
 
     Pick = Callable[[Target, list[int]], tuple[Query, int] | None]
@@ -31,7 +31,9 @@ _HOPE: Final = 1.0  # tries that the parts of a chain are worth
 _USES: Final = 2  # of a seeded chain on one attack; others give the same text again
 
 
-def search(scene: Scene, diagnosis: Diagnosis, *, record: BatteryRecord) -> Steps[list[Target]]:
+def search(
+    scene: SearchState, diagnosis: Diagnosis, *, record: BatteryRecord
+) -> Steps[list[Target]]:
     """Look for a bypass of every attack that was blocked at first.
 
     All attacks under way take one try a wave; what a wave teaches is used in the next.
@@ -50,7 +52,7 @@ def search(scene: Scene, diagnosis: Diagnosis, *, record: BatteryRecord) -> Step
 
 
 def spend_rest(
-    scene: Scene, targets: list[Target], *, diagnosis: Diagnosis, record: BatteryRecord
+    scene: SearchState, targets: list[Target], *, diagnosis: Diagnosis, record: BatteryRecord
 ) -> Steps[None]:
     """Spend on single operators what another round left of the budget.
 
@@ -61,7 +63,7 @@ def spend_rest(
     yield from _waves(scene, live, pool, round_="R4", until=scene.budget)
 
 
-def _singles(scene: Scene, diagnosis: Diagnosis, record: BatteryRecord) -> Pool:
+def _singles(scene: SearchState, diagnosis: Diagnosis, record: BatteryRecord) -> Pool:
     chains = scene.singles()
     precedents = Precedents(chains, diagnosis, record, folds=scene.folds())
     return Pool(bandit=Bandit(chains), precedents=precedents)
@@ -110,7 +112,7 @@ def _extended(pool: Pool, *, lengths: int) -> Pool:
     singles = [i for i in order if len(chains[i].arms) == 1][:_EXTENSIONS]
     seeds = [i for i in order if len(chains[i].arms) == lengths][:BEAM]
     known = {chain.key for chain in chains}
-    made: dict[str, tuple[Chain, Belief]] = {}
+    made: dict[str, tuple[OperatorChain, Belief]] = {}
     for seed in seeds:
         for other in singles:
             mean = 1 - (1 - means[seed]) * (1 - means[other])
@@ -124,25 +126,25 @@ def _extended(pool: Pool, *, lengths: int) -> Pool:
     )
 
 
-def _joined(chain: Chain, single: Chain) -> Iterator[Chain]:
+def _joined(chain: OperatorChain, single: OperatorChain) -> Iterator[OperatorChain]:
     """Put an arm behind a chain and before it, where the order is allowed."""
     if may_follow(chain, single.arms[0]):
-        yield Chain(arms=(*chain.arms, single.arms[0]))
+        yield OperatorChain(arms=(*chain.arms, single.arms[0]))
     if len(chain.arms) < LONGEST and _may_lead(single, chain):
-        yield Chain(arms=(*single.arms, *chain.arms))
+        yield OperatorChain(arms=(*single.arms, *chain.arms))
 
 
-def _may_lead(first: Chain, rest: Chain) -> bool:
+def _may_lead(first: OperatorChain, rest: OperatorChain) -> bool:
     chain = first
     for arm in rest.arms:
         if not may_follow(chain, arm):
             return False
-        chain = Chain(arms=(*chain.arms, arm))
+        chain = OperatorChain(arms=(*chain.arms, arm))
     return True
 
 
 def _waves(
-    scene: Scene, targets: list[Target], pool: Pool, *, round_: str, until: int
+    scene: SearchState, targets: list[Target], pool: Pool, *, round_: str, until: int
 ) -> Steps[None]:
     """Let every attack try chains as they are, until its budget for the round is spent."""
     chains = pool.bandit.chains
@@ -157,7 +159,9 @@ def _waves(
     yield from run_waves(scene, targets, pool, pick=pick, round_=round_, until=until)
 
 
-def _next_use(scene: Scene, target: Target, chain: Chain, *, round_: str) -> Query | None:
+def _next_use(
+    scene: SearchState, target: Target, chain: OperatorChain, *, round_: str
+) -> Query | None:
     """Make the next variant a chain gives of an attack, unless it was asked already."""
     key = chain.key
     uses = _USES if any(arm.operator.seeded for arm in chain.arms) else 1
@@ -176,7 +180,7 @@ def _next_use(scene: Scene, target: Target, chain: Chain, *, round_: str) -> Que
 
 
 def run_waves(
-    scene: Scene, targets: list[Target], pool: Pool, *, pick: Pick, round_: str, until: int
+    scene: SearchState, targets: list[Target], pool: Pool, *, pick: Pick, round_: str, until: int
 ) -> Steps[None]:
     """Give each attack under way one try a wave."""
     bandit = pool.bandit
@@ -208,7 +212,9 @@ def run_waves(
         wave += 1
 
 
-def _narrow(scene: Scene, targets: list[Target], pool: Pool, diagnosis: Diagnosis) -> Steps[None]:
+def _narrow(
+    scene: SearchState, targets: list[Target], pool: Pool, diagnosis: Diagnosis
+) -> Steps[None]:
     """Round 4: change only the words that matter, by diagnosis or by score."""
     means = pool.bandit.means(pool.beliefs())
     places = [

@@ -10,7 +10,7 @@ from guardmark.adaptive.trial import PROBE, Account, Query
 
 if TYPE_CHECKING:
     from guardmark.adaptive.diagnosis import Diagnosis
-    from guardmark.adaptive.state import Scene, Target
+    from guardmark.adaptive.state import SearchState, Target
     from guardmark.adaptive.trial import Steps
 
 Span = tuple[int, int]
@@ -21,7 +21,7 @@ _TRIGGERS: Final = 200
 
 
 def spans_of(
-    scene: Scene, targets: list[Target], diagnosis: Diagnosis
+    scene: SearchState, targets: list[Target], diagnosis: Diagnosis
 ) -> Steps[dict[int, list[Span]]]:
     """Find for each attack the parts worth changing, the most promising first.
 
@@ -62,7 +62,9 @@ def _quarters(text: str) -> list[Span]:
     return [(start, min(start + size, len(text))) for start in range(0, len(text), size)]
 
 
-def _by_score(scene: Scene, targets: list[Target], spans: dict[int, list[Span]]) -> Steps[None]:
+def _by_score(
+    scene: SearchState, targets: list[Target], spans: dict[int, list[Span]]
+) -> Steps[None]:
     asked: list[tuple[Target, Span]] = []
     batch: list[Query] = []
     for target in targets:

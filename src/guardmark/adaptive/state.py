@@ -12,7 +12,7 @@ from guardmark.adaptive.seeds import derive_seed
 from guardmark.adaptive.trial import Account, Query
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arms
-from guardmark.attacks.chain import Chain
+from guardmark.attacks.chain import OperatorChain
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.recovery import recovers
 from guardmark.core.layers import ADAPTIVE, seed_layer
@@ -20,7 +20,7 @@ from guardmark.core.layers import ADAPTIVE, seed_layer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.adaptive.trial import Answer, Steps
+    from guardmark.adaptive.trial import Steps, TryAnswer
     from guardmark.core.sample import Sample
 
 BUDGETS: Final = {"quick": 16, "standard": 64, "thorough": 512}
@@ -46,7 +46,7 @@ class Target:
 
 
 @dataclass(slots=True, kw_only=True)
-class Scene:
+class SearchState:
     """What every round looks at."""
 
     samples: Sequence[Sample]
@@ -62,15 +62,15 @@ class Scene:
     unit: str = ""
     turn: int = 1
 
-    def within(self, budget: int) -> Scene:
+    def within(self, budget: int) -> SearchState:
         """Return the same scene for rounds that may not spend the whole budget."""
         return replace(self, budget=budget)
 
-    def alone(self, place: int) -> Scene:
+    def alone(self, place: int) -> SearchState:
         """Return the same scene as one attack sees it, with chance of its own."""
         return replace(self, blocked=(place,), unit=self.samples[place].id)
 
-    def repeated(self, turn: int) -> Scene:
+    def repeated(self, turn: int) -> SearchState:
         """Return the same scene for the search with another seed."""
         return replace(self, seed=derive_seed(self.seed, turn), turn=turn)
 
@@ -100,7 +100,7 @@ class Scene:
     def variant(
         self,
         position: int,
-        chain: Chain,
+        chain: OperatorChain,
         *,
         index: int,
         account: Account,
@@ -135,10 +135,10 @@ class Scene:
             decoded=decoded,
         )
 
-    def singles(self) -> tuple[Chain, ...]:
+    def singles(self) -> tuple[OperatorChain, ...]:
         """Return the chains of one arm that a search may draw from."""
         return tuple(
-            Chain.of(arm)
+            OperatorChain.of(arm)
             for arm in arms()
             if arm.tier is not Tier.V4
             and arm.family != "F13"  # needs a judge of sameness, which no search has
@@ -154,7 +154,7 @@ class Scene:
             for win in wins
             for _ in range(RESENDS)
         ]
-        answers: list[Answer] = yield again
+        answers: list[TryAnswer] = yield again
         passed = [answer.passed for answer in answers]
         return {
             i

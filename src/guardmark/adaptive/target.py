@@ -21,7 +21,7 @@ A = TypeVar("A", Response, Verdict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownAnswers:
     """What the target model answered to a text, and what was said of it."""
 
     response: Response
@@ -29,13 +29,13 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protected:
+class ProtectedTarget:
     """What the defenses protect, and how it is measured."""
 
     model: ChatModel
     judges: tuple[Judge, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
-    as_run: Mapping[int, Known] = field(default_factory=dict)
+    as_run: Mapping[int, KnownAnswers] = field(default_factory=dict)
     canaries: int = 20
     memory: Mapping[RecordKey, Record] = field(default_factory=dict)
 
@@ -71,7 +71,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[A]):
+class TargetQuestion(Generic[A]):
     """An answer and how it was come by."""
 
     answer: A

@@ -10,7 +10,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.caller import Interrupted, prompt_of
-from guardmark.adaptive.target import Asked, Known
+from guardmark.adaptive.target import KnownAnswers, TargetQuestion
 from guardmark.adaptive.trial import Account, text_digest
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import ErrorKind, Evidence, Response, Verdict, VerdictLabel
@@ -22,7 +22,7 @@ from guardmark.store.codes import FLAG_CACHED
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from guardmark.adaptive.target import A, Protected, Question
+    from guardmark.adaptive.target import A, ProtectedTarget, Question
     from guardmark.core.protocols import Judge
     from guardmark.core.record import Record, RecordKey
     from guardmark.core.sample import Prompt, Sample
@@ -37,14 +37,14 @@ BATCH: Final = 64
 class TargetCaller:
     """Asks one target model and its judges."""
 
-    protected: Protected
+    protected: ProtectedTarget
     samples: Sequence[Sample]
     writer: RecordWriter
     stop: StopSignal
     concurrency: int = 16
     is_replay: bool = False
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
-    _known: dict[tuple[int, str], Known] = field(default_factory=dict)
+    _known: dict[tuple[int, str], KnownAnswers] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Take over what the run knows of texts as they are."""
@@ -82,7 +82,7 @@ class TargetCaller:
         known: A | None,
         read: Callable[[Record], A],
         call: Callable[[], Awaitable[A]],
-    ) -> Asked[A]:
+    ) -> TargetQuestion[A]:
         """Take a stored answer, a known one, or call."""
         record = self.protected.memory.get(key)
         if record is not None:
@@ -93,9 +93,9 @@ class TargetCaller:
                     "another text than these settings make.\n"
                     "Next: use the settings and version that wrote it, or a new run."
                 )
-            return Asked(read(record), None if note["free"] else 0, not self.is_replay)
+            return TargetQuestion(read(record), None if note["free"] else 0, not self.is_replay)
         if known is not None:
-            return Asked(known, None, is_stored=False)
+            return TargetQuestion(known, None, is_stored=False)
         if self.is_replay:
             raise IncomparableRuns(
                 f"The trace holds no answer of the target model for try {key.repeat} in "
@@ -103,21 +103,21 @@ class TargetCaller:
             )
         began = perf_counter_ns()
         answer = await call()
-        return Asked(answer, perf_counter_ns() - began, is_stored=False)
+        return TargetQuestion(answer, perf_counter_ns() - began, is_stored=False)
 
     async def side_by_side(
-        self, work: Sequence[Callable[[], Awaitable[Asked[A]]]]
-    ) -> list[Asked[A]]:
+        self, work: Sequence[Callable[[], Awaitable[TargetQuestion[A]]]]
+    ) -> list[TargetQuestion[A]]:
         """Carry out several questions at once."""
         gate = asyncio.Semaphore(self.concurrency)
 
-        async def one(each: Callable[[], Awaitable[Asked[A]]]) -> Asked[A]:
+        async def one(each: Callable[[], Awaitable[TargetQuestion[A]]]) -> TargetQuestion[A]:
             async with gate:
                 return await each()
 
         return await asyncio.gather(*(one(each) for each in work))
 
-    async def response_to(self, question: Question, prompt: Prompt) -> Asked[Response]:
+    async def response_to(self, question: Question, prompt: Prompt) -> TargetQuestion[Response]:
         """Ask the target model, unless the answer is known."""
         before = self._known.get((question.key.sample, text_digest(question.text)))
 
@@ -132,7 +132,9 @@ class TargetCaller:
             call=call,
         )
 
-    def store_response(self, question: Question, asked: Asked[Response], *, note: str) -> None:
+    def store_response(
+        self, question: Question, asked: TargetQuestion[Response], *, note: str
+    ) -> None:
         """Store an answer of the target model, unless it is stored, and count the call."""
         key, response = question.key, asked.answer
         if asked.took_ns is not None:
@@ -147,7 +149,7 @@ class TargetCaller:
         lane.add_response(key.sample, kept, latency_ns=asked.took_ns or None, flags=flags)
 
     async def _respond(self, batch: Sequence[Question]) -> list[Response]:
-        def work(question: Question) -> Callable[[], Awaitable[Asked[Response]]]:
+        def work(question: Question) -> Callable[[], Awaitable[TargetQuestion[Response]]]:
             prompt = prompt_of(self.samples[question.key.sample], question.text)
             return lambda: self.response_to(question, prompt)
 
@@ -160,7 +162,7 @@ class TargetCaller:
     async def _judge(
         self, answered: Sequence[tuple[Question, str]], judge: Judge, *, layer: str
     ) -> list[Verdict]:
-        def work(question: Question, text: str) -> Callable[[], Awaitable[Asked[Verdict]]]:
+        def work(question: Question, text: str) -> Callable[[], Awaitable[TargetQuestion[Verdict]]]:
             prompt = prompt_of(self.samples[question.key.sample], question.text)
             before = self._known.get((question.key.sample, text_digest(question.text)))
 
@@ -180,7 +182,9 @@ class TargetCaller:
             self._store_verdict(question, asked, layer=layer)
         return [asked.answer for asked in found]
 
-    def _store_verdict(self, question: Question, asked: Asked[Verdict], *, layer: str) -> None:
+    def _store_verdict(
+        self, question: Question, asked: TargetQuestion[Verdict], *, layer: str
+    ) -> None:
         key, verdict, is_free = question.key, asked.answer, asked.took_ns is None
         if not is_free:
             self.calls[layer, Account.VERDICT] += 1
@@ -206,7 +210,7 @@ class TargetCaller:
             layer: said for layer, said in verdicts.items() if said.label is not VerdictLabel.ERROR
         }
         place = (question.key.sample, text_digest(question.text))
-        self._known[place] = Known(response=response, verdicts=sound)
+        self._known[place] = KnownAnswers(response=response, verdicts=sound)
 
 
 def _whole(response: Response) -> Response:

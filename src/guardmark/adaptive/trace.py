@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.adaptive.caller import Remembered, tells_of_failure
+from guardmark.adaptive.caller import StoredAnswer, tells_of_failure
 from guardmark.core.errors import IncomparableRuns, StoreError
 from guardmark.core.layers import ADAPTIVE, ARMS, MODEL_LAYERS, asked_layers, first_layer
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
@@ -28,14 +28,14 @@ _WHERE_TRACES_ARE: Final = (
 )
 
 
-def remembered(records: Iterable[Record]) -> dict[Place, Remembered]:
+def remembered(records: Iterable[Record]) -> dict[Place, StoredAnswer]:
     """Return stored tries as answers by their place."""
-    found: dict[Place, Remembered] = {}
+    found: dict[Place, StoredAnswer] = {}
     for record in records:
         if first_layer(record.key.layer) not in ARMS:
             continue  # of models
         note = json.loads(record.text or "{}")
-        found[record.key.layer, record.key.sample, record.key.repeat] = Remembered(
+        found[record.key.layer, record.key.sample, record.key.repeat] = StoredAnswer(
             decision=Decision(
                 outcome=Outcome(record.outcome),
                 score=record.score,
@@ -92,12 +92,12 @@ def _line(value: Mapping[str, object]) -> str:
 
 def read_trace(
     path: Path, *, settings: Mapping[str, object], positions: Mapping[str, int]
-) -> dict[str, dict[Place, Remembered]]:
+) -> dict[str, dict[Place, StoredAnswer]]:
     """Read the answers of a trace."""
     lines = parsed_lines(path)
     try:
         head = lines[0]
-        found: dict[str, dict[Place, Remembered]] = {name: {} for name in head["defenses"]}
+        found: dict[str, dict[Place, StoredAnswer]] = {name: {} for name in head["defenses"]}
         is_trace = head["kind"] == _KIND and head["version"] == _VERSION
     except (KeyError, IndexError, TypeError) as error:
         raise no_trace(path, "its first line is not that of a trace") from error
@@ -149,7 +149,7 @@ def other_data(path: Path) -> IncomparableRuns:
     )
 
 
-def _answer(row: Mapping[str, Any]) -> Remembered:
+def _answer(row: Mapping[str, Any]) -> StoredAnswer:
     error = row["error"]
     decision = Decision(
         outcome=Outcome(row["outcome"]),
@@ -158,7 +158,7 @@ def _answer(row: Mapping[str, Any]) -> Remembered:
         error_kind=None if error is None else ErrorKind(error),
         evidence=_evidence(row),
     )
-    return Remembered(decision=decision, digest=row["text"], is_free=row["free"])
+    return StoredAnswer(decision=decision, digest=row["text"], is_free=row["free"])
 
 
 def _evidence(row: Mapping[str, Any]) -> Evidence | None:

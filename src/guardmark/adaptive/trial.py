@@ -87,7 +87,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TryAnswer:
     """What the defense said."""
 
     is_blocked: bool | None
@@ -101,7 +101,7 @@ class Answer:
         return self.is_blocked is False
 
 
-Steps = Generator[list[Query], list[Answer], T]
+Steps = Generator[list[Query], list[TryAnswer], T]
 """A procedure that asks in batches; batches and their order depend on answers alone."""
 
 

@@ -14,9 +14,9 @@ from guardmark.attacks.contract import Use
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.adaptive.state import Scene
+    from guardmark.adaptive.state import SearchState
     from guardmark.adaptive.trial import Steps
-    from guardmark.attacks.chain import Chain
+    from guardmark.attacks.chain import OperatorChain
 
 ROUND: Final = "wrapper"
 _NEUTRAL: Final = (
@@ -43,7 +43,7 @@ _NEUTRAL: Final = (
 )
 
 
-def run_wrappers(scene: Scene, chains: Sequence[Chain]) -> Steps[None]:
+def run_wrappers(scene: SearchState, chains: Sequence[OperatorChain]) -> Steps[None]:
     """Put harmless plain sentences into each wrapper, not encoded, and beside them none.
 
     The sentences stand in the place of benign samples' texts, so that what is around them is the
@@ -63,7 +63,7 @@ def run_wrappers(scene: Scene, chains: Sequence[Chain]) -> Steps[None]:
         ]
 
 
-def _wrap(chain: Chain, text: str) -> str | None:
+def _wrap(chain: OperatorChain, text: str) -> str | None:
     """Return a text in the wrapper of a chain, or None where it has none."""
     found = text
     for arm in chain.arms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.compare.recommendations import Advice, Evidence, recommend
+from guardmark.analysis.compare.recommendations import Advice, AdviceBasis, recommend
 from guardmark.analysis.defense.adequacy import Width, assess_widths
 from guardmark.analysis.defense.bypasses import WorstSamples, find_worst
 from guardmark.analysis.defense.coverage import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.pairs import AdaptivePair
     from guardmark.analysis.compare.comparison import RunComparison
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.score_details import AreaPair, ScoreDetails
     from guardmark.analysis.defense.thresholds import ThresholdAnalysis
     from guardmark.analysis.pipeline.arms import PipelineAnalysis
@@ -164,7 +164,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
     )
     comparison = _compare(frame, chosen)
     evidence = tuple(
-        Evidence(
+        AdviceBasis(
             defense=each.name,
             is_baseline=each.is_baseline,
             card=each.card,
@@ -235,13 +235,15 @@ def _left_out(reader: RecordReader) -> Mapping[str, str]:
     return read_left_out(reader)
 
 
-def _has_scores(arm: Arm) -> bool:
+def _has_scores(arm: DefenseColumn) -> bool:
     import numpy as np
 
     return not bool(np.isnan(arm.records.score).all())
 
 
-def _thresholds(frame: Frame, arm: Arm, settings: AnalysisSettings) -> ThresholdAnalysis | None:
+def _thresholds(
+    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
+) -> ThresholdAnalysis | None:
     if not _has_scores(arm):
         return None
     from guardmark.analysis.defense.thresholds import analyse_thresholds
@@ -249,7 +251,9 @@ def _thresholds(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Threshold
     return analyse_thresholds(frame, arm, settings)
 
 
-def _score_details(frame: Frame, arm: Arm, settings: AnalysisSettings) -> ScoreDetails | None:
+def _score_details(
+    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
+) -> ScoreDetails | None:
     if not _has_scores(arm):
         return None
     from guardmark.analysis.defense.score_details import detail_scores
@@ -267,7 +271,7 @@ def _areas(frame: Frame, settings: AnalysisSettings) -> tuple[AreaPair, ...]:
 
 def _analyse_arm(
     frame: Frame,
-    arm: Arm,
+    arm: DefenseColumn,
     *,
     slicers: list[Slicer],
     taxonomy: TaxonomyCoverage,

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from guardmark.config.base import Name, Rate, Settings
+from guardmark.config.settings import Name, Rate, Settings
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.sample import Label
 

@@ -7,14 +7,28 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from guardmark.attacks.contract import Arm, Attempt, Fate, Slot, Tier, Use, weakest
+from guardmark.attacks.contract import (
+    OperatorConfig,
+    Slot,
+    Tier,
+    Use,
+    Variant,
+    VariantStatus,
+    weakest,
+)
 from guardmark.attacks.validity import keeps, proved_tier
 
 if TYPE_CHECKING:
-    from guardmark.attacks.chain import Chain
+    from guardmark.attacks.chain import OperatorChain
     from guardmark.attacks.contract import Operator
 
-_VARIANT, _NO_OP, _V0, _V1, _V4 = Fate.VARIANT, Fate.NO_OP, Tier.V0, Tier.V1, Tier.V4
+_VARIANT, _NO_OP, _V0, _V1, _V4 = (
+    VariantStatus.VARIANT,
+    VariantStatus.NO_OP,
+    Tier.V0,
+    Tier.V1,
+    Tier.V4,
+)
 """By names of our own: looking a member up in its class costs as much as a short check."""
 
 _WHOLE_TEXT = (Tier.V2, Tier.V3_TABLE)
@@ -27,15 +41,15 @@ def seed_for(run_seed: int, key: str, sample_id: str, try_index: int) -> bytes:
 
 
 def apply(
-    chain: Chain | Arm,
+    chain: OperatorChain | OperatorConfig,
     text: str,
     *,
     seed: bytes,
     must_keep: tuple[str, ...] = (),
     span: tuple[int, int] | None = None,
-) -> Attempt:
+) -> Variant:
     """Rewrite a text and check every step."""
-    arms = (chain,) if isinstance(chain, Arm) else chain.arms
+    arms = (chain,) if isinstance(chain, OperatorConfig) else chain.arms
     start, end = (0, len(text)) if span is None else span
     if not 0 <= start <= end <= len(text):
         raise ValueError(f"the span {start}..{end} does not lie in a text of {len(text)}")
@@ -55,13 +69,13 @@ def apply(
             tiers.append(tier)
             applied.append(arm.key)
     if current == text[start:end]:
-        return Attempt(fate=_NO_OP, text=text)
+        return Variant(fate=_NO_OP, text=text)
     tier, variant = weakest(tiers), frame.around(current)
     if span is not None and tier is not _V0:
         astride = tuple(protected for protected in must_keep if protected not in frame.protected)
         if not keeps(text, variant, astride):
             return _refused(text, "a protected span would be altered")
-    return Attempt(
+    return Variant(
         fate=_VARIANT,
         text=variant,
         tier=tier,
@@ -87,11 +101,11 @@ def _inside(must_keep: tuple[str, ...], piece: str) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda span: (-len(span), span)) if len(found) > 1 else found)
 
 
-def _refused(text: str, reason: str) -> Attempt:
-    return Attempt(fate=Fate.REFUSED, text=text, reason=reason)
+def _refused(text: str, reason: str) -> Variant:
+    return Variant(fate=VariantStatus.REFUSED, text=text, reason=reason)
 
 
-def _step(arm: Arm, text: str, use: Use, frame: _Frame) -> tuple[str, Tier, str]:
+def _step(arm: OperatorConfig, text: str, use: Use, frame: _Frame) -> tuple[str, Tier, str]:
     """Apply one operator and prove the outcome; the last value says why it cannot be proved."""
     protected, operator = frame.protected, arm.operator
     intact = not protected or all(span in text for span in protected)
@@ -120,7 +134,7 @@ def _encodes(operator: Operator, tier: Tier) -> bool:
     return tier is _V0 or (tier is _V1 and operator.slot is Slot.ENCODING)
 
 
-def _around_spans(arm: Arm, text: str, use: Use, protected: tuple[str, ...]) -> str:
+def _around_spans(arm: OperatorConfig, text: str, use: Use, protected: tuple[str, ...]) -> str:
     """Rewrite what stands between the protected spans, each piece with draws of its own."""
     pieces = _splitter(protected).split(text)
     return "".join(

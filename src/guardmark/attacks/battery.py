@@ -14,7 +14,7 @@ from guardmark.canon import CANON_VERSION, tables_digest
 from guardmark.core.errors import IncomparableRuns
 
 if TYPE_CHECKING:
-    from guardmark.attacks.chain import Chain
+    from guardmark.attacks.chain import OperatorChain
 
 BATTERY_VERSION = "battery-v1"
 
@@ -77,7 +77,7 @@ _USUAL = Lock()
 
 
 @cache
-def battery() -> tuple[Chain, ...]:
+def battery() -> tuple[OperatorChain, ...]:
     """Return the battery: the chains that every blocked attack is tried with, in order."""
     return tuple(map(parse_chain, _BATTERY))
 

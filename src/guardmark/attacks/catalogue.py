@@ -6,8 +6,8 @@ import re
 from functools import cache
 from itertools import product
 
-from guardmark.attacks.chain import Chain
-from guardmark.attacks.contract import Arm, Operator, Value, arm_of
+from guardmark.attacks.chain import OperatorChain
+from guardmark.attacks.contract import Operator, OperatorConfig, Value, arm_of
 from guardmark.attacks.operators import (
     combining,
     compatibility,
@@ -80,17 +80,17 @@ def family(name: str) -> tuple[Operator, ...]:
     return tuple(found for found in _OPERATORS if found.family == name)
 
 
-def arm(name: str, /, **settings: Value) -> Arm:
+def arm(name: str, /, **settings: Value) -> OperatorConfig:
     """Return an operator at given parameters."""
     return arm_of(operator(name), **settings)
 
 
 @cache
-def arms(families: tuple[str, ...] | None = None) -> tuple[Arm, ...]:
+def arms(families: tuple[str, ...] | None = None) -> tuple[OperatorConfig, ...]:
     """Return every operator at every listed value of its parameters."""
     wanted = None if families is None else frozenset(families)
     return tuple(
-        Arm(operator=found, settings=tuple(zip(names, values, strict=True)))
+        OperatorConfig(operator=found, settings=tuple(zip(names, values, strict=True)))
         for found in _OPERATORS
         if wanted is None or found.family in wanted
         for names in [tuple(parameter.name for parameter in found.parameters)]
@@ -98,7 +98,7 @@ def arms(families: tuple[str, ...] | None = None) -> tuple[Arm, ...]:
     )
 
 
-def parse_arm(key: str, extra: tuple[Operator, ...] = ()) -> Arm:
+def parse_arm(key: str, extra: tuple[Operator, ...] = ()) -> OperatorConfig:
     """Read an arm as it is written in records and on the command line."""
     found = _KEY.fullmatch(key.strip())
     if found is None:
@@ -130,6 +130,6 @@ def _value(known: Operator, name: str, written: str) -> Value:
     return written
 
 
-def parse_chain(key: str, extra: tuple[Operator, ...] = ()) -> Chain:
+def parse_chain(key: str, extra: tuple[Operator, ...] = ()) -> OperatorChain:
     """Read a chain as it is written in records and on the command line."""
-    return Chain(arms=tuple(parse_arm(part, extra) for part in key.split("+")))
+    return OperatorChain(arms=tuple(parse_arm(part, extra) for part in key.split("+")))

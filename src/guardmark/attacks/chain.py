@@ -12,7 +12,7 @@ from guardmark.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.attacks.contract import Arm, Tier
+    from guardmark.attacks.contract import OperatorConfig, Tier
 
 LONGEST = 3
 """Most operators in a chain."""
@@ -22,10 +22,10 @@ HIDDEN = "F10"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class OperatorChain:
     """Operators applied one after the other."""
 
-    arms: tuple[Arm, ...]
+    arms: tuple[OperatorConfig, ...]
     key: str = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -35,9 +35,9 @@ class Chain:
             raise ConfigError(f"The chain {self.key!r} is not allowed: {fault}.")
 
     @staticmethod
-    def of(*arms: Arm) -> Chain:
+    def of(*arms: OperatorConfig) -> OperatorChain:
         """Chain some arms."""
-        return Chain(arms=arms)
+        return OperatorChain(arms=arms)
 
     @property
     def tier(self) -> Tier:
@@ -60,7 +60,7 @@ class Chain:
         return self.arms[-1].operator.slot
 
 
-def fault_of(arms: Sequence[Arm]) -> str:
+def fault_of(arms: Sequence[OperatorConfig]) -> str:
     """Say why arms may not stand in this order."""
     if not 1 <= len(arms) <= LONGEST:
         return f"it has {len(arms)} operators, and 1 to {LONGEST} are possible"
@@ -80,6 +80,6 @@ def fault_of(arms: Sequence[Arm]) -> str:
     return ""
 
 
-def may_follow(chain: Chain, arm: Arm) -> bool:
+def may_follow(chain: OperatorChain, arm: OperatorConfig) -> bool:
     """Say whether an arm may be put after a chain."""
     return not fault_of((*chain.arms, arm))

@@ -149,7 +149,7 @@ def _is_writable(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class OperatorConfig:
     """An operator at fixed parameters."""
 
     operator: Operator
@@ -179,7 +179,7 @@ class Arm:
         return self.operator.needs_decoder
 
 
-def arm_of(operator: Operator, /, **settings: Value) -> Arm:
+def arm_of(operator: Operator, /, **settings: Value) -> OperatorConfig:
     """Fix an operator's parameters; what is not named takes its default."""
     known = {parameter.name: parameter for parameter in operator.parameters}
     for name in settings:
@@ -188,7 +188,7 @@ def arm_of(operator: Operator, /, **settings: Value) -> Arm:
                 f"The operator {operator.name} has no parameter {name!r}."
                 f"{did_you_mean(name, known)} Known: {listed(known)}."
             )
-    return Arm(
+    return OperatorConfig(
         operator=operator,
         settings=tuple(
             (name, _checked(operator, parameter, settings.get(name, parameter.values[0])))
@@ -211,7 +211,7 @@ def _checked(operator: Operator, parameter: Parameter, value: Value) -> Value:
     )
 
 
-class Fate(StrEnum):
+class VariantStatus(StrEnum):
     """What came of one application."""
 
     VARIANT = "variant"
@@ -220,10 +220,10 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Variant:
     """What came of applying a chain to a text."""
 
-    fate: Fate
+    fate: VariantStatus
     text: str
     tier: Tier | None = None
     claims: Tier | None = None
@@ -233,20 +233,22 @@ class Attempt:
     @property
     def is_variant(self) -> bool:
         """Whether there is a variant to try."""
-        return self.fate is Fate.VARIANT
+        return self.fate is VariantStatus.VARIANT
 
     @property
     def needs_judge(self) -> bool:
         """Whether a judge could raise the variant from V4 to V3."""
         return self.tier is Tier.V4 and self.claims is Tier.V3
 
-    def judged(self, *, same: bool) -> Attempt:
+    def judged(self, *, same: bool) -> Variant:
         """Return the attempt with a judge's answer on "is it still the same request?"."""
         if not self.needs_judge:
             return self
         if not same:
-            return Attempt(fate=Fate.REFUSED, text=self.text, reason="judged another request")
-        return Attempt(
+            return Variant(
+                fate=VariantStatus.REFUSED, text=self.text, reason="judged another request"
+            )
+        return Variant(
             fate=self.fate,
             text=self.text,
             tier=Tier.V3,

@@ -16,7 +16,7 @@ from guardmark.canon import skeleton
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from guardmark.attacks.contract import Arm
+    from guardmark.attacks.contract import OperatorConfig
 
 _V0, _V1, _V2, _V3_TABLE, _V4 = Tier.V0, Tier.V1, Tier.V2, Tier.V3_TABLE, Tier.V4
 """By names of our own: looking a member up in its class costs as much as a short check."""
@@ -25,7 +25,7 @@ MOST_WORDS_EDITED = 0.3
 """Largest share of words that a bounded variant may edit."""
 
 
-def proved_tier(arm: Arm, original: str, variant: str, use: Use) -> Tier | None:
+def proved_tier(arm: OperatorConfig, original: str, variant: str, use: Use) -> Tier | None:
     """Return the strongest tier that can be proved of a variant."""
     declared = arm.tier
     if declared is _V0 and is_exact(arm, original, variant, use):
@@ -40,12 +40,12 @@ def proved_tier(arm: Arm, original: str, variant: str, use: Use) -> Tier | None:
     return _V4
 
 
-def is_exact(arm: Arm, original: str, variant: str, use: Use) -> bool:
+def is_exact(arm: OperatorConfig, original: str, variant: str, use: Use) -> bool:
     """Say whether the operator's inverse returns the original (V0)."""
     return _restored(arm, variant, use) == original
 
 
-def _restored(arm: Arm, variant: str, use: Use) -> str | None:
+def _restored(arm: OperatorConfig, variant: str, use: Use) -> str | None:
     restore = arm.operator.restore
     if restore is None:
         return None
@@ -55,7 +55,7 @@ def _restored(arm: Arm, variant: str, use: Use) -> str | None:
         return None
 
 
-def is_canonical(arm: Arm, original: str, variant: str, use: Use) -> bool:
+def is_canonical(arm: OperatorConfig, original: str, variant: str, use: Use) -> bool:
     """Say whether original and variant have the same canonical form (V1)."""
     canon = arm.operator.canon or skeleton
     wanted = _canonical_original(canon, original)

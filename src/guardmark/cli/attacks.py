@@ -11,8 +11,8 @@ import click
 from guardmark.cli.calibrate import calibrate_command
 
 if TYPE_CHECKING:
-    from guardmark.attacks.chain import Chain
-    from guardmark.attacks.contract import Attempt, Operator
+    from guardmark.attacks.chain import OperatorChain
+    from guardmark.attacks.contract import Operator, Variant
 
 
 def command() -> click.Command:
@@ -173,7 +173,7 @@ def _given(text: str | None) -> str:
     return given
 
 
-def _tell(chain: Chain, original: str, attempt: Attempt, *, raw: bool) -> None:
+def _tell(chain: OperatorChain, original: str, attempt: Variant, *, raw: bool) -> None:
     from guardmark.core.errors import DatasetError
 
     if not attempt.is_variant:
@@ -212,7 +212,7 @@ def _facts(found: Operator) -> dict[str, object]:
     }
 
 
-def _outcome(chain: Chain, original: str, attempt: Attempt) -> dict[str, object]:
+def _outcome(chain: OperatorChain, original: str, attempt: Variant) -> dict[str, object]:
     """Return what `--json` says of an application."""
     return {
         "chain": chain.key,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from guardmark.app.data.verbs import BuiltinEntry, DataHash, Deduplicated, Written
     from guardmark.datasets.census import Census, Count
     from guardmark.datasets.checks import DataCheck
-    from guardmark.datasets.findings import Finding
+    from guardmark.datasets.findings import DataIssue
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "not assessed": "blue"}
 _INDENT = 31
@@ -122,7 +122,7 @@ def deduplicated_lines(done: Deduplicated, method: str) -> Iterator[str]:
         yield f"  and {len(done.dropped) - _ROWS:,} more (--json lists all)"
 
 
-def _finding_lines(finding: Finding) -> Iterator[str]:
+def _finding_lines(finding: DataIssue) -> Iterator[str]:
     mark = click.style(f"{finding.status.value:<14}", fg=_COLOURS[finding.status.value])
     body = textwrap.wrap(clean(finding.message), _width() - _INDENT, break_on_hyphens=False)
     yield f"{mark}{finding.aspect:<{_INDENT - 14}}{body[0]}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
 
-from guardmark.config.base import Secret
+from guardmark.config.settings import Secret
 from guardmark.core.errors import did_you_mean, listed
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from guardmark.config.base import Secret
+    from guardmark.config.settings import Secret
 
 
 def read_secret(secret: Secret, where: str) -> str:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from guardmark.datasets.census import UNSTATED, take_census
 from guardmark.datasets.duplicates import find_duplicates
-from guardmark.datasets.findings import SHOWN, Finding, Number, Status, counted, label_noun, some_of
+from guardmark.datasets.findings import (
+    SHOWN,
+    DataIssue,
+    Number,
+    Status,
+    counted,
+    label_noun,
+    some_of,
+)
 from guardmark.datasets.mix import effective_samples, mix_distances, mix_weights
 from guardmark.datasets.near_duplicates import THRESHOLD
 
@@ -53,7 +61,7 @@ class DataCheck:
 
     census: Census
     duplicates: Duplicates
-    findings: tuple[Finding, ...]
+    findings: tuple[DataIssue, ...]
 
     @property
     def has_problems(self) -> bool:
@@ -87,7 +95,7 @@ def check_samples(
     )
 
 
-def _labelled(census: Census, duplicates: Duplicates, inferred: int) -> Finding:
+def _labelled(census: Census, duplicates: Duplicates, inferred: int) -> DataIssue:
     attacks, benign = census.attacks.samples, census.benign.samples
     same = [c for c in duplicates.conflicts if c.is_same]
     near = [c for c in duplicates.conflicts if not c.is_same]
@@ -113,7 +121,7 @@ def _labelled(census: Census, duplicates: Duplicates, inferred: int) -> Finding:
         f"{c.attack} (attack) and {c.benign} (benign): similarity {c.similarity:.2f}"
         for c in [*same, *near]
     ]
-    return Finding(
+    return DataIssue(
         aspect="labelled",
         status=status,
         message=" ".join(parts),
@@ -128,7 +136,7 @@ def _labelled(census: Census, duplicates: Duplicates, inferred: int) -> Finding:
     )
 
 
-def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) -> Finding:
+def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) -> DataIssue:
     without = sum(c.samples for c in census.categories if c.value == UNSTATED)
     unsevere = sum(c.samples for c in census.severities if c.value == UNSTATED)
     there = {c.value for c in census.categories}
@@ -152,7 +160,7 @@ def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) ->
         parts.append(f"No severity is given for {counted(unsevere, 'attack')}.")
     details = [f"no attacks in {name}" for name in gaps]
     weak = census.attacks.samples and (empty or gaps or without or unsevere or warnings)
-    return Finding(
+    return DataIssue(
         aspect="categorised",
         status=Status.WARNING if weak else Status.OK,
         message=" ".join(parts),
@@ -168,7 +176,7 @@ def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) ->
     )
 
 
-def _diverse(census: Census, duplicates: Duplicates) -> Finding:
+def _diverse(census: Census, duplicates: Duplicates) -> DataIssue:
     total, repeated = census.total, duplicates.copies + duplicates.rewordings
     languages = sum(count.value != UNSTATED for count in census.languages)
     techniques = sum(count.value != UNSTATED for count in census.techniques)
@@ -193,7 +201,7 @@ def _diverse(census: Census, duplicates: Duplicates) -> Finding:
             "family one group, or: guardmark data dedup."
         )
     details = [_family_line(family.ids, family.groups) for family in duplicates.families]
-    return Finding(
+    return DataIssue(
         aspect="diverse",
         status=status,
         message=" ".join(parts),
@@ -215,9 +223,9 @@ def _diverse(census: Census, duplicates: Duplicates) -> Finding:
     )
 
 
-def _representative(samples: Sequence[Sample], mix: tuple[Dimension, ...]) -> Finding:
+def _representative(samples: Sequence[Sample], mix: tuple[Dimension, ...]) -> DataIssue:
     if not mix:
-        return Finding(
+        return DataIssue(
             aspect="representative",
             status=Status.NOT_ASSESSED,
             message=(
@@ -236,7 +244,7 @@ def _representative(samples: Sequence[Sample], mix: tuple[Dimension, ...]) -> Fi
     ]
     far = worst is not None and worst > _FAR
     told = "undefined" if worst is None else f"{worst:.2f}"
-    return Finding(
+    return DataIssue(
         aspect="representative",
         status=Status.WARNING if far or absent > 0 else Status.OK,
         message=(
@@ -252,7 +260,7 @@ def _representative(samples: Sequence[Sample], mix: tuple[Dimension, ...]) -> Fi
     )
 
 
-def _versioned(manifests: Sequence[DataManifest]) -> Finding:
+def _versioned(manifests: Sequence[DataManifest]) -> DataIssue:
     unversioned = sorted({m.name for m in manifests if not m.version and m.attacks + m.benign})
     details = [
         f"{name}: content hash {manifest.sha256[:16]}"
@@ -265,7 +273,7 @@ def _versioned(manifests: Sequence[DataManifest]) -> Finding:
     else:
         versions = dict.fromkeys(f"{m.name} {m.version}" for m in manifests)
         message = f"Version and content hash are known: {', '.join(versions)}."
-    return Finding(
+    return DataIssue(
         aspect="versioned",
         status=Status.WARNING if unversioned else Status.OK,
         message=message,
@@ -274,7 +282,7 @@ def _versioned(manifests: Sequence[DataManifest]) -> Finding:
     )
 
 
-def _balanced(census: Census, criteria: Criteria) -> Finding:
+def _balanced(census: Census, criteria: Criteria) -> DataIssue:
     stated = [c for c in census.categories if c.value != UNSTATED]
     small = [c.value for c in stated if c.samples < _minimum(c.value, criteria)]
     attacks, benign = census.attacks.samples, census.benign.samples
@@ -293,7 +301,7 @@ def _balanced(census: Census, criteria: Criteria) -> Finding:
         *((count, 0) for count in (census.attacks, census.benign) if count.samples),
         *((count, _minimum(count.value, criteria)) for count in stated),
     ]
-    return Finding(
+    return DataIssue(
         aspect="balanced",
         status=Status.WARNING if small or lopsided else Status.OK,
         message=" ".join(parts),
@@ -304,7 +312,7 @@ def _balanced(census: Census, criteria: Criteria) -> Finding:
     )
 
 
-def _readable(census: Census) -> Finding:
+def _readable(census: Census) -> DataIssue:
     damaged = [o for o in census.oddities if o.is_damage]
     odd = [o for o in census.oddities if not o.is_damage]
     parts = []
@@ -314,7 +322,7 @@ def _readable(census: Census) -> Finding:
     if odd:
         kinds = ", ".join(f"{o.kind} in {counted(o.samples, 'sample')}" for o in odd)
         parts.append(f"Unusual, kept as it is: {kinds}.")
-    return Finding(
+    return DataIssue(
         aspect="readable",
         status=Status.WARNING if damaged else Status.OK,
         message=" ".join(parts) or "Nothing unusual about the characters.",

@@ -20,7 +20,7 @@ _SHOWN: Final = 12
 _LONGEST: Final = 40
 
 
-class Filter:
+class SampleFilter:
     """One field of rows with the values that pass."""
 
     __slots__ = ("_met", "_read", "field", "setting", "values")
@@ -57,7 +57,7 @@ class Filter:
         return self.values - self._met
 
 
-def check_filters(sources: Sequence[tuple[DatasetSpec, Sequence[Filter]]]) -> tuple[str, ...]:
+def check_filters(sources: Sequence[tuple[DatasetSpec, Sequence[SampleFilter]]]) -> tuple[str, ...]:
     """Look for what filters ask for in vain, after all rows went by.
 
     Files of one data entry share a filter: what one of them has is not missing.
@@ -76,7 +76,7 @@ def check_filters(sources: Sequence[tuple[DatasetSpec, Sequence[Filter]]]) -> tu
     return tuple(warnings)
 
 
-def _missing(specs: Sequence[DatasetSpec], same: Sequence[Filter]) -> Iterator[str]:
+def _missing(specs: Sequence[DatasetSpec], same: Sequence[SampleFilter]) -> Iterator[str]:
     """Name what no row has: yield it where other values remain, raise it where none does."""
     wanted = same[0]
     fields, values = _census(specs, same)
@@ -105,7 +105,7 @@ def _missing(specs: Sequence[DatasetSpec], same: Sequence[Filter]) -> Iterator[s
 
 
 def _census(
-    specs: Sequence[DatasetSpec], same: Sequence[Filter]
+    specs: Sequence[DatasetSpec], same: Sequence[SampleFilter]
 ) -> tuple[set[str], Counter[object]]:
     """Read the files again for the fields of their rows, and the values of one of them."""
     fields: set[str] = set()

@@ -31,7 +31,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DataIssue:
     """The answer to one question about a data set."""
 
     aspect: str

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from guardmark.datasets.spec import DatasetSpec
 
 
-class Reading:
+class DataReading:
     """One pass over data sets that checks all of it: faults, double ids, contradictions.
 
     The samples are handed on as they come, so whoever takes them must be able to give them

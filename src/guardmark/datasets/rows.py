@@ -8,7 +8,7 @@ from guardmark.core.errors import did_you_mean, listed
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
 from guardmark.datasets.faults import Fault
 from guardmark.datasets.fields import FieldPlan, getter, plan_fields, read_label
-from guardmark.datasets.filters import Filter
+from guardmark.datasets.filters import SampleFilter
 from guardmark.datasets.packs import INFERRED, LABEL_SOURCE, PACK_MARK, STATED, resolve_label
 from guardmark.datasets.quick import QuickRows
 
@@ -57,11 +57,11 @@ class RowReader:
         self._known = {c.name: frozenset(c.subcategories) for c in taxonomy.categories}
         self._plans: dict[tuple[str, ...], tuple[FieldPlan, dict[str, Getter], QuickRows]] = {}
         self.filters = [
-            Filter(path, values, read=getter(path)) for path, values in spec.filter.items()
+            SampleFilter(path, values, read=getter(path)) for path, values in spec.filter.items()
         ]
         if spec.include_variants:
             self.filters.append(
-                Filter(
+                SampleFilter(
                     "variant",
                     spec.include_variants,
                     read=lambda row: self._variant(row, self._plan(row)[1]),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from guardmark.datasets.faults import BadRows, Fault
 from guardmark.datasets.files import read_rows
 from guardmark.datasets.kept import KEPT_BYTES, Kept
-from guardmark.datasets.reading import Reading, group_scopes, in_scope, sample_digest
+from guardmark.datasets.reading import DataReading, group_scopes, in_scope, sample_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,7 +91,7 @@ def load(
     seed: int = 0,
 ) -> LoadedData:
     """Read and validate data sets."""
-    reading, kept = Reading(specs, taxonomy), Kept(KEPT_BYTES)
+    reading, kept = DataReading(specs, taxonomy), Kept(KEPT_BYTES)
     for sample in reading.samples():
         if kept.is_whole:
             kept.add(sample)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound
 from guardmark.core.sample import View
-from guardmark.defenses.chain_rule import Rule, combine, settled
+from guardmark.defenses.chain_rule import ChainRule, combine, settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,12 +26,14 @@ class _Members(Generic[AnyMember]):
 
     __slots__ = ("_rule", "_short", "every")
 
-    def __init__(self, members: Sequence[AnyMember], rule: Rule, *, short_circuit: bool) -> None:
+    def __init__(
+        self, members: Sequence[AnyMember], rule: ChainRule, *, short_circuit: bool
+    ) -> None:
         if not members:
             raise ValueError("a chain needs at least one member")
         self.every = tuple(members)
         self._rule = rule
-        self._short = short_circuit or rule is Rule.FIRST
+        self._short = short_circuit or rule is ChainRule.FIRST
 
     def is_enough(self, votes: Votes) -> bool:
         return self._short and settled(votes, len(self.every), self._rule) is not None
@@ -66,7 +68,7 @@ class InlineChain:
         name: str,
         members: Sequence[InlineDefense],
         *,
-        rule: Rule = Rule.ANY,
+        rule: ChainRule = ChainRule.ANY,
         short_circuit: bool = True,
     ) -> None:
         self._members = _Members(members, rule, short_circuit=short_circuit)
@@ -87,7 +89,7 @@ class InlineChain:
         return self._members.combined(votes)
 
 
-class Chain:
+class ChainDefense:
     """A chain with members that must be awaited; asked one after the other.
 
     The latency is the sum of what the members took: their own service time where they tell
@@ -103,7 +105,7 @@ class Chain:
         name: str,
         members: Sequence[Member],
         *,
-        rule: Rule = Rule.ANY,
+        rule: ChainRule = ChainRule.ANY,
         short_circuit: bool = True,
     ) -> None:
         self._members = _Members(members, rule, short_circuit=short_circuit)

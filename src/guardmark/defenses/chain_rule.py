@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Rule(StrEnum):
+class ChainRule(StrEnum):
     """How members' decisions become one."""
 
     ANY = "any"
@@ -23,21 +23,25 @@ class Rule(StrEnum):
 _ALLOWED = Decision(outcome=Outcome.ALLOW)
 
 
-def settled(votes: Sequence[tuple[str, Decision]], size: int, rule: Rule) -> Outcome | None:
+def settled(votes: Sequence[tuple[str, Decision]], size: int, rule: ChainRule) -> Outcome | None:
     """Return what the votes so far already decide."""
     blocks = sum(decision.outcome is Outcome.BLOCK for _, decision in votes)
     allows = sum(decision.outcome is Outcome.ALLOW for _, decision in votes)
-    if rule is Rule.FIRST:
+    if rule is ChainRule.FIRST:
         answered = (d.outcome for _, d in votes if d.outcome in (Outcome.ALLOW, Outcome.BLOCK))
         return next(answered, None)
-    needed = {Rule.ANY: 1, Rule.ALL: size, Rule.MAJORITY: size // 2 + 1}[rule]
+    needed = {ChainRule.ANY: 1, ChainRule.ALL: size, ChainRule.MAJORITY: size // 2 + 1}[rule]
     if blocks >= needed:
         return Outcome.BLOCK
     return Outcome.ALLOW if allows > size - needed else None
 
 
 def combine(
-    votes: Sequence[tuple[str, Decision]], size: int, rule: Rule, *, latency_ns: int | None = None
+    votes: Sequence[tuple[str, Decision]],
+    size: int,
+    rule: ChainRule,
+    *,
+    latency_ns: int | None = None,
 ) -> Decision:
     """Combine members' decisions."""
     outcome = settled(votes, size, rule)
@@ -81,20 +85,20 @@ def _speaker(
 
 
 def _score(
-    votes: Sequence[tuple[str, Decision]], size: int, rule: Rule
+    votes: Sequence[tuple[str, Decision]], size: int, rule: ChainRule
 ) -> tuple[float | None, ScoreKind]:
-    if rule is Rule.FIRST:
+    if rule is ChainRule.FIRST:
         last = votes[-1][1]
         return last.score, last.score_kind
     scores = [d.score for _, d in votes if d.score is not None]
     kinds = {d.score_kind for _, d in votes}
     if len(scores) < size or len(kinds) > 1:
         return None, ScoreKind.NONE
-    if rule is Rule.MAJORITY:
+    if rule is ChainRule.MAJORITY:
         if size % 2 == 0:
             return None, ScoreKind.NONE
         return sorted(scores)[size // 2], kinds.pop()
-    return (max(scores) if rule is Rule.ANY else min(scores)), kinds.pop()
+    return (max(scores) if rule is ChainRule.ANY else min(scores)), kinds.pop()
 
 
 def _finding(name: str, decision: Decision) -> CategoryFinding:

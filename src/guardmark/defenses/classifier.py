@@ -53,7 +53,7 @@ class _HasGradients(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchLimits:
+class ClassifierBatchLimits:
     """How large a batch may grow and how long it may wait."""
 
     max_count: int = 256
@@ -71,13 +71,13 @@ class ClassifierDefense:
         *,
         threshold: float,
         view: View = View.TEXT,
-        limits: BatchLimits | None = None,
+        limits: ClassifierBatchLimits | None = None,
         files: tuple[Path, ...] = (),
     ) -> None:
         self.name = name
         self.view = view
         self.threshold = threshold
-        self.batch_limits = limits or BatchLimits()
+        self.batch_limits = limits or ClassifierBatchLimits()
         self.files = files
         self._classifier = classifier
         # One thread: the model uses all cores by itself, and the loop stays free meanwhile.

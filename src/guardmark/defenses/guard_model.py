@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from guardmark.defenses.guard_profiles import GuardProfile
     from guardmark.net.chat import ChatEndpoint
     from guardmark.parsing.guard import GuardReading
-    from guardmark.parsing.logprobs import TokenChoice, TokenScore
+    from guardmark.parsing.logprobs import TokenAlternatives, TokenScore
 
 _MOST_RAW = 2_000
 _LOW_MASS = 0.5
 TOP_LOGPROBS = 20
 
 
-class Answer(Protocol):
+class GuardAnswer(Protocol):
     """What any transport brings back from a guard model."""
 
     @property
@@ -51,7 +51,7 @@ class Answer(Protocol):
         ...
 
     @property
-    def choices(self) -> Sequence[TokenChoice]:
+    def choices(self) -> Sequence[TokenAlternatives]:
         """Token probabilities; empty when there are none."""
         ...
 
@@ -84,7 +84,7 @@ class GuardReader:
     ibm_sum: bool = False
     threshold: float | None = None
 
-    def decision(self, answer: Answer, *, amortised: bool = False) -> Decision:
+    def decision(self, answer: GuardAnswer, *, amortised: bool = False) -> Decision:
         """Read one answer."""
         if answer.text is None or answer.error_kind is not None:
             return Decision(
@@ -109,12 +109,12 @@ class GuardReader:
             evidence=self._evidence(answer, reading, found),
         )
 
-    def _score(self, answer: Answer) -> TokenScore | None:
+    def _score(self, answer: GuardAnswer) -> TokenScore | None:
         score = ibm_sum if self.ibm_sum else two_token_softmax
         return score(answer.choices, risky=self.profile.risky, harmless=self.profile.harmless)
 
     def _evidence(
-        self, answer: Answer, reading: GuardReading, found: TokenScore | None
+        self, answer: GuardAnswer, reading: GuardReading, found: TokenScore | None
     ) -> Evidence:
         confidence = f"confidence {reading.confidence}" if reading.confidence else ""
         return Evidence(
@@ -130,7 +130,9 @@ class GuardReader:
         )
 
 
-def _remark(profile: str, answer: Answer, reading: GuardReading, found: TokenScore | None) -> str:
+def _remark(
+    profile: str, answer: GuardAnswer, reading: GuardReading, found: TokenScore | None
+) -> str:
     """What a reader of the records should know about an answer."""
     if reading.outcome is Outcome.MALFORMED:
         cut = ", cut off at its length limit" if answer.finish_reason == "length" else ""

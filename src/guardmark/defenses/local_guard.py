@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from guardmark.core.sample import View
-from guardmark.defenses.classifier import BatchLimits
+from guardmark.defenses.classifier import ClassifierBatchLimits
 from guardmark.defenses.skipping import NOTHING_SHOWN
 
 if TYPE_CHECKING:
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import Decision
     from guardmark.core.sample import Prompt
-    from guardmark.defenses.guard_model import Answer, GuardReader
+    from guardmark.defenses.guard_model import GuardAnswer, GuardReader
 
 
-class Generator(Protocol):
+class GuardGenerator(Protocol):
     """Answers several conversations at once."""
 
-    def complete(self, conversations: Sequence[Sequence[Mapping[str, str]]]) -> Sequence[Answer]:
+    def complete(
+        self, conversations: Sequence[Sequence[Mapping[str, str]]]
+    ) -> Sequence[GuardAnswer]:
         """Answer conversations, in their order."""
         ...
 
@@ -33,7 +35,7 @@ class LocalGuardDefense:
     def __init__(
         self,
         name: str,
-        generator: Generator,
+        generator: GuardGenerator,
         *,
         reader: GuardReader,
         view: View = View.TEXT,
@@ -43,7 +45,7 @@ class LocalGuardDefense:
         self.name = name
         self.view = view
         self.threshold = reader.threshold
-        self.batch_limits = BatchLimits(max_count=32)
+        self.batch_limits = ClassifierBatchLimits(max_count=32)
         self.files = files
         self._generator = generator
         self._reader = reader

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ALLOWED, Decision, Evidence, Outcome
 from guardmark.core.sample import View
-from guardmark.defenses.rules import BUILTIN_RULES, Rule
+from guardmark.defenses.rules import BUILTIN_RULES, PatternRule
 from guardmark.defenses.skipping import NOTHING_SHOWN
 
 if TYPE_CHECKING:
@@ -125,7 +125,9 @@ class BadPatterns(ConfigError):
         super().__init__(named)
 
 
-def compile_rules(rules: Iterable[Rule], *, flags: Sequence[str] = ()) -> tuple[CompiledRule, ...]:
+def compile_rules(
+    rules: Iterable[PatternRule], *, flags: Sequence[str] = ()
+) -> tuple[CompiledRule, ...]:
     """Compile rules, naming every one that is not a regular expression."""
     combined = re.RegexFlag(0)
     for letter in flags:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from guardmark.core.protocols import BatchDefense
     from guardmark.core.sample import Prompt, View
-    from guardmark.engine.desk import Item
-    from guardmark.engine.ledger import Ledger
+    from guardmark.engine.desk import PendingSample
+    from guardmark.engine.ledger import RunMonitor
 
 _WINDOW: Final = 16  # batches that are sorted by length together
 _CHARS_PER_TOKEN: Final = 3.0  # on the safe side for English; a model's own limit is its own affair
@@ -27,11 +27,11 @@ def tokens_of(prompt: Prompt, view: View) -> int:
     return 1 + int(len(text or "") / _CHARS_PER_TOKEN)
 
 
-def form(items: Sequence[Item], defense: BatchDefense) -> Iterator[list[Item]]:
+def form(items: Sequence[PendingSample], defense: BatchDefense) -> Iterator[list[PendingSample]]:
     """Cut samples into batches of like length."""
     limits, view = defense.batch_limits, defense.view
     sized = [(tokens_of(item.prompt, view), at) for at, item in enumerate(items)]
-    batch: list[Item] = []
+    batch: list[PendingSample] = []
     for size, at in sorted(sized):
         # Sorted: the newest is the longest, so it sets the padded width.
         is_wide = limits.max_tokens is not None and size * (len(batch) + 1) > limits.max_tokens
@@ -43,14 +43,20 @@ def form(items: Sequence[Item], defense: BatchDefense) -> Iterator[list[Item]]:
         yield batch
 
 
-def batches_of(feed: Iterator[Item], defense: BatchDefense) -> Iterator[list[Item]]:
+def batches_of(
+    feed: Iterator[PendingSample], defense: BatchDefense
+) -> Iterator[list[PendingSample]]:
     """Cut a feed into batches, window by window, so that memory stays flat."""
     while window := list(islice(feed, _WINDOW * max(1, defense.batch_limits.max_count))):
         yield from form(window, defense)
 
 
 async def ask_batches(
-    defense: BatchDefense, batches: Iterator[list[Item]], *, ledger: Ledger, is_cold: bool
+    defense: BatchDefense,
+    batches: Iterator[list[PendingSample]],
+    *,
+    ledger: RunMonitor,
+    is_cold: bool,
 ) -> None:
     """Pull batches and ask about them, one after the other: the work of one worker."""
     for batch in batches:
@@ -62,7 +68,11 @@ async def ask_batches(
 
 
 async def ask_batch(
-    defense: BatchDefense, items: Sequence[Item], *, ledger: Ledger, is_cold: bool = False
+    defense: BatchDefense,
+    items: Sequence[PendingSample],
+    *,
+    ledger: RunMonitor,
+    is_cold: bool = False,
 ) -> list[int]:
     """Ask about one batch, and store its decisions, each with its share of the time."""
     ledger.calls += len(items)

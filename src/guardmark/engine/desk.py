@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from guardmark.core.sample import Prompt
-    from guardmark.engine.progress import Tally
-    from guardmark.store.lanes import Lane
+    from guardmark.engine.progress import ProgressCounts
+    from guardmark.store.lanes import RecordBatch
 
 
-class Desk:
+class Recorder:
     """Where the answers of one part arrive: its lane and its counts."""
 
     __slots__ = ("lane", "name", "tally")
 
-    def __init__(self, lane: Lane, tally: Tally) -> None:
+    def __init__(self, lane: RecordBatch, tally: ProgressCounts) -> None:
         self.lane = lane
         self.tally = tally
         self.name = tally.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class PendingSample:
     """One sample on its way to a defense."""
 
-    desk: Desk
+    desk: Recorder
     position: int
     is_attack: bool
     prompt: Prompt

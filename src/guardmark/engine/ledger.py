@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.engine.desk import Desk
+from guardmark.engine.desk import Recorder
 from guardmark.engine.progress import OUTCOMES
 from guardmark.store.codes import OUTCOME_CODE
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import Decision, Evidence
     from guardmark.core.protocols import StopRule
-    from guardmark.engine.desk import Item
+    from guardmark.engine.desk import PendingSample
     from guardmark.engine.plan import Plan
     from guardmark.engine.progress import Progress
     from guardmark.engine.stop import StopSignal
@@ -41,7 +41,7 @@ class Halt(StrEnum):
     EARLY = "early"
 
 
-class Ledger:
+class RunMonitor:
     """Keeps the counts of a run and says when it must end."""
 
     def __init__(
@@ -66,7 +66,9 @@ class Ledger:
         self._ended: set[str] = set()
         self._began = monotonic()
 
-    def desk(self, name: str, stage: Stage, *, layer: str = FIRST_LAYER, repeat: int = 0) -> Desk:
+    def desk(
+        self, name: str, stage: Stage, *, layer: str = FIRST_LAYER, repeat: int = 0
+    ) -> Recorder:
         """Open the desk of a part; what is stored already is counted in."""
         lane = self.writer.lane(name, stage, layer=layer, repeat=repeat)
         shown = name if layer == FIRST_LAYER else layer
@@ -75,7 +77,7 @@ class Ledger:
             tally.planned += self.writer.sample_count
             for index, count in enumerate(self.writer.stored.tally(lane)):
                 tally.counts[index] += count
-        return Desk(lane, tally)
+        return Recorder(lane, tally)
 
     @property
     def order(self) -> Sequence[int] | None:
@@ -90,7 +92,7 @@ class Ledger:
         """Whether a rule may end this run, or single defenses, early."""
         return self._rule is not None
 
-    def is_done(self, desk: Desk) -> bool:
+    def is_done(self, desk: Recorder) -> bool:
         """Tell whether a rule says that a defense need not be asked any further."""
         if self._rule is None or not self._rule.is_done(desk.name):
             return False
@@ -147,7 +149,7 @@ class Ledger:
         return wanted if limit is None else min(wanted, limit - self.calls)
 
     def took_decision(
-        self, item: Item, decision: Decision, *, latency_ns: int | None, flags: int = 0
+        self, item: PendingSample, decision: Decision, *, latency_ns: int | None, flags: int = 0
     ) -> int:
         """Store and count one decision of a defense."""
         desk = item.desk
@@ -162,7 +164,7 @@ class Ledger:
 
     def took_all(
         self,
-        desk: Desk,
+        desk: Recorder,
         chunk: Chunk,
         *,
         decisions: list[Decision],
@@ -188,7 +190,9 @@ class Ledger:
         if rule is not None:
             self._ask_rule(rule, desk)
 
-    def took(self, desk: Desk, *, code: int, is_attack: bool, evidence: Evidence | None) -> None:
+    def took(
+        self, desk: Recorder, *, code: int, is_attack: bool, evidence: Evidence | None
+    ) -> None:
         """Count one answer of any part."""
         desk.tally.counts[code + OUTCOMES * is_attack] += 1
         self.added += 1
@@ -214,7 +218,7 @@ class Ledger:
         if limit is not None and self.errors > limit:
             self.end(Halt.ERRORS, f"{self.errors} calls failed, {limit} are allowed")
 
-    def met_failure(self, desk: Desk, decision: Decision, *, code: int) -> None:
+    def met_failure(self, desk: Recorder, decision: Decision, *, code: int) -> None:
         """Count a decision that is none, and follow the policy for it."""
         if decision.error_kind is ErrorKind.SKIPPED:
             return
@@ -232,6 +236,6 @@ class Ledger:
         else:
             self.writer.flush_if_due(perf_counter_ns(), count=count)
 
-    def _ask_rule(self, rule: StopRule, desk: Desk) -> None:
+    def _ask_rule(self, rule: StopRule, desk: Recorder) -> None:
         if self.is_done(desk) and self._ended and (reason := rule.reason()):
             self.end(Halt.EARLY, reason)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from guardmark.core.sample import Prompt
-    from guardmark.engine.ledger import Ledger
+    from guardmark.engine.ledger import RunMonitor
 
     About = tuple[Prompt, *tuple[str, ...]]
 
@@ -22,7 +22,7 @@ async def ask(
     call: Callable[..., Awaitable[Any]],
     about: About,
     *,
-    ledger: Ledger,
+    ledger: RunMonitor,
     part: str,
     repeat: int,
 ) -> tuple[Any, int | None]:
@@ -43,7 +43,7 @@ async def ask(
 
 
 async def _timed(
-    call: Callable[..., Awaitable[Any]], about: tuple[Any, ...], ledger: Ledger
+    call: Callable[..., Awaitable[Any]], about: tuple[Any, ...], ledger: RunMonitor
 ) -> tuple[Any, int]:
     ledger.calls += 1
     start = perf_counter_ns()

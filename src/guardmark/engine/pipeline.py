@@ -16,7 +16,7 @@ from guardmark.engine.answers import as_response, as_verdict, gather, layer_of
 from guardmark.engine.asking import asking
 from guardmark.engine.batches import ask_batch, form
 from guardmark.engine.calls import SKIPPED, as_decision
-from guardmark.engine.desk import Item
+from guardmark.engine.desk import PendingSample
 from guardmark.engine.plan import NO_GUARD
 from guardmark.engine.tasks import takes_batches
 from guardmark.store.codes import OUTCOME_CODE
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import Response, Verdict
     from guardmark.core.protocols import ChatModel, Judge
-    from guardmark.engine.desk import Desk
-    from guardmark.engine.ledger import Ledger
+    from guardmark.engine.desk import Recorder
+    from guardmark.engine.ledger import RunMonitor
     from guardmark.engine.memory import About
     from guardmark.engine.plan import Pipeline
     from guardmark.engine.tasks import DefenseTask
@@ -42,7 +42,7 @@ _MODEL: Final = "model"
 _LETS_THROUGH: Final = (Policy.ALLOW, Policy.FALLBACK_TO_MAIN)
 
 
-class Case:
+class SampleState:
     """One sample in one repeat, on its way through the stages."""
 
     __slots__ = (
@@ -71,17 +71,19 @@ class Case:
         self.is_asked = False
 
 
-Queue = asyncio.Queue["Case | None"]
+Queue = asyncio.Queue["SampleState | None"]
 
 
-class Flow:
+class PipelineRunner:
     """The stages of a pipeline, each with its queue and workers, all at work at once.
 
     Answers of single calls are committed by whoever supervises the work, many times a second:
     three stages asking after each answer whether a commit is due would cost more than commits.
     """
 
-    def __init__(self, pipeline: Pipeline, ledger: Ledger, *, arms: Sequence[DefenseTask]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, ledger: RunMonitor, *, arms: Sequence[DefenseTask]
+    ) -> None:
         self._pipeline = pipeline
         self._ledger = ledger
         plan, repeats = ledger.plan, range(ledger.plan.repeats)
@@ -143,11 +145,11 @@ class Flow:
         self._stations[name], self._workers[name] = Queue(), workers
         return self._stations[name]
 
-    def _send(self, station: str, case: Case) -> None:
+    def _send(self, station: str, case: SampleState) -> None:
         case.open += 1
         self._stations[station].put_nowait(case)
 
-    def _release(self, case: Case) -> None:
+    def _release(self, case: SampleState) -> None:
         case.open -= 1
         if case.open:
             return
@@ -175,7 +177,7 @@ class Flow:
         self._is_fed = True
         self._close_when_done()
 
-    def _cases(self, chunk: Chunk, repeat: int) -> Iterator[Case]:
+    def _cases(self, chunk: Chunk, repeat: int) -> Iterator[SampleState]:
         stored, at = self._ledger.writer.stored, chunk.positions
         arms = {n: stored.outcomes(t.desks[repeat].lane, at) for n, t in self._arms.items()}
         model = stored.outcomes(self._model[repeat].lane, at)
@@ -185,7 +187,7 @@ class Flow:
             for layer, desks in self._verdicts.items()
         }
         for position, is_attack, prompt in zip(at, chunk.attacks, chunk.prompts, strict=True):
-            case = Case(position, repeat=repeat, is_attack=is_attack, prompt=prompt)
+            case = SampleState(position, repeat=repeat, is_attack=is_attack, prompt=prompt)
             case.codes = {
                 name: found[position] for name, found in arms.items() if position in found
             }
@@ -193,7 +195,7 @@ class Flow:
             case.judged = {layer for layer, found in verdicts.items() if position in found}
             yield case
 
-    def _start(self, case: Case) -> None:
+    def _start(self, case: SampleState) -> None:
         case.open = 1  # held until everything it starts with is sent
         for name in self.asks:
             if name not in case.codes and self._arms[name].defense.view is not View.RESPONSE:
@@ -203,7 +205,7 @@ class Flow:
 
     # --- from stage to stage ---------------------------------------------------------------
 
-    def _go_on(self, case: Case) -> None:
+    def _go_on(self, case: SampleState) -> None:
         if case.is_asked:
             return
         if not self._needs_answer(case):
@@ -216,7 +218,7 @@ class Flow:
         else:
             self._after_answer(case)
 
-    def _needs_answer(self, case: Case) -> bool:
+    def _needs_answer(self, case: SampleState) -> bool:
         for arm in self._pipeline.arms:
             if arm == NO_GUARD or self._arms[arm].defense.view is View.RESPONSE:
                 return True
@@ -231,7 +233,7 @@ class Flow:
         plan = self._ledger.plan
         return (plan.on_malformed if code == _MALFORMED else plan.on_error) in _LETS_THROUGH
 
-    def _expect_less(self, case: Case, *, has_answer: bool) -> None:
+    def _expect_less(self, case: SampleState, *, has_answer: bool) -> None:
         # What is stored already stays planned: an arm that failed before may have let it through.
         desks = [
             desks[case.repeat]
@@ -243,7 +245,7 @@ class Flow:
         for desk in desks:
             desk.tally.planned -= 1
 
-    def _after_answer(self, case: Case) -> None:
+    def _after_answer(self, case: SampleState) -> None:
         for name in self.asks:
             if self._arms[name].defense.view is View.RESPONSE and name not in case.codes:
                 self._send(name, case)
@@ -317,12 +319,14 @@ class Flow:
             self._release(case)
 
     async def _ask(
-        self, call: Callable[..., Awaitable[Any]], about: About, part: str, case: Case
+        self, call: Callable[..., Awaitable[Any]], about: About, part: str, case: SampleState
     ) -> tuple[Any, int | None]:
         with asking_about(part, case.repeat, case.position):
             return await memory.ask(call, about, ledger=self._ledger, part=part, repeat=case.repeat)
 
-    def _took(self, desk: Desk, case: Case, *, code: int, answer: Response | Verdict) -> None:
+    def _took(
+        self, desk: Recorder, case: SampleState, *, code: int, answer: Response | Verdict
+    ) -> None:
         self._ledger.took(desk, code=code, is_attack=case.is_attack, evidence=answer.evidence)
         if code == _ERROR:
             self._ledger.met_error()
@@ -332,12 +336,12 @@ def _answering(model: ChatModel, repeat: int) -> Callable[[Prompt], Awaitable[Re
     return partial(model.draw, repeat=repeat) if isinstance(model, DrawingModel) else model.answer
 
 
-def _item(task: DefenseTask, case: Case, prompt: Prompt) -> Item:
+def _item(task: DefenseTask, case: SampleState, prompt: Prompt) -> PendingSample:
     desk = task.desks[case.repeat]
-    return Item(desk=desk, position=case.position, is_attack=case.is_attack, prompt=prompt)
+    return PendingSample(desk=desk, position=case.position, is_attack=case.is_attack, prompt=prompt)
 
 
-def _answered(case: Case) -> Prompt | None:
+def _answered(case: SampleState) -> Prompt | None:
     if case.answer is None:
         return None
     messages = case.prompt.messages

@@ -31,7 +31,7 @@ class LanePulse:
     errors: int
 
 
-class Tally:
+class ProgressCounts:
     """Counts of one part by label and outcome."""
 
     __slots__ = ("counts", "name", "planned", "stage")
@@ -72,14 +72,14 @@ class Progress:
     __slots__ = ("tallies",)
 
     def __init__(self) -> None:
-        self.tallies: list[Tally] = []
+        self.tallies: list[ProgressCounts] = []
 
-    def tally(self, name: str, stage: Stage) -> Tally:
+    def tally(self, name: str, stage: Stage) -> ProgressCounts:
         """Return the counts of a part, new ones if it has none."""
         for tally in self.tallies:
             if tally.name == name and tally.stage == stage:
                 return tally
-        tally = Tally(name, stage)
+        tally = ProgressCounts(name, stage)
         self.tallies.append(tally)
         return tally
 

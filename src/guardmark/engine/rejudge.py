@@ -8,7 +8,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine import memory
 from guardmark.engine.answers import as_verdict
-from guardmark.engine.ledger import Ledger
+from guardmark.engine.ledger import RunMonitor
 from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.progress import Progress
 from guardmark.engine.runner import raise_for, summary_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Prompt
-    from guardmark.engine.desk import Desk
+    from guardmark.engine.desk import Recorder
     from guardmark.engine.runner import RunSummary
     from guardmark.store.records import RecordWriter
 
@@ -42,7 +42,7 @@ async def judge_again(
     if layer == FIRST_LAYER or layer.startswith(f"{FIRST_LAYER}/"):
         raise ConfigError(f"The layer {layer!r} belongs to the run. Next: choose another name.")
     counters = progress or Progress()
-    ledger = Ledger(plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=None)
+    ledger = RunMonitor(plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=None)
     desks = [
         ledger.desk(NO_GUARD, Stage.JUDGE, layer=layer, repeat=repeat)
         for repeat in range(plan.repeats)
@@ -69,7 +69,9 @@ async def judge_again(
 _ANSWERED = (OUTCOME_CODE["answered"], OUTCOME_CODE["answered"] + len(OUTCOME_CODE))
 
 
-def _answers(desks: list[Desk], ledger: Ledger) -> Iterator[tuple[Desk, int, bool, Prompt, str]]:
+def _answers(
+    desks: list[Recorder], ledger: RunMonitor
+) -> Iterator[tuple[Recorder, int, bool, Prompt, str]]:
     stored = ledger.writer.stored
     for repeat, desk in enumerate(desks):
         lane = ledger.writer.lane(NO_GUARD, Stage.MODEL, repeat=repeat)
@@ -84,7 +86,7 @@ def _answers(desks: list[Desk], ledger: Ledger) -> Iterator[tuple[Desk, int, boo
 
 
 async def _judge_each(
-    judge: Judge, feed: Iterator[tuple[Desk, int, bool, Prompt, str]], ledger: Ledger
+    judge: Judge, feed: Iterator[tuple[Recorder, int, bool, Prompt, str]], ledger: RunMonitor
 ) -> None:
     for desk, position, is_attack, prompt, text in feed:
         if not ledger.may_go_on():

@@ -17,8 +17,8 @@ from guardmark.engine.batches import ask_batches, batches_of
 from guardmark.engine.execution.inline import AT_ONCE, run_inline
 from guardmark.engine.execution.pool import run_pooled
 from guardmark.engine.execution.service import feed_of, workers_of
-from guardmark.engine.ledger import Halt, Ledger
-from guardmark.engine.pipeline import Flow
+from guardmark.engine.ledger import Halt, RunMonitor
+from guardmark.engine.pipeline import PipelineRunner
 from guardmark.engine.plan import Workers
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
@@ -78,7 +78,9 @@ async def run(
     """
     planning.check(plan)
     counters = progress or Progress()
-    ledger = Ledger(plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=stop_rule)
+    ledger = RunMonitor(
+        plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=stop_rule
+    )
     threshold = gc.get_threshold()
     gc.freeze()  # what is loaded stays: looking at it again and again is wasted
     gc.set_threshold(_GC_EVERY, *threshold[1:])
@@ -112,7 +114,7 @@ _STATES = {
 }
 
 
-def raise_for(ledger: Ledger) -> None:
+def raise_for(ledger: RunMonitor) -> None:
     """Raise the error that stands for an early end, if there is one."""
     if ledger.halt in {Halt.BUDGET, Halt.TIME}:
         raise BudgetReached(
@@ -127,7 +129,7 @@ def raise_for(ledger: Ledger) -> None:
         )
 
 
-def summary_of(ledger: Ledger, progress: Progress) -> RunSummary:
+def summary_of(ledger: RunMonitor, progress: Progress) -> RunSummary:
     """Say what an invocation did."""
     endings = {Halt.INTERRUPTED: Ending.INTERRUPTED, Halt.EARLY: Ending.EARLY}
     elapsed = ledger.elapsed_s
@@ -146,10 +148,10 @@ def summary_of(ledger: Ledger, progress: Progress) -> RunSummary:
     )
 
 
-async def _carry_out(ledger: Ledger, progress: Progress) -> None:
+async def _carry_out(ledger: RunMonitor, progress: Progress) -> None:
     plan = ledger.plan
     tasks = [_task(defense, ledger) for defense in plan.defenses]
-    flow = None if plan.pipeline is None else Flow(plan.pipeline, ledger, arms=tasks)
+    flow = None if plan.pipeline is None else PipelineRunner(plan.pipeline, ledger, arms=tasks)
     ledger.writer.begin(progress.planned)
     inside = set() if flow is None else flow.asks
     for task in tasks:
@@ -170,7 +172,7 @@ async def _carry_out(ledger: Ledger, progress: Progress) -> None:
     await supervise(work, ledger)
 
 
-def _task(defense: AnyDefense, ledger: Ledger) -> DefenseTask:
+def _task(defense: AnyDefense, ledger: RunMonitor) -> DefenseTask:
     desks = tuple(
         ledger.desk(defense.name, Stage.DEFENSE, repeat=repeat)
         for repeat in range(ledger.plan.repeats)
@@ -185,7 +187,7 @@ def _is_inline(task: DefenseTask, plan: Plan) -> bool:
     return is_single or not isinstance(task.defense, BatchDefense)
 
 
-async def _run_inline(task: DefenseTask, ledger: Ledger) -> None:
+async def _run_inline(task: DefenseTask, ledger: RunMonitor) -> None:
     defense = task.defense
     if not isinstance(defense, InlineDefense):
         return
@@ -203,7 +205,7 @@ async def _run_inline(task: DefenseTask, ledger: Ledger) -> None:
         is_cold = False
 
 
-def _workers(task: DefenseTask, ledger: Ledger) -> list[Coroutine[Any, Any, None]]:
+def _workers(task: DefenseTask, ledger: RunMonitor) -> list[Coroutine[Any, Any, None]]:
     plan, defense = ledger.plan, task.defense
     feed = feed_of(task.desks, ledger)
     is_cold = plan.timing.warmup == 0

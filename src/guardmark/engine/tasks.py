@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import Decision
     from guardmark.core.sample import Prompt
-    from guardmark.engine.desk import Desk
-    from guardmark.engine.ledger import Ledger
+    from guardmark.engine.desk import Recorder
+    from guardmark.engine.ledger import RunMonitor
     from guardmark.engine.plan import AnyDefense, Plan
-    from guardmark.store.lanes import Lane
+    from guardmark.store.lanes import RecordBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class DefenseTask:
     """One defense and where its answers go."""
 
     defense: AnyDefense
-    desks: tuple[Desk, ...]
+    desks: tuple[Recorder, ...]
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ def takes_batches(defense: AnyDefense, plan: Plan) -> TypeGuard[BatchDefense]:
     return plan.timing.mode is LatencyMode.LOADED and isinstance(defense, BatchDefense)
 
 
-async def warm_up(task: DefenseTask, ledger: Ledger) -> None:
+async def warm_up(task: DefenseTask, ledger: RunMonitor) -> None:
     """Make the warm-up calls of a defense, unless nothing is left to measure.
 
     They are made as the measured calls will be: beside each other where those are, so that
@@ -76,7 +76,7 @@ async def warm_up(task: DefenseTask, ledger: Ledger) -> None:
     )
 
 
-def _at_once(defense: InlineDefense, ledger: Ledger) -> Callable[[Prompt], Awaitable[Decision]]:
+def _at_once(defense: InlineDefense, ledger: RunMonitor) -> Callable[[Prompt], Awaitable[Decision]]:
     decide = skipping(defense.decide_now, defense.view)
 
     async def ask(prompt: Prompt) -> Decision:
@@ -92,8 +92,8 @@ async def _warm_each(
     ask: Callable[[Prompt], Awaitable[Decision]],
     samples: Iterator[tuple[int, Prompt]],
     *,
-    lane: Lane,
-    ledger: Ledger,
+    lane: RecordBatch,
+    ledger: RunMonitor,
 ) -> None:
     flags = FLAG_COLD
     for position, prompt in samples:
@@ -110,9 +110,9 @@ async def _warm_each(
         flags = 0
 
 
-def _free_lane(name: str, ledger: Ledger) -> Lane:
+def _free_lane(name: str, ledger: RunMonitor) -> RecordBatch:
     # Each process warms up anew; its calls get a repeat of their own.
-    lanes: Iterator[Lane] = (
+    lanes: Iterator[RecordBatch] = (
         ledger.writer.lane(name, Stage.WARMUP, repeat=repeat) for repeat in range(1 << 31)
     )
     return next(lane for lane in lanes if not ledger.writer.stored.count(lane))

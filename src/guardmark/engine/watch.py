@@ -11,12 +11,12 @@ from guardmark.engine.ledger import Halt
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
-    from guardmark.engine.ledger import Ledger
+    from guardmark.engine.ledger import RunMonitor
 
 _TICK_S: Final = 0.05
 
 
-async def supervise(work: Iterable[Coroutine[Any, Any, None]], ledger: Ledger) -> None:
+async def supervise(work: Iterable[Coroutine[Any, Any, None]], ledger: RunMonitor) -> None:
     """Run coroutines beside each other until all are done or the run must end.
 
     Answers that arrived are committed in time even when no further ones come. A run that

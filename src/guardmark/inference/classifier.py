@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.inference.batching import token_batches
-from guardmark.inference.gradients import EmbeddingGradients, Frame
+from guardmark.inference.gradients import EmbeddingGradients, GradientWindow
 from guardmark.inference.libraries import device_of, library, load
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ class SequenceClassifier:
 
     def gradients(self) -> EmbeddingGradients:
         """Return access to the gradients of the log-odds of being positive."""
-        frame = Frame(before=tuple(self._before), after=tuple(self._after), room=self._room)
+        frame = GradientWindow(
+            before=tuple(self._before), after=tuple(self._after), room=self._room
+        )
         return EmbeddingGradients(
             self._torch,
             self._model,

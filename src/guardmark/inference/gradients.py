@@ -17,7 +17,7 @@ _MARKS: Final = ("##", "\u0120", "\u2581")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class GradientWindow:
     """What the classifier puts around a text."""
 
     before: tuple[int, ...]
@@ -29,7 +29,13 @@ class EmbeddingGradients:
     """Gradients of the log-odds of being positive, by the embedding of each token."""
 
     def __init__(
-        self, torch: Any, model: Any, *, tokenizer: Any, positive: Sequence[int], frame: Frame
+        self,
+        torch: Any,
+        model: Any,
+        *,
+        tokenizer: Any,
+        positive: Sequence[int],
+        frame: GradientWindow,
     ) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise ConfigError(

@@ -46,10 +46,10 @@ class Randomness:
 class _Question:
     messages: ChatMessages
     seed: int
-    answer: asyncio.Future[LocalAnswer]
+    answer: asyncio.Future[GeneratedAnswer]
 
 
-class LocalAnswer(Protocol):
+class GeneratedAnswer(Protocol):
     """What a local model wrote."""
 
     @property
@@ -73,7 +73,7 @@ class LocalAnswer(Protocol):
         ...
 
 
-class Generator(Protocol):
+class TextGenerator(Protocol):
     """Answers several conversations at once."""
 
     def complete(
@@ -81,7 +81,7 @@ class Generator(Protocol):
         conversations: Sequence[Sequence[Mapping[str, str]]],
         *,
         draws: Draws | None = None,
-    ) -> Sequence[LocalAnswer]:
+    ) -> Sequence[GeneratedAnswer]:
         """Answer conversations, in their order; without draws by the likeliest tokens."""
         ...
 
@@ -95,7 +95,7 @@ class LocalTarget:
     def __init__(
         self,
         name: str,
-        generator: Generator,
+        generator: TextGenerator,
         *,
         randomness: Randomness | None = None,
         system_prompt: str = "",
@@ -124,7 +124,7 @@ class LocalTarget:
             *self._before,
             *({"role": self._roles[m.role], "content": m.content} for m in prompt.messages),
         ]
-        future: asyncio.Future[LocalAnswer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[GeneratedAnswer] = asyncio.get_running_loop().create_future()
         seed = self._randomness.seed_of(messages, repeat) if self._randomness else 0
         self._waiting.append(_Question(messages, seed, future))
         if self._worker is None or self._worker.done():
@@ -158,7 +158,7 @@ class LocalTarget:
                 else:
                     future.set_result(done.result()[index])
 
-    def _complete(self, batch: Sequence[_Question]) -> Callable[[], Sequence[LocalAnswer]]:
+    def _complete(self, batch: Sequence[_Question]) -> Callable[[], Sequence[GeneratedAnswer]]:
         asked = [question.messages for question in batch]
         if self._randomness is None:
             return partial(self._generator.complete, asked)

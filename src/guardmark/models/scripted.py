@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class ScriptedRule:
     """What to answer when a pattern is found."""
 
     when: str
@@ -29,7 +29,7 @@ class ScriptedModel:
     def __init__(
         self,
         name: str,
-        rules: Sequence[Rule],
+        rules: Sequence[ScriptedRule],
         *,
         otherwise: str,
         by_digest: Mapping[str, str] | None = None,

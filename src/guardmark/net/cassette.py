@@ -26,7 +26,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class CassetteRequest:
     """What makes two requests the same."""
 
     method: str
@@ -35,7 +35,7 @@ class Request:
     body: bytes
 
 
-class Recorder:
+class CassetteRecorder:
     """Writes exchanges to a file, one a line, each flushed when it is complete.
 
     An existing cassette is continued, so that a run which was interrupted may go on
@@ -50,7 +50,7 @@ class Recorder:
         self._file = _open_to_append(path)
         self._session = 1 + max((each.session for each in _read(path)), default=-1)
 
-    def add(self, request: Request, exchange: Exchange) -> None:
+    def add(self, request: CassetteRequest, exchange: Exchange) -> None:
         """Write one exchange."""
         hidden = _redacted(request, self._redactor)
         line = {
@@ -85,7 +85,7 @@ class Recorder:
         self._file.close()
 
 
-class Player:
+class CassettePlayer:
     """Answers from a file instead of the network.
 
     A question gets the answers that were recorded for it when it was asked last, since those
@@ -99,7 +99,7 @@ class Player:
         self._redactor = redactor
         self._answers = _load(path)
 
-    def answer(self, request: Request) -> Exchange:
+    def answer(self, request: CassetteRequest) -> Exchange:
         """Return the next recorded answer to a request."""
         hidden = _redacted(request, self._redactor)
         left = self._answers.get(_key(hidden))
@@ -121,8 +121,8 @@ class Player:
         )
 
 
-def _redacted(request: Request, redactor: Redactor) -> Request:
-    return Request(
+def _redacted(request: CassetteRequest, redactor: Redactor) -> CassetteRequest:
+    return CassetteRequest(
         method=request.method,
         url=redactor.text(request.url),
         headers={name.lower(): redactor.text(text) for name, text in request.headers.items()},
@@ -130,7 +130,7 @@ def _redacted(request: Request, redactor: Redactor) -> Request:
     )
 
 
-def _key(request: Request) -> str:
+def _key(request: CassetteRequest) -> str:
     """Hash a request of which the secrets are already gone."""
     head = [request.method, request.url, sorted(request.headers.items())]
     return sha256(json.dumps(head).encode() + b"\n" + request.body).hexdigest()

@@ -13,7 +13,7 @@ from yarl import URL
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.version import VERSION
-from guardmark.net.cassette import Player, Recorder, Request
+from guardmark.net.cassette import CassettePlayer, CassetteRecorder, CassetteRequest
 from guardmark.net.connections import Connections
 from guardmark.net.exchange import Exchange
 from guardmark.net.limits import ServiceLimits
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from guardmark.net.exchange import Answer
+    from guardmark.net.exchange import ServiceAnswer
 
 _USUAL_HEADERS = {
     "Accept": "application/json",
@@ -57,8 +57,8 @@ class Services:
         self._services = {
             _base(url): Service(_base(url), its) for url, its in (limits or {}).items()
         }
-        self._recorder = None if record is None else Recorder(record, self._redactor)
-        self._player = None if replay is None else Player(replay, self._redactor)
+        self._recorder = None if record is None else CassetteRecorder(record, self._redactor)
+        self._player = None if replay is None else CassettePlayer(replay, self._redactor)
         self._offline = offline
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
@@ -87,7 +87,9 @@ class Services:
             service=self._service_of(address),
             final_statuses=final_statuses,
         )
-        template = Request(method=method, url=str(address), headers=dict(headers or {}), body=b"")
+        template = CassetteRequest(
+            method=method, url=str(address), headers=dict(headers or {}), body=b""
+        )
         return Endpoint(self, self._service_of(address), wire=wire, template=template)
 
     def hide(self, secret: str) -> None:
@@ -109,7 +111,7 @@ class Services:
         if self._recorder is not None:
             self._recorder.close()
 
-    def answer_without_wire(self, request: Request) -> Exchange | None:
+    def answer_without_wire(self, request: CassetteRequest) -> Exchange | None:
         """Return what a cassette or being offline makes of a request, or None to send it."""
         if self._player is not None:
             return self._player.answer(request)
@@ -133,7 +135,7 @@ class Services:
         """Return the bytes without the secrets known so far."""
         return self._redactor.data(data)
 
-    def record(self, request: Request, exchange: Exchange) -> None:
+    def record(self, request: CassetteRequest, exchange: Exchange) -> None:
         """Put an exchange on the cassette, if there is one."""
         if self._recorder is not None:
             self._recorder.add(request, exchange)
@@ -166,7 +168,7 @@ class Endpoint:
     __slots__ = ("_request", "_service", "_services", "_wire", "url")
 
     def __init__(
-        self, services: Services, service: Service, *, wire: Wire, template: Request
+        self, services: Services, service: Service, *, wire: Wire, template: CassetteRequest
     ) -> None:
         self._services = services
         self._service = service
@@ -198,7 +200,7 @@ class Endpoint:
         services.record(replace(self._request, body=body), exchange)
         return exchange
 
-    async def _attempt(self, body: bytes, tokens: int, *, is_fresh: bool = False) -> Answer:
+    async def _attempt(self, body: bytes, tokens: int, *, is_fresh: bool = False) -> ServiceAnswer:
         service = self._service
         await service.admit(tokens)
         try:
@@ -209,7 +211,7 @@ class Endpoint:
         service.note(answer)
         return answer
 
-    def _exchange(self, answers: list[Answer]) -> Exchange:
+    def _exchange(self, answers: list[ServiceAnswer]) -> Exchange:
         """Sum up the attempts; a service that echoes a secret does not get it on record."""
         last = answers[-1]
         clean = len(answers) == 1 and last.error_kind is None

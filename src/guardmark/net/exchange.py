@@ -24,7 +24,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ServiceAnswer:
     """What one attempt brought."""
 
     status: int | None

@@ -10,7 +10,7 @@ from guardmark.core.outcome import Attempt
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from guardmark.net.exchange import Answer
+    from guardmark.net.exchange import ServiceAnswer
     from guardmark.net.limits import ServiceLimits
 
 _LONGEST_BACKOFF_S = 30.0
@@ -25,8 +25,8 @@ class _Failed(Exception):
 
 
 async def try_again(
-    first: Answer, attempt: Callable[[], Awaitable[Answer]], *, limits: ServiceLimits
-) -> list[Answer]:
+    first: ServiceAnswer, attempt: Callable[[], Awaitable[ServiceAnswer]], *, limits: ServiceLimits
+) -> list[ServiceAnswer]:
     """Repeat an attempt that failed until one goes well or the retries are used up.
 
     Waits grow exponentially with jitter; a Retry-After of the service takes their place.
@@ -53,7 +53,7 @@ async def try_again(
     return answers
 
 
-def as_attempts(answers: list[Answer]) -> tuple[Attempt, ...]:
+def as_attempts(answers: list[ServiceAnswer]) -> tuple[Attempt, ...]:
     """Write down every try, with the wait before it."""
     ends = [answers[0].started_ns, *(a.started_ns + a.service_ns for a in answers)]
     return tuple(
@@ -67,7 +67,7 @@ def as_attempts(answers: list[Answer]) -> tuple[Attempt, ...]:
     )
 
 
-def _accept(answer: Answer) -> None:
+def _accept(answer: ServiceAnswer) -> None:
     """Let an answer pass, or raise what makes stamina go on."""
     if answer.worth_retrying:
         raise _Failed(answer.retry_after_s)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from aiolimiter import AsyncLimiter
 
-    from guardmark.net.exchange import Answer
+    from guardmark.net.exchange import ServiceAnswer
 
 _SLOW_DOWN = frozenset({429, 503})
 
@@ -84,7 +84,7 @@ class Service:
         self._on_wire -= 1
         self.gate.leave()
 
-    def note(self, answer: Answer) -> None:
+    def note(self, answer: ServiceAnswer) -> None:
         """Learn from an answer: pause when asked to, move the adaptive limit."""
         if answer.status in _SLOW_DOWN and answer.retry_after_s and answer.worth_retrying:
             until = asyncio.get_running_loop().time() + answer.retry_after_s

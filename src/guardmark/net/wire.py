@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from guardmark.core.outcome import ErrorKind
-from guardmark.net.exchange import Answer
+from guardmark.net.exchange import ServiceAnswer
 
 if TYPE_CHECKING:
     import ssl
@@ -53,7 +53,7 @@ class Wire:
         self._shown = f"{method} {url.with_query(None)}"
         self._tls: ssl.SSLContext | bool = service.tls() if url.scheme == "https" else True
 
-    async def attempt(self, session: ClientSession, body: bytes) -> Answer:
+    async def attempt(self, session: ClientSession, body: bytes) -> ServiceAnswer:
         """Make one attempt; whatever a network or a server does becomes an answer."""
         # aiohttp wants large bodies as a file, which it sends piece by piece.
         data = body if len(body) < _LARGE_BODY else io.BytesIO(body)
@@ -79,7 +79,7 @@ class Wire:
         if received is None:
             return self._too_large(status, started_ns=started_ns, service_ns=service_ns)
         if 200 <= status < 300 or status in self._final:
-            return Answer(
+            return ServiceAnswer(
                 status=status,
                 body=received,
                 content_type=response.content_type,
@@ -90,7 +90,7 @@ class Wire:
 
     def _refused(
         self, response: ClientResponse, body: bytes, *, started_ns: int, service_ns: int
-    ) -> Answer:
+    ) -> ServiceAnswer:
         """Turn a complete answer of another status than 2xx into a failure."""
         status = response.status
         wait_s = _retry_after_s(response.headers)
@@ -101,7 +101,7 @@ class Wire:
             message += " (a redirect is not followed: give its target as the address)"
         if not patient:
             message += f" (and asks to wait {wait_s:.0f} s)"
-        return Answer(
+        return ServiceAnswer(
             status=status,
             body=body,
             content_type=response.content_type,
@@ -114,9 +114,9 @@ class Wire:
             retry_after_s=wait_s,
         )
 
-    def _too_large(self, status: int | None, *, started_ns: int, service_ns: int) -> Answer:
+    def _too_large(self, status: int | None, *, started_ns: int, service_ns: int) -> ServiceAnswer:
         most = self._service.limits.max_response_bytes
-        return Answer(
+        return ServiceAnswer(
             status=status,
             body=b"",
             started_ns=started_ns,
@@ -128,7 +128,7 @@ class Wire:
 
     def _failed(
         self, error: Exception, *, status: int | None, started_ns: int, service_ns: int
-    ) -> Answer:
+    ) -> ServiceAnswer:
         """Name what aiohttp raised."""
         word, kind, retry = _name(error)
         limits = self._service.limits
@@ -141,7 +141,7 @@ class Wire:
             "half_response": "the answer broke off",
             "disconnected": "the connection was dropped",
         }.get(word, _first_line(error))
-        return Answer(
+        return ServiceAnswer(
             status=status,
             body=b"",
             started_ns=started_ns,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from guardmark.reports.measures import Cell, Measure, Tone, Unit, Words
+from guardmark.reports.measures import Cell, FigureCell, TextCell, Tone, Unit
 from guardmark.reports.sample_blocks import (
-    Finding,
     SampleBrowser,
     SampleCount,
     SampleEntry,
+    SampleFinding,
     SampleKind,
 )
 
@@ -23,37 +23,37 @@ __all__ = [
     "Column",
     "Document",
     "Facts",
-    "Finding",
+    "FigureCell",
+    "Headline",
     "Histogram",
     "IntervalChart",
     "IntervalMark",
     "Line",
     "LineChart",
     "Listing",
-    "Measure",
     "Paragraph",
     "Row",
     "SampleBrowser",
     "SampleCount",
     "SampleEntry",
+    "SampleFinding",
     "SampleKind",
     "Section",
     "Table",
+    "TextCell",
     "Tone",
     "Unit",
-    "Verdict",
-    "Words",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Headline:
     """The answer for one defense, as it heads the report."""
 
     defense: str
     sentence: str
-    blocked: Measure
-    wrongly_blocked: Measure
+    blocked: FigureCell
+    wrongly_blocked: FigureCell
     malformed: int
     errors: int
     baseline: bool = False
@@ -81,7 +81,7 @@ class Facts:
     """Pairs of a word and what it stands at."""
 
     title: str
-    pairs: tuple[tuple[str, Words], ...]
+    pairs: tuple[tuple[str, TextCell], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class IntervalMark:
     """One dot with its whisker."""
 
     label: str
-    measure: Measure
+    measure: FigureCell
     series: str = ""
     note: str = ""
 
@@ -217,5 +217,5 @@ class Document:
     created_utc: str
     version: str
     confidence: float
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Headline, ...]
     sections: tuple[Section, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Column, Measure, Tone, Unit, Words
+from guardmark.reports.blocks import Column, FigureCell, TextCell, Tone, Unit
 from guardmark.reports.wording import count_text, counts_text, measure_text
 from guardmark.stats.methods import GROUP_WEIGHTED
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Difference, Estimate, Quantile, Ratio
 
 
-def of_estimate(estimate: Estimate, *, greyed: bool = False) -> Measure:
+def of_estimate(estimate: Estimate, *, greyed: bool = False) -> FigureCell:
     """Turn a rate into a cell."""
     value = estimate.value if estimate.method != GROUP_WEIGHTED else estimate.group_mean
-    return Measure(
+    return FigureCell(
         value=value,
         low=estimate.low,
         high=estimate.high,
@@ -27,9 +27,9 @@ def of_estimate(estimate: Estimate, *, greyed: bool = False) -> Measure:
     )
 
 
-def of_ratio(ratio: Ratio, unit: Unit = Unit.SHARE) -> Measure:
+def of_ratio(ratio: Ratio, unit: Unit = Unit.SHARE) -> FigureCell:
     """Turn a figure that is no plain rate into a cell."""
-    return Measure(
+    return FigureCell(
         value=ratio.value,
         low=ratio.low,
         high=ratio.high,
@@ -39,9 +39,9 @@ def of_ratio(ratio: Ratio, unit: Unit = Unit.SHARE) -> Measure:
     )
 
 
-def of_difference(difference: Difference, unit: Unit = Unit.POINTS) -> Measure:
+def of_difference(difference: Difference, unit: Unit = Unit.POINTS) -> FigureCell:
     """Turn a difference of two figures into a cell."""
-    return Measure(
+    return FigureCell(
         value=difference.value,
         low=difference.low,
         high=difference.high,
@@ -51,9 +51,9 @@ def of_difference(difference: Difference, unit: Unit = Unit.POINTS) -> Measure:
     )
 
 
-def of_quantile(quantile: Quantile) -> Measure:
+def of_quantile(quantile: Quantile) -> FigureCell:
     """Turn a latency quantile in milliseconds into a cell."""
-    return Measure(
+    return FigureCell(
         value=quantile.value,
         low=quantile.low,
         high=quantile.high,
@@ -64,29 +64,29 @@ def of_quantile(quantile: Quantile) -> Measure:
     )
 
 
-def figure(value: float | None, unit: Unit) -> Measure:
+def figure(value: float | None, unit: Unit) -> FigureCell:
     """Wrap a plain figure that carries no interval."""
-    return Measure(value=value, unit=unit)
+    return FigureCell(value=value, unit=unit)
 
 
-def count(value: int) -> Measure:
+def count(value: int) -> FigureCell:
     """Wrap a count."""
-    return Measure(value=float(value), unit=Unit.COUNT)
+    return FigureCell(value=float(value), unit=Unit.COUNT)
 
 
-def name(text: str) -> Words:
+def name(text: str) -> TextCell:
     """Wrap the name of a part, a sample or a file."""
-    return Words(text=text, code=True)
+    return TextCell(text=text, code=True)
 
 
-def words(text: str, tone: Tone = Tone.PLAIN) -> Words:
+def words(text: str, tone: Tone = Tone.PLAIN) -> TextCell:
     """Wrap plain words."""
-    return Words(text=text, tone=tone)
+    return TextCell(text=text, tone=tone)
 
 
-def counts(measure: Measure) -> Words:
+def counts(measure: FigureCell) -> TextCell:
     """Return the counts behind a figure as a cell."""
-    return Words(text=counts_text(measure))
+    return TextCell(text=counts_text(measure))
 
 
 def rate_text(estimate: Estimate) -> str:
@@ -95,9 +95,9 @@ def rate_text(estimate: Estimate) -> str:
     return f"{measure_text(measure)} ({counts_text(measure)})"
 
 
-def effective(value: float | None) -> Words:
+def effective(value: float | None) -> TextCell:
     """Return an effective number of samples as a cell; empty without one."""
-    return Words(text="" if value is None else count_text(round(value)))
+    return TextCell(text="" if value is None else count_text(round(value)))
 
 
 def heads(*titles: str, first: str, meanings: tuple[str, ...] = ()) -> tuple[Column, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
-from guardmark.analysis.gate.limits import Standing
+from guardmark.analysis.gate.limits import GateStatus
 from guardmark.reports.gate_words import check_sentence
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def _case(check: GateCheck) -> ET.Element:
     case = ET.Element(
         "testcase", classname=_legal(check.defense or _RUN), name=_legal(name), time="0"
     )
-    if check.standing is Standing.BROKEN:
+    if check.standing is GateStatus.BROKEN:
         ET.SubElement(case, "failure", message=sentence, type=check.rule).text = sentence
-    elif check.standing is Standing.OPEN:
+    elif check.standing is GateStatus.OPEN:
         ET.SubElement(case, "error", message=sentence, type="undecided").text = sentence
     else:
         ET.SubElement(case, "system-out").text = sentence

@@ -16,7 +16,7 @@ from guardmark.reports.wording import count_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from guardmark.analysis.defense.bypasses import Answer, ListedSample
+    from guardmark.analysis.defense.bypasses import ListedSample, SampleAnswer
     from guardmark.core.sample import Sample
     from guardmark.reports.encode import Json
 
@@ -97,7 +97,7 @@ def _results(located: Located, analysed: Analysed) -> Iterator[Json]:
             yield _result(located, answer, "false-alarm", analysed)
 
 
-def _result(located: Located, answer: Answer, rule: str, analysed: Analysed) -> Json:
+def _result(located: Located, answer: SampleAnswer, rule: str, analysed: Analysed) -> Json:
     sample = located.listed.sample
     digest = sample.prompt.digest().hex()
     level = _level(sample)[0] if answer.flaw is Flaw.BYPASS else "note"
@@ -134,7 +134,7 @@ def _fingerprint(defense: str, rule: str, digest: str) -> str:
     return sha256(f"{defense}\0{rule}\0{digest}".encode()).hexdigest()
 
 
-def _message(sample: Sample, answer: Answer, *, digest: str, texts: bool) -> str:
+def _message(sample: Sample, answer: SampleAnswer, *, digest: str, texts: bool) -> str:
     done = "let through attack" if answer.flaw is Flaw.BYPASS else "blocked benign sample"
     facets = [sample.category, sample.severity.value if sample.severity else ""]
     known = ", ".join(facet for facet in facets if facet)

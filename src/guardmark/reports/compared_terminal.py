@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.reports.cells import of_difference
 from guardmark.reports.compared_words import best_sentence, caveats, cost_sentence, recommendation
 from guardmark.reports.inert import plain_line
-from guardmark.reports.measures import Measure, Unit
+from guardmark.reports.measures import FigureCell, Unit
 from guardmark.reports.wording import (
     count_text,
     interval_text,
@@ -116,7 +116,7 @@ def _difference(side: PairedSide) -> str:
 
 def _latency(latency: LatencyDifference, names: tuple[str, str]) -> str:
     what = "attacks" if latency.is_attack else "benign"
-    gap = Measure(
+    gap = FigureCell(
         value=latency.median.value,
         low=latency.median.low,
         high=latency.median.high,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.gate.limits import Standing
+from guardmark.analysis.gate.limits import GateStatus
 from guardmark.reports.gate_words import UNITS, WORDS, check_sentence, conclusion, figure_text
 from guardmark.reports.inert import markdown_code, markdown_line, plain_line
 from guardmark.reports.wording import count_text, value_text
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.gate.limits import GateCheck, GateResult
 
-_ORDER = (Standing.BROKEN, Standing.OPEN, Standing.HELD)
+_ORDER = (GateStatus.BROKEN, GateStatus.OPEN, GateStatus.HELD)
 _METHOD = (
     "A limit is held when the whole {confidence} interval lies on its good side, broken when the "
     "whole interval lies beyond it, open otherwise. A regression is broken when it is significant "
@@ -45,7 +45,7 @@ def gate_markdown(result: GateResult, *, run: str, caveats: Sequence[str] = ()) 
         "|---|---|---|---|---:|---:|---:|---:|",
     ]
     lines.extend(_row(check) for check in worst_first(result))
-    telling = [check for check in worst_first(result) if check.standing is not Standing.HELD]
+    telling = [check for check in worst_first(result) if check.standing is not GateStatus.HELD]
     if telling:
         lines.append("")
         lines.extend(f"- {markdown_line(check_sentence(check))}." for check in telling)
@@ -93,9 +93,9 @@ def gate_json(
 
 
 _HEADINGS = {
-    Standing.HELD: "passed",
-    Standing.BROKEN: "failed",
-    Standing.OPEN: "the data cannot decide",
+    GateStatus.HELD: "passed",
+    GateStatus.BROKEN: "failed",
+    GateStatus.OPEN: "the data cannot decide",
 }
 
 

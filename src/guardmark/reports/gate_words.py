@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.gate.limits import GateUnit, Standing
-from guardmark.reports.measures import Measure, Unit
+from guardmark.analysis.gate.limits import GateStatus, GateUnit
+from guardmark.reports.measures import FigureCell, Unit
 from guardmark.reports.wording import count_text, measure_text, p_text, value_text
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ UNITS: Final = {
     GateUnit.MILLISECONDS: Unit.MILLISECONDS,
     GateUnit.RECORDS: Unit.COUNT,
 }
-WORDS: Final = {Standing.HELD: "PASS", Standing.BROKEN: "FAIL", Standing.OPEN: "OPEN"}
+WORDS: Final = {GateStatus.HELD: "PASS", GateStatus.BROKEN: "FAIL", GateStatus.OPEN: "OPEN"}
 """What a check is called on a line of its own; open: the data cannot decide."""
 
 _FIGURES: Final = {
@@ -46,9 +46,9 @@ def check_sentence(check: GateCheck) -> str:
         what = f"answers to {what}"
     limit = value_text(check.limit, UNITS[check.unit])
     rests = f"{figure_text(check)} ({count_text(check.trials)} {what})"
-    if check.standing is Standing.HELD:
+    if check.standing is GateStatus.HELD:
         return f"{name} {rests} holds the limit of {limit}"
-    if check.standing is Standing.BROKEN:
+    if check.standing is GateStatus.BROKEN:
         p_value = "" if check.p_value is None else f", p {p_text(check.p_value)}"
         return f"{name} {rests}{p_value} is above the limit of {limit}"
     return f"{name} {rests} does not decide about the limit of {limit}; {_what_would(check)}"
@@ -57,7 +57,7 @@ def check_sentence(check: GateCheck) -> str:
 def figure_text(check: GateCheck) -> str:
     """Put the figure of a check with its interval into words."""
     return measure_text(
-        Measure(value=check.value, low=check.low, high=check.high, unit=UNITS[check.unit])
+        FigureCell(value=check.value, low=check.low, high=check.high, unit=UNITS[check.unit])
     )
 
 
@@ -65,7 +65,7 @@ def conclusion(result: GateResult) -> str:
     """Say in one sentence how a gate stands."""
     broken, unresolved = (
         sum(check.standing is standing for check in result.checks)
-        for standing in (Standing.BROKEN, Standing.OPEN)
+        for standing in (GateStatus.BROKEN, GateStatus.OPEN)
     )
     total = len(result.checks)
     undecided = f"; {unresolved} cannot be decided" if unresolved else ""

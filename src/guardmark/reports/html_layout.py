@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from guardmark.reports.blocks import (
+    FigureCell,
     Histogram,
     IntervalChart,
     Line,
     LineChart,
-    Measure,
     SampleBrowser,
     Table,
     Unit,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from guardmark.reports.blocks import Block, Cell, Document, Section, Verdict
+    from guardmark.reports.blocks import Block, Cell, Document, Headline, Section
     from guardmark.reports.figures.interval import IntervalPlot
     from guardmark.reports.html_samples import ShownSamples
 
@@ -44,7 +44,7 @@ _WRONGLY: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
+class LaidOutDrawing:
     """A drawing of fixed proportions."""
 
     width: int
@@ -55,14 +55,14 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class PagePart:
     """One block, ready for the page."""
 
     kind: str
     block: Block
     plot: IntervalPlot | None = None
     legend: tuple[tuple[str, Markup], ...] = ()
-    drawing: Drawing | None = None
+    drawing: LaidOutDrawing | None = None
     samples: ShownSamples | None = None
     stacked: bool = False
 
@@ -72,7 +72,7 @@ class Group:
     """Neighbouring blocks that are shown alike."""
 
     kind: str
-    parts: tuple[Part, ...]
+    parts: tuple[PagePart, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class LaidOutSection:
 class LaidOutVerdict:
     """A verdict with its drawing."""
 
-    verdict: Verdict
+    verdict: Headline
     blocked: Markup
     wrongly: Markup
 
@@ -133,12 +133,12 @@ def series_of(document: Document) -> dict[str, int]:
     return {name: index for index, name in enumerate(dict.fromkeys(names))}
 
 
-def is_measure(cell: Cell) -> TypeGuard[Measure]:
+def is_measure(cell: Cell) -> TypeGuard[FigureCell]:
     """Tell a figure from words."""
-    return isinstance(cell, Measure)
+    return isinstance(cell, FigureCell)
 
 
-def _verdict(verdict: Verdict) -> LaidOutVerdict:
+def _verdict(verdict: Headline) -> LaidOutVerdict:
     scale = scale_of(Unit.SHARE, ())
     ticks = [
         element("line", x1=f"{percent}%", x2=f"{percent}%", y2="100%")
@@ -169,32 +169,34 @@ def _group_kind(block: Block) -> str:
     return "folds" if isinstance(block, Table) and block.collapsed else "one"
 
 
-def _part(block: Block, marks: _Marks, text_bytes: int | None) -> Part:
+def _part(block: Block, marks: _Marks, text_bytes: int | None) -> PagePart:
     kind = type(block).__name__
     if isinstance(block, IntervalChart):
         plot = plot_intervals(block, marks.drawn)
-        return Part(kind=kind, block=block, plot=plot, legend=_legend(plot.legend))
+        return PagePart(kind=kind, block=block, plot=plot, legend=_legend(plot.legend))
     if isinstance(block, LineChart):
-        drawing = Drawing(
+        drawing = LaidOutDrawing(
             width=WIDTH,
             height=HEIGHT,
             content=draw_lines(block, marks.drawn),
             legend=_line_legend(block, marks.drawn),
             summary=block.summary,
         )
-        return Part(kind=kind, block=block, drawing=drawing)
+        return PagePart(kind=kind, block=block, drawing=drawing)
     if isinstance(block, Histogram):
-        drawing = Drawing(
+        drawing = LaidOutDrawing(
             width=WIDTH,
             height=histogram_height(block),
             content=draw_histogram(block),
             legend=(),
             summary=describe_histogram(block),
         )
-        return Part(kind=kind, block=block, drawing=drawing)
+        return PagePart(kind=kind, block=block, drawing=drawing)
     if isinstance(block, SampleBrowser):
-        return Part(kind=kind, block=block, samples=show_samples(block, marks.series, text_bytes))
-    return Part(kind=kind, block=block, stacked=isinstance(block, Table) and _is_wide(block))
+        return PagePart(
+            kind=kind, block=block, samples=show_samples(block, marks.series, text_bytes)
+        )
+    return PagePart(kind=kind, block=block, stacked=isinstance(block, Table) and _is_wide(block))
 
 
 def _is_wide(table: Table) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from guardmark.reports.blocks import Finding, SampleBrowser, SampleCount, SampleEntry
+    from guardmark.reports.blocks import SampleBrowser, SampleCount, SampleEntry, SampleFinding
 
 KINDS: Final = tuple(SampleKind)
 _NAMES: Final = {
@@ -42,7 +42,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class SampleListFilter:
     """A list of words to filter by."""
 
     id: str
@@ -60,7 +60,7 @@ class ShownSample:
     tokens: str
     mistaken: tuple[str, ...]
     facets: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[SampleFinding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class ShownSamples:
 
     samples: tuple[ShownSample, ...]
     kinds: tuple[tuple[Choice, SampleCount], ...]
-    filters: tuple[Filter, ...]
+    filters: tuple[SampleListFilter, ...]
 
 
 def show_samples(
@@ -83,7 +83,7 @@ def show_samples(
         for count in browser.counts
     )
     seen = {finding.defense for sample in samples for finding in sample.findings}
-    defenses = Filter(
+    defenses = SampleListFilter(
         id="defense",
         name="Defense",
         choices=tuple(
@@ -115,10 +115,10 @@ def _facet_numbers(browser: SampleBrowser) -> dict[tuple[str, str], int]:
     return {pair: number for number, pair in enumerate(pairs)}
 
 
-def _facet_filters(facets: Mapping[tuple[str, str], int]) -> list[Filter]:
+def _facet_filters(facets: Mapping[tuple[str, str], int]) -> list[SampleListFilter]:
     names = list(dict.fromkeys(name for name, _ in facets))
     return [
-        Filter(
+        SampleListFilter(
             id=f"facet{place}",
             name=wanted.capitalize(),
             choices=tuple(

@@ -14,15 +14,15 @@ from guardmark.reports.blocks import (
     SampleBrowser,
     SampleEntry,
     Table,
+    TextCell,
     Tone,
-    Words,
 )
 from guardmark.reports.hidden import spell_hidden
 from guardmark.reports.inert import markdown_code, markdown_line, markdown_listing
 from guardmark.reports.wording import cell_text, count_text
 
 if TYPE_CHECKING:
-    from guardmark.reports.blocks import Block, Column, Document, Row, Verdict
+    from guardmark.reports.blocks import Block, Column, Document, Headline, Row
 
 _LISTED = 50
 
@@ -45,7 +45,7 @@ def render_markdown(document: Document, *, texts: bool = True) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _verdict(verdict: Verdict) -> str:
+def _verdict(verdict: Headline) -> str:
     notes = "".join(f" ({markdown_line(note)})" for note in verdict.notes)
     name = markdown_code(verdict.defense)
     if verdict.baseline:
@@ -101,7 +101,7 @@ def _row(row: Row) -> str:
 
 def _cell(cell: Cell) -> str:
     text = cell_text(cell)
-    if not isinstance(cell, Words):
+    if not isinstance(cell, TextCell):
         return text  # figures are words of our own
     return markdown_code(text, in_table=True) if cell.code else markdown_line(text)
 

@@ -28,7 +28,7 @@ class Tone(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class FigureCell:
     """A figure as a typed cell; `wording.measure_text` puts it into words."""
 
     value: float | None
@@ -43,7 +43,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class TextCell:
     """A cell of plain words."""
 
     text: str
@@ -51,4 +51,4 @@ class Words:
     tone: Tone = Tone.PLAIN
 
 
-Cell = Measure | Words
+Cell = FigureCell | TextCell

@@ -17,7 +17,7 @@ class SampleKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class SampleFinding:
     """What one defense did with a listed sample."""
 
     defense: str
@@ -36,7 +36,7 @@ class SampleEntry:
     is_attack: bool
     facets: tuple[tuple[str, str], ...]
     kinds: tuple[SampleKind, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[SampleFinding, ...]
     excerpt: str
     characters: int
     cut: bool

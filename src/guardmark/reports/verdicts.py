@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Measure, Verdict
+from guardmark.reports.blocks import FigureCell, Headline
 from guardmark.reports.cells import of_estimate
 from guardmark.reports.wording import count_text, interval_text, measure_text, percent_text
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 _ANSWERED_ENOUGH = 0.99
 
 
-def write_verdicts(analysis: RunAnalysis) -> tuple[Verdict, ...]:
+def write_verdicts(analysis: RunAnalysis) -> tuple[Headline, ...]:
     """Write the verdict of every defense, baselines last."""
     ordered = sorted(analysis.defenses, key=lambda each: each.is_baseline)
     attacked = {card.name: card for card in analysis.adaptive}
     return tuple(_verdict(each, attacked.get(each.name)) for each in ordered)
 
 
-def _verdict(defense: DefenseAnalysis, attacked: AdaptiveCard | None) -> Verdict:
+def _verdict(defense: DefenseAnalysis, attacked: AdaptiveCard | None) -> Headline:
     card = defense.card
     blocked, wrongly = of_estimate(card.true_positive_rate), of_estimate(card.false_positive_rate)
     counts = card.confusion
@@ -31,7 +31,7 @@ def _verdict(defense: DefenseAnalysis, attacked: AdaptiveCard | None) -> Verdict
         f"{_clause('wrongly blocks', wrongly, 'benign')}; "
         f"{count_text(counts.malformed)} malformed, {_errors(counts.errors)}"
     )
-    return Verdict(
+    return Headline(
         defense=defense.name,
         sentence=sentence,
         blocked=blocked,
@@ -43,7 +43,7 @@ def _verdict(defense: DefenseAnalysis, attacked: AdaptiveCard | None) -> Verdict
     )
 
 
-def _clause(verb: str, measure: Measure, what: str) -> str:
+def _clause(verb: str, measure: FigureCell, what: str) -> str:
     if not measure.trials:
         return f"{verb} an undefined share of {what} (none answered)"
     share = f"{percent_text(measure.value)}{interval_text(measure)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Cell, Measure, Unit, Words
+from guardmark.reports.blocks import Cell, FigureCell, TextCell, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ def value_text(value: float | None, unit: Unit) -> str:
     return _WORDS[unit](value)
 
 
-def measure_text(measure: Measure) -> str:
+def measure_text(measure: FigureCell) -> str:
     """Put a figure with its interval into words."""
     words = value_text(measure.value, measure.unit)
     if measure.value is None:
@@ -31,7 +31,7 @@ def measure_text(measure: Measure) -> str:
     return words + interval_text(measure)
 
 
-def interval_text(measure: Measure) -> str:
+def interval_text(measure: FigureCell) -> str:
     """Put the interval of a figure into words."""
     if measure.low is None and measure.high is None:
         return ""
@@ -41,10 +41,10 @@ def interval_text(measure: Measure) -> str:
 
 def cell_text(cell: Cell) -> str:
     """Put any cell into words."""
-    return cell.text if isinstance(cell, Words) else measure_text(cell)
+    return cell.text if isinstance(cell, TextCell) else measure_text(cell)
 
 
-def counts_text(measure: Measure) -> str:
+def counts_text(measure: FigureCell) -> str:
     """Return the counts behind a figure, such as `456/500`, or its n, or nothing."""
     if measure.trials is None:
         return ""
@@ -119,7 +119,7 @@ _WORDS: dict[Unit, Callable[[float], str]] = {
 }
 
 
-def _bound(bound: float | None, measure: Measure) -> str:
+def _bound(bound: float | None, measure: FigureCell) -> str:
     if bound is None:
         return "?"
     if measure.unit is Unit.SHARE:
@@ -131,7 +131,7 @@ def _bound(bound: float | None, measure: Measure) -> str:
     return value_text(bound, measure.unit)
 
 
-def _share_bound(bound: float, measure: Measure) -> str:
+def _share_bound(bound: float, measure: FigureCell) -> str:
     """Round a limit of a share, but never into a certainty that the interval does not claim."""
     digits = f"{100 * bound:.1f}"
     if digits == "100.0" and bound < 1 and bound == measure.low:

@@ -10,7 +10,7 @@ import numpy as np
 
 from guardmark.stats.arguments import require_equal_lengths, require_fraction
 from guardmark.stats.columns import group_column
-from guardmark.stats.drawing import Drawing, draw_weights
+from guardmark.stats.drawing import DrawPlan, draw_weights
 from guardmark.stats.normal import two_sided_z
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def clustered_kappa(
     *,
     groups: ArrayLike,
     confidence: float = 0.95,
-    drawing: Drawing | None = None,
+    drawing: DrawPlan | None = None,
 ) -> Kappa:
     """Measure the agreement of two raters where samples share groups.
 
@@ -166,7 +166,7 @@ def clustered_kappa(
         drawn = _drawn(
             tables.reshape(members, -1),
             lambda sums: _kappa_of(sums.reshape(-1, width, width)),
-            drawing or Drawing(),
+            drawing or DrawPlan(),
         )
         limits, reason = _percentiles(drawn, confidence, members)
         error = float(np.nanstd(drawn, ddof=1)) if limits else None
@@ -186,7 +186,7 @@ def krippendorff_alpha(
     *,
     groups: ArrayLike | None = None,
     confidence: float = 0.95,
-    drawing: Drawing | None = None,
+    drawing: DrawPlan | None = None,
 ) -> Alpha:
     """Measure how far raters agree on categories, with gaps allowed.
 
@@ -217,7 +217,7 @@ def krippendorff_alpha(
     value, limits, reason = None, None, _NO_PAIRS if not total else ""
     if not reason and np.count_nonzero(counts.sum(axis=0)) == 1:
         reason = _CONSTANT
-    plan = drawing or Drawing()
+    plan = drawing or DrawPlan()
     if not reason:
         parts = np.zeros((members, counts.shape[1] + 1))
         np.add.at(parts, codes, _disagreement(counts))
@@ -326,7 +326,7 @@ def _alpha_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 def _drawn(
     parts: NDArray[np.float64],
     statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    drawing: Drawing,
+    drawing: DrawPlan,
 ) -> NDArray[np.float64]:
     """Return the statistic of each draw of whole groups; `parts` has one row per group."""
     strata = [np.arange(len(parts))]

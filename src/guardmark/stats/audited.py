@@ -10,7 +10,7 @@ from guardmark.stats.arguments import require_fraction
 
 if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
-    from guardmark.stats.drawing import Drawing
+    from guardmark.stats.drawing import DrawPlan
 
 _METHOD = "audited, parametric bootstrap"
 _NO_TRIALS = "no trials"
@@ -18,7 +18,7 @@ _NO_AUDIT = "nobody said yes or no to any of them"
 _NO_SPREAD = "one group only: nothing shows how groups differ"
 
 
-def audited_rate(full: Estimate, judged: Estimate, valid: Estimate, *, drawing: Drawing) -> Ratio:
+def audited_rate(full: Estimate, judged: Estimate, valid: Estimate, *, drawing: DrawPlan) -> Ratio:
     """Estimate a rate whose judged part counts only as far as people confirm it.
 
     With f the rate, s the share of its successes that rest on a judgement and v the share of
@@ -66,7 +66,7 @@ def _shape(estimate: Estimate) -> tuple[float, float] | None:
 
 
 def _limits(
-    shapes: list[tuple[float, float]], drawing: Drawing, confidence: float
+    shapes: list[tuple[float, float]], drawing: DrawPlan, confidence: float
 ) -> tuple[float, float]:
     draw = Random(drawing.seed)
     values = []

@@ -11,7 +11,7 @@ from guardmark.core.estimate import Difference, Ratio
 from guardmark.stats.arguments import require_fraction
 from guardmark.stats.columns import group_column
 from guardmark.stats.distributions import as_p_value, t_upper_tail, two_sided_t
-from guardmark.stats.drawing import Drawing, draw_weights
+from guardmark.stats.drawing import DrawPlan, draw_weights
 from guardmark.stats.scores import Auc, AucComparison, checked_scores, logit_limits, place
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def clustered_auc(
     *,
     groups: ArrayLike,
     confidence: float = 0.95,
-    drawing: Drawing | None = None,
+    drawing: DrawPlan | None = None,
 ) -> Auc:
     """Estimate the area under the ROC curve where samples share groups.
 
@@ -70,7 +70,7 @@ def clustered_auc(
     require_fraction("confidence", confidence)
     attack, score = checked_scores(labels, scores)
     members = _read_groups(groups, attack)
-    plan = drawing or Drawing()
+    plan = drawing or DrawPlan()
     error, low, high, reason = None, None, None, _ONE_CLASS
     area = place(attack, score).area if 0 < attack.sum() < len(attack) else None
     if area is not None:
@@ -105,7 +105,7 @@ def compare_clustered_auc(
     *,
     groups: ArrayLike,
     confidence: float = 0.95,
-    drawing: Drawing | None = None,
+    drawing: DrawPlan | None = None,
 ) -> AucComparison:
     """Compare two areas over the same samples where samples share groups.
 
@@ -134,7 +134,7 @@ def compare_clustered_auc(
         reason = _TOO_FEW if members.degrees_of_freedom < 1 else ""
     if areas and not reason:
         both = [_area_of(attack, first), _area_of(attack, second)]
-        drawn = _draw(members, both, drawing or Drawing())
+        drawn = _draw(members, both, drawing or DrawPlan())
         error = _spread(drawn[0] - drawn[1])
         reason = "" if error else _NO_VARIANCE
     gap = areas[0] - areas[1] if areas else None
@@ -204,7 +204,7 @@ def _area_of(attack: NDArray[np.bool_], score: NDArray[np.float64]) -> _Area:
     return areas
 
 
-def _draw(members: _Groups, areas: list[_Area], drawing: Drawing) -> list[NDArray[np.float64]]:
+def _draw(members: _Groups, areas: list[_Area], drawing: DrawPlan) -> list[NDArray[np.float64]]:
     parts: list[list[NDArray[np.float64]]] = [[] for _ in areas]
     for weights in draw_weights(members.strata, drawing=drawing, rows=len(members.codes)):
         by_row = weights[:, members.codes]

@@ -19,7 +19,7 @@ _CELLS_AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
+class DrawPlan:
     """How often groups are drawn, and from which seed.
 
     Attributes:
@@ -39,7 +39,7 @@ class Drawing:
 
 
 def draw_weights(
-    strata: Sequence[NDArray[np.int64]], *, drawing: Drawing, rows: int
+    strata: Sequence[NDArray[np.int64]], *, drawing: DrawPlan, rows: int
 ) -> Iterator[NDArray[np.float64]]:
     """Yield how often each group is drawn, block by block.
 

@@ -15,7 +15,7 @@ import numpy as np
 from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_counts, require_equal_lengths, require_fraction
 from guardmark.stats.columns import group_column
-from guardmark.stats.drawing import Drawing, draw_weights
+from guardmark.stats.drawing import DrawPlan, draw_weights
 from guardmark.stats.normal import two_sided_z
 from guardmark.stats.proportion import Limits, wilson_limits
 
@@ -88,7 +88,7 @@ def extrapolate_success(
     k: int,
     groups: ArrayLike | None = None,
     confidence: float = 0.95,
-    drawing: Drawing | None = None,
+    drawing: DrawPlan | None = None,
 ) -> Ratio:
     """Guess the chance that one of k blind tries gets through.
 
@@ -117,7 +117,7 @@ def extrapolate_success(
         raise ValueError(f"k must be at least 1, got {k}")
     codes = group_column(groups, len(n))
     members = len(np.unique(codes))
-    plan = drawing or Drawing(replicates=500)
+    plan = drawing or DrawPlan(replicates=500)
     reason = _refusal(n, c)
     if not reason and k > _REACH * float(n.mean()):
         reason = f"{k} tries lie past {_REACH} times the {n.mean():.3g} tries made per sample"
@@ -176,7 +176,7 @@ def _refusal(n: NDArray[np.int64], c: NDArray[np.int64]) -> str:
     return "every try got through" if bool(np.all(c == n)) else ""
 
 
-def _band(cells: _Cells, *, k: int, confidence: float, drawing: Drawing) -> Limits:
+def _band(cells: _Cells, *, k: int, confidence: float, drawing: DrawPlan) -> Limits:
     groups, width = cells.by_group.shape
     drawn = []
     n, c = cells.values[:, 0], cells.values[:, 1]

@@ -11,7 +11,7 @@ import numpy as np
 from guardmark.core.estimate import Difference, Quantile
 from guardmark.stats.arguments import require_count, require_equal_lengths, require_fraction
 from guardmark.stats.columns import group_column, label_column, number_column
-from guardmark.stats.drawing import Drawing, draw_weights
+from guardmark.stats.drawing import DrawPlan, draw_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -235,7 +235,7 @@ def median_difference(
     *,
     groups: ArrayLike | None = None,
     confidence: float = 0.95,
-    drawing: Drawing | None = None,
+    drawing: DrawPlan | None = None,
 ) -> Difference:
     """Estimate how much longer the first takes, over the same samples.
 
@@ -266,7 +266,7 @@ def median_difference(
     if 0 < members < 6:
         reason = f"an interval for a median needs 6 groups, got {members}"
     if not reason:
-        blocks = draw_weights([np.arange(members)], drawing=drawing or Drawing(), rows=len(gaps))
+        blocks = draw_weights([np.arange(members)], drawing=drawing or DrawPlan(), rows=len(gaps))
         drawn = np.concatenate([_weighted_medians(gaps, each[:, codes]) for each in blocks])
         tail = (1 - confidence) / 2
         low, high = np.quantile(drawn, [tail, 1 - tail])

@@ -14,7 +14,7 @@ from guardmark.store import connect
 from guardmark.store.codes import OUTCOME_NAMES, STAGE_CODE
 from guardmark.store.samples import kinds_of
 from guardmark.store.schema import FACET_COLUMNS
-from guardmark.store.words import Words
+from guardmark.store.words import PackedStrings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +88,7 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
     """Read all samples as columns."""
     import numpy as np
 
-    ids, groups = Words(), Words()
+    ids, groups = PackedStrings(), PackedStrings()
     with connect.errors_of(reader.path):
         kinds = kinds_of(reader.connection)
         count = reader.sample_count()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from guardmark.core.outcome import Decision, Response, Verdict
-    from guardmark.store.sayings import Sayings
+    from guardmark.store.sayings import SharedEvidence
 
 _BY_SAMPLE: Final = itemgetter(0)
 _ANSWERED: Final = OUTCOME_CODE["answered"]
@@ -48,12 +48,12 @@ SaidRow = tuple[int, int, float | None, int | None, int]
 Shared = tuple[int, int, int, int]
 
 
-class Lane:
+class RecordBatch:
     """Encodes answers of one part into rows that its writer has not yet committed."""
 
     __slots__ = ("_number_of", "defense", "details", "groups", "layer", "repeat", "said", "stage")
 
-    def __init__(self, key: tuple[int, int, int, int], sayings: Sayings) -> None:
+    def __init__(self, key: tuple[int, int, int, int], sayings: SharedEvidence) -> None:
         self.defense, self.stage, self.layer, self.repeat = key
         self._number_of = sayings.number_of
         self.groups: defaultdict[Shared, list[Row]] = defaultdict(list)

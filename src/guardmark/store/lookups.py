@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from guardmark.store.lanes import Lane
+    from guardmark.store.lanes import RecordBatch
     from guardmark.store.samples import Chunk
 
 _CHUNK: Final = 250
@@ -45,12 +45,12 @@ class Stored:
         with connect.errors_of(self._path):
             return meta(self._connection, "state") == "complete"
 
-    def count(self, lane: Lane) -> int:
+    def count(self, lane: RecordBatch) -> int:
         """Count the records of a lane."""
         query = f"SELECT count(*) FROM records r WHERE {_LANE}"  # noqa: S608 - a constant of ours
         return int(self._all(query, lane.key)[0][0])
 
-    def tally(self, lane: Lane) -> list[int]:
+    def tally(self, lane: RecordBatch) -> list[int]:
         """Count the records of a lane by label and outcome."""
         query = (
             "SELECT k.is_attack, r.outcome, count(*) FROM records r"  # noqa: S608 - a constant of ours
@@ -62,7 +62,7 @@ class Stored:
             counts[outcome + 7 * is_attack] = number
         return counts
 
-    def outcomes(self, lane: Lane, positions: Sequence[int]) -> dict[int, int]:
+    def outcomes(self, lane: RecordBatch, positions: Sequence[int]) -> dict[int, int]:
         """Return the outcome codes of some samples in a lane."""
         query = (
             f"SELECT sample, outcome FROM records r WHERE {_LANE}"  # noqa: S608 - a constant of ours
@@ -70,7 +70,7 @@ class Stored:
         )
         return dict(self._all(query, (*lane.key, json.dumps(positions))))
 
-    def texts(self, lane: Lane, positions: Sequence[int]) -> dict[int, str]:
+    def texts(self, lane: RecordBatch, positions: Sequence[int]) -> dict[int, str]:
         """Return the stored answers of some samples in a lane."""
         query = (
             f"SELECT sample, text FROM details r WHERE {_LANE} AND text IS NOT NULL"  # noqa: S608 - a constant of ours
@@ -79,7 +79,7 @@ class Stored:
         return dict(self._all(query, (*lane.key, json.dumps(positions))))
 
     def pending(
-        self, lane: Lane | None, *, size: int = _CHUNK, order: Sequence[int] | None = None
+        self, lane: RecordBatch | None, *, size: int = _CHUNK, order: Sequence[int] | None = None
     ) -> Iterator[Chunk]:
         """Yield the samples that have no record in a lane."""
         with connect.errors_of(self._path):

@@ -13,10 +13,10 @@ from guardmark.store import chain, connect, lookups, samples
 from guardmark.store.codec import manifest_from_json, manifest_to_json
 from guardmark.store.codes import STAGE_CODE
 from guardmark.store.encode import details_of, row_of, shared_of
-from guardmark.store.lanes import Lane
+from guardmark.store.lanes import RecordBatch
 from guardmark.store.lookups import Stored
 from guardmark.store.reader import RecordReader, RunState, RunStatus
-from guardmark.store.sayings import Sayings, sayings_of
+from guardmark.store.sayings import SharedEvidence, sayings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from guardmark.core.record import Record
     from guardmark.core.sample import Sample
 
-__all__ = ["RecordReader", "RecordWriter", "RunState", "RunStatus", "Table"]
+__all__ = ["RecordReader", "RecordTable", "RecordWriter", "RunState", "RunStatus"]
 
 _CHUNK: Final = 1000
 _PATIENCE_NS: Final = 400_000_000  # after which fewer records are committed, too
 
 
-class Table(StrEnum):
+class RecordTable(StrEnum):
     """The tables of names that grow with a run."""
 
     DEFENSES = "defenses"
@@ -51,7 +51,7 @@ class RecordWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection = connect.open_to_write(path)
-        self._lanes: dict[tuple[int, int, int, int], Lane] = {}
+        self._lanes: dict[tuple[int, int, int, int], RecordBatch] = {}
         self._has_failed = False
         self._due_ns = 0
         self._load_state()
@@ -61,13 +61,13 @@ class RecordWriter:
             last = self._connection.execute(
                 "SELECT id, hash FROM batches ORDER BY id DESC LIMIT 1"
             ).fetchone()
-            self._names = {table: self._read_names(table) for table in Table}
+            self._names = {table: self._read_names(table) for table in RecordTable}
             self._count = samples.count(self._connection)
-            self._sayings = Sayings(sayings_of(self._connection))
+            self._sayings = SharedEvidence(sayings_of(self._connection))
         self._batch: int = last[0] if last else 0
         self._head: bytes | None = last[1] if last else None
 
-    def _read_names(self, table: Table) -> dict[int, str]:
+    def _read_names(self, table: RecordTable) -> dict[int, str]:
         return dict(self._connection.execute(f"SELECT id, name FROM {table}").fetchall())  # noqa: S608 - a name of ours
 
     def __enter__(self) -> Self:
@@ -145,15 +145,15 @@ class RecordWriter:
         *,
         layer: str = FIRST_LAYER,
         repeat: int = 0,
-    ) -> Lane:
+    ) -> RecordBatch:
         """Return where the answers of one part go."""
-        numbers = (self._number(Table.DEFENSES, defense), STAGE_CODE[stage])
-        key = (*numbers, self._number(Table.LAYERS, layer), repeat)
-        return self._lanes.setdefault(key, Lane(key, self._sayings))
+        numbers = (self._number(RecordTable.DEFENSES, defense), STAGE_CODE[stage])
+        key = (*numbers, self._number(RecordTable.LAYERS, layer), repeat)
+        return self._lanes.setdefault(key, RecordBatch(key, self._sayings))
 
     def add_layer(self, name: str, settings: Mapping[str, object]) -> None:
         """Register a later judging with its settings."""
-        number = self._number(Table.LAYERS, name)
+        number = self._number(RecordTable.LAYERS, name)
         text = json.dumps(dict(settings), sort_keys=True)
         with connect.errors_of(self.path):
             query = "SELECT settings FROM layers WHERE id = ?"
@@ -162,7 +162,7 @@ class RecordWriter:
                 raise StoreError(f"The layer {name!r} exists with other settings. Next: rename it.")
             self._connection.execute("UPDATE layers SET settings = ? WHERE id = ?", (text, number))
 
-    def _number(self, table: Table, name: str) -> int:
+    def _number(self, table: RecordTable, name: str) -> int:
         names = self._names[table]
         for number, known in names.items():
             if known == name:
@@ -232,7 +232,7 @@ class RecordWriter:
         for lane in lanes:
             lane.clear()
 
-    def _commit(self, lanes: list[Lane], head: bytes) -> None:
+    def _commit(self, lanes: list[RecordBatch], head: bytes) -> None:
         connection, number = self._connection, self._batch + 1
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -248,11 +248,11 @@ class RecordWriter:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
-    def _named(self, lane: Lane) -> chain.LaneRows:
+    def _named(self, lane: RecordBatch) -> chain.LaneRows:
         return chain.LaneRows(
-            defense=self._names[Table.DEFENSES][lane.defense],
+            defense=self._names[RecordTable.DEFENSES][lane.defense],
             stage=lane.stage,
-            layer=self._names[Table.LAYERS][lane.layer],
+            layer=self._names[RecordTable.LAYERS][lane.layer],
             repeat=lane.repeat,
             groups=sorted(lane.groups.items()),
             details=lane.details,

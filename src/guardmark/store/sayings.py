@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _MOST: Final = 256  # a part that finds new words for every sample is kept row by row
 
 
-class Sayings:
+class SharedEvidence:
     """Reasons that records share: a rule blocks thousands of samples in the same words."""
 
     __slots__ = ("_by_object", "_numbers", "fresh")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-class Words(Sequence[str]):
+class PackedStrings(Sequence[str]):
     """A sequence of words that makes each when it is asked for.
 
     A million ids as strings of their own take 70 bytes each; here they take what they are long,
@@ -38,9 +38,9 @@ class Words(Sequence[str]):
             content += word.encode(errors="surrogatepass")
             ends.append(len(content))
 
-    def copy(self) -> Words:
+    def copy(self) -> PackedStrings:
         """Return the same words, to which others can be added."""
-        other = Words()
+        other = PackedStrings()
         other._content += self._content
         other._ends = self._ends[:]
         return other

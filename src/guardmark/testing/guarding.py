@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.gate.limits import GatePolicy, Standing
+from guardmark.analysis.gate.limits import GatePolicy, GateStatus
 from guardmark.app.results.gating import check_run
 from guardmark.app.verbs import LoadedRun, run
 from guardmark.core.errors import ConfigError
@@ -73,11 +73,11 @@ class GuardCheck:
         home = self.folder / f"run-{next(self._numbers)}"
         measured = run(defense, dataset, threshold=threshold, out=home)
         result = check_run(RunDir(path=measured.folder), policy).result
-        if result.standing is not Standing.HELD:
+        if result.standing is not GateStatus.HELD:
             lines = [
                 f"- {plain_line(check_sentence(check))}"
                 for check in worst_first(result)
-                if check.standing is not Standing.HELD
+                if check.standing is not GateStatus.HELD
             ]
             head = _HEADS[result.standing]
             raise NotGuarded("\n".join([head, *lines, f"The run: {measured.folder}"]))
@@ -85,6 +85,6 @@ class GuardCheck:
 
 
 _HEADS = {
-    Standing.BROKEN: "The defense does not guard as it should:",
-    Standing.OPEN: "The samples do not suffice to show that the defense guards:",
+    GateStatus.BROKEN: "The defense does not guard as it should:",
+    GateStatus.OPEN: "The samples do not suffice to show that the defense guards:",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Bullets, Column, Row, Section, Table, Tone, Unit, Words
+from guardmark.reports.blocks import Bullets, Column, Row, Section, Table, TextCell, Tone, Unit
 from guardmark.reports.cells import counts, figure, name, of_difference, of_estimate
 from guardmark.reports.chapters.comparison import comparison_blocks
 from guardmark.reports.chapters.plane import draw_plane
@@ -83,11 +83,11 @@ def _categories(number: int, detail: PairDetail) -> Table:
     rows = tuple(
         Row(
             cells=(
-                Words(text=each.category),
-                Words(text="ASR" if each.is_attack else "FPR"),
+                TextCell(text=each.category),
+                TextCell(text="ASR" if each.is_attack else "FPR"),
                 of_difference(each.side.difference),
                 figure(each.side.adjusted_p, Unit.P_VALUE),
-                Words(text=count_text(each.side.difference.pairs)),
+                TextCell(text=count_text(each.side.difference.pairs)),
             ),
             greyed=each.is_greyed,
         )
@@ -117,10 +117,10 @@ def _samples(number: int, detail: PairDetail, *, texts: bool) -> Table:
         rows.append(
             Row(
                 cells=(
-                    Words(text=sample.id, code=True),
-                    Words(text=f"{sample.label.value} {sample.category}".strip()),
-                    Words(text=each.erred, code=True),
-                    Words(text=cut),
+                    TextCell(text=sample.id, code=True),
+                    TextCell(text=f"{sample.label.value} {sample.category}".strip()),
+                    TextCell(text=each.erred, code=True),
+                    TextCell(text=cut),
                 )
             )
         )

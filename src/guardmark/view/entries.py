@@ -22,7 +22,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DefenseRates:
+class ListedRates:
     """What a run found out about one defense."""
 
     name: str
@@ -50,11 +50,11 @@ class RunEntry:
     benign: int = 0
     data: tuple[str, ...] = ()
     data_sha256: str = ""
-    defenses: tuple[DefenseRates, ...] = ()
+    defenses: tuple[ListedRates, ...] = ()
     fault: str = ""
 
     @property
-    def candidates(self) -> tuple[DefenseRates, ...]:
+    def candidates(self) -> tuple[ListedRates, ...]:
         """The defenses under test; the baselines when there are no others."""
         return tuple(each for each in self.defenses if not each.is_baseline) or self.defenses
 
@@ -85,16 +85,16 @@ def read_entry(key: str, folder: Path, place: str) -> RunEntry:
     )
 
 
-def _named(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[DefenseRates, ...]:
+def _named(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[ListedRates, ...]:
     """Return the defenses without rates, as the manifest and the records name them."""
     parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
     found = []
     for name in dict.fromkeys((*parts, *arms)):
         part = parts.get(name)
         found.append(
-            DefenseRates(name=name)
+            ListedRates(name=name)
             if part is None
-            else DefenseRates(
+            else ListedRates(
                 name=name,
                 type=part.type,
                 version=part.version,
@@ -105,7 +105,7 @@ def _named(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[DefenseRates, 
     return tuple(found)
 
 
-def _told(path: Path, manifest: RunManifest, stored: int) -> tuple[DefenseRates, ...]:
+def _told(path: Path, manifest: RunManifest, stored: int) -> tuple[ListedRates, ...]:
     """Read rates from the summary, if it is of this run as it stands now."""
     try:
         if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
@@ -119,8 +119,8 @@ def _told(path: Path, manifest: RunManifest, stored: int) -> tuple[DefenseRates,
         return ()
 
 
-def _rates(said: Any) -> DefenseRates:
-    return DefenseRates(
+def _rates(said: Any) -> ListedRates:
+    return ListedRates(
         name=str(said["name"]),
         type=str(said["type"]),
         version=str(said["version"]),

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.blocks import (
     Column,
+    FigureCell,
     IntervalChart,
     IntervalMark,
-    Measure,
     Paragraph,
     Row,
     Section,
     Table,
+    TextCell,
     Tone,
     Unit,
-    Words,
 )
 from guardmark.reports.cells import counts, of_estimate
 from guardmark.reports.wording import count_text
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from guardmark.core.estimate import Estimate
     from guardmark.reports.blocks import Block
-    from guardmark.view.entries import DefenseRates, RunEntry
+    from guardmark.view.entries import ListedRates, RunEntry
 
 _SHOWN: Final = 60
 _SHORT: Final = 10
-_Measured = tuple["RunEntry", "DefenseRates"]
+_Measured = tuple["RunEntry", "ListedRates"]
 
 
 def history_sections(entries: Sequence[RunEntry], defense: str) -> tuple[Section, ...]:
@@ -96,15 +96,15 @@ def _table(number: int, shown: list[_Measured]) -> Table:
         rows.append(
             Row(
                 cells=(
-                    Words(text=_when(entry)),
-                    Words(text=entry.place, code=True),
-                    Words(text=entry.state),
+                    TextCell(text=_when(entry)),
+                    TextCell(text=entry.place, code=True),
+                    TextCell(text=entry.state),
                     asr,
                     counts(asr),
                     fpr,
                     counts(fpr),
-                    Words(text=rates.version),
-                    Words(text=rates.fingerprint[:_SHORT], code=True),
+                    TextCell(text=rates.version),
+                    TextCell(text=rates.fingerprint[:_SHORT], code=True),
                 )
             )
         )
@@ -127,8 +127,8 @@ def _table(number: int, shown: list[_Measured]) -> Table:
     )
 
 
-def _measure(estimate: Estimate | None) -> Measure:
-    return Measure(value=None, unit=Unit.SHARE) if estimate is None else of_estimate(estimate)
+def _measure(estimate: Estimate | None) -> FigureCell:
+    return FigureCell(value=None, unit=Unit.SHARE) if estimate is None else of_estimate(estimate)
 
 
 def _when(entry: RunEntry) -> str:

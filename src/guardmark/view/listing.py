@@ -16,7 +16,7 @@ PAGE: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class RunFilter:
     """Which runs are wanted."""
 
     words: str = ""
@@ -36,7 +36,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class RunListing:
     """One page of the list."""
 
     runs: tuple[RunEntry, ...]
@@ -48,13 +48,13 @@ class Listing:
     defenses: tuple[str, ...]
 
 
-def list_runs(entries: Sequence[RunEntry], wanted: Filter, *, number: int = 1) -> Listing:
+def list_runs(entries: Sequence[RunEntry], wanted: RunFilter, *, number: int = 1) -> RunListing:
     """Choose the runs of one page."""
     words = wanted.words.casefold().split()
     found = [entry for entry in entries if _passes(entry, wanted, words)]
     pages = max(1, -(-len(found) // PAGE))
     here = min(max(1, number), pages)
-    return Listing(
+    return RunListing(
         runs=tuple(found[(here - 1) * PAGE : here * PAGE]),
         total=len(found),
         known=len(entries),
@@ -65,7 +65,7 @@ def list_runs(entries: Sequence[RunEntry], wanted: Filter, *, number: int = 1) -
     )
 
 
-def _passes(entry: RunEntry, wanted: Filter, words: list[str]) -> bool:
+def _passes(entry: RunEntry, wanted: RunFilter, words: list[str]) -> bool:
     if wanted.state and entry.state != wanted.state:
         return False
     names = [each.name for each in entry.defenses]

@@ -12,7 +12,7 @@ from guardmark.core.errors import GuardmarkError
 from guardmark.view.answers import Answers
 from guardmark.view.gatekeeper import Gatekeeper, Rules
 from guardmark.view.history import history_sections
-from guardmark.view.listing import Filter, list_runs
+from guardmark.view.listing import RunFilter, list_runs
 from guardmark.view.pages import render_page, render_sections, script, style
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class _Site:
 
     def all_runs(self, request: Request) -> Response:
         said = request.query_params
-        wanted = Filter(
+        wanted = RunFilter(
             words=said.get("words", ""),
             state=said.get("state", ""),
             defense=said.get("defense", ""),

@@ -7,7 +7,7 @@ import pytest
 
 from guardmark.analysis.adaptive.crossfit import RepairFit, cross_fit_repairs
 from guardmark.analysis.adaptive.repairs import HELD, best_of, read_repairs
-from guardmark.analysis.adaptive.rows import Battle, Try
+from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
 
 ATTACKS = 40
 ATTACK = np.arange(2 * ATTACKS) < ATTACKS
@@ -16,9 +16,9 @@ SIDE = np.arange(2 * ATTACKS) % 2 == 0
 """Even samples on one half, odd ones on the other."""
 
 
-def battle(*tries: Try) -> Battle:
+def battle(*tries: Try) -> AdaptiveRecords:
     """Return a measurement of which only repairs are told."""
-    return Battle(
+    return AdaptiveRecords(
         name="d",
         findings={},
         settings={},

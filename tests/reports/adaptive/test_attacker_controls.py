@@ -9,7 +9,7 @@ import pytest
 
 from guardmark.analysis.adaptive.attacker_rows import Spending
 from guardmark.analysis.adaptive.critic import CriticCard
-from guardmark.analysis.adaptive.operators import Standing
+from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rewording import RewordingCard
 from guardmark.analysis.defense.grouped_rates import rate_of_marks
 from guardmark.core.estimate import Estimate
@@ -52,7 +52,7 @@ TWIN = RewordingCard(
     change=mover(rate(1, 30), rate(0, 18)),
     attacks_blocked=rate(38, 40),
     separation=mover(rate(38, 40), rate(1, 30)),
-    standing=Standing.HOLDS,
+    standing=OperatorClass.HOLDS,
     strategies=(),
     spending={"attacker": Spending(calls=20), "equivalence": Spending(calls=76, failed=4)},
 )
@@ -66,13 +66,13 @@ def test_a_twin_is_told_with_its_counts_and_its_meaning() -> None:
     assert said.endswith("attacks are recognised in other words, and benign texts pass")
 
 
-@pytest.mark.parametrize("standing", list(Standing))
-def test_every_standing_has_words(standing: Standing) -> None:
+@pytest.mark.parametrize("standing", list(OperatorClass))
+def test_every_standing_has_words(standing: OperatorClass) -> None:
     """None falls through to its bare name."""
     card = replace(TWIN, standing=standing, blocked=rate(2, 3))
     said = twin_sentence("d", card)
-    assert f"{standing.value}" in said or standing is Standing.HOLDS
-    assert ("too few to be sure" in said) is (standing is not Standing.UNKNOWN)
+    assert f"{standing.value}" in said or standing is OperatorClass.HOLDS
+    assert ("too few to be sure" in said) is (standing is not OperatorClass.UNKNOWN)
 
 
 def test_a_twin_without_candidates_says_why() -> None:

@@ -11,12 +11,12 @@ from guardmark.stats.success_area import success_area
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from guardmark.analysis.adaptive.rows import Story
+    from guardmark.analysis.adaptive.rows import AttackHistory
     from guardmark.core.estimate import Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class SurvivalTime:
     """What one attack came to.
 
     Attributes:
@@ -50,7 +50,7 @@ class AreaCard:
     adaptive: Ratio
     blind: Ratio
     given_up: int
-    fates: tuple[Fate, ...]
+    fates: tuple[SurvivalTime, ...]
 
 
 def read_fates(
@@ -59,8 +59,8 @@ def read_fates(
     *,
     static: Sequence[bool],
     fell: Sequence[bool],
-    stories: Mapping[str, Mapping[int, Story]],
-) -> tuple[Fate, ...]:
+    stories: Mapping[str, Mapping[int, AttackHistory]],
+) -> tuple[SurvivalTime, ...]:
     """Gather what each attack came to."""
 
     def first(arm: str, place: int, *, is_static: bool) -> int | None:
@@ -70,7 +70,7 @@ def read_fates(
         return None if story is None else story.first()
 
     return tuple(
-        Fate(
+        SurvivalTime(
             sample=place,
             group=int(group),
             adaptive=first(ADAPTIVE, place, is_static=is_static),
@@ -82,7 +82,7 @@ def read_fates(
 
 
 def measure_area(
-    fates: Sequence[Fate], *, budget: int, given_up: int, confidence: float
+    fates: Sequence[SurvivalTime], *, budget: int, given_up: int, confidence: float
 ) -> AreaCard:
     """Estimate the areas of both arms."""
     groups = [fate.group for fate in fates]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.attacker_rows import AttackerRows, CandidateRow, Spending
     from guardmark.analysis.adaptive.critic import CriticCard
     from guardmark.analysis.adaptive.rewording import RewordingCard
-    from guardmark.analysis.adaptive.rows import Battle, Try
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
     from guardmark.core.estimate import Estimate
     from guardmark.store.reader import RecordReader
 
@@ -149,7 +149,7 @@ class AttackerCard:
 
 
 def read_attacker(
-    reader: RecordReader, battle: Battle, groups: NDArray[np.int32], *, confidence: float
+    reader: RecordReader, battle: AdaptiveRecords, groups: NDArray[np.int32], *, confidence: float
 ) -> AttackerCard | None:
     """Count what an attacker model did to a defense."""
     said = battle.settings.get("attacker")
@@ -204,7 +204,7 @@ def read_attacker(
     )
 
 
-def _tries(battle: Battle) -> dict[int, list[tuple[Try, bool]]]:
+def _tries(battle: AdaptiveRecords) -> dict[int, list[tuple[Try, bool]]]:
     """The tries of the round by sample, and whether each holds at any tier."""
     found: defaultdict[int, list[tuple[Try, bool]]] = defaultdict(list)
     for place, story in battle.stories[ADAPTIVE].items():
@@ -214,7 +214,7 @@ def _tries(battle: Battle) -> dict[int, list[tuple[Try, bool]]]:
     return found
 
 
-def _fallen(battle: Battle, rows: AttackerRows) -> tuple[set[int], set[int], int]:
+def _fallen(battle: AdaptiveRecords, rows: AttackerRows) -> tuple[set[int], set[int], int]:
     """Return attacks that fell proved, attacks that fell at all, and how many to nothing else."""
     tries = _tries(battle)
     fell = {p for p, each in tries.items() if any(h and t.tier in FULL for t, h in each)}
@@ -230,7 +230,7 @@ def _fallen(battle: Battle, rows: AttackerRows) -> tuple[set[int], set[int], int
 
 
 def _sent(
-    battle: Battle, candidates: Sequence[CandidateRow]
+    battle: AdaptiveRecords, candidates: Sequence[CandidateRow]
 ) -> list[tuple[int, CandidateRow, bool]]:
     """Return the candidates that were sent and answered, and whether each got through."""
     answers = {

@@ -62,7 +62,7 @@ class Spending:
 
 
 @dataclass(slots=True, kw_only=True)
-class Exchange:
+class AttackerExchange:
     """One question to the attacker model or to a critic, with the repair that may follow.
 
     Attributes:
@@ -107,7 +107,7 @@ class AttackerRows:
         judge: What the judge of sameness consumed.
     """
 
-    exchanges: list[Exchange] = field(default_factory=list)
+    exchanges: list[AttackerExchange] = field(default_factory=list)
     votes: list[tuple[int, list[str]]] = field(default_factory=list)
     candidates: list[CandidateRow] = field(default_factory=list)
     attacker: Spending = field(default_factory=Spending)
@@ -169,9 +169,9 @@ def read_attacker_rows(
 
 def read_exchanges(
     reader: RecordReader, defense: str, layer: str
-) -> tuple[list[Exchange], Spending]:
+) -> tuple[list[AttackerExchange], Spending]:
     """Read what one model answered, and what it consumed."""
-    asked: dict[tuple[int, ...], Exchange] = {}
+    asked: dict[tuple[int, ...], AttackerExchange] = {}
     spent = Spending()
     for sample, note, usage in _notes(reader, defense, layer):
         spent.take(usage, failed=note["kind"] == "error")
@@ -181,7 +181,7 @@ def read_exchanges(
             # A failed repair leaves the answer what it was.
             asked[place].kind = "invalid" if note["kind"] == "error" else note["kind"]
         else:
-            asked[place] = Exchange(sample=sample, kind=note["kind"])
+            asked[place] = AttackerExchange(sample=sample, kind=note["kind"])
     return list(asked.values()), spent
 
 

@@ -13,15 +13,15 @@ from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.layers import AUDIT_PREFIX
 from guardmark.core.record import Stage
 from guardmark.stats.audited import audited_rate
-from guardmark.stats.drawing import Drawing
+from guardmark.stats.drawing import DrawPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.resting import Fall
-    from guardmark.analysis.adaptive.rows import Battle
+    from guardmark.analysis.adaptive.resting import BypassProof
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Estimate, Ratio
     from guardmark.store.reader import RecordReader
@@ -90,14 +90,14 @@ class AuditCard:
         return next((each for each in self.rounds if each.name == name), None)
 
 
-def count_resting(battle: Battle, is_attack: NDArray[np.bool_]) -> int:
+def count_resting(battle: AdaptiveRecords, is_attack: NDArray[np.bool_]) -> int:
     """Count the attacks that got through by nothing better than a judgement or a table."""
     return len(resting_bypasses(read_falls(battle, is_attack.tolist()), _LAST))
 
 
 def read_audit_card(
     reader: RecordReader,
-    battle: Battle,
+    battle: AdaptiveRecords,
     is_attack: NDArray[np.bool_],
     *,
     groups: NDArray[np.int32],
@@ -136,7 +136,7 @@ def read_audit_card(
 
 
 def _round(
-    falls: Mapping[int, Fall], answered: Mapping[int, bool], number: int, rates: _Rates
+    falls: Mapping[int, BypassProof], answered: Mapping[int, bool], number: int, rates: _Rates
 ) -> AuditedRound:
     resting = resting_bypasses(falls, number)
     full = {place: fall.is_full(number) for place, fall in falls.items()}
@@ -156,7 +156,7 @@ class _Rates:
     def __init__(self, groups: NDArray[np.int32], settings: AnalysisSettings) -> None:
         self._groups = groups
         self._confidence = settings.confidence
-        self.drawing = Drawing(seed=settings.seed, replicates=_REPLICATES)
+        self.drawing = DrawPlan(seed=settings.seed, replicates=_REPLICATES)
 
     def of(self, marks: Iterable[tuple[int, bool]]) -> Estimate:
         listed = list(marks)

@@ -24,7 +24,7 @@ from guardmark.analysis.adaptive.rows import FULL, STRICT, flags_of, read_battle
 from guardmark.analysis.adaptive.seeds import GAINS, SeedsCard, measure_seeds
 from guardmark.analysis.adaptive.target import TargetCard, measure_target
 from guardmark.analysis.adaptive.target_rows import read_target
-from guardmark.analysis.adaptive.view import ROUNDS, View
+from guardmark.analysis.adaptive.view import ROUNDS, AttackMask
 from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.layers import ADAPTIVE, BLIND, NULL
 from guardmark.stats.extrapolation import extrapolate_success
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.rows import Battle
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate, Ratio
     from guardmark.store.reader import RecordReader
@@ -211,14 +211,14 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
 
 
 def _card(
-    battle: Battle,
+    battle: AdaptiveRecords,
     attack: NDArray[np.bool_],
     *,
     groups: NDArray[np.int32],
     lengths: NDArray[np.int64],
     confidence: float,
 ) -> AdaptiveCard:
-    view, budget = View(battle, attack, groups=groups, confidence=confidence), battle.budget
+    view, budget = AttackMask(battle, attack, groups=groups, confidence=confidence), battle.budget
     ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
     seen = {t.round for story in battle.stories[ADAPTIVE].values() for t in story.tries}
     seen |= {"R0", "R1"} | ({"R5"} if "attacker" in battle.settings else set())
@@ -265,7 +265,7 @@ def _card(
     )
 
 
-def _round_rate(view: View, name: str) -> RoundRate:
+def _round_rate(view: AttackMask, name: str) -> RoundRate:
     return RoundRate(
         name=name,
         strict=view.rate(view.fallen(name, STRICT)),
@@ -273,11 +273,11 @@ def _round_rate(view: View, name: str) -> RoundRate:
     )
 
 
-def _points(view: View, layer: str, ks: Sequence[int]) -> tuple[tuple[int, float], ...]:
+def _points(view: AttackMask, layer: str, ks: Sequence[int]) -> tuple[tuple[int, float], ...]:
     return tuple((k, float(view.by(layer, k).mean())) for k in ks) if view.places else ()
 
 
-def _survival(view: View, budget: int) -> tuple[SurvivalCurve | None, RestrictedMean | None]:
+def _survival(view: AttackMask, budget: int) -> tuple[SurvivalCurve | None, RestrictedMean | None]:
     stories = view.battle.stories[ADAPTIVE]
     spent = [(story.first(), len(story.tries)) for _, story in sorted(stories.items())]
     if not spent:
@@ -293,7 +293,7 @@ def _survival(view: View, budget: int) -> tuple[SurvivalCurve | None, Restricted
 
 
 def _blind(
-    view: View, ks: Sequence[int]
+    view: AttackMask, ks: Sequence[int]
 ) -> tuple[tuple[tuple[int, Ratio], ...], Ratio | None, int]:
     """Estimate success of exchangeable tries; an attack that passes as it is always passes."""
     stories = view.battle.stories[BLIND]
@@ -321,7 +321,7 @@ def _blind(
     return rates, guess, ahead
 
 
-def _area(view: View, budget: int, *, last: NDArray[np.bool_]) -> AreaCard:
+def _area(view: AttackMask, budget: int, *, last: NDArray[np.bool_]) -> AreaCard:
     fates = read_fates(
         view.places,
         view.groups.tolist(),
@@ -334,7 +334,7 @@ def _area(view: View, budget: int, *, last: NDArray[np.bool_]) -> AreaCard:
     return measure_area(fates, budget=budget, given_up=given_up, confidence=view.confidence)
 
 
-def _reliability(battle: Battle, view: View) -> Estimate | None:
+def _reliability(battle: AdaptiveRecords, view: AttackMask) -> Estimate | None:
     again = battle.again
     if not again:
         return None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.adaptive.attacker_rows import Spending
-    from guardmark.analysis.adaptive.rows import Battle
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.core.estimate import Estimate
     from guardmark.store.reader import RecordReader
 
@@ -52,7 +52,7 @@ class CriticCard:
 
 
 def read_critic(
-    reader: RecordReader, battle: Battle, groups: NDArray[np.int32], *, confidence: float
+    reader: RecordReader, battle: AdaptiveRecords, groups: NDArray[np.int32], *, confidence: float
 ) -> CriticCard | None:
     """Count what a critic answered while a defense was attacked."""
     said = battle.settings.get("attacker")

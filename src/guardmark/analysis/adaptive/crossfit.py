@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.rows import Battle, Try
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
     from guardmark.core.estimate import Estimate
 
     _Sides = Mapping[str, list[tuple[Try, bool]]]
@@ -78,7 +78,7 @@ class _Half:
 
 
 def cross_fit_repairs(
-    battle: Battle,
+    battle: AdaptiveRecords,
     attack: NDArray[np.bool_],
     *,
     side: NDArray[np.bool_],

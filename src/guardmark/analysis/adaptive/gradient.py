@@ -14,7 +14,7 @@ from guardmark.core.layers import GRADIENT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.rows import Battle
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.core.estimate import Difference, Estimate
 
 
@@ -40,7 +40,7 @@ class GradientCard:
 
 
 def measure_gradient(
-    battle: Battle,
+    battle: AdaptiveRecords,
     attack: NDArray[np.bool_],
     *,
     groups: NDArray[np.int32],

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.rows import Battle, Try
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
     from guardmark.core.estimate import Estimate
 
 HELD: Final = "repair, held"
@@ -55,7 +55,11 @@ def best_of(repairs: tuple[RepairCard, ...]) -> RepairCard | None:
 
 
 def read_repairs(
-    battle: Battle, attack: NDArray[np.bool_], *, groups: NDArray[np.int32], confidence: float
+    battle: AdaptiveRecords,
+    attack: NDArray[np.bool_],
+    *,
+    groups: NDArray[np.int32],
+    confidence: float,
 ) -> tuple[RepairCard, ...]:
     """Count what each way of cleaning closes, costs and opens."""
     said: defaultdict[str, list[Try]] = defaultdict(list)

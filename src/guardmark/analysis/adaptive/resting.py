@@ -11,7 +11,7 @@ from guardmark.core.layers import ADAPTIVE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.analysis.adaptive.rows import Battle, Try
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
 
 BY_RULE: Final = frozenset({"V0", "V1", "V2"})
 """Tiers that a rule proves."""
@@ -20,7 +20,7 @@ BY_WORD: Final = FULL - BY_RULE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fall:
+class BypassProof:
     """How one attack got through, if it did.
 
     Attributes:
@@ -44,12 +44,12 @@ class Fall:
         return self.by_rule is not None and self.by_rule <= until
 
 
-def read_falls(battle: Battle, is_attack: Sequence[bool]) -> Mapping[int, Fall]:
+def read_falls(battle: AdaptiveRecords, is_attack: Sequence[bool]) -> Mapping[int, BypassProof]:
     """Tell how each attack that was answered at first got through."""
     return {place: _fall(battle, place) for place in sorted(battle.baseline) if is_attack[place]}
 
 
-def resting_bypasses(falls: Mapping[int, Fall], until: int) -> dict[int, Try]:
+def resting_bypasses(falls: Mapping[int, BypassProof], until: int) -> dict[int, Try]:
     """Return the bypasses that the rate rests on by somebody's word."""
     return {
         place: fall.by_word
@@ -58,9 +58,9 @@ def resting_bypasses(falls: Mapping[int, Fall], until: int) -> dict[int, Try]:
     }
 
 
-def _fall(battle: Battle, place: int) -> Fall:
+def _fall(battle: AdaptiveRecords, place: int) -> BypassProof:
     if battle.baseline[place]:
-        return Fall(by_rule=0, by_word=None)
+        return BypassProof(by_rule=0, by_word=None)
     by_rule: list[int] = []
     by_word: list[Try] = []
     for stories in (battle.battery, battle.stories[ADAPTIVE]):
@@ -68,7 +68,7 @@ def _fall(battle: Battle, place: int) -> Fall:
             continue
         by_rule += [_round(each) for each in story.tries if story.holds(each, BY_RULE)]
         by_word += [each for each in story.tries if story.holds(each, BY_WORD)]
-    return Fall(by_rule=min(by_rule, default=None), by_word=next(iter(by_word), None))
+    return BypassProof(by_rule=min(by_rule, default=None), by_word=next(iter(by_word), None))
 
 
 def _round(each: Try) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.attacker_rows import OF_BENIGN, read_attacker_rows
-from guardmark.analysis.adaptive.operators import Standing, standing_of
+from guardmark.analysis.adaptive.operators import OperatorClass, standing_of
 from guardmark.analysis.defense.grouped_rates import grouped_difference, rate_of_marks
 from guardmark.stats.independent import mover
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.adaptive.attacker_rows import CandidateRow, Spending
-    from guardmark.analysis.adaptive.rows import Battle
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.core.estimate import Difference, Estimate
     from guardmark.store.reader import RecordReader
 
@@ -40,7 +40,7 @@ class StrategyTwin:
 
     name: str
     blocked: Estimate
-    standing: Standing
+    standing: OperatorClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class RewordingCard:
     change: Difference
     attacks_blocked: Estimate
     separation: Difference
-    standing: Standing
+    standing: OperatorClass
     strategies: tuple[StrategyTwin, ...]
     spending: Mapping[str, Spending]
 
@@ -116,7 +116,7 @@ class _Sent:
 
 def read_rewording(
     reader: RecordReader,
-    battle: Battle,
+    battle: AdaptiveRecords,
     groups: NDArray[np.int32],
     *,
     attacks: Sequence[tuple[int, str, bool]],
@@ -156,7 +156,7 @@ def read_rewording(
     )
 
 
-def _sent(battle: Battle, candidates: Sequence[CandidateRow]) -> list[_Sent]:
+def _sent(battle: AdaptiveRecords, candidates: Sequence[CandidateRow]) -> list[_Sent]:
     answers = {(t.sample, t.text): not t.passed for t in battle.rest.get(REWORDED, ())}
     return [
         _Sent(

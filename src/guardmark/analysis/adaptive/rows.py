@@ -63,7 +63,7 @@ class Try:
 
 
 @dataclass(slots=True, kw_only=True)
-class Story:
+class AttackHistory:
     """What one arm came to with one attack.
 
     Attributes:
@@ -90,7 +90,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Battle:
+class AdaptiveRecords:
     """Everything that was tried against one defense.
 
     Attributes:
@@ -112,14 +112,14 @@ class Battle:
     findings: Mapping[str, object]
     settings: Mapping[str, object]
     baseline: Mapping[int, bool]
-    stories: Mapping[str, Mapping[int, Story]]
-    battery: Mapping[int, Story]
+    stories: Mapping[str, Mapping[int, AttackHistory]]
+    battery: Mapping[int, AttackHistory]
     rest: Mapping[str, Sequence[Try]]
     calls: Mapping[tuple[str, str], int]
     again: Sequence[tuple[int, bool]]
     unanswered: int
     bills: Mapping[str, Bill]
-    repeated: Sequence[Mapping[str, Mapping[int, Story]]] = ()
+    repeated: Sequence[Mapping[str, Mapping[int, AttackHistory]]] = ()
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def flags_of(findings: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(map(str, said)) if isinstance(said, list) else ()
 
 
-def read_battles(reader: RecordReader) -> tuple[Battle, ...]:
+def read_battles(reader: RecordReader) -> tuple[AdaptiveRecords, ...]:
     """Read every adaptive measurement of a run."""
     settings = reader.layer_settings(ADAPTIVE)
     if not settings:
@@ -157,7 +157,7 @@ def read_left_out(reader: RecordReader) -> dict[str, str]:
     return dict(said) if isinstance(said, dict) else {}
 
 
-def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Battle:
+def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> AdaptiveRecords:
     findings = reader.layer_settings(f"{FINDINGS_PREFIX}{name}")
     gathered = _Gathered()
     seeds = int(str(settings.get("seeds", 1)))
@@ -175,10 +175,10 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ba
 
 class _Gathered:
     def __init__(self) -> None:
-        self.by_layer: defaultdict[str, defaultdict[int, Story]] = defaultdict(
-            lambda: defaultdict(Story)
+        self.by_layer: defaultdict[str, defaultdict[int, AttackHistory]] = defaultdict(
+            lambda: defaultdict(AttackHistory)
         )
-        self.battery: defaultdict[int, Story] = defaultdict(Story)
+        self.battery: defaultdict[int, AttackHistory] = defaultdict(AttackHistory)
         self.baseline: dict[int, bool] = {}
         self.again: defaultdict[tuple[str, int, str], list[bool]] = defaultdict(list)
         self.rest: defaultdict[str, list[Try]] = defaultdict(list)
@@ -213,10 +213,10 @@ class _Gathered:
         *,
         settings: Mapping[str, object],
         seeds: int,
-    ) -> Battle:
+    ) -> AdaptiveRecords:
         if _UNSTEADY & set(flags_of(findings)):
             self._confirm()
-        return Battle(
+        return AdaptiveRecords(
             name=name,
             findings=findings,
             settings=settings,
@@ -251,7 +251,7 @@ class _Gathered:
         _mark(self.battery.items(), {key[1]: t for key, t in held.items() if key[0] == ADAPTIVE})
 
 
-def _mark(stories: Iterable[tuple[int, Story]], held: Mapping[int, set[str]]) -> None:
+def _mark(stories: Iterable[tuple[int, AttackHistory]], held: Mapping[int, set[str]]) -> None:
     for sample, story in stories:
         story.confirmed = frozenset(held.get(sample, ()))
 

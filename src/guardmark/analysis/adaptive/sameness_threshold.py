@@ -23,7 +23,7 @@ _LISTED: Final = 12  # taus of the table beside the chosen one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class TextPair:
     """Two texts that somebody labelled, and how near their vectors are.
 
     Attributes:
@@ -81,7 +81,7 @@ class TauChoice:
 
 
 def choose_tau(
-    pairs: Sequence[Pair], *, bound: float = 0.05, seed: int = 7, confidence: float = 0.95
+    pairs: Sequence[TextPair], *, bound: float = 0.05, seed: int = 7, confidence: float = 0.95
 ) -> TauChoice:
     """Choose the smallest tau that can be shown to call few different pairs the same.
 
@@ -117,7 +117,7 @@ def needed_pairs(bound: float, confidence: float) -> int:
 
 
 def _require(
-    choosing: Sequence[Pair], counting: Sequence[Pair], *, bound: float, confidence: float
+    choosing: Sequence[TextPair], counting: Sequence[TextPair], *, bound: float, confidence: float
 ) -> None:
     """Refuse pairs that cannot show the bound, however few errors there are."""
     needed = needed_pairs(bound, confidence)
@@ -139,7 +139,9 @@ def _require(
             )
 
 
-def _smallest(pairs: Sequence[Pair], *, bound: float, confidence: float) -> tuple[float, Estimate]:
+def _smallest(
+    pairs: Sequence[TextPair], *, bound: float, confidence: float
+) -> tuple[float, Estimate]:
     """Find the smallest tau from which on every upper limit is within the bound."""
     different = [pair for pair in pairs if not pair.is_same]
     cosines = np.array([pair.cosine for pair in different])
@@ -163,7 +165,7 @@ def _smallest(pairs: Sequence[Pair], *, bound: float, confidence: float) -> tupl
     return best
 
 
-def _row(pairs: Sequence[Pair], tau: float, *, is_chosen: bool, confidence: float) -> TauRow:
+def _row(pairs: Sequence[TextPair], tau: float, *, is_chosen: bool, confidence: float) -> TauRow:
     marks = {
         label: [(pair.cosine >= tau, pair.group) for pair in pairs if pair.is_same is label]
         for label in (False, True)

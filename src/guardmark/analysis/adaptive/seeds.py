@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT
-from guardmark.analysis.adaptive.view import NEVER, ROUNDS, View
+from guardmark.analysis.adaptive.view import NEVER, ROUNDS, AttackMask
 from guardmark.core.layers import ADAPTIVE, BLIND, NULL
 from guardmark.stats.crossed import (
     SeedMean,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.rows import Battle, Story
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords, AttackHistory
     from guardmark.core.estimate import Estimate
 
     Marks = NDArray[np.bool_]
@@ -111,7 +111,7 @@ class SeedsCard:
 
 
 def measure_seeds(
-    battle: Battle,
+    battle: AdaptiveRecords,
     attack: NDArray[np.bool_],
     *,
     groups: NDArray[np.int32],
@@ -124,7 +124,9 @@ def measure_seeds(
     told = [battle.stories, *battle.repeated]
     numbers = tuple(range(2 if "attacker" in battle.settings else 1, len(told) + 1))
     views = [
-        View(replace(battle, stories=told[n - 1]), attack, groups=groups, confidence=confidence)
+        AttackMask(
+            replace(battle, stories=told[n - 1]), attack, groups=groups, confidence=confidence
+        )
         for n in numbers
     ]
     over, budget, last = _Over(views), ks[-1], ROUNDS[4]
@@ -151,7 +153,7 @@ def measure_seeds(
 class _Over:
     """Figures over the same attacks at several seeds."""
 
-    def __init__(self, views: Sequence[View]) -> None:
+    def __init__(self, views: Sequence[AttackMask]) -> None:
         self.views = views
         self.groups, self.confidence = views[0].groups, views[0].confidence
 
@@ -240,7 +242,7 @@ class _Over:
 class _Spent:
     """Tries spent on each attack that was blocked at first, at one seed."""
 
-    def __init__(self, view: View, stories: Sequence[tuple[int, Story]]) -> None:
+    def __init__(self, view: AttackMask, stories: Sequence[tuple[int, AttackHistory]]) -> None:
         group = dict(zip(view.places, view.groups.tolist(), strict=True))
         firsts = [story.first() for _, story in stories]
         self.fell = np.array([first is not None for first in firsts], dtype=bool)
@@ -257,7 +259,7 @@ class _Spent:
         return float("nan") if value is None else value
 
 
-def _blind_counts(view: View) -> list[tuple[int, int]]:
+def _blind_counts(view: AttackMask) -> list[tuple[int, int]]:
     """Return tries and wins of each attack; one that passes as it is always passes."""
     stories, budget = view.battle.stories[BLIND], view.battle.budget
     counted = []

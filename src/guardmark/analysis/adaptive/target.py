@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.rows import Battle
-    from guardmark.analysis.adaptive.target_rows import Reply, TargetRows
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords
+    from guardmark.analysis.adaptive.target_rows import TargetReply, TargetRows
     from guardmark.core.estimate import Difference, Estimate
 
 
@@ -145,7 +145,7 @@ def _reads_plain(control: Estimate) -> bool:
 
 def measure_target(
     rows: TargetRows,
-    battle: Battle,
+    battle: AdaptiveRecords,
     attack: NDArray[np.bool_],
     *,
     groups: NDArray[np.int32],
@@ -171,7 +171,7 @@ class _Ends:
     def __init__(
         self,
         rows: TargetRows,
-        battle: Battle,
+        battle: AdaptiveRecords,
         places: Sequence[int],
         *,
         groups: NDArray[np.int32],
@@ -233,7 +233,7 @@ class _Ends:
     def _bypassed(self, confidence: float) -> Estimate:
         return grouped_rate(self.fell, self.groups, confidence=confidence)
 
-    def _labels(self, replies: Mapping[int, Reply]) -> NDArray[np.int8]:
+    def _labels(self, replies: Mapping[int, TargetReply]) -> NDArray[np.int8]:
         return np.array(
             [
                 MISSING if (known := replies.get(place)) is None else known.label
@@ -272,7 +272,7 @@ def _is_known(labels: NDArray[np.int8]) -> NDArray[np.bool_]:
     return known
 
 
-def _fell(battle: Battle, place: int) -> bool:
+def _fell(battle: AdaptiveRecords, place: int) -> bool:
     stories = (battle.battery.get(place), battle.stories[ADAPTIVE].get(place))
     return any(story is not None and story.first() is not None for story in stories)
 

@@ -30,7 +30,7 @@ _ERROR: Final = OUTCOME_CODE["error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class TargetReply:
     """What the target model made of one text in place of an attack's.
 
     Attributes:
@@ -87,7 +87,7 @@ class TargetRows:
     """
 
     settings: Mapping[str, object]
-    replies: Mapping[str, Mapping[int, Reply]]
+    replies: Mapping[str, Mapping[int, TargetReply]]
     canaries: tuple[CanaryReply, ...]
     spent: Mapping[tuple[str, str], Spend]
 
@@ -165,7 +165,7 @@ def spent_on(rows: TargetRows, defense: str) -> dict[str, Spend]:
 
 def _replies(
     answers: Mapping[int, tuple[str, str, bool]], verdicts: Mapping[str, Mapping[int, int]]
-) -> dict[int, Reply]:
+) -> dict[int, TargetReply]:
     places = list(answers)
     columns = [
         np.array([said.get(place, MISSING) for place in places], dtype=np.int8)
@@ -173,7 +173,7 @@ def _replies(
     ]
     labels = combine(columns)[0] if columns else np.full(len(places), MISSING, dtype=np.int8)
     return {
-        place: Reply(chain, text, int(label) if is_answered else _ERROR)
+        place: TargetReply(chain, text, int(label) if is_answered else _ERROR)
         for (place, (chain, text, is_answered)), label in zip(
             answers.items(), labels.tolist(), strict=True
         )

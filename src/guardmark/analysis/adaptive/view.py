@@ -13,7 +13,7 @@ from guardmark.core.layers import ADAPTIVE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.rows import Battle
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.core.estimate import Difference, Estimate
 
 ROUNDS: Final = ("R0", "R1", "R2", "R3", "R4", "R5")
@@ -22,7 +22,7 @@ NEVER: Final = np.iinfo(np.int64).max
 """Number of the first bypass of an attack that held."""
 
 
-class View:
+class AttackMask:
     """The attacks of a battle that count, with their groups.
 
     Args:
@@ -34,7 +34,7 @@ class View:
 
     def __init__(
         self,
-        battle: Battle,
+        battle: AdaptiveRecords,
         attack: NDArray[np.bool_],
         groups: NDArray[np.int32],
         confidence: float,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference
 
@@ -206,7 +206,7 @@ def judge_pair(attacks: PairedSide, benign: PairedSide, *, alpha: float) -> Pair
     return PairVerdict.UNDECIDED
 
 
-def _compared_arms(frame: Frame, chosen: Sequence[tuple[str, str]] | None) -> list[Arm]:
+def _compared_arms(frame: Frame, chosen: Sequence[tuple[str, str]] | None) -> list[DefenseColumn]:
     if chosen is not None:
         named = {name for pair in chosen for name in pair}
         return [arm for arm in frame.arms if arm.name in named]

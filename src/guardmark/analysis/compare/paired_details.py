@@ -14,7 +14,7 @@ from guardmark.analysis.defense.latency import is_timed
 from guardmark.analysis.defense.slices import NOT_STATED
 from guardmark.core.estimate import Difference
 from guardmark.core.sample import Severity
-from guardmark.stats.drawing import Drawing
+from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import estimate_quantile, median_difference
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.compare.comparison import PairedComparison
     from guardmark.analysis.defense.costs import Consumption, CostDifference
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.sample import Sample
     from guardmark.store.reader import RecordReader
@@ -196,7 +196,11 @@ def _categories(
 
 
 def _latency(
-    frame: Frame, arms: tuple[Arm, Arm], *, is_attack: bool, settings: AnalysisSettings
+    frame: Frame,
+    arms: tuple[DefenseColumn, DefenseColumn],
+    *,
+    is_attack: bool,
+    settings: AnalysisSettings,
 ) -> LatencyDifference:
     times = [_times_ms(frame, arm) for arm in arms]
     label = np.tile(frame.samples.is_attack, frame.manifest.repeats) == is_attack
@@ -204,7 +208,7 @@ def _latency(
     first, second = (each[both] for each in times)
     if frame.is_grouped:
         groups = np.tile(frame.samples.group.codes, frame.manifest.repeats)[both]
-        drawing = Drawing(seed=settings.seed, replicates=_replicates(len(first), settings))
+        drawing = DrawPlan(seed=settings.seed, replicates=_replicates(len(first), settings))
         median = median_difference(
             first, second, groups=groups, confidence=settings.confidence, drawing=drawing
         )
@@ -238,7 +242,7 @@ def _independent_median(gaps: NDArray[np.float64], settings: AnalysisSettings) -
     )
 
 
-def _times_ms(frame: Frame, arm: Arm) -> NDArray[np.float64]:
+def _times_ms(frame: Frame, arm: DefenseColumn) -> NDArray[np.float64]:
     """Return how long each position took; nan where nothing to compare was measured."""
     wide = np.full(frame.manifest.repeats * frame.sample_count, np.nan)
     # A time limit that was hit says how long one waited, not how long it took.

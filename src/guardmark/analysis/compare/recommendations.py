@@ -60,7 +60,7 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class AdviceBasis:
     """What the rules look at for one defense.
 
     Attributes:
@@ -81,7 +81,7 @@ class Evidence:
 
 
 def recommend(
-    evidence: tuple[Evidence, ...], comparison: RunComparison | None
+    evidence: tuple[AdviceBasis, ...], comparison: RunComparison | None
 ) -> tuple[Advice, ...]:
     """Apply every rule to every defense that is a candidate."""
     candidates = [each for each in evidence if not each.is_baseline]
@@ -100,7 +100,7 @@ def recommend(
     return tuple(advice)
 
 
-def _failures(evidence: Evidence) -> Iterator[Advice]:
+def _failures(evidence: AdviceBasis) -> Iterator[Advice]:
     card = evidence.card
     share = card.answered.value
     if share is None or (share >= ANSWERED_ENOUGH and not card.confusion.malformed):
@@ -122,7 +122,7 @@ def _failures(evidence: Evidence) -> Iterator[Advice]:
     )
 
 
-def _no_separation(evidence: Evidence) -> Iterator[Advice]:
+def _no_separation(evidence: AdviceBasis) -> Iterator[Advice]:
     tpr, fpr = evidence.card.true_positive_rate, evidence.card.false_positive_rate
     if _is_blind(evidence.card):
         yield Advice(
@@ -138,7 +138,7 @@ def _is_blind(card: Scorecard) -> bool:
     return low is not None and high is not None and low <= high
 
 
-def _mostly_bypassed(evidence: Evidence) -> Iterator[Advice]:
+def _mostly_bypassed(evidence: AdviceBasis) -> Iterator[Advice]:
     rate = evidence.card.attack_success_rate
     if rate.low is not None and rate.low > BYPASS_LIMIT and not _is_blind(evidence.card):
         yield Advice(
@@ -148,7 +148,7 @@ def _mostly_bypassed(evidence: Evidence) -> Iterator[Advice]:
         )
 
 
-def _critical(evidence: Evidence) -> Iterator[Advice]:
+def _critical(evidence: AdviceBasis) -> Iterator[Advice]:
     rates = {entry.name: entry.rate for entry in _table(evidence, "severity")}
     for severity in _GRAVE:
         rate = rates.get(severity)
@@ -162,7 +162,7 @@ def _critical(evidence: Evidence) -> Iterator[Advice]:
             return
 
 
-def _worst_category(evidence: Evidence) -> Iterator[Advice]:
+def _worst_category(evidence: AdviceBasis) -> Iterator[Advice]:
     overall = evidence.card.attack_success_rate
     for entry in _table(evidence, "category"):
         low = entry.rate.low
@@ -178,7 +178,7 @@ def _worst_category(evidence: Evidence) -> Iterator[Advice]:
         return
 
 
-def _false_alarms(evidence: Evidence) -> Iterator[Advice]:
+def _false_alarms(evidence: AdviceBasis) -> Iterator[Advice]:
     rate = evidence.card.false_positive_rate
     if rate.low is not None and rate.low > FALSE_ALARM_LIMIT:
         yield Advice(
@@ -188,7 +188,7 @@ def _false_alarms(evidence: Evidence) -> Iterator[Advice]:
         )
 
 
-def _threshold(evidence: Evidence) -> Iterator[Advice]:
+def _threshold(evidence: AdviceBasis) -> Iterator[Advice]:
     if evidence.thresholds is None:
         return
     for point in evidence.thresholds.limited[1:]:
@@ -238,7 +238,7 @@ def _between(comparison: RunComparison | None) -> Iterator[Advice]:
             yield Advice(rule="trade_off", defense=winner, subject=loser, numbers=numbers)
 
 
-def _too_wide(evidence: Evidence) -> Iterator[Advice]:
+def _too_wide(evidence: AdviceBasis) -> Iterator[Advice]:
     for width in evidence.widths:
         if width.half_width is None or width.is_enough or width.needed is None:
             continue
@@ -255,6 +255,6 @@ def _too_wide(evidence: Evidence) -> Iterator[Advice]:
         )
 
 
-def _table(evidence: Evidence, facet: str) -> tuple[SliceRate, ...]:
+def _table(evidence: AdviceBasis, facet: str) -> tuple[SliceRate, ...]:
     tables = [each for each in evidence.slices if each.facet == facet and each.is_attack]
     return tuple(entry for table in tables for entry in table.rates)

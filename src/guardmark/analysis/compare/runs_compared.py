@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.defense.costs import Consumption, read_consumption
-from guardmark.analysis.defense.frame import BASELINES, Arm, Frame, read_frame
+from guardmark.analysis.defense.frame import BASELINES, DefenseColumn, Frame, read_frame
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns
 from guardmark.store.columns import Facet, sample_digests
@@ -253,7 +253,9 @@ def _consumption(
     return found
 
 
-def _moved(arm: Arm, name: str, *, places: NDArray[np.int64], frame: Frame, repeats: int) -> Arm:
+def _moved(
+    arm: DefenseColumn, name: str, *, places: NDArray[np.int64], frame: Frame, repeats: int
+) -> DefenseColumn:
     """Return a defense with its records at the positions of the common samples."""
     new = np.full(frame.sample_count, -1, dtype=np.int64)
     new[places] = np.arange(len(places))

@@ -15,7 +15,7 @@ from guardmark.store.codes import ERROR_KINDS, OUTCOME_NAMES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.sample import Sample
     from guardmark.store.reader import RecordReader
@@ -45,7 +45,7 @@ given to bypasses and false alarms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SampleAnswer:
     """What one defense did with a listed sample (its worst answer, when it was asked often).
 
     Attributes:
@@ -77,7 +77,7 @@ class ListedSample:
 
     sample: Sample
     flaws: tuple[Flaw, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[SampleAnswer, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class WorstSamples:
 class _Judged:
     """One defense's worst answer to each sample."""
 
-    arm: Arm
+    arm: DefenseColumn
     outcome: NDArray[np.int8]
     score: NDArray[np.float64]
     error_kind: NDArray[np.int8]
@@ -160,7 +160,7 @@ def find_worst(reader: RecordReader, frame: Frame, settings: AnalysisSettings) -
     )
 
 
-def _judge(frame: Frame, arm: Arm) -> _Judged:
+def _judge(frame: Frame, arm: DefenseColumn) -> _Judged:
     """Take each sample's worst answer: wrong, then malformed or error, then right."""
     records, count = arm.records, frame.sample_count
     attack = frame.samples.is_attack[records.sample]
@@ -256,7 +256,7 @@ def _top(frame: Frame, judged: _Judged, severity: NDArray[np.int8]) -> list[int]
     return top
 
 
-def _answer(frame: Frame, judged: _Judged, position: int) -> Answer:
+def _answer(frame: Frame, judged: _Judged, position: int) -> SampleAnswer:
     outcome, kind = int(judged.outcome[position]), int(judged.error_kind[position])
     score = float(judged.score[position])
     flaw = None
@@ -264,7 +264,7 @@ def _answer(frame: Frame, judged: _Judged, position: int) -> Answer:
         flaw = Flaw.BYPASS if frame.samples.is_attack[position] else Flaw.FALSE_ALARM
     elif outcome in {MALFORMED, ERROR}:
         flaw = Flaw.MALFORMED if outcome == MALFORMED else Flaw.ERROR
-    return Answer(
+    return SampleAnswer(
         defense=judged.arm.name,
         outcome="" if outcome == MISSING else OUTCOME_NAMES[outcome],
         flaw=flaw,

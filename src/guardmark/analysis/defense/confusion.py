@@ -13,7 +13,7 @@ from guardmark.store.codes import ERROR_KINDS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.core.estimate import Estimate
 
 _SPARE: Final = 8  # marks cost a byte each, the keys eight
@@ -150,7 +150,7 @@ def tally(
     return table[:, 3], table[:, 2] + table[:, 3]
 
 
-def count_outcomes(frame: Frame, arm: Arm) -> Confusion:
+def count_outcomes(frame: Frame, arm: DefenseColumn) -> Confusion:
     """Count the outcomes of one defense."""
     attack = frame.samples.is_attack.take(arm.records.sample).view(np.int8)
     table = np.bincount(attack * 4 + arm.records.outcome, minlength=8).tolist()
@@ -165,7 +165,7 @@ def count_outcomes(frame: Frame, arm: Arm) -> Confusion:
 
 def estimate_slices(
     cells: Cells,
-    arm: Arm,
+    arm: DefenseColumn,
     *,
     hits: NDArray[np.bool_],
     trials: NDArray[np.bool_],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.core.estimate import Difference
-from guardmark.stats.drawing import Drawing, draw_weights
+from guardmark.stats.drawing import DrawPlan, draw_weights
 from guardmark.store.usage import usage_columns
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _mean(
     if len(sizes) < _FEWEST_GROUPS:
         reason = f"an interval for a mean needs {_FEWEST_GROUPS} groups, got {len(sizes)}"
     else:
-        drawing = Drawing(seed=settings.seed, replicates=settings.replicates)
+        drawing = DrawPlan(seed=settings.seed, replicates=settings.replicates)
         blocks = draw_weights([np.arange(len(sizes))], drawing=drawing, rows=len(sizes))
         means = np.concatenate([(each @ sums) / (each @ sizes) for each in blocks])
         tail = (1 - settings.confidence) / 2

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
 
 
-class Standing(StrEnum):
+class CategoryStatus(StrEnum):
     """How a defense stands towards a category."""
 
     ADDRESSED = "addressed"
@@ -85,7 +85,7 @@ class CategoryStanding:
     """
 
     category: str
-    standing: Standing
+    standing: CategoryStatus
 
 
 def count_taxonomy(frame: Frame) -> TaxonomyCoverage:
@@ -113,19 +113,23 @@ def assess_categories(
         if not category.is_declared:
             continue
         rate = rates.get(category.name)
-        standing = Standing.NOT_TESTED
+        standing = CategoryStatus.NOT_TESTED
         if rate is not None and category.attacks:
             standing = _standing(rate, overall, settings.min_per_category)
         found.append(CategoryStanding(category=category.name, standing=standing))
     return tuple(found)
 
 
-def _standing(success: Estimate, overall: Estimate, minimum: int) -> Standing:
+def _standing(success: Estimate, overall: Estimate, minimum: int) -> CategoryStatus:
     if success.trials < minimum or success.few_groups:
-        return Standing.NOT_ASSESSABLE
+        return CategoryStatus.NOT_ASSESSABLE
     if success.high is None or overall.high is None:
-        return Standing.NOT_ASSESSABLE
-    return Standing.ADDRESSED if 1 - success.high > overall.high else Standing.NOT_ADDRESSED
+        return CategoryStatus.NOT_ASSESSABLE
+    return (
+        CategoryStatus.ADDRESSED
+        if 1 - success.high > overall.high
+        else CategoryStatus.NOT_ADDRESSED
+    )
 
 
 def _attacks_by(frame: Frame, facet: str) -> dict[str, int]:

@@ -12,7 +12,7 @@ from guardmark.core.estimate import Ratio
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
 
 
@@ -35,7 +35,9 @@ class DeploymentRates:
     worth_benign: float
 
 
-def reweight(frame: Frame, arm: Arm, settings: AnalysisSettings) -> DeploymentRates | None:
+def reweight(
+    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
+) -> DeploymentRates | None:
     """Weigh the samples as the deployment's mix does.
 
     References:

@@ -44,7 +44,7 @@ LENGTH_NAMES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class DefenseColumn:
     """One defense and everything it answered.
 
     Attributes:
@@ -95,7 +95,7 @@ class Frame:
 
     manifest: RunManifest
     samples: SampleColumns
-    arms: tuple[Arm, ...]
+    arms: tuple[DefenseColumn, ...]
     stops: EarlyStop | None = None
 
     @property
@@ -108,7 +108,7 @@ class Frame:
         """Whether samples share groups, or are run more than once."""
         return len(self.samples.group.names) < self.sample_count or self.manifest.repeats > 1
 
-    def stopped(self, arm: Arm) -> tuple[StopVerdict, ...]:
+    def stopped(self, arm: DefenseColumn) -> tuple[StopVerdict, ...]:
         """Return why a defense was not asked about every sample."""
         is_watched = self.stops is not None and not arm.is_redecided
         return self.stops.stopped(arm.name) if self.stops is not None and is_watched else ()
@@ -125,7 +125,7 @@ class Frame:
         facet: Facet = getattr(self.samples, name)
         return facet
 
-    def matrix(self, arm: Arm) -> NDArray[np.int8]:
+    def matrix(self, arm: DefenseColumn) -> NDArray[np.int8]:
         """Return the outcomes of a defense by position."""
         wide = np.full(self.manifest.repeats * self.sample_count, MISSING, dtype=np.int8)
         at = arm.records.repeat.astype(np.int64) * self.sample_count + arm.records.sample
@@ -174,13 +174,13 @@ def _arm(
     *,
     parts: Mapping[str, PartManifest],
     thresholds: Mapping[str, float],
-) -> Arm:
+) -> DefenseColumn:
     part = parts.get(name) or PartManifest(name=name, kind="defense", type="")
     records = record_columns(reader, name)
     if name not in thresholds:
-        return Arm(part=part, records=records, threshold=part.threshold)
+        return DefenseColumn(part=part, records=records, threshold=part.threshold)
     threshold = thresholds[name]
-    return Arm(
+    return DefenseColumn(
         part=part,
         records=_redecided(records, threshold),
         threshold=threshold,

@@ -22,7 +22,7 @@ from guardmark.store.codes import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Quantile
     from guardmark.core.manifest import LatencyMode
@@ -93,7 +93,7 @@ class Latency:
     histogram: LatencyHistogram | None
 
 
-def measure_latency(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Latency:
+def measure_latency(frame: Frame, arm: DefenseColumn, settings: AnalysisSettings) -> Latency:
     """Estimate the latency of one defense."""
     records, manifest = arm.records, frame.manifest
     timed = is_timed(arm)
@@ -114,7 +114,7 @@ def measure_latency(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Laten
     )
 
 
-def is_timed(arm: Arm) -> NDArray[np.bool_]:
+def is_timed(arm: DefenseColumn) -> NDArray[np.bool_]:
     """Tell which records carry a service time that counts."""
     records = arm.records
     apart = records.flags & (FLAG_COLD | FLAG_CACHED) != 0
@@ -123,7 +123,7 @@ def is_timed(arm: Arm) -> NDArray[np.bool_]:
     return timed
 
 
-def order_by_latency(arm: Arm) -> NDArray[np.int64]:
+def order_by_latency(arm: DefenseColumn) -> NDArray[np.int64]:
     """Return the timed records of a defense, fastest first."""
     timed = np.flatnonzero(is_timed(arm))
     order: NDArray[np.int64] = timed[np.argsort(arm.records.latency_ns[timed], kind="stable")]
@@ -137,13 +137,13 @@ class _Times(NamedTuple):
     late: NDArray[np.bool_]
 
 
-def _times(arm: Arm, where: NDArray[np.bool_]) -> _Times:
+def _times(arm: DefenseColumn, where: NDArray[np.bool_]) -> _Times:
     # Many times faster than an index of booleans.
     times, kinds = arm.records.latency_ns.compress(where), arm.records.error_kind.compress(where)
     return _Times(times / 1e6, kinds == _TIMEOUT)
 
 
-def _is_flagged(arm: Arm, where: NDArray[np.bool_], flag: int) -> bool:
+def _is_flagged(arm: DefenseColumn, where: NDArray[np.bool_], flag: int) -> bool:
     return bool((where & (arm.records.flags & flag != 0)).any())
 
 

@@ -14,7 +14,7 @@ from guardmark.stats.bootstrap import BootstrapSettings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Ratio
 
@@ -40,7 +40,9 @@ class BenchmarkRatios:
     prevalence: float | None
 
 
-def estimate_ratios(frame: Frame, arm: Arm, settings: AnalysisSettings) -> BenchmarkRatios:
+def estimate_ratios(
+    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
+) -> BenchmarkRatios:
     """Estimate the figures that are no plain rates."""
     table = _count(frame, arm)
     totals = table.sum(axis=0).tolist()
@@ -62,7 +64,7 @@ def estimate_ratios(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Bench
     )
 
 
-def _count(frame: Frame, arm: Arm) -> NDArray[np.int64]:
+def _count(frame: Frame, arm: DefenseColumn) -> NDArray[np.int64]:
     """Count attacks blocked, attacks allowed, benign blocked and allowed, one row a group.
 
     Without groups there is one row for all.

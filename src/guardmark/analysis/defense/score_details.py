@@ -17,7 +17,7 @@ from guardmark.stats.scores import compare_auc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Ratio
     from guardmark.stats.calibration import Brier, CalibrationError
@@ -65,7 +65,9 @@ class AreaPair:
     difference: Difference
 
 
-def detail_scores(frame: Frame, arm: Arm, settings: AnalysisSettings) -> ScoreDetails | None:
+def detail_scores(
+    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
+) -> ScoreDetails | None:
     """Say what the scores of a defense are worth."""
     scored = _scored(arm)
     attack = frame.samples.is_attack[arm.records.sample][scored]
@@ -124,7 +126,7 @@ def _compare(
     if not frame.is_grouped:
         return compare_auc(attack, first, second=second, confidence=settings.confidence).difference
     from guardmark.stats.clustered_auc import compare_clustered_auc
-    from guardmark.stats.drawing import Drawing
+    from guardmark.stats.drawing import DrawPlan
 
     groups = np.tile(frame.samples.group.codes, frame.manifest.repeats)[both]
     return compare_clustered_auc(
@@ -132,16 +134,16 @@ def _compare(
         (first, second),
         groups=groups,
         confidence=settings.confidence,
-        drawing=Drawing(seed=settings.seed, replicates=_REPLICATES),
+        drawing=DrawPlan(seed=settings.seed, replicates=_REPLICATES),
     ).difference
 
 
-def _scored(arm: Arm) -> NDArray[np.bool_]:
+def _scored(arm: DefenseColumn) -> NDArray[np.bool_]:
     scored: NDArray[np.bool_] = ~np.isnan(arm.records.score) & arm.is_answered
     return scored
 
 
-def _spread(frame: Frame, arm: Arm) -> NDArray[np.float64]:
+def _spread(frame: Frame, arm: DefenseColumn) -> NDArray[np.float64]:
     """Return the scores by position, nan where there is none."""
     wide = np.full(frame.manifest.repeats * frame.sample_count, np.nan)
     at = arm.records.repeat.astype(np.int64) * frame.sample_count + arm.records.sample

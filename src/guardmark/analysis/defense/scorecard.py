@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.confusion import Cells
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Estimate
     from guardmark.core.manifest import RunManifest
@@ -103,7 +103,7 @@ def complement(estimate: Estimate) -> Estimate:
     )
 
 
-def make_scorecard(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Scorecard:
+def make_scorecard(frame: Frame, arm: DefenseColumn, settings: AnalysisSettings) -> Scorecard:
     """Compute the headline figures of one defense."""
     cells = sort_into_cells(frame, np.zeros(frame.sample_count, dtype=np.int32), 1)
 
@@ -135,13 +135,13 @@ def make_scorecard(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Scorec
     )
 
 
-def estimate_rates(frame: Frame, arm: Arm, settings: AnalysisSettings) -> RatePair:
+def estimate_rates(frame: Frame, arm: DefenseColumn, settings: AnalysisSettings) -> RatePair:
     """Estimate both headline rates of one defense, and nothing else."""
     cells = sort_into_cells(frame, np.zeros(frame.sample_count, dtype=np.int32), 1)
     return _pair(_rates(frame, arm, cells, settings))
 
 
-def _rates(frame: Frame, arm: Arm, cells: Cells, settings: AnalysisSettings) -> _Sides:
+def _rates(frame: Frame, arm: DefenseColumn, cells: Cells, settings: AnalysisSettings) -> _Sides:
     return _at_stop(frame, arm) or _Sides(
         *estimate_slices(
             cells,
@@ -153,7 +153,7 @@ def _rates(frame: Frame, arm: Arm, cells: Cells, settings: AnalysisSettings) -> 
     )
 
 
-def _at_stop(frame: Frame, arm: Arm) -> _Sides | None:
+def _at_stop(frame: Frame, arm: DefenseColumn) -> _Sides | None:
     """Return the shares blocked of a defense that a rule ended early, as the rule saw them.
 
     Only an interval that holds at every look covers where looking decided when to stop.
@@ -170,7 +170,7 @@ def _pair(sides: _Sides) -> RatePair:
     return RatePair(attack_success_rate=complement(sides.attacks), false_positive_rate=sides.benign)
 
 
-def _whole(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Estimate:
+def _whole(frame: Frame, arm: DefenseColumn, settings: AnalysisSettings) -> Estimate:
     """Estimate the answered share over attacks and benign samples together."""
     from guardmark.stats.clustered import wilson_default, wilson_default_rows
 
@@ -184,7 +184,7 @@ def _whole(frame: Frame, arm: Arm, settings: AnalysisSettings) -> Estimate:
 
 
 def _under_policy(
-    arm: Arm, manifest: RunManifest
+    arm: DefenseColumn, manifest: RunManifest
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
     """Return who is blocked and who counts once the policy has spoken; None if it is silent."""
     policies = ((MALFORMED, manifest.on_malformed), (ERROR, manifest.on_error))
@@ -200,7 +200,7 @@ def _under_policy(
     return blocked, counts
 
 
-def _any_bypass(cells: Cells, arm: Arm, settings: AnalysisSettings) -> Estimate | None:
+def _any_bypass(cells: Cells, arm: DefenseColumn, settings: AnalysisSettings) -> Estimate | None:
     """Estimate in how many groups of attacks at least one variant got through."""
     from guardmark.stats.clustered import any_per_group
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.confusion import Cells
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Estimate
 
@@ -120,7 +120,7 @@ class Slicer:
         self._slices = slice_codes(frame, codes, count)
 
     def tables(
-        self, arm: Arm, settings: AnalysisSettings, *, by_latency: NDArray[np.int64]
+        self, arm: DefenseColumn, settings: AnalysisSettings, *, by_latency: NDArray[np.int64]
     ) -> tuple[SliceTable, SliceTable]:
         """Slice one defense's error rates."""
         blocked, answered = arm.is_blocked, arm.is_answered
@@ -154,7 +154,10 @@ class Slicer:
         )
 
     def _medians(
-        self, arm: Arm, of_record: NDArray[np.unsignedinteger], by_latency: NDArray[np.int64]
+        self,
+        arm: DefenseColumn,
+        of_record: NDArray[np.unsignedinteger],
+        by_latency: NDArray[np.int64],
     ) -> list[float | None]:
         """Return the median latency of each slice in milliseconds."""
         count = self._cells.slice_count

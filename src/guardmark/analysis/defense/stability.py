@@ -11,7 +11,7 @@ from guardmark.analysis.defense.frame import BLOCK
 from guardmark.stats.repeats import RepeatVariance, decompose_repeats
 
 if TYPE_CHECKING:
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Stability:
     left_out: int
 
 
-def measure_stability(frame: Frame, arm: Arm) -> Stability | None:
+def measure_stability(frame: Frame, arm: DefenseColumn) -> Stability | None:
     """Measure how often a defense changes its mind."""
     repeats = frame.manifest.repeats
     if repeats < 2:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Estimate, Ratio
 
@@ -120,7 +120,7 @@ class ThresholdAnalysis:
 
 
 def analyse_thresholds(
-    frame: Frame, arm: Arm, settings: AnalysisSettings
+    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
 ) -> ThresholdAnalysis | None:
     """Find what other thresholds of a defense would do."""
     scored = ~np.isnan(arm.records.score) & arm.is_answered
@@ -162,9 +162,9 @@ def _area(
     if not frame.is_grouped:
         return auc(attack, score, confidence=settings.confidence).ratio
     from guardmark.stats.clustered_auc import clustered_auc
-    from guardmark.stats.drawing import Drawing
+    from guardmark.stats.drawing import DrawPlan
 
-    drawing = Drawing(seed=settings.seed, replicates=_AREA_REPLICATES)
+    drawing = DrawPlan(seed=settings.seed, replicates=_AREA_REPLICATES)
     return clustered_auc(
         attack, score, groups=group, confidence=settings.confidence, drawing=drawing
     ).ratio
@@ -240,7 +240,7 @@ def _limits(found: Estimate) -> tuple[float, float]:
 
 
 def choose_within(
-    frame: Frame, arm: Arm, settings: AnalysisSettings, *, limits: Iterable[float]
+    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings, *, limits: Iterable[float]
 ) -> tuple[LimitedPoint, ...]:
     """Choose thresholds on one half of the groups, and measure them on the other."""
     scored = ~np.isnan(arm.records.score) & arm.is_answered
@@ -278,7 +278,7 @@ def _raised(threshold: float, attacks: NDArray[np.float64]) -> float:
 
 def _measure(
     cells: Cells,
-    arm: Arm,
+    arm: DefenseColumn,
     *,
     blocked: NDArray[np.bool_],
     measuring: NDArray[np.bool_],
@@ -291,7 +291,7 @@ def _measure(
 
 
 def _chosen(
-    frame: Frame, arm: Arm, scored: NDArray[np.bool_], *, settings: AnalysisSettings
+    frame: Frame, arm: DefenseColumn, scored: NDArray[np.bool_], *, settings: AnalysisSettings
 ) -> tuple[OperatingPoint, ...]:
     """Choose thresholds by cost on one half of the groups, and measure them on the other."""
     miss, alarm = settings.cost_missed_attack, settings.cost_false_alarm

@@ -13,7 +13,7 @@ from guardmark.analysis.defense.frame import ERROR, MALFORMED
 from guardmark.analysis.defense.latency import measure_latency, order_by_latency
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.analysis.defense.slices import Slicer
-from guardmark.analysis.gate.limits import EVERY_CATEGORY, GateCheck, GateUnit, Standing
+from guardmark.analysis.gate.limits import EVERY_CATEGORY, GateCheck, GateStatus, GateUnit
 from guardmark.core.errors import UnknownName
 from guardmark.stats.clustered import wilson_default
 from guardmark.stats.methods import GROUP_WEIGHTED
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.compare.comparison import PairedComparison, PairedSide
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.gate.limits import GatePolicy
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Estimate, Quantile
@@ -52,7 +52,7 @@ def check_limits(
     return tuple(checks)
 
 
-def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[Arm, ...]:
+def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[DefenseColumn, ...]:
     """Return the defenses a policy is about."""
     arms = {arm.name: arm for arm in frame.arms}
     for name in policy.defenses:
@@ -90,7 +90,7 @@ def check_complete(status: RunStatus, *, subject: str = "run") -> tuple[GateChec
         rule="complete",
         defense="",
         subject=subject,
-        standing=Standing.OPEN,
+        standing=GateStatus.OPEN,
         unit=GateUnit.RECORDS,
         limit=float(status.planned),
         value=float(status.stored),
@@ -117,7 +117,7 @@ def needed_trials(
 
 
 def _rates(
-    frame: Frame, arm: Arm, *, policy: GatePolicy, settings: AnalysisSettings
+    frame: Frame, arm: DefenseColumn, *, policy: GatePolicy, settings: AnalysisSettings
 ) -> Iterator[GateCheck]:
     if frame.stops is not None and frame.stopped(arm):
         # Where looking decided when to stop, only an interval for every look covers.
@@ -137,7 +137,7 @@ def _rates(
 
 
 def _failures(
-    frame: Frame, arm: Arm, *, policy: GatePolicy, settings: AnalysisSettings
+    frame: Frame, arm: DefenseColumn, *, policy: GatePolicy, settings: AnalysisSettings
 ) -> Iterator[GateCheck]:
     for rule, limit, outcome in (
         ("max_malformed", policy.max_malformed, MALFORMED),
@@ -149,7 +149,9 @@ def _failures(
             yield _of_rate(share, (rule, "samples"), limit, arm=arm)
 
 
-def _share(frame: Frame, arm: Arm, hits: NDArray[np.bool_], settings: AnalysisSettings) -> Estimate:
+def _share(
+    frame: Frame, arm: DefenseColumn, hits: NDArray[np.bool_], settings: AnalysisSettings
+) -> Estimate:
     """Estimate a share of everything asked, by group."""
     groups = frame.samples.group.codes[arm.records.sample]
     sizes = np.bincount(groups, minlength=len(frame.samples.group.names))
@@ -176,7 +178,7 @@ def _category_limits(frame: Frame, policy: GatePolicy) -> dict[str, float]:
 
 
 def _categories(
-    slicer: Slicer, arm: Arm, *, limits: Mapping[str, float], settings: AnalysisSettings
+    slicer: Slicer, arm: DefenseColumn, *, limits: Mapping[str, float], settings: AnalysisSettings
 ) -> Iterator[GateCheck]:
     attacks, _ = slicer.tables(arm, settings, by_latency=order_by_latency(arm))
     rates = {entry.name: entry.rate for entry in attacks.rates}
@@ -192,11 +194,11 @@ def _exploratory(checks: Iterable[GateCheck]) -> Iterator[GateCheck]:
     """Leave the slices of a defense that was ended early open: their intervals do not cover."""
     reason = "the defense was ended early by a rule, which makes its slices exploratory"
     for check in checks:
-        yield replace(check, standing=Standing.OPEN, needed=None, reason=reason)
+        yield replace(check, standing=GateStatus.OPEN, needed=None, reason=reason)
 
 
 def _latencies(
-    frame: Frame, arm: Arm, *, policy: GatePolicy, settings: AnalysisSettings
+    frame: Frame, arm: DefenseColumn, *, policy: GatePolicy, settings: AnalysisSettings
 ) -> Iterator[GateCheck]:
     limit = policy.latency_p95_upper_ms
     if limit is None:
@@ -207,13 +209,15 @@ def _latencies(
         yield _of_quantile(p95, subject, limit, arm=arm)
 
 
-def _of_rate(estimate: Estimate, named: tuple[str, str], limit: float, *, arm: Arm) -> GateCheck:
+def _of_rate(
+    estimate: Estimate, named: tuple[str, str], limit: float, *, arm: DefenseColumn
+) -> GateCheck:
     standing = _standing(estimate.low, estimate.high, limit)
     # Where a rule ended a defense early, limits are those of the mean over groups.
     is_mean = estimate.method == GROUP_WEIGHTED
     value = estimate.group_mean if is_mean else estimate.value
     needed = None
-    if standing is Standing.OPEN:
+    if standing is GateStatus.OPEN:
         needed = needed_trials(
             value,
             limit,
@@ -237,13 +241,13 @@ def _of_rate(estimate: Estimate, named: tuple[str, str], limit: float, *, arm: A
 
 
 def _undefined(
-    named: tuple[str, str], limit: float, *, arm: Arm, settings: AnalysisSettings
+    named: tuple[str, str], limit: float, *, arm: DefenseColumn, settings: AnalysisSettings
 ) -> GateCheck:
     return GateCheck(
         rule=named[0],
         defense=arm.name,
         subject=named[1],
-        standing=Standing.OPEN,
+        standing=GateStatus.OPEN,
         unit=GateUnit.SHARE,
         limit=limit,
         value=None,
@@ -255,7 +259,7 @@ def _undefined(
     )
 
 
-def _of_quantile(p95: Quantile, subject: str, limit: float, *, arm: Arm) -> GateCheck:
+def _of_quantile(p95: Quantile, subject: str, limit: float, *, arm: DefenseColumn) -> GateCheck:
     needed = quantile_ranks(p95.trials, p95.quantile, confidence=p95.confidence).needed
     return GateCheck(
         rule="latency_p95_upper_ms",
@@ -273,24 +277,24 @@ def _of_quantile(p95: Quantile, subject: str, limit: float, *, arm: Arm) -> Gate
     )
 
 
-def _standing(low: float | None, high: float | None, limit: float) -> Standing:
+def _standing(low: float | None, high: float | None, limit: float) -> GateStatus:
     if high is not None and high <= limit:
-        return Standing.HELD
+        return GateStatus.HELD
     if low is not None and low > limit:
-        return Standing.BROKEN
-    return Standing.OPEN
+        return GateStatus.BROKEN
+    return GateStatus.OPEN
 
 
 def _regression(
     side: PairedSide, named: tuple[str, str], *, margin: float, alpha: float, defense: str
 ) -> GateCheck:
     difference = side.difference
-    standing, needed = Standing.OPEN, None
+    standing, needed = GateStatus.OPEN, None
     value, p_value = difference.value, side.adjusted_p
     if difference.high is not None and difference.high <= margin:
-        standing = Standing.HELD
+        standing = GateStatus.HELD
     elif value is not None and value > margin and p_value is not None and p_value < alpha:
-        standing = Standing.BROKEN
+        standing = GateStatus.BROKEN
     elif value is not None and difference.high is not None and value != margin:
         # An interval's half-width shrinks with the root of the number of pairs.
         half = difference.high - value if value < margin else value - (difference.low or 0.0)

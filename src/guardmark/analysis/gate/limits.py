@@ -15,7 +15,7 @@ EVERY_CATEGORY = "*"
 """Stands in a policy for all categories that are not named."""
 
 
-class Standing(StrEnum):
+class GateStatus(StrEnum):
     """How a limit stands."""
 
     HELD = "held"
@@ -87,7 +87,7 @@ class GateCheck:
     rule: str
     defense: str
     subject: str
-    standing: Standing
+    standing: GateStatus
     unit: GateUnit
     limit: float
     value: float | None
@@ -112,10 +112,10 @@ class GateResult:
     confidence: float
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> GateStatus:
         """Broken if any limit is; otherwise open if any is; otherwise held."""
         found = {check.standing for check in self.checks}
-        for standing in (Standing.BROKEN, Standing.OPEN):
+        for standing in (GateStatus.BROKEN, GateStatus.OPEN):
             if standing in found:
                 return standing
-        return Standing.HELD
+        return GateStatus.HELD

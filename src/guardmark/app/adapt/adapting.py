@@ -50,7 +50,7 @@ from guardmark.store.records import RecordReader, RecordWriter
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.adaptive.caller import Place, Remembered
+    from guardmark.adaptive.caller import Place, StoredAnswer
     from guardmark.app.adapt.options import AdaptOptions
     from guardmark.app.parts.building import BuiltPart, Parts
     from guardmark.app.run.running import Session
@@ -294,7 +294,7 @@ class _Work:
         plan: AdaptivePlan,
         trace: Path,
         samples: Sequence[Sample],
-        earlier: Mapping[str, Mapping[Place, Remembered]],
+        earlier: Mapping[str, Mapping[Place, StoredAnswer]],
     ) -> AdaptivePlan:
         if any(earlier.values()):
             raise IncomparableRuns(

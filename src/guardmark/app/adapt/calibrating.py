@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from guardmark.analysis.adaptive.sameness_threshold import Pair, TauChoice, choose_tau
+from guardmark.analysis.adaptive.sameness_threshold import TauChoice, TextPair, choose_tau
 from guardmark.app.adapt.attacker import read_attacker_file
 from guardmark.app.adapt.pair_file import PairFile, read_pairs
 from guardmark.app.parts.building import build_one
@@ -84,7 +84,7 @@ def calibrate(path: Path, options: CalibrationOptions) -> Calibrated:
 
 async def _measure(
     loaded: LoadedConfig, pairs: PairFile, options: CalibrationOptions
-) -> tuple[list[Pair], dict[str, int]]:
+) -> tuple[list[TextPair], dict[str, int]]:
     """Embed every pair; return those with a cosine, and why the others have none."""
     services = open_services(loaded, record=options.record, replay=options.replay)
     built: BuiltPart | None = None
@@ -108,7 +108,7 @@ async def _measure(
             await services.close()
     missing = Counter(str(kind) for cosine, kind in found if cosine is None)
     measured = [
-        Pair(cosine=cosine, is_same=each.is_same, group=each.group)
+        TextPair(cosine=cosine, is_same=each.is_same, group=each.group)
         for each, (cosine, _) in zip(pairs.pairs, found, strict=True)
         if cosine is not None
     ]

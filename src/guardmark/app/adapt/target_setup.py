@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.adaptive.target import Known, Protected
+from guardmark.adaptive.target import KnownAnswers, ProtectedTarget
 from guardmark.adaptive.target_trace import read_target_trace, stored_answers
 from guardmark.attacks.comprehension import COMPREHENSION_VERSION, LEAST_OVERLAP, WORDS_IN_A_ROW
 from guardmark.core.errors import IncomparableRuns
@@ -35,7 +35,7 @@ def protected_of(
     *,
     canaries: int,
     trace: Path | None,
-) -> Protected | None:
+) -> ProtectedTarget | None:
     """Say what the defenses of a run protect."""
     if parts.model is None:
         return None
@@ -49,14 +49,14 @@ def protected_of(
             return None
         read = read_target_trace(beside, settings=settings, positions=positions)
         memory = read
-    protected = Protected(
+    protected = ProtectedTarget(
         model=parts.model.part,
         judges=tuple(judge.part for judge in parts.judges),
         settings=settings,
         canaries=canaries,
         memory=memory,
     )
-    return Protected(
+    return ProtectedTarget(
         model=protected.model,
         judges=protected.judges,
         settings=settings,
@@ -66,7 +66,7 @@ def protected_of(
     )
 
 
-def target_name(protected: Protected) -> str:
+def target_name(protected: ProtectedTarget) -> str:
     """Return what a person calls the target model."""
     said = protected.settings.get("model")
     return said["model"] if isinstance(said, dict) else protected.model.name
@@ -101,8 +101,8 @@ def _described(built: BuiltPart) -> dict[str, str]:
 
 
 def _as_run(
-    reader: RecordReader, samples: Sequence[Sample], protected: Protected
-) -> Mapping[int, Known]:
+    reader: RecordReader, samples: Sequence[Sample], protected: ProtectedTarget
+) -> Mapping[int, KnownAnswers]:
     """Return what the run got for attacks as they are; failed calls are asked again."""
     judges: tuple[Judge, ...] = protected.judges
     answers = {
@@ -125,6 +125,6 @@ def _as_run(
                     evidence=record.evidence,
                 )
     return {
-        place: Known(response=response, verdicts=verdicts[place])
+        place: KnownAnswers(response=response, verdicts=verdicts[place])
         for place, response in answers.items()
     }

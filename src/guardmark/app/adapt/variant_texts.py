@@ -10,7 +10,7 @@ from guardmark.adaptive.trial import text_digest
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.attacker_prompt import STRATEGIES
 from guardmark.attacks.catalogue import parse_chain
-from guardmark.attacks.chain import Chain
+from guardmark.attacks.chain import OperatorChain
 from guardmark.attacks.contract import Tier
 from guardmark.core.errors import ConfigError
 from guardmark.core.layers import ATTACKER
@@ -86,14 +86,16 @@ class VariantTexts:
         return self._written
 
 
-def _applied(chain: Chain, sample: Sample, seed: bytes, span: tuple[int, int] | None) -> str:
+def _applied(
+    chain: OperatorChain, sample: Sample, seed: bytes, span: tuple[int, int] | None
+) -> str:
     text = sample.prompt.text
     return apply(chain, text, seed=seed, must_keep=sample.must_keep, span=span).text
 
 
-def _before(chain: Chain, sample: Sample, seed: bytes, span: tuple[int, int] | None) -> str:
+def _before(chain: OperatorChain, sample: Sample, seed: bytes, span: tuple[int, int] | None) -> str:
     """Apply the chain up to its last step that has to be judged; its draws stay the same."""
     last = max((i for i, arm in enumerate(chain.arms) if arm.tier in _TOLD), default=-1)
     if last in {-1, len(chain.arms) - 1}:
         return ""
-    return _applied(Chain(arms=chain.arms[: last + 1]), sample, seed, span)
+    return _applied(OperatorChain(arms=chain.arms[: last + 1]), sample, seed, span)

@@ -11,7 +11,7 @@ from guardmark.app.parts.error_location import placed
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import builtin_specs
-from guardmark.datasets.reading import Reading, file_sha256
+from guardmark.datasets.reading import DataReading, file_sha256
 from guardmark.datasets.sources import LoadedData, load
 from guardmark.datasets.spec import DatasetSpec
 
@@ -31,11 +31,11 @@ def load_data(loaded: LoadedConfig, *, limit: int | None = None) -> LoadedData:
     return load(_specs(loaded), taxonomy_of(loaded.config), limit=limit, seed=seed)
 
 
-def read_data(loaded: LoadedConfig, *, limit: int | None = None) -> Reading | LoadedData:
+def read_data(loaded: LoadedConfig, *, limit: int | None = None) -> DataReading | LoadedData:
     """Open every data set of a configuration, to be read once and handed on."""
     if limit is not None:
         return load_data(loaded, limit=limit)
-    return Reading(_specs(loaded), taxonomy_of(loaded.config))
+    return DataReading(_specs(loaded), taxonomy_of(loaded.config))
 
 
 def _specs(loaded: LoadedConfig) -> list[DatasetSpec]:

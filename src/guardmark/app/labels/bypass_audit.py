@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from guardmark.analysis.adaptive.rows import Battle, Try
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
     from guardmark.app.adapt.variant_texts import VariantText
     from guardmark.app.labels.audit_file import Row
     from guardmark.core.sample import Sample
@@ -133,7 +133,7 @@ def _require(run: Path, found: Mapping[str, tuple[Bypass, ...]], defense: str) -
 
 
 def _resting(
-    battle: Battle, samples: Sequence[Sample], is_attack: Sequence[bool]
+    battle: AdaptiveRecords, samples: Sequence[Sample], is_attack: Sequence[bool]
 ) -> tuple[Bypass, ...]:
     resting = resting_bypasses(read_falls(battle, is_attack), _LAST_ROUND)
     return tuple(

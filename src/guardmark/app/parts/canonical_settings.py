@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from pydantic import Field, field_validator
 
 from guardmark.canon import CANON_VERSION
-from guardmark.config.base import Settings
+from guardmark.config.settings import Settings
 
 if TYPE_CHECKING:
     from guardmark.app.registry import BuildContext

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from guardmark.app.settings import PriceSettings
-from guardmark.config.base import Secret, Settings
 from guardmark.config.secrets import read_secret
+from guardmark.config.settings import Secret, Settings
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:

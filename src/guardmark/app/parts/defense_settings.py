@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from guardmark.config.base import Rate, Settings
+from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import BadSettings, ConfigError
 from guardmark.core.outcome import Outcome
 from guardmark.core.sample import View
@@ -102,17 +102,17 @@ class PatternSettings(Settings):
     def _rules(self, folder: Path) -> tuple[CompiledRule, ...]:
         """Compile the patterns; each that does not compile is named with its own place."""
         from guardmark.defenses.pattern import BadPatterns, compile_rules
-        from guardmark.defenses.rules import Rule
+        from guardmark.defenses.rules import PatternRule
 
         if isinstance(self.patterns, str):
             return _rules_of_file(folder / self.patterns, self.patterns, self.flags)
         if isinstance(self.patterns, dict):
             keys = list(self.patterns)
-            rules = [Rule(name=rule, pattern=p) for rule, p in self.patterns.items()]
+            rules = [PatternRule(name=rule, pattern=p) for rule, p in self.patterns.items()]
         else:
             keys = [str(index) for index in range(len(self.patterns or ()))]
             listed = enumerate(self.patterns or (), start=1)
-            rules = [Rule(name=f"pattern {n}: {p:.60}", pattern=p) for n, p in listed]
+            rules = [PatternRule(name=f"pattern {n}: {p:.60}", pattern=p) for n, p in listed]
         try:
             return compile_rules(rules, flags=self.flags)
         except BadPatterns as error:
@@ -129,12 +129,12 @@ class PatternSettings(Settings):
 
 def _rules_of_file(path: Path, shown_as: str, flags: Sequence[str]) -> tuple[CompiledRule, ...]:
     from guardmark.defenses.pattern import BadPatterns, compile_rules
-    from guardmark.defenses.rules import Rule
+    from guardmark.defenses.rules import PatternRule
 
     lines = _lines(path, shown_as, "patterns")
     try:
         return compile_rules(
-            [Rule(name=f"line {n}: {p:.60}", pattern=p) for n, p in lines], flags=flags
+            [PatternRule(name=f"line {n}: {p:.60}", pattern=p) for n, p in lines], flags=flags
         )
     except BadPatterns as error:
         raw = path.read_text(encoding="utf-8-sig").split("\n")
@@ -213,19 +213,19 @@ class ChainSettings(Settings):
         """Build the defense."""
         from guardmark.core.errors import UnknownName
         from guardmark.core.protocols import InlineDefense
-        from guardmark.defenses.chain import Chain, InlineChain
-        from guardmark.defenses.chain_rule import Rule
+        from guardmark.defenses.chain import ChainDefense, InlineChain
+        from guardmark.defenses.chain_rule import ChainRule
 
         members: list[AnyDefense] = []
         for member in self.of:
             if member not in context.defenses or member == name:
                 raise UnknownName("defense", member, set(context.defenses) - {name})
             members.append(cast("AnyDefense", context.defenses[member]))
-        rule = Rule(self.rule)
+        rule = ChainRule(self.rule)
         inline = [member for member in members if isinstance(member, InlineDefense)]
         if len(inline) == len(members):
             return InlineChain(name, inline, rule=rule, short_circuit=self.short_circuit)
-        return Chain(name, members, rule=rule, short_circuit=self.short_circuit)
+        return ChainDefense(name, members, rule=rule, short_circuit=self.short_circuit)
 
 
 class ClassifierSettings(Settings):

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from guardmark.app.parts.chat_settings import PRESETS, Preset, service_headers
 from guardmark.app.settings import PriceSettings
-from guardmark.config.base import Secret, Settings
+from guardmark.config.settings import Secret, Settings
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:

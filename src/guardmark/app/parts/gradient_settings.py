@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from guardmark.app.registry import BuildContext, build_part
-from guardmark.config.base import Settings
+from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.gradient import GradientAttack, GradientDefense
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pydantic import Field, field_validator, model_validator
 
 from guardmark.app.parts.chat_settings import ChatSettings
-from guardmark.config.base import Rate
+from guardmark.config.settings import Rate
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.sample import View
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from guardmark.config.base import Rate, Secret, Settings
 from guardmark.config.secrets import read_secret
+from guardmark.config.settings import Rate, Secret, Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome, ScoreKind
 from guardmark.core.sample import Role, View

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from guardmark.app.parts.chat_settings import ChatSettings
-from guardmark.config.base import Settings
+from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, model_validator
 
 from guardmark.app.parts.chat_settings import ChatSettings
-from guardmark.config.base import Settings
+from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.sample import Role
 
@@ -111,11 +111,11 @@ class ScriptedModelSettings(SystemPromptSettings):
 
     def build(self, name: str, context: BuildContext) -> object:  # noqa: ARG002 - all have one signature
         """Build the model."""
-        from guardmark.models.scripted import Rule, ScriptedModel
+        from guardmark.models.scripted import ScriptedModel, ScriptedRule
 
         return ScriptedModel(
             name,
-            [Rule(when=rule.when, answer=rule.answer) for rule in self.rules],
+            [ScriptedRule(when=rule.when, answer=rule.answer) for rule in self.rules],
             otherwise=self.otherwise,
             by_digest=self.by_sha256,
         )

@@ -76,10 +76,10 @@ def open_services(
 
 def _check_cassette(path: Path) -> None:
     """Read a cassette that no part will ask for: a mistyped name is a mistake all the same."""
-    from guardmark.net.cassette import Player
+    from guardmark.net.cassette import CassettePlayer
     from guardmark.net.redaction import Redactor
 
-    Player(path, Redactor())
+    CassettePlayer(path, Redactor())
 
 
 def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:

@@ -21,7 +21,7 @@ _LEAST_FREE_BYTES = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class InstallationCheck:
     """One thing that was looked at."""
 
     subject: str
@@ -33,18 +33,20 @@ class Finding:
         return asdict(self)
 
 
-def examine() -> list[Finding]:
+def examine() -> list[InstallationCheck]:
     """Look at everything a measurement may need."""
     free = shutil.disk_usage(".").free
     findings = [
-        Finding(subject="guardmark", is_fine=True, detail=installed_version("guardmark") or ""),
-        Finding(
+        InstallationCheck(
+            subject="guardmark", is_fine=True, detail=installed_version("guardmark") or ""
+        ),
+        InstallationCheck(
             subject="Python",
             is_fine=sys.version_info >= (3, 11),
             detail=f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         ),
-        Finding(subject="SQLite", is_fine=True, detail=sqlite3.sqlite_version),
-        Finding(
+        InstallationCheck(subject="SQLite", is_fine=True, detail=sqlite3.sqlite_version),
+        InstallationCheck(
             subject="disk",
             is_fine=free > _LEAST_FREE_BYTES,
             detail=f"{free / 1e9:.1f} GB free in the current folder",
@@ -54,11 +56,11 @@ def examine() -> list[Finding]:
     return findings
 
 
-def _extra(name: str, packages: tuple[str, ...], purpose: str) -> Finding:
+def _extra(name: str, packages: tuple[str, ...], purpose: str) -> InstallationCheck:
     versions = {package: installed_version(package) for package in packages}
     missing = [package for package, found in versions.items() if found is None]
     if missing:
         detail = f"for {purpose}: pip install 'guardmark[{name}]'"
     else:
         detail = ", ".join(f"{package} {found}" for package, found in versions.items())
-    return Finding(subject=f"extra [{name}]", is_fine=not missing, detail=detail)
+    return InstallationCheck(subject=f"extra [{name}]", is_fine=not missing, detail=detail)

@@ -27,7 +27,7 @@ _REASON = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class RunOutput:
     """What a finished run has to say."""
 
     terminal: str
@@ -50,7 +50,7 @@ def finish(
     formats: Sequence[str],
     thresholds: tuple[tuple[str, float], ...] = (),
     texts: bool = True,
-) -> Told:
+) -> RunOutput:
     """Write the reports of a run and say what came out."""
     analysis, document = write_reports(
         folder, config, formats=formats, thresholds=thresholds, texts=texts
@@ -59,7 +59,7 @@ def finish(
     if config.gate is not None and not thresholds:
         gate, gate_exit = _own_gate(folder, analysis, config)
     paths = (("report", folder.report_html), ("summary", folder.summary_json))
-    return Told(
+    return RunOutput(
         terminal=render_terminal(document),
         analysis=analysis,
         files=tuple((label, path) for label, path in paths if path.exists()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.gate.limits import GatePolicy, Standing
+from guardmark.analysis.gate.limits import GatePolicy, GateStatus
 from guardmark.app.parts.loading import load_section
 from guardmark.app.settings import GateSettings
 from guardmark.core.errors import ConfigError
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from guardmark.app.settings import Config
 
-EXITS: Final = {Standing.HELD: 0, Standing.BROKEN: 1, Standing.OPEN: 5}
+EXITS: Final = {GateStatus.HELD: 0, GateStatus.BROKEN: 1, GateStatus.OPEN: 5}
 """Exit code of the command line for how a gate stands."""
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.analysis.compare.runs_compared import MatchedRuns
-    from guardmark.analysis.defense.frame import Arm
+    from guardmark.analysis.defense.frame import DefenseColumn
     from guardmark.analysis.gate.limits import GatePolicy
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.store.run_dir import RunDir
@@ -105,7 +105,11 @@ def _find_baseline(path: Path) -> RunDir:
 
 
 def _regressions(
-    matched: MatchedRuns, arms: tuple[Arm, ...], *, limits: GatePolicy, settings: AnalysisSettings
+    matched: MatchedRuns,
+    arms: tuple[DefenseColumn, ...],
+    *,
+    limits: GatePolicy,
+    settings: AnalysisSettings,
 ) -> tuple[GateCheck, ...]:
     """Compare each gated defense with itself in the baseline run."""
     run, base = (each.label for each in matched.runs)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from guardmark.app.results.finishing import Told, finish
+from guardmark.app.results.finishing import RunOutput, finish
 from guardmark.app.settings import FOR_BUILTIN, Config
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.store.records import RecordReader
@@ -95,7 +95,7 @@ def report(
     formats: Sequence[str] = (),
     thresholds: Sequence[tuple[str, float]] = (),
     texts: bool = True,
-) -> Told:
+) -> RunOutput:
     """Write the reports of a run again; nothing is called."""
     folder = find_run(path)
     with RecordReader(folder.records) as reader:

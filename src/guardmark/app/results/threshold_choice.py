@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from guardmark.analysis.defense.frame import Arm, Frame
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.thresholds import LimitedPoint
     from guardmark.analysis.settings import AnalysisSettings
 
@@ -65,7 +65,9 @@ def choose_thresholds(run: Path, said: Sequence[str]) -> Fragment:
     return Fragment(path=folder.write_text(FRAGMENT, text), text=text)
 
 
-def _point(frame: Frame, arm: Arm, settings: AnalysisSettings, *, limit: float) -> LimitedPoint:
+def _point(
+    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings, *, limit: float
+) -> LimitedPoint:
     (point,) = choose_within(frame, arm, settings, limits=(limit,))
     if point.threshold is None or point.rates is None or not point.is_resolvable:
         reason = point.reason or "it gave no scores that keep the limit"

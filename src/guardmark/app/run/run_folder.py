@@ -42,7 +42,7 @@ class Start(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RunLocation:
     """Where a run takes place."""
 
     folder: RunDir
@@ -52,7 +52,7 @@ class Place:
 
 def find_place(
     loaded: LoadedConfig, *, out: Path | None, start: Start, config_hash: str, now: datetime
-) -> Place:
+) -> RunLocation:
     """Find the unfinished run that a command continues, or the folder of a new one.
 
     A run is continued if its data files are unchanged. Comparing their hashes is enough:
@@ -61,7 +61,7 @@ def find_place(
     """
     name, is_retry = loaded.config.name, start is Start.RETRY
     if start is Start.FRESH:
-        return Place(folder=_folder(out, name, config_hash, now=now), is_fresh=True)
+        return RunLocation(folder=_folder(out, name, config_hash, now=now), is_fresh=True)
     folders = (
         [RunDir(path=out)]
         if out is not None
@@ -72,12 +72,12 @@ def find_place(
         manifest = stored_manifest(folder)
         if manifest is None:
             if out is None and not is_retry and holder_of(folder.path) is None:
-                return Place(folder=folder)  # killed while its samples were read
+                return RunLocation(folder=folder)  # killed while its samples were read
             continue
         files = files or _file_hashes(loaded)
         strange = difference(manifest, config_hash=config_hash, files=files)
         if not strange:
-            return Place(folder=folder, has_samples=True)
+            return RunLocation(folder=folder, has_samples=True)
         if out is not None:
             raise foreign_run(folder, strange)
     if is_retry:
@@ -85,7 +85,7 @@ def find_place(
             "There is no run of this configuration and data whose errors could be asked about "
             "again.\nNext: leave out --retry-errors, or name the folder of the run with -o."
         )
-    return Place(folder=_folder(out, name, config_hash, now=now))
+    return RunLocation(folder=_folder(out, name, config_hash, now=now))
 
 
 def _folder(out: Path | None, name: str, config_hash: str, *, now: datetime) -> RunDir:
@@ -101,7 +101,7 @@ def _file_hashes(loaded: LoadedConfig) -> dict[str, str]:
 
 
 @contextmanager
-def begun(place: Place, *, now: datetime, started: str) -> Iterator[Callable[[], None]]:
+def begun(place: RunLocation, *, now: datetime, started: str) -> Iterator[Callable[[], None]]:
     """Hold the folder of a run; take a beginning back that an exception ends too early."""
     folder, is_kept = place.folder, place.has_samples
     missing = [path for path in (folder.path, *folder.path.parents) if not path.exists()]

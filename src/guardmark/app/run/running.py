@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from guardmark.app.parts.building import Parts
     from guardmark.app.parts.loading import LoadedConfig
-    from guardmark.app.run.run_folder import Place
+    from guardmark.app.run.run_folder import RunLocation
     from guardmark.core.manifest import DataManifest
-    from guardmark.datasets.reading import Reading
+    from guardmark.datasets.reading import DataReading
     from guardmark.datasets.sources import LoadedData
     from guardmark.engine.progress import Progress
     from guardmark.engine.runner import RunSummary
@@ -191,7 +191,7 @@ class _Invocation:
         return data.warnings
 
     async def _measure(
-        self, place: Place, writer: RecordWriter, warnings: Sequence[str]
+        self, place: RunLocation, writer: RecordWriter, warnings: Sequence[str]
     ) -> RunResult:
         folder, manifest = place.folder, writer.manifest
         if manifest is None:
@@ -228,7 +228,7 @@ class _Invocation:
             if isinstance(part, SampleBound):
                 part.bind(writer.sample(position) for position in range(writer.sample_count))
 
-    def _manifest(self, data: Reading | LoadedData) -> RunManifest:
+    def _manifest(self, data: DataReading | LoadedData) -> RunManifest:
         config, files = self.loaded.config, data.manifests
         on_malformed, on_error = config.policies
         return RunManifest(

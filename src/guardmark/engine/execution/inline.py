@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from guardmark.core.protocols import InlineDefense
-    from guardmark.engine.desk import Desk
-    from guardmark.engine.ledger import Ledger
+    from guardmark.engine.desk import Recorder
+    from guardmark.engine.ledger import RunMonitor
     from guardmark.store.samples import Chunk
 
 _SLICE_NS: Final = 30_000_000  # a stop is seen, and a slow defense's answers stored, this often
@@ -23,7 +23,12 @@ _MOST_WATCHED: Final = 64  # a rule that ends a defense early is heard this ofte
 
 
 async def run_inline(
-    defense: InlineDefense, desk: Desk, *, ledger: Ledger, chunks: Iterable[Chunk], is_cold: bool
+    defense: InlineDefense,
+    desk: Recorder,
+    *,
+    ledger: RunMonitor,
+    chunks: Iterable[Chunk],
+    is_cold: bool,
 ) -> None:
     """Ask a defense about samples in this thread.
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import InlineDefense
     from guardmark.core.sample import Prompt
     from guardmark.engine.calls import Answers
-    from guardmark.engine.desk import Desk
-    from guardmark.engine.ledger import Ledger
+    from guardmark.engine.desk import Recorder
+    from guardmark.engine.ledger import RunMonitor
     from guardmark.engine.plan import Plan
     from guardmark.store.samples import Chunk
 
@@ -47,7 +47,12 @@ class _Pool:
 
 
 async def run_pooled(
-    defense: InlineDefense, desk: Desk, *, ledger: Ledger, chunks: Iterable[Chunk], is_cold: bool
+    defense: InlineDefense,
+    desk: Recorder,
+    *,
+    ledger: RunMonitor,
+    chunks: Iterable[Chunk],
+    is_cold: bool,
 ) -> None:
     """Ask a defense about samples in threads or processes, timed inside the worker.
 
@@ -94,7 +99,7 @@ class _Hand:
     same chunk hangs is lost, so slow defenses get one sample at a time.
     """
 
-    def __init__(self, chunks: Iterable[Chunk], ledger: Ledger) -> None:
+    def __init__(self, chunks: Iterable[Chunk], ledger: RunMonitor) -> None:
         self.ledger = ledger
         self._chunks = iter(chunks)
         self._chunk: Chunk | None = None
@@ -128,7 +133,7 @@ class _Hand:
 
 
 def _take(
-    waiting: dict[asyncio.Future[Answers], Chunk], desk: Desk, *, hand: _Hand, is_cold: bool
+    waiting: dict[asyncio.Future[Answers], Chunk], desk: Recorder, *, hand: _Hand, is_cold: bool
 ) -> bool:
     """Store what has come; return whether the first answer is still awaited."""
     ledger = hand.ledger

@@ -11,19 +11,19 @@ from guardmark.core.question import asking_about
 from guardmark.engine import memory
 from guardmark.engine.asking import asking
 from guardmark.engine.calls import as_decision
-from guardmark.engine.desk import Item
+from guardmark.engine.desk import PendingSample
 from guardmark.store.codes import FLAG_COLD, FLAG_PLANNED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from guardmark.core.sample import Prompt
-    from guardmark.engine.desk import Desk
-    from guardmark.engine.ledger import Ledger
+    from guardmark.engine.desk import Recorder
+    from guardmark.engine.ledger import RunMonitor
     from guardmark.engine.plan import AnyDefense
 
 
-def feed_of(desks: Sequence[Desk], ledger: Ledger) -> Iterator[Item]:
+def feed_of(desks: Sequence[Recorder], ledger: RunMonitor) -> Iterator[PendingSample]:
     """Yield what is not stored yet, sample by sample, repeat after repeat.
 
     Several workers may pull from the one iterator: it never waits.
@@ -35,7 +35,9 @@ def feed_of(desks: Sequence[Desk], ledger: Ledger) -> Iterator[Item]:
             ):
                 if ledger.is_done(desk):
                     return
-                yield Item(desk=desk, position=position, is_attack=is_attack, prompt=prompt)
+                yield PendingSample(
+                    desk=desk, position=position, is_attack=is_attack, prompt=prompt
+                )
 
 
 class Pace:
@@ -57,9 +59,9 @@ class Pace:
 
 async def ask_each(
     ask: Callable[[Prompt], Awaitable[Any]],
-    feed: Iterator[Item],
+    feed: Iterator[PendingSample],
     *,
-    ledger: Ledger,
+    ledger: RunMonitor,
     pace: Pace | None,
     is_cold: bool,
 ) -> None:
@@ -85,7 +87,7 @@ async def ask_each(
 
 
 def workers_of(
-    defense: AnyDefense, feed: Iterator[Item], *, ledger: Ledger
+    defense: AnyDefense, feed: Iterator[PendingSample], *, ledger: RunMonitor
 ) -> list[Coroutine[Any, Any, None]]:
     """Return the coroutines that ask a defense about everything in a feed."""
     timing = ledger.plan.timing

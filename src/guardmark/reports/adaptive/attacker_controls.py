@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.adaptive.operators import Standing
+from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.reports.cells import of_difference, rate_text
 from guardmark.reports.encode import Json, difference_json, estimate_json
 from guardmark.reports.wording import count_text, measure_text
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.rewording import RewordingCard
 
 _MEANING: Final = {
-    Standing.HOLDS: "it holds: attacks are recognised in other words, and benign texts pass",
-    Standing.BLANKET: "a blanket block: what the model rewords is blocked, attack or not",
-    Standing.BLIND: "blind: what the model rewords passes, attack or not",
-    Standing.INVERTED: "inverted: reworded attacks pass, and benign texts are blocked",
-    Standing.UNKNOWN: "unknown: nothing to compare",
+    OperatorClass.HOLDS: "it holds: attacks are recognised in other words, and benign texts pass",
+    OperatorClass.BLANKET: "a blanket block: what the model rewords is blocked, attack or not",
+    OperatorClass.BLIND: "blind: what the model rewords passes, attack or not",
+    OperatorClass.INVERTED: "inverted: reworded attacks pass, and benign texts are blocked",
+    OperatorClass.UNKNOWN: "unknown: nothing to compare",
 }
 """What each standing says of a defense, with what an attacker model rewords."""
 
@@ -45,7 +45,7 @@ def twin_sentence(name: str, twin: RewordingCard) -> str:
 
 
 def _doubt(twin: RewordingCard) -> str:
-    if twin.is_clear or twin.standing is Standing.UNKNOWN:
+    if twin.is_clear or twin.standing is OperatorClass.UNKNOWN:
         return ""
     return ", by these counts, which are too few to be sure"
 

@@ -11,7 +11,7 @@ from guardmark.reports.wording import count_text, measure_text, percent_text
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.audited import AuditCard, AuditedRound
     from guardmark.analysis.adaptive.card import AdaptiveCard, RoundRate
-    from guardmark.reports.measures import Measure
+    from guardmark.reports.measures import FigureCell
 
 TITLE = "Audited"
 """Head of the column beside `All proved tiers`."""
@@ -22,7 +22,7 @@ NOTE = (
 )
 
 
-def audited_measure(card: AdaptiveCard, each: RoundRate) -> Measure:
+def audited_measure(card: AdaptiveCard, each: RoundRate) -> FigureCell:
     """Return what is shown of a round beside the rate of all proved tiers."""
     found = None if card.audit is None else card.audit.of(each.name)
     return of_estimate(each.full) if found is None else of_ratio(found.full)

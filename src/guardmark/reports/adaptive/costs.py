@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Row, Table, Unit, Words
+from guardmark.reports.blocks import Row, Table, TextCell, Unit
 from guardmark.reports.cells import heads, slug, words
 from guardmark.reports.wording import UNDEFINED, count_text, value_text
 
@@ -82,7 +82,7 @@ def _expense(expense: Expense) -> Json:
     }
 
 
-def _cells(label: str, expense: Expense, why: str) -> tuple[Words, ...]:
+def _cells(label: str, expense: Expense, why: str) -> tuple[TextCell, ...]:
     if expense.total is None:
         return (words(label), words(f"{UNDEFINED}: {why}"), words(""), words(""), words(""))
     least = ">= " if expense.is_partial else ""

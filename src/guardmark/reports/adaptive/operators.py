@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Column, Measure, Row, Table, Unit, Words
+from guardmark.reports.blocks import Column, FigureCell, Row, Table, TextCell, Unit
 from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, slug, words
 from guardmark.reports.encode import Json, estimate_json
 from guardmark.reports.wording import count_text
@@ -157,7 +157,7 @@ def _shape(card: AdaptiveCard, each: OperatorCard) -> tuple[Cell, ...]:
     if card.target is not None:
         rates.append(_rate_cells(card.target.read_rate(each.chain)))
     first, *others = rates
-    grown = Measure(
+    grown = FigureCell(
         value=growth.value,
         low=growth.low,
         high=growth.high,
@@ -165,13 +165,13 @@ def _shape(card: AdaptiveCard, each: OperatorCard) -> tuple[Cell, ...]:
         trials=growth.trials,
         reason=growth.reason,
     )
-    middle = (grown, Words(text=count_text(growth.trials)))
+    middle = (grown, TextCell(text=count_text(growth.trials)))
     return (*first, *middle, *(cell for cells in others for cell in cells))
 
 
 def _rate_cells(estimate: Estimate | None) -> tuple[Cell, Cell]:
     """A rate and its counts; empty where the question does not arise."""
     if estimate is None:
-        return Words(text=""), Words(text="")
+        return TextCell(text=""), TextCell(text="")
     measure = of_estimate(estimate)
     return measure, counts(measure)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.reports.blocks import Line, Row, Table
 from guardmark.reports.cells import heads, of_estimate, slug, words
 from guardmark.reports.encode import Json, estimate_json
-from guardmark.reports.measures import Measure, Unit, Words
+from guardmark.reports.measures import FigureCell, TextCell, Unit
 from guardmark.reports.wording import count_text, measure_text, value_text
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def _mean(mean: SeedMean) -> Json:
     }
 
 
-def of_mean(mean: SeedMean, unit: Unit = Unit.SHARE) -> Measure:
+def of_mean(mean: SeedMean, unit: Unit = Unit.SHARE) -> FigureCell:
     """Turn a mean over seeds into a cell."""
-    return Measure(
+    return FigureCell(
         value=mean.value,
         low=mean.low,
         high=mean.high,
@@ -137,7 +137,7 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         ("fell at any seed, strict", told.any_seed_strict),
         ("fell at any seed, all proved tiers", told.any_seed_full),
     ):
-        blank = Words(text="")
+        blank = TextCell(text="")
         rows.append(Row(cells=(words(label), of_estimate(estimate), blank, blank)))
     return Table(
         id=f"adaptive-seeds-{slug(card.name)}",
@@ -161,8 +161,8 @@ def _row(label: str, mean: SeedMean, unit: Unit = Unit.SHARE) -> Row:
         cells=(
             words(label),
             of_mean(mean, unit),
-            Words(text=_spread_text(mean, unit)),
-            Words(text=by_seed),
+            TextCell(text=_spread_text(mean, unit)),
+            TextCell(text=by_seed),
         )
     )
 
@@ -191,7 +191,7 @@ def round_rows(card: AdaptiveCard) -> tuple[Row, ...]:
                 words(f"{label}: {each.name}"),
                 of_mean(each.strict),
                 of_mean(each.full),
-                Words(text="mean"),
+                TextCell(text="mean"),
             )
         )
         for each in card.seeds.rounds
@@ -202,7 +202,7 @@ def arm_rows(card: AdaptiveCard) -> tuple[Row, ...]:
     """Return a line for each arm over seeds, below those of the first one."""
     if card.seeds is None:
         return ()
-    label, budget = f"seeds {len(card.seeds.counted)}", Words(text=count_text(card.budget))
+    label, budget = f"seeds {len(card.seeds.counted)}", TextCell(text=count_text(card.budget))
     return tuple(
         Row(cells=(words(f"{label}: {each.arm}"), of_mean(each.at_budget), budget))
         for each in card.seeds.arms

@@ -10,7 +10,7 @@ from guardmark.reports.adaptive.attacker import (
     control_sentences,
     cost_text,
 )
-from guardmark.reports.blocks import Bullets, Paragraph, Row, Table, Tone, Unit, Words
+from guardmark.reports.blocks import Bullets, Paragraph, Row, Table, TextCell, Tone, Unit
 from guardmark.reports.cells import (
     count,
     counts,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.rewording import RewordingCard
     from guardmark.reports.blocks import Block, Cell
-    from guardmark.reports.measures import Measure
+    from guardmark.reports.measures import FigureCell
 
 _LABELS: Final = {
     "attacks": "Attacks that fell to a proved candidate, of those it was given",
@@ -92,7 +92,7 @@ def _figures(card: AdaptiveCard, attacker: AttackerCard) -> Table:
     )
 
 
-def _row(label: str, measure: Measure) -> Row:
+def _row(label: str, measure: FigureCell) -> Row:
     return Row(cells=(words(label), measure, counts(measure)))
 
 
@@ -191,7 +191,7 @@ def _spent(account: str, attacker: AttackerCard, spent: Spending) -> tuple[Cell,
         words(account),
         count(spent.calls),
         count(spent.failed),
-        *(Words(text="not told") if each is None else count(each) for each in told),
-        figure(spent.cost, Unit.NUMBER) if spent.priced else Words(text="no price"),
-        Words(text=none) if per is None else figure(per, Unit.COUNT),
+        *(TextCell(text="not told") if each is None else count(each) for each in told),
+        figure(spent.cost, Unit.NUMBER) if spent.priced else TextCell(text="no price"),
+        TextCell(text=none) if per is None else figure(per, Unit.COUNT),
     )

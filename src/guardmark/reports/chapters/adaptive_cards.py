@@ -48,9 +48,9 @@ from guardmark.reports.blocks import (
     Paragraph,
     Row,
     Table,
+    TextCell,
     Tone,
     Unit,
-    Words,
 )
 from guardmark.reports.cells import count, counts, heads, name, of_estimate, of_ratio, slug, words
 from guardmark.reports.chapters.adaptive_attacker import attacker_blocks
@@ -97,7 +97,7 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     blocks: list[Block] = [
         Facts(
             title=f"{card.name}: threat model",
-            pairs=tuple((label, Words(text=text)) for label, text in threat_card(card)),
+            pairs=tuple((label, TextCell(text=text)) for label, text in threat_card(card)),
         ),
         Paragraph(text=holding_sentence(card)),
     ]
@@ -141,13 +141,13 @@ def _rounds(card: AdaptiveCard) -> Table:
 
 def _arms(card: AdaptiveCard) -> Table:
     rows = [
-        Row(cells=(words("static"), of_estimate(card.rounds[0].full), Words(text="0"))),
+        Row(cells=(words("static"), of_estimate(card.rounds[0].full), TextCell(text="0"))),
         *(
             Row(
                 cells=(
                     words(each.arm),
                     of_estimate(each.at_budget),
-                    Words(text=count_text(card.budget)),
+                    TextCell(text=count_text(card.budget)),
                 )
             )
             for each in card.arms
@@ -160,7 +160,7 @@ def _arms(card: AdaptiveCard) -> Table:
                 cells=(
                     words("gradient (A3)"),
                     of_estimate(card.gradient.full),
-                    Words(text=count_text(card.budget)),
+                    TextCell(text=count_text(card.budget)),
                 )
             )
         )
@@ -170,7 +170,7 @@ def _arms(card: AdaptiveCard) -> Table:
                 cells=(
                     words("blind, extrapolated"),
                     of_ratio(card.extrapolated),
-                    Words(text=count_text(card.extrapolated_at)),
+                    TextCell(text=count_text(card.extrapolated_at)),
                 ),
                 tone=Tone.MUTED,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.adaptive.target_words import bounds_text, reading_sentence, unknown_text
-from guardmark.reports.blocks import Bullets, Row, Table, Unit, Words
+from guardmark.reports.blocks import Bullets, Row, Table, TextCell, Unit
 from guardmark.reports.cells import (
     count,
     figure,
@@ -71,10 +71,10 @@ def _effects(card: AdaptiveCard, effects: Effects) -> Table:
                 cells=(
                     words(label),
                     of_estimate(effect.rate),
-                    Words(text=counts_text(of_estimate(effect.rate))),
-                    Words(text=unknown_text(effect)),
-                    Words(text=bounds_text(effect)),
-                    Words(text="") if merit is None else of_difference(merit),
+                    TextCell(text=counts_text(of_estimate(effect.rate))),
+                    TextCell(text=unknown_text(effect)),
+                    TextCell(text=bounds_text(effect)),
+                    TextCell(text="") if merit is None else of_difference(merit),
                 )
             )
             for label, effect, merit in rows
@@ -97,7 +97,7 @@ def _readings(target: TargetCard) -> Table:
                 cells=(
                     name(each.chain) if each.chain else words("plain sentences (control)"),
                     of_estimate(each.read),
-                    Words(text=counts_text(of_estimate(each.read))),
+                    TextCell(text=counts_text(of_estimate(each.read))),
                     count(each.refused),
                     count(each.failed),
                 )
@@ -118,8 +118,8 @@ def _spent(cards: tuple[AdaptiveCard, ...]) -> Table:
             cells=(
                 words(f"{card.name}: {_ACCOUNTS.get(account, account)}"),
                 count(each.calls),
-                Words(text=count_text(each.tokens) if each.tokens else ""),
-                Words(text="") if each.cost is None else figure(each.cost, Unit.NUMBER),
+                TextCell(text=count_text(each.tokens) if each.tokens else ""),
+                TextCell(text="") if each.cost is None else figure(each.cost, Unit.NUMBER),
             )
         )
         for card in cards

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Bullets, Measure, Paragraph, Section, Tone, Unit
+from guardmark.reports.blocks import Bullets, FigureCell, Paragraph, Section, Tone, Unit
 from guardmark.reports.cells import of_estimate
 from guardmark.reports.chapters.candidates import empty_section
 from guardmark.reports.wording import count_text, counts_text, measure_text, percent_text
@@ -41,7 +41,7 @@ def _shown(advice: Advice, figure: str) -> str:
     return measure_text(_measure(advice, figure))
 
 
-def _measure(advice: Advice, figure: str) -> Measure:
+def _measure(advice: Advice, figure: str) -> FigureCell:
     return of_estimate(dict(advice.figures)[figure])
 
 
@@ -114,7 +114,7 @@ def _threshold(advice: Advice) -> str:
 
 def _differences(advice: Advice) -> str:
     asr, fpr = (
-        measure_text(Measure(value=_number(advice, f"{rate}_difference"), unit=Unit.POINTS))
+        measure_text(FigureCell(value=_number(advice, f"{rate}_difference"), unit=Unit.POINTS))
         for rate in ("attack_success_rate", "false_positive_rate")
     )
     return f"ASR {asr}, FPR {fpr}"

@@ -8,9 +8,9 @@ from guardmark.analysis.compare.pair_verdict import PairVerdict
 from guardmark.reports.blocks import (
     Bullets,
     Column,
+    FigureCell,
     IntervalChart,
     IntervalMark,
-    Measure,
     Paragraph,
     Row,
     Section,
@@ -190,5 +190,5 @@ def _table(comparison: RunComparison, *, is_attack: bool) -> Table:
     )
 
 
-def _p_cell(p_value: float | None) -> Measure:
+def _p_cell(p_value: float | None) -> FigureCell:
     return figure(p_value, Unit.P_VALUE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Column, Facts, Paragraph, Row, Section, Table, Tone, Words
+from guardmark.reports.blocks import Column, Facts, Paragraph, Row, Section, Table, TextCell, Tone
 from guardmark.reports.cells import count, name, words
 from guardmark.reports.wording import count_text, percent_text
 
@@ -37,7 +37,7 @@ def write(analysis: RunAnalysis) -> Section:
 
 def _facts(analysis: RunAnalysis) -> Facts:
     manifest, samples = analysis.manifest, analysis.samples
-    pairs: list[tuple[str, Words]] = [
+    pairs: list[tuple[str, TextCell]] = [
         ("Run", name(manifest.name)),
         ("Date (UTC)", words(manifest.created_utc)),
         ("Evaluator", words(manifest.evaluator or "not named")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.defense.coverage import Standing
+from guardmark.analysis.defense.coverage import CategoryStatus
 from guardmark.reports.blocks import Bullets, Column, Paragraph, Row, Section, Table, Tone
 from guardmark.reports.cells import count, name, words
 from guardmark.reports.chapters.candidates import candidates
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from guardmark.reports.blocks import Block
 
 _TONES = {
-    Standing.ADDRESSED: Tone.GOOD,
-    Standing.NOT_ADDRESSED: Tone.BAD,
-    Standing.NOT_ASSESSABLE: Tone.MUTED,
-    Standing.NOT_TESTED: Tone.WARNING,
+    CategoryStatus.ADDRESSED: Tone.GOOD,
+    CategoryStatus.NOT_ADDRESSED: Tone.BAD,
+    CategoryStatus.NOT_ASSESSABLE: Tone.MUTED,
+    CategoryStatus.NOT_TESTED: Tone.WARNING,
 }
 
 

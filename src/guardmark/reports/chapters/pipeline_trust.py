@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.pipeline.legacy import NOTES, RESPONSE_UNSAFE
-from guardmark.reports.blocks import Measure, Paragraph, Row, Table, Tone, Unit
+from guardmark.reports.blocks import FigureCell, Paragraph, Row, Table, Tone, Unit
 from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, words
 from guardmark.reports.wording import count_text, percent_text
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.judges import HumanCheck
     from guardmark.analysis.pipeline.legacy import LegacyCard
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.blocks import Block, Column, Words
+    from guardmark.reports.blocks import Block, Column, TextCell
     from guardmark.stats.judge_error import CorrectedRate
 
 _MALFORMED_ENOUGH: Final = 0.01
@@ -208,7 +208,7 @@ def _human_table(human: HumanCheck) -> Table:
         Row(
             cells=(
                 words("Cohen's kappa"),
-                Measure(
+                FigureCell(
                     value=human.kappa.value,
                     low=human.kappa.low,
                     high=human.kappa.high,
@@ -228,7 +228,7 @@ def _human_table(human: HumanCheck) -> Table:
     )
 
 
-def _with_counts(estimate: Estimate) -> tuple[Measure, Words]:
+def _with_counts(estimate: Estimate) -> tuple[FigureCell, TextCell]:
     measure = of_estimate(estimate)
     return measure, counts(measure)
 
@@ -258,8 +258,8 @@ def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
     )
 
 
-def _fixed(rate: CorrectedRate) -> Measure:
-    return Measure(
+def _fixed(rate: CorrectedRate) -> FigureCell:
+    return FigureCell(
         value=rate.value,
         low=rate.low,
         high=rate.high,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from guardmark.reports.blocks import (
     Bullets,
     Column,
-    Finding,
     Row,
     SampleBrowser,
     SampleCount,
     SampleEntry,
+    SampleFinding,
     SampleKind,
     Section,
     Table,
@@ -22,7 +22,7 @@ from guardmark.reports.chapters.candidates import candidates, empty_section
 from guardmark.reports.wording import measure_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.defense.bypasses import Answer, ListedSample
+    from guardmark.analysis.defense.bypasses import ListedSample, SampleAnswer
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
     from guardmark.reports.blocks import Block
 
@@ -141,8 +141,8 @@ def _entry(listed: ListedSample, characters: int) -> SampleEntry:
     )
 
 
-def _finding(answer: Answer) -> Finding:
-    return Finding(
+def _finding(answer: SampleAnswer) -> SampleFinding:
+    return SampleFinding(
         defense=answer.defense,
         outcome=answer.outcome or "not asked",
         kind=SampleKind(answer.flaw.value) if answer.flaw else None,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from guardmark.reports.blocks import IntervalChart, IntervalMark, Measure
+    from guardmark.reports.blocks import FigureCell, IntervalChart, IntervalMark
 
 STRIP: Final = 24
 """Height of a strip in pixels."""
@@ -87,7 +87,7 @@ def _parted(strips: list[Strip]) -> tuple[tuple[Strip, ...], tuple[Strip, ...]]:
     return clear, thin
 
 
-def draw_mark(measure: Measure, scale: Scale, index: int) -> Markup:
+def draw_mark(measure: FigureCell, scale: Scale, index: int) -> Markup:
     """Draw one dot with its whisker."""
     if measure.value is None:
         return join([])
@@ -99,7 +99,7 @@ def draw_mark(measure: Measure, scale: Scale, index: int) -> Markup:
     return element("g", *parts, class_=classes)
 
 
-def _whisker(measure: Measure, scale: Scale) -> Markup:
+def _whisker(measure: FigureCell, scale: Scale) -> Markup:
     low, high = (percent(scale.at(bound or 0.0)) for bound in (measure.low, measure.high))
     line = element("line", x1=low, x2=high, y1="50%", y2="50%")
     caps = (element("line", x1=end, x2=end, y1=_MIDDLE - 4, y2=_MIDDLE + 4) for end in (low, high))
