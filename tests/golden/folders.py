@@ -1,0 +1,142 @@
+"""Working folders of golden runs: laid out, worked in by commands, packed and unpacked."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.golden.runs import FROZEN, INPUTS
+
+from guardmark.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tests.golden.runs import GoldenRun, Step
+
+MADE_ONCE: Final = frozenset(
+    {
+        "battery.lock",
+        "config.resolved.yaml",
+        "data_manifest.json",
+        "records.sqlite",
+        "target.jsonl",
+    }
+)
+"""Files that only making writes; retelling starts from them."""
+
+LEFT_OUT: Final = frozenset({".lock", "environment.json", "run.log"})
+"""Files about the machine and the moment, which no report reads."""
+
+_PACKED_FROM: Final = 16 * 1024
+_TIMEOUT_S: Final = 120
+
+
+def lay_out(run: GoldenRun, folder: Path) -> None:
+    """Put the configuration and the data of a run into an empty folder."""
+    folder.mkdir(parents=True)
+    if (INPUTS / run.name).exists():
+        shutil.copytree(
+            INPUTS / run.name,
+            folder,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+
+
+def carry_out(steps: Iterable[Step], folder: Path) -> None:
+    """Type commands in a folder, keep what they print under `printed/`, check their codes."""
+    for each in steps:
+        code, out, err = _typed(each, folder)
+        if code != each.code:
+            line = " ".join(each.words)
+            raise AssertionError(f"guardmark {line}: exit {code}, not {each.code}\n{out}{err}")
+        if each.printed:
+            path = folder / "printed" / each.printed
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(out.encode())
+
+
+def _typed(each: Step, folder: Path) -> tuple[int, str, str]:
+    if each.builds_parts:
+        done = subprocess.run(
+            [sys.executable, "-m", "guardmark", *each.words],
+            cwd=folder,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    with chdir(folder), redirect_stdout(out), redirect_stderr(err):
+        try:
+            main(each.words)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return code, out.getvalue(), err.getvalue()
+
+
+def contents(run: GoldenRun, folder: Path) -> dict[str, bytes]:
+    """Read every file that commands left in a working folder, by relative path."""
+    given = {path.relative_to(INPUTS / run.name) for path in (INPUTS / run.name).rglob("*")}
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if path.is_file() and path.name not in LEFT_OUT and name not in given:
+            found[name.as_posix()] = path.read_bytes()
+    return found
+
+
+def write_frozen(run: GoldenRun, files: Mapping[str, bytes]) -> None:
+    """Replace the frozen files of a run; large ones are packed without a time."""
+    home = FROZEN / run.name
+    shutil.rmtree(home, ignore_errors=True)
+    for name, content in files.items():
+        is_packed = len(content) > _PACKED_FROM
+        path = home / f"{name}{'.gz' if is_packed else ''}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(content, 9, mtime=0) if is_packed else content)
+
+
+def read_frozen(run: GoldenRun) -> dict[str, bytes]:
+    """Read the frozen files of a run, unpacked, by relative path."""
+    home = FROZEN / run.name
+    found = {}
+    for path in sorted(home.rglob("*")):
+        if path.is_file():
+            name, content = path.relative_to(home).as_posix(), path.read_bytes()
+            is_packed = name.endswith(".gz")
+            found[name.removesuffix(".gz")] = gzip.decompress(content) if is_packed else content
+    if not found:
+        raise AssertionError(f"{home} holds nothing; see tests/golden/README.md")
+    return found
+
+
+def made_once(files: Iterable[str]) -> frozenset[str]:
+    """Return which of these files only making writes; they lie beside records."""
+    names = set(files)
+    return frozenset(
+        name
+        for name in names
+        if name.rpartition("/")[2] in MADE_ONCE
+        and f"{name.rpartition('/')[0]}/records.sqlite" in names
+    )
+
+
+def unpack(run: GoldenRun, folder: Path) -> None:
+    """Lay out a run with its frozen records, ready to be told again."""
+    lay_out(run, folder)
+    frozen = read_frozen(run)
+    for name in made_once(frozen):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(frozen[name])

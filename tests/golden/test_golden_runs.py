@@ -1,0 +1,85 @@
+"""The five frozen runs: told again byte for byte, verified, and made again with equal answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.golden.comparison import difference, differences, record_differences
+from tests.golden.folders import carry_out, contents, lay_out, made_once, read_frozen, unpack
+from tests.golden.runs import RUNS, GoldenRun, step
+
+NAMES = [run.name for run in RUNS]
+SHOWN_FILES = 8
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=NAMES)
+def retold(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[GoldenRun, Path]:
+    """A run with its frozen records, every report of it written by the present code."""
+    run: GoldenRun = request.param
+    folder = tmp_path_factory.mktemp("retold") / run.name
+    unpack(run, folder)
+    carry_out(run.retelling, folder)
+    return run, folder
+
+
+def test_reports_of_frozen_records_are_the_frozen_reports(retold: tuple[GoldenRun, Path]) -> None:
+    """Every report, export and output of a command has the bytes it had before the rebuild."""
+    run, folder = retold
+    frozen, made = read_frozen(run), contents(run, folder)
+    for name in (*made_once(frozen), *(f"printed/{each.printed}" for each in run.making)):
+        frozen.pop(name, None)
+        made.pop(name, None)
+    said = differences(frozen, made)
+    more = f"\n... and {len(said) - SHOWN_FILES} more files" if len(said) > SHOWN_FILES else ""
+    assert not said, f"{len(said)} files differ\n" + "\n\n".join(said[:SHOWN_FILES]) + more
+
+
+def test_frozen_records_are_intact(retold: tuple[GoldenRun, Path]) -> None:
+    """The hash chain of the frozen records holds, and `verify` finds no difference."""
+    _, folder = retold
+    carry_out([step("verify run --data .")], folder)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=NAMES)
+def test_parts_asked_again_answer_as_they_did(run: GoldenRun, tmp_path: Path) -> None:
+    """Decisions, responses, verdicts and tries are equal by key; only times may differ."""
+    folder = tmp_path / "work"
+    lay_out(run, folder)
+    carry_out(run.making, folder)
+    frozen, made = read_frozen(run), contents(run, folder)
+    records = [name for name in made_once(frozen) if name.endswith("records.sqlite")]
+    assert records
+    for name in records:
+        results = name.replace("records.sqlite", "results.jsonl")
+        assert record_differences(frozen[results], made[results]) == [], results
+    equal = {*made_once(frozen), *(n for n in frozen if n.endswith("/trace.jsonl"))}
+    equal |= {f"printed/{each.printed}" for each in run.making if each.printed}
+    assert (
+        differences(*({n: files[n] for n in equal - {*records}} for files in (frozen, made))) == []
+    )
+
+
+def test_a_changed_record_is_noticed() -> None:
+    """The comparison by key passes over times and nothing else."""
+    row = {"defense": "a", "id": "s", "repeat": 0, "stage": "defense", "layer": "run"}
+    told = [json.dumps(row | more).encode() for more in _MORE]
+    assert record_differences(told[0], told[1]) == []
+    assert len(record_differences(told[0], told[2])) == 1
+
+
+def test_a_changed_line_is_shown() -> None:
+    """A difference is told as a short diff, and what is volatile is passed over."""
+    assert "-one\n+two" in difference("run/summary.md", b"zero\none\n", b"zero\ntwo\n")
+    assert difference("run/inspect/a.json", b'{"guardmark": "1"}', b'{"guardmark": "2"}') == ""
+    assert differences({"a": b""}, {"b": b""}) == ["a: is not made any more", "b: was not there"]
+
+
+_MORE = (
+    {"outcome": "allow", "latency_ns": 1},
+    {"outcome": "allow", "latency_ns": 2},
+    {"outcome": "block", "latency_ns": 1},
+)
