@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tests.golden.folders import carry_out, contents, lay_out, write_frozen
-from tests.golden.runs import RUNS, GoldenRun, step
+from tests.golden.runs import FROZEN, RUNS, GoldenRun, step
 
 VERIFY = step("verify run --data .")
 
@@ -19,6 +19,8 @@ def freeze(run: GoldenRun, folder: Path) -> int:
     carry_out((*run.making, *run.retelling, VERIFY), folder)
     files = contents(run, folder)
     write_frozen(run, files)
+    environment = (folder / "run" / "environment.json").read_bytes()
+    (FROZEN / "made-with.json").write_bytes(environment)
     return len(files)
 
 

@@ -29,7 +29,9 @@ class Step:
     @property
     def builds_parts(self) -> bool:
         """Whether the command builds defenses and models, and so needs a process of its own."""
-        return self.words[0] in {"adapt", "judge", "matrix", "run"}
+        return (
+            self.words[0] in {"adapt", "judge", "matrix", "run"} and "--quality" not in self.words
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,6 @@ def _read(*, slices: str) -> tuple[Step, ...]:
     """Return what every run is asked: its reports, samples, comparisons, slices and exports."""
     return (
         step(f"report run -f {FORMATS}", "report.txt"),
-        step("report run -f json --json", "report.json"),
         step("compare run", "compare.txt"),
         step("compare run --json", "compare.json"),
         step("compare run --markdown --no-texts", "compare.md"),
@@ -85,6 +86,7 @@ RUNS: Final = (
         retelling=(
             step("report run --threshold ngram=0.9 --no-texts -f json --json", "threshold.json"),
             step("report run --choose ngram=0.3", "choose.txt"),
+            step("report run -f json --json", "report.json"),
             *_read(slices="--attacks 8 --benign 6"),
         ),
     ),
