@@ -11,6 +11,7 @@ import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from unittest.mock import patch
 
 from tests.golden.runs import FROZEN, INPUTS
 
@@ -35,6 +36,9 @@ MADE_ONCE: Final = frozenset(
 LEFT_OUT: Final = frozenset({".lock", "environment.json", "run.log"})
 """Files about the machine and the moment, which no report reads."""
 
+_SURROUNDINGS: Final = {"COLUMNS": "100", "PYTHONDONTWRITEBYTECODE": "1"}
+"""Width of the terminal, which `data check` breaks its lines by; no files beside the inputs."""
+
 _PACKED_FROM: Final = 16 * 1024
 _TIMEOUT_S: Final = 120
 
@@ -54,7 +58,8 @@ def lay_out(run: GoldenRun, folder: Path) -> None:
 def carry_out(steps: Iterable[Step], folder: Path) -> None:
     """Type commands in a folder, keep what they print under `printed/`, check their codes."""
     for each in steps:
-        code, out, err = _typed(each, folder)
+        with patch.dict(os.environ, _SURROUNDINGS):
+            code, out, err = _typed(each, folder)
         if code != each.code:
             line = " ".join(each.words)
             raise AssertionError(f"guardmark {line}: exit {code}, not {each.code}\n{out}{err}")
@@ -72,7 +77,6 @@ def _typed(each: Step, folder: Path) -> tuple[int, str, str]:
             capture_output=True,
             timeout=_TIMEOUT_S,
             check=False,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         )
         return done.returncode, done.stdout.decode(), done.stderr.decode()
     out, err = io.StringIO(), io.StringIO()
