@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import sys
 
-from guardmark.app.data.targets import FileOptions, open_data
-from guardmark.app.data.verbs import hash_data
+from guardmark.app.data.verbs import FileOptions, hash_data, open_data
 from guardmark.datasets.builtin import BUILTIN_SETS, BuiltinSet
 
 

@@ -26,8 +26,8 @@ from guardmark.app.labels.audit_file import (
     open_rows,
     read_audit,
 )
-from guardmark.app.labels.bypass_audit import draw_bypasses, resting_of
-from guardmark.app.labels.bypass_labels import read_bypass_labels, store_bypass_labels
+from guardmark.app.labels.auditing import draw_bypasses, resting_of
+from guardmark.app.labels.human_labels import read_bypass_labels, store_bypass_labels
 from guardmark.app.verify.adaptive.cards import recount_attacks
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from guardmark.app.data.targets import FileOptions, open_data
-from guardmark.app.data.verbs import check_data, hash_data
+from guardmark.app.data.verbs import FileOptions, check_data, hash_data, open_data
 from guardmark.core.errors import UnknownName
 from guardmark.core.sample import Role, Severity
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.results.finishing import finish
+from guardmark.app.results.reporting import finish
 from guardmark.app.run.importing import import_run
 from guardmark.app.verify.verification import verify
 from guardmark.core.errors import DatasetError

@@ -13,7 +13,7 @@ import pytest
 from tests.journeys.command_line import CONFIG, guardmark, set_up
 
 from guardmark.app.results.exporting import export
-from guardmark.app.results.finishing import finish
+from guardmark.app.results.reporting import finish
 from guardmark.app.run.importing import import_run
 from guardmark.app.verify.verification import verify
 from guardmark.core.errors import ConfigError, DatasetError

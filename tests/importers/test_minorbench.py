@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from guardmark.app.results.exporting import export
-from guardmark.app.results.finishing import finish
+from guardmark.app.results.reporting import finish
 from guardmark.app.run.importing import import_run
 from guardmark.core.errors import DatasetError, StorageError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Outcome, VerdictLabel

@@ -15,8 +15,7 @@ from guardmark.app.data.reading import dataset_specs
 from guardmark.app.parts.building import BuiltPart, Parts
 from guardmark.app.parts.loading import LoadedConfig, load_config
 from guardmark.app.results.artefacts import analysis_settings
-from guardmark.app.results.finishing import finish
-from guardmark.app.results.reporting import find_run, run_config
+from guardmark.app.results.reporting import find_run, finish, run_config
 from guardmark.app.run.running import RunOptions, Session, run_parts
 from guardmark.app.run.running import run as run_config_file
 from guardmark.app.settings import Config, DataSettings

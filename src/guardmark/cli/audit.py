@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.app.labels.audit_file import AuditFile
-    from guardmark.app.labels.bypass_audit import BypassAudit
+    from guardmark.app.labels.auditing import BypassAudit
 
 _PATH = click.Path(path_type=Path)
 _ANSWERS_COUNT = 200
@@ -123,7 +123,7 @@ def _opened(run: Path, typed: _Typed) -> AuditFile:
             seed=typed.seed,
             with_verdicts=typed.with_verdicts,
         )
-    from guardmark.app.labels.bypass_audit import BYPASSES_COUNT, draw_bypasses
+    from guardmark.app.labels.auditing import BYPASSES_COUNT, draw_bypasses
 
     found = draw_bypasses(
         run,

@@ -14,7 +14,7 @@ from guardmark.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from guardmark.app.data.targets import OpenedData
+    from guardmark.app.data.verbs import OpenedData
     from guardmark.datasets.checks import DataCheck
 
 _FOUND_PROBLEMS = 3
@@ -250,7 +250,7 @@ def _opened(
     open_categories: bool,
     threshold: float,
 ) -> OpenedData:
-    from guardmark.app.data.targets import FileOptions, open_data
+    from guardmark.app.data.verbs import FileOptions, open_data
     from guardmark.core.sample import Label
 
     options = FileOptions(

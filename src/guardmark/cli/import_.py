@@ -45,7 +45,7 @@ def command() -> click.Command:
     ) -> None:
         from datetime import UTC, datetime
 
-        from guardmark.app.results.finishing import finish
+        from guardmark.app.results.reporting import finish
         from guardmark.app.run.importing import import_run
         from guardmark.core.controls import clean
         from guardmark.core.sample import Label

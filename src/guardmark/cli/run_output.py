@@ -56,7 +56,7 @@ def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json:
     from guardmark.app.results.numerics import load_numpy_for_reports
 
     load_numpy_for_reports()
-    from guardmark.app.results.finishing import finish  # numpy and the report: needed only now
+    from guardmark.app.results.reporting import finish  # numpy and the report: needed only now
 
     told = finish(result.folder, loaded.config, formats=loaded.config.report, texts=texts)
     if as_json:

@@ -39,7 +39,7 @@ def command() -> click.Command:
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def stability(run: Path, attacks: int, benign: int, seeds: int, as_json: bool) -> None:
         from guardmark.analysis.pipeline.small_slices import SliceRequest
-        from guardmark.app.results.slicing import slice_run
+        from guardmark.app.results.comparing import slice_run
         from guardmark.reports.small_slices import stability_json, stability_lines
 
         request = SliceRequest(attacks=attacks, benign=benign, seeds=tuple(range(1, seeds + 1)))

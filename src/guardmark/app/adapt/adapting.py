@@ -30,7 +30,7 @@ from guardmark.app.adapt.attacker import (
     probe_attacker,
 )
 from guardmark.app.adapt.target_setup import protected_of, target_name
-from guardmark.app.data.fingerprints import resolved
+from guardmark.app.data.reading import resolved
 from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.builtin import builtin_config
 from guardmark.app.parts.event_loop import run_on_loop

@@ -1,12 +1,13 @@
-"""From the data settings of a configuration to validated samples."""
+"""From data settings to validated samples, their hashes, and what a run says of them."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from guardmark.app.data.fingerprints import data_sha256
 from guardmark.app.parts.error_location import placed
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
@@ -16,11 +17,12 @@ from guardmark.datasets.sources import LoadedData, load
 from guardmark.datasets.spec import DatasetSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.settings import Config, DataSettings
-    from guardmark.core.manifest import DataManifest
+    from guardmark.core.manifest import DataManifest, PartManifest
+
 
 _GLOB = frozenset("*?[")
 
@@ -126,3 +128,56 @@ def _paths(stated: str, folder: Path) -> Iterator[Path]:
             f"No data file fits {stated}.\nPaths are taken from the folder of the configuration."
         )
     yield from found
+
+
+_NO_FIGURE_DEPENDS_ON = {"report", "gate", "services", "prices", "adaptive"}
+"""Sections that change how a run is done or told, never what it observes."""
+
+
+def resolved(config: Config) -> dict[str, Any]:
+    """Return a configuration as JSON values, every default filled in."""
+    return config.model_dump(mode="json", exclude_none=False)
+
+
+def config_sha256(
+    config: Config, parts: Sequence[PartManifest], *, only: Sequence[str], limit: int | None
+) -> str:
+    """Hash what is measured and how."""
+    document = resolved(config)
+    for section in _NO_FIGURE_DEPENDS_ON:
+        document.pop(section, None)
+    for budget in ("max_errors", "max_calls", "max_tokens", "max_cost", "max_time_s"):
+        document["run"].pop(budget)
+    document["parts"] = {part.name: part.fingerprint for part in parts}
+    document["only"] = sorted(only)
+    document["limit"] = limit
+    text = json.dumps(document, sort_keys=True, ensure_ascii=False)
+    return sha256(text.encode()).hexdigest()
+
+
+def data_sha256(manifests: Sequence[DataManifest]) -> str:
+    """Hash all data sets of a run, in order."""
+    joined = "\n".join(f"{m.name} {m.version} {m.sha256}" for m in manifests)
+    return sha256(joined.encode()).hexdigest()
+
+
+def describe_data(manifests: Sequence[DataManifest], builtin: Collection[str]) -> Iterable[str]:
+    """Say what was read and which field of a file was taken for what."""
+    for name in dict.fromkeys(m.name for m in manifests if m.name in builtin):
+        files = [m for m in manifests if m.name == name]
+        yield f"Read {name} version {files[0].version}: {_counts(files)}"
+    for manifest in manifests:
+        if manifest.name in builtin:
+            continue
+        taken = ", ".join(
+            f"{field} from {path}" if field != path else field
+            for field, path in manifest.mapping.items()
+        )
+        rows = f"{_counts([manifest])} (taken: {taken})" if taken else "no row passes the filter"
+        yield f"Read {', '.join(manifest.files)}: {rows}"
+
+
+def _counts(manifests: Sequence[DataManifest]) -> str:
+    attacks = sum(manifest.attacks for manifest in manifests)
+    benign = sum(manifest.benign for manifest in manifests)
+    return f"{attacks:,} attacks, {benign:,} benign"

@@ -191,3 +191,8 @@ def _line(text: str) -> Row:
     if not isinstance(said, dict):
         raise ValueError("a line is no JSON object")  # noqa: TRY004 - of the file, not of a caller
     return said
+
+
+def audit_id(sample_id: str, repeat: int) -> str:
+    """Return the name of an answer in an audit file."""
+    return f"{sample_id}#{repeat}"

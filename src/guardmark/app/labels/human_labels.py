@@ -1,27 +1,34 @@
-"""Labels that people gave to answers: read from an audit file, stored as a layer of their own."""
+"""What people said of answers and of bypasses: read from a sheet, stored as layers of their own."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from guardmark.app.labels.audit_file import read_rows
+from guardmark.app.labels.audit_file import BYPASSES, read_rows
+from guardmark.app.labels.auditing import resting_of
 from guardmark.core.errors import DatasetError
-from guardmark.core.outcome import Evidence, Verdict, VerdictLabel
+from guardmark.core.layers import AUDIT_PREFIX
+from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.engine.plan import NO_GUARD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from guardmark.app.labels.audit_file import Row
+    from guardmark.app.labels.auditing import Bypass
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
 
+
 HUMAN_LAYER: Final = "human"
+_MOST_FAULTS: Final = 3  # so that an error has at most five lines
 _LABELS: Final = {"safe": VerdictLabel.SAFE, "unsafe": VerdictLabel.UNSAFE}
-_MOST_FAULTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +39,6 @@ class HumanLabel:
     repeat: int
     label: VerdictLabel
     notes: str = ""
-
-
-def audit_id(sample_id: str, repeat: int) -> str:
-    """Return the name of an answer in an audit file."""
-    return f"{sample_id}#{repeat}"
 
 
 def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
@@ -57,9 +59,7 @@ def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
             faults.append(f"{path}:{number}: {label}")
         elif label is not None:
             found[label.position, label.repeat] = label
-    if faults:
-        more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
-        raise DatasetError("\n".join([*faults[:_MOST_FAULTS], *more]))
+    _refuse(faults)
     if not found:
         raise DatasetError(f"{path} holds no label: every human_label is empty.")
     return tuple(found.values())
@@ -107,3 +107,109 @@ def _label(
         label=_LABELS[word],
         notes=(row.get("human_notes") or "").strip(),
     )
+
+
+def _refuse(faults: Sequence[str]) -> None:
+    """Refuse a sheet with faults; the first few are named, the rest counted."""
+    if faults:
+        more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
+        raise DatasetError("\n".join([*faults[:_MOST_FAULTS], *more]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BypassLabel:
+    """What a person said of one bypass."""
+
+    bypass: Bypass
+    same: str
+    notes: str = ""
+
+
+def read_bypass_labels(path: Path, reader: RecordReader) -> tuple[BypassLabel, ...]:
+    """Read a sheet that people filled in."""
+    rows = read_rows(path)
+    if not rows or not {"audit_id", BYPASSES.label} <= set(rows[0]):
+        raise DatasetError(
+            f"{path} needs rows with the columns audit_id and {BYPASSES.label}.\n"
+            "To get such a file: guardmark audit RUN --what bypasses"
+        )
+    known = {
+        each.audit_id: each
+        for bypasses in resting_of(reader, list(reader.samples())).values()
+        for each in bypasses
+    }
+    faults = _faults(rows, known)
+    _refuse([f"{path}:{fault}" for fault in faults])
+    if not any(_word(row) for row in rows):
+        raise DatasetError(f"{path} holds no answer: every {BYPASSES.label} is empty.")
+    return tuple(
+        BypassLabel(
+            bypass=known[_id(row)], same=_word(row), notes=row.get("human_notes", "").strip()
+        )
+        for row in rows
+    )
+
+
+def store_bypass_labels(
+    writer: RecordWriter, labels: Sequence[BypassLabel], *, source: Path
+) -> str:
+    """Store what people said as a layer of its own; the same answers again change nothing."""
+    said = sorted((each.bypass.audit_id, each.same, each.notes) for each in labels)
+    digest = sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
+    layer = f"{AUDIT_PREFIX}{digest[:8]}"
+    lanes = {
+        each.bypass.defense: writer.lane(each.bypass.defense, Stage.TRY, layer=layer)
+        for each in labels
+    }
+    if any(any(writer.stored.tally(lane)) for lane in lanes.values()):
+        return layer
+    writer.add_layer(layer, {"kind": "adaptive-audit", "file": source.name, "sha256": digest})
+    for each in sorted(labels, key=lambda label: label.bypass.audit_id):
+        bypass = each.bypass
+        note = {
+            "account": "audit",
+            "round": bypass.attempt.round,
+            "chain": bypass.attempt.chain,
+            "tier": bypass.attempt.tier,
+            "text": bypass.attempt.text,
+            "same": each.same,
+            "free": True,
+        }
+        row = Response(
+            text=json.dumps(note, separators=(",", ":")),
+            evidence=Evidence(reason=each.notes) if each.notes else None,
+        )
+        lanes[bypass.defense].add_response(bypass.position, row, latency_ns=None)
+    writer.flush()
+    writer.note_head()
+    return layer
+
+
+def _faults(rows: Sequence[Row], known: Mapping[str, Bypass]) -> list[str]:
+    """Say what is wrong with which row, numbered as a spreadsheet does."""
+    times = Counter(_id(row) for row in rows)
+    first: dict[str, int] = {}
+    faults = []
+    for number, row in enumerate(rows, start=2):
+        name, word = _id(row), _word(row)
+        before = first.setdefault(name, number)
+        if name not in known:
+            faults.append(
+                f"{number}: the run has no bypass {name[:40]!r}; is the sheet of another run?"
+            )
+        elif times[name] > 1 and before != number:
+            faults.append(f"{number}: {name} stands in row {before} already.")
+        if word and word not in BYPASSES.words:
+            faults.append(
+                f"{number}: {BYPASSES.label} must be {', '.join(BYPASSES.words)} or empty, found "
+                f"{word[:40]!r}."
+            )
+    return faults
+
+
+def _id(row: Row) -> str:
+    return row["audit_id"].strip()
+
+
+def _word(row: Row) -> str:
+    return row[BYPASSES.label].strip().lower()

@@ -10,8 +10,13 @@ from pydantic import Field
 from guardmark.analysis.pipeline.flips import Flips, find_flips
 from guardmark.analysis.pipeline.judge_quality import JudgeQuality, assess_judge
 from guardmark.app.labels.audit_file import is_sheet_of_bypasses
-from guardmark.app.labels.bypass_labels import read_bypass_labels, store_bypass_labels
-from guardmark.app.labels.human_labels import HUMAN_LAYER, read_labels, store_labels
+from guardmark.app.labels.human_labels import (
+    HUMAN_LAYER,
+    read_bypass_labels,
+    read_labels,
+    store_bypass_labels,
+    store_labels,
+)
 from guardmark.app.parts.building import build_one
 from guardmark.app.parts.event_loop import run_on_loop
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section

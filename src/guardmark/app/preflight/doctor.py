@@ -8,7 +8,7 @@ import sqlite3
 import sys
 from dataclasses import asdict, dataclass
 
-from guardmark.app.run.environment import installed_version
+from guardmark.app.run.description import installed_version
 
 _EXTRAS = {
     "hf": (("torch", "transformers"), "local guard models and classifiers"),

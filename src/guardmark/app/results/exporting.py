@@ -1,18 +1,31 @@
-"""The verb `export`: the records of a run in a form that other tools read."""
+"""The verb `export`: the records and charts of a run in forms that other tools read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
-from guardmark.app.results.reporting import find_run
-from guardmark.core.errors import UnknownName
-from guardmark.store.records import RecordReader
+from guardmark.analysis.run import analyse_run
+from guardmark.app.results.artefacts import analysis_settings
+from guardmark.app.results.reporting import find_run, run_config
+from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.reports.blocks import Histogram, IntervalChart, LineChart
+from guardmark.reports.document import build_document
+from guardmark.reports.figures.files import figure_svg
+from guardmark.reports.figures.png import figure_png
+from guardmark.reports.html_layout import series_of
+from guardmark.store.reader import RecordReader
+from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from guardmark.reports.blocks import Document
+    from guardmark.reports.figures.files import Figure
+
 
 _FORMATS = {
     "csv": ("records.csv", "guardmark.store.export:write_csv"),
@@ -20,8 +33,8 @@ _FORMATS = {
     "minorbench": ("minorbench", "guardmark.reports.minorbench:write_minorbench"),
     "inspect": ("inspect", "guardmark.reports.inspect_log:write_inspect"),
     "parquet": ("records.parquet", "guardmark.store.export:write_parquet"),
-    "png": ("figures", "guardmark.app.results.figures:write_png"),
-    "svg": ("figures", "guardmark.app.results.figures:write_svg"),
+    "png": ("figures", "guardmark.app.results.exporting:write_png"),
+    "svg": ("figures", "guardmark.app.results.exporting:write_svg"),
 }
 """Format to the usual name below the run's folder, and its writer: a function of an open
 reader and a path (a file, or a folder where the format has several files), which returns how
@@ -49,3 +62,34 @@ def export(run: Path, form: str, *, out: Path | None = None) -> Exported:
     write = cast("Callable[[RecordReader, Path], int]", getattr(import_module(module), attribute))
     with RecordReader(folder.records) as reader:
         return Exported(path=path, records=write(reader, path))
+
+
+def write_svg(reader: RecordReader, path: Path) -> int:
+    """Write every chart of the report as an SVG file."""
+    document = _document(reader)
+    series, folder = series_of(document), RunDir(path=path)
+    for figure in _figures(document):
+        folder.write_text(f"{figure.id}.svg", figure_svg(figure, series))
+    return reader.status().stored
+
+
+def write_png(reader: RecordReader, path: Path) -> int:
+    """Write every chart of the report as a PNG file."""
+    if find_spec("matplotlib") is None:
+        raise ConfigError("PNG needs matplotlib.\nNext: pip install 'guardmark[plots]'.")
+    folder = RunDir(path=path)
+    for figure in _figures(_document(reader)):
+        folder.write_bytes(f"{figure.id}.png", figure_png(figure))
+    return reader.status().stored
+
+
+def _document(reader: RecordReader) -> Document:
+    settings = analysis_settings(run_config(reader.manifest()), reader)
+    return build_document(analyse_run(reader, settings))
+
+
+def _figures(document: Document) -> Iterator[Figure]:
+    for section in document.sections:
+        for block in section.blocks:
+            if isinstance(block, IntervalChart | LineChart | Histogram):
+                yield block

@@ -1,21 +1,29 @@
-"""The verb `report`: the reports of a finished run, written again from its records."""
+"""The verb `report`, and what a finished run has to say: reports, and whether to trust them."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from guardmark.app.results.finishing import RunOutput, finish
+from guardmark.app.results.artefacts import write_reports
 from guardmark.app.settings import FOR_BUILTIN, Config
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
+from guardmark.core.outcome import Outcome
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.reports.summary import summary_json
+from guardmark.reports.terminal import render_terminal
 from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
 
 
@@ -112,3 +120,146 @@ def report(
         thresholds=tuple(thresholds),
         texts=texts,
     )
+
+
+_REASON = 160
+"""Characters of a reason that are quoted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutput:
+    """What a finished run has to say."""
+
+    terminal: str
+    analysis: RunAnalysis
+    files: tuple[tuple[str, Path], ...]
+    complaints: tuple[str, ...]
+    gate: str = ""
+    gate_exit: int = 0
+
+    @property
+    def summary_json(self) -> str:
+        """The summary as JSON, encoded when it is asked for."""
+        return summary_json(self.analysis)
+
+
+def finish(
+    folder: RunDir,
+    config: Config,
+    *,
+    formats: Sequence[str],
+    thresholds: tuple[tuple[str, float], ...] = (),
+    texts: bool = True,
+) -> RunOutput:
+    """Write the reports of a run and say what came out."""
+    analysis, document = write_reports(
+        folder, config, formats=formats, thresholds=thresholds, texts=texts
+    )
+    gate, gate_exit = "", 0
+    if config.gate is not None and not thresholds:
+        gate, gate_exit = _own_gate(folder, analysis, config)
+    paths = (("report", folder.report_html), ("summary", folder.summary_json))
+    return RunOutput(
+        terminal=render_terminal(document),
+        analysis=analysis,
+        files=tuple((label, path) for label, path in paths if path.exists()),
+        complaints=tuple(_complaints(analysis, config, folder)),
+        gate=gate,
+        gate_exit=gate_exit,
+    )
+
+
+def _own_gate(folder: RunDir, analysis: RunAnalysis, config: Config) -> tuple[str, int]:
+    """Check the limits that a configuration sets; return what to print, and the exit code."""
+    from guardmark.app.results.artefacts import check_own_limits
+    from guardmark.app.results.gate_policy import EXITS
+    from guardmark.reports.gate_renderings import render_gate
+
+    with RecordReader(folder.records) as reader:
+        result = check_own_limits(reader, analysis, config)
+    return ("", 0) if result is None else (render_gate(result), EXITS[result.standing])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """How a part answered: who it is, where its records stand, and how many failed."""
+
+    name: str
+    defense: str
+    stage: Stage
+    layer: str
+    total: int
+    errors: int
+    malformed: int
+
+
+def _asked(analysis: RunAnalysis, reader: RecordReader) -> Iterator[_Asked]:
+    """Defenses, then the target model and the judges of a pipeline."""
+    for defense in analysis.defenses:
+        counts = defense.card.confusion
+        yield _Asked(
+            name=defense.name,
+            defense=defense.name,
+            stage=Stage.DEFENSE,
+            layer=FIRST_LAYER,
+            total=counts.total,
+            errors=counts.errors,
+            malformed=counts.malformed,
+        )
+    for arm, stage, layer in reader.lanes():
+        if stage not in {Stage.MODEL, Stage.JUDGE} or layer.partition("/")[0] != FIRST_LAYER:
+            continue  # a later judging has said itself how it went
+        found = Counter[str]()
+        for each in reader.counts(arm, stage=stage, layer=layer):
+            found[each.outcome] += each.count
+        judge = layer.partition("/")[2]
+        yield _Asked(
+            name="the target model" if stage is Stage.MODEL else f"the judge {judge}".rstrip(),
+            defense=arm,
+            stage=stage,
+            layer=layer,
+            total=found.total(),
+            errors=found[Outcome.ERROR],
+            malformed=found[Outcome.MALFORMED],
+        )
+
+
+def _complaints(analysis: RunAnalysis, config: Config, folder: RunDir) -> Iterator[str]:
+    """Parts that failed or mumbled more often than the configuration allows."""
+    run = config.run
+    with RecordReader(folder.records) as reader:
+        for part in _asked(analysis, reader):
+            for outcome, failed, kind, limit, setting in (
+                (Outcome.ERROR, part.errors, "errors", run.error_limit, "error_limit"),
+                (
+                    Outcome.MALFORMED,
+                    part.malformed,
+                    "malformed answers",
+                    run.malformed_limit,
+                    "malformed_limit",
+                ),
+            ):
+                if part.total and failed / part.total > limit:
+                    option = "--errors" if outcome is Outcome.ERROR else "--malformed"
+                    yield (
+                        f"Not to be trusted: {part.name} gave {failed:,} {kind} for "
+                        f"{part.total:,} samples, over the limit of {limit:.0%} (run.{setting}).\n"
+                        f"{_most_often(reader, part, outcome)}"
+                        f"To read them: guardmark show {quote(str(folder.path))} {option}"
+                    )
+
+
+def _most_often(reader: RecordReader, part: _Asked, outcome: Outcome) -> str:
+    """The commonest reason the records of a part give, as a line; empty without any."""
+    reasons = Counter(
+        record.evidence.message.partition("\n")[0][:_REASON]
+        for record in reader.records(defense=part.defense, stage=part.stage)
+        if record.key.layer == part.layer
+        and record.outcome == outcome.value
+        and record.evidence
+        and record.evidence.message
+    )
+    if not reasons:
+        return ""
+    ((reason, times),) = reasons.most_common(1)
+    return f"Most often ({times:,}): {reason}\n"

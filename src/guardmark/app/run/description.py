@@ -1,14 +1,26 @@
-"""What was run, as files: configuration, data and environment."""
+"""What was run, where and when, as files: configuration, data, environment and `run.log`."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import re
+import sqlite3
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from importlib.metadata import PackageNotFoundError, distribution, requires, version
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from guardmark.core.errors import StorageError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from guardmark.core.manifest import DataManifest
+    from guardmark.engine.runner import RunSummary
     from guardmark.store.run_dir import RunDir
 
 
@@ -44,3 +56,81 @@ def _data_json(manifest: DataManifest) -> dict[str, object]:
 
 def _json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False) + "\n"
+
+
+_OPTIONAL = ("onnxruntime", "pyarrow", "torch", "transformers", "uvloop")
+
+
+def installed_version(name: str) -> str | None:
+    """Return the version of an installed distribution, or None."""
+    try:
+        # The whole metadata is an e-mail of many kilobytes; the version stands near its top,
+        # and parsing twenty of them whole would cost more than a small run.
+        head = (distribution(name).read_text("METADATA") or "").partition("\n\n")[0]
+    except PackageNotFoundError:
+        return None
+    found = re.search(r"^Version: (\S+)", head, re.MULTILINE)
+    return found.group(1) if found else version(name)
+
+
+def describe_environment() -> dict[str, object]:
+    """Return what may move a figure beside configuration and data."""
+    return {
+        "guardmark": installed_version("guardmark"),
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "sqlite": sqlite3.sqlite_version,
+        "system": platform.system(),
+        "release": platform.release(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "libraries": {
+            name: version for name in _libraries() if (version := installed_version(name))
+        },
+    }
+
+
+def _libraries() -> list[str]:
+    """Names of the distributions guardmark depends on, and of the optional ones it knows."""
+    stated = [re.match(r"[A-Za-z0-9_.-]+", line) for line in requires("guardmark") or ()]
+    return sorted({*(found.group().lower() for found in stated if found), *_OPTIONAL})
+
+
+@contextmanager
+def logbook(folder: RunDir, now: datetime) -> Iterator[Callable[[str], None]]:
+    """Offer a way to note lines in the log of a run while a block runs.
+
+    An exception is noted by its kind and first line, and goes on. No text of a sample and no
+    secret is ever noted.
+    """
+    began = monotonic()
+
+    def note(line: str) -> None:
+        stamp = (now + timedelta(seconds=monotonic() - began)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        try:
+            with folder.log.open("a", encoding="utf-8") as log:
+                log.write(f"{stamp} {' '.join(line.split())}\n")
+        except OSError as error:
+            raise StorageError(
+                f"{folder.log} cannot be written: {error.strerror}.\n"
+                "Next: free disk space or make the folder writable, then give the command again."
+            ) from error
+
+    try:
+        yield note
+    except BaseException as error:
+        first = (str(error).splitlines() or [""])[0]
+        with suppress(StorageError):  # a full disk may be what ended the run
+            note(f"ended by {type(error).__name__}: {first[:200]}")
+        raise
+
+
+def ending_line(summary: RunSummary) -> str:
+    """Return how a run ended, on one line."""
+    reason = f" ({summary.reason})" if summary.reason else ""
+    return (
+        f"{summary.ending.value}{reason}: {summary.added} records added, {summary.stored} of "
+        f"{summary.planned} stored, {summary.calls} calls in {summary.elapsed_s:.3f} s, "
+        f"{summary.mean_in_flight:.1f} in flight, event loop late by at most "
+        f"{summary.loop_lag_ms:.1f} ms"
+    )

@@ -10,9 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
 from guardmark import __version__
-from guardmark.app.data.fingerprints import data_sha256, resolved
-from guardmark.app.run.folders import new_run
-from guardmark.app.run.run_folder import RUNS
+from guardmark.app.data.reading import data_sha256, resolved
+from guardmark.app.run.run_folder import RUNS, new_run
 from guardmark.app.settings import Config
 from guardmark.core.errors import ConfigError, DatasetError, StorageError, UnknownName
 from guardmark.core.manifest import DataManifest, PartManifest, Policy, RunManifest

@@ -5,21 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from guardmark.app.data.fingerprints import config_sha256, data_sha256, resolved
-from guardmark.app.data.lines import describe_data
-from guardmark.app.data.reading import merge_files, read_data
+from guardmark.app.data.reading import (
+    config_sha256,
+    data_sha256,
+    describe_data,
+    merge_files,
+    read_data,
+    resolved,
+)
 from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.event_loop import run_on_loop
 from guardmark.app.parts.probing import probe_parts
 from guardmark.app.parts.services import concurrency_of, open_services
 from guardmark.app.parts.working_directory import staying
-from guardmark.app.run.answer_cache import kept_answers
-from guardmark.app.run.description import write_description
-from guardmark.app.run.environment import describe_environment
-from guardmark.app.run.logbook import ending_line, logbook
+from guardmark.app.run.description import (
+    describe_environment,
+    ending_line,
+    logbook,
+    write_description,
+)
+from guardmark.app.run.engine_options import (
+    check_rules,
+    early_stop,
+    kept_answers,
+    rebuilds,
+    with_rules,
+)
 from guardmark.app.run.run_folder import Start, begun, find_place
-from guardmark.app.run.stopping import check_rules, early_stop, with_rules
-from guardmark.app.run.worker_factories import rebuilds
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import RunManifest
 from guardmark.core.protocols import Closable, SampleBound

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from guardmark.adaptive.campaign import AdaptivePlan
-from guardmark.app.labels.bypass_labels import BypassLabel, resting_of, store_bypass_labels
+from guardmark.app.labels.human_labels import BypassLabel, resting_of, store_bypass_labels
 from guardmark.app.verify.adaptive.cards import recount_attacks
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.pipeline.small_slices import SliceRequest
 from guardmark.app.results.artefacts import write_reports
+from guardmark.app.results.comparing import read_slices
 from guardmark.app.results.exporting import export
-from guardmark.app.results.slicing import read_slices
 from guardmark.app.verify.difference import Comparer, Finding
 from guardmark.app.verify.lines import parsed
 from guardmark.reports.small_slices import stability_json, stability_markdown
