@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-# Nothing is timed: a loaded machine must not fail a law.
-settings.register_profile("guardmark", deadline=None)
-settings.load_profile("guardmark")
+# Nothing is timed: a loaded machine must not fail a law. `make test` draws the same cases every
+# time; `make soak` draws new ones (--hypothesis-profile=random).
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None, print_blob=True)
+settings.load_profile("same")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
