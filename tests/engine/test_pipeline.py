@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -337,3 +338,40 @@ async def test_a_pipeline_that_cannot_be_done_is_refused(
     """Usage errors cost nothing."""
     with pytest.raises(ConfigError, match=said):
         await run(Plan(defenses=(Remote(),), pipeline=pipeline, timing=timing), open_writer(2))
+
+
+async def test_a_stopped_run_reads_no_further_samples(open_writer: OpenWriter) -> None:
+    """Ctrl-C or a spent budget ends the feeder at once, however many samples are left."""
+    writer, reads = open_writer(6000), list[str]()
+    writer.connection.set_trace_callback(
+        lambda sql: reads.append(sql) if "FROM samples s WHERE position" in sql else None
+    )
+    pipeline = Pipeline(arms=(NO_GUARD,), model=Model(delay_s=0), judges=(Judging(delay_s=0),))
+    plan = Plan(defenses=(), pipeline=pipeline, repeats=3, budget=Budget(calls=20))
+    with pytest.raises(BudgetReached):
+        await run(plan, writer)
+    assert len(reads) == 1
+
+
+async def test_a_feeder_that_finds_nothing_to_ask_gives_others_their_turn(
+    open_writer: OpenWriter,
+) -> None:
+    """A wish to stop is heard between any two reads of a continued run."""
+    writer = open_writer(3000)
+    pipeline = Pipeline(arms=(NO_GUARD,), model=Model(delay_s=0))
+    await run(Plan(defenses=(), pipeline=pipeline), writer)
+    turns, at_reads = [0], list[int]()
+    writer.connection.set_trace_callback(
+        lambda sql: at_reads.append(turns[0]) if "FROM samples s WHERE position" in sql else None
+    )
+
+    async def take_turns() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.ensure_future(take_turns())
+    await run(Plan(defenses=(), pipeline=pipeline), writer)
+    other.cancel()
+    assert len(at_reads) == 12
+    assert len(set(at_reads)) == 12

@@ -166,16 +166,21 @@ class PipelineRunner:
     # --- feeding ---------------------------------------------------------------------------
 
     async def _feed(self) -> None:
+        await self._start_all()
+        self._is_fed = True
+        self._close_when_done()
+
+    async def _start_all(self) -> None:
         for repeat in range(self._ledger.plan.repeats):
             for chunk in self._ledger.writer.stored.pending(None):
+                # A continued run finds nothing left to ask in most chunks, and waits for nobody.
+                await asyncio.sleep(0)
                 for case in self._cases(chunk, repeat):
                     if not self._ledger.may_go_on():
-                        break
+                        return
                     await self._room.acquire()
                     self._open += 1
                     self._start(case)
-        self._is_fed = True
-        self._close_when_done()
 
     def _cases(self, chunk: Chunk, repeat: int) -> Iterator[SampleState]:
         stored, at = self._ledger.writer.stored, chunk.positions
