@@ -11,7 +11,7 @@ import pytest
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.hotflip import HotFlip
 from guardmark.attacks.validity import is_bounded, tier_of
-from guardmark.core.gradient import GradientAttack, Swap
+from guardmark.core.protocols import GradientAttack, Swap
 from guardmark.core.sample import Label, Prompt, Sample
 
 WEIGHTS = {

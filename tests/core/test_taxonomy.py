@@ -24,18 +24,10 @@ def test_the_five_categories_and_their_subcategories() -> None:
     }
 
 
-def test_the_path_to_a_name() -> None:
-    """One step for a category, two for a subcategory."""
-    assert DEFAULT_TAXONOMY.ancestors("jailbreak") == ("jailbreak",)
-    assert DEFAULT_TAXONOMY.ancestors("multi_turn") == ("jailbreak", "multi_turn")
-
-
 def test_an_unknown_name_is_met_with_the_nearest() -> None:
-    """Of categories when a category is asked for, of all when a path is."""
+    """The mistake is most often one of typing."""
     with pytest.raises(UnknownName, match="Did you mean 'jailbreak'"):
         DEFAULT_TAXONOMY.find("jailbraek")
-    with pytest.raises(UnknownName, match="Did you mean 'multi_turn'"):
-        DEFAULT_TAXONOMY.ancestors("multiturn")
 
 
 def test_subcategories_are_known_under_their_own_category_only() -> None:

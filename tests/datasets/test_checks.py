@@ -10,7 +10,7 @@ import pytest
 from guardmark.core.manifest import DataManifest
 from guardmark.core.sample import Severity
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
-from guardmark.datasets.checks import CATEGORY_MINIMA, Criteria, Finding, Status, check_samples
+from guardmark.datasets.checks import CATEGORY_MINIMA, Criteria, DataIssue, Status, check_samples
 from guardmark.datasets.mix import read_mix
 from guardmark.stats.planning import wilson_half_width
 
@@ -25,13 +25,13 @@ HALF_WIDTH = partial(wilson_half_width, 0.5)
 CRITERIA = Criteria(taxonomy=DEFAULT_TAXONOMY, half_width=HALF_WIDTH)
 
 
-def finding(samples: Sequence[Sample], aspect: str, criteria: Criteria = CRITERIA) -> Finding:
+def finding(samples: Sequence[Sample], aspect: str, criteria: Criteria = CRITERIA) -> DataIssue:
     """The answer to one question."""
     found = check_samples(samples, criteria).findings
     return next(each for each in found if each.aspect == aspect)
 
 
-def number(found: Finding, name: str) -> float | None:
+def number(found: DataIssue, name: str) -> float | None:
     """One number behind an answer."""
     return next(each.value for each in found.numbers if each.name == name)
 

@@ -18,7 +18,7 @@ from guardmark.app.registry import BuildContext, build_part, settings_model
 from guardmark.app.verify.verification import verify
 from guardmark.attacks.hotflip import HotFlip
 from guardmark.attacks.validity import is_bounded
-from guardmark.core.gradient import GradientDefense
+from guardmark.core.protocols import GradientDefense
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.reports.adaptive.words import threat_card
 from guardmark.store.records import RecordReader

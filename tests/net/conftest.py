@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from guardmark.net import ServiceLimits, Services
+from guardmark.store.run_dir import try_lock
 
 QUICK = {"backoff_s": 0.001, "connect_timeout_s": 2.0, "read_timeout_s": 2.0}
 
@@ -21,7 +22,9 @@ async def make_services() -> AsyncIterator[Callable[..., Services]]:
             k: settings.pop(k) for k in ("limits", "record", "replay", "offline") if k in settings
         }
         default = ServiceLimits(**{**QUICK, **settings})  # type: ignore[arg-type]
-        made.append(Services(door.pop("limits", None), default=default, **door))  # type: ignore[arg-type]
+        made.append(
+            Services(door.pop("limits", None), default=default, record_lock=try_lock, **door)
+        )  # type: ignore[arg-type]
         return made[-1]
 
     yield make

@@ -12,6 +12,7 @@ from aiohttp import web
 from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.outcome import ErrorKind
 from guardmark.net import Services
+from guardmark.store.run_dir import try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +135,7 @@ async def test_two_runs_do_not_record_into_one_cassette(
     path = tmp_path / "c.jsonl"
     first = make_services(record=path)
     with pytest.raises(StorageError, match="recorded by another run"):
-        Services(record=path)
+        Services(record=path, record_lock=try_lock)
     await first.endpoint((await serve(_counting())).url).send(b"x")
     await first.close()
     assert len(path.read_bytes().splitlines()) == 1

@@ -27,8 +27,8 @@ from guardmark.adaptive.wrapper import run_wrappers
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.canon import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
-from guardmark.core.gradient import GradientDefense
 from guardmark.core.layers import ADAPTIVE, FINDINGS_PREFIX, LEFT_OUT, TARGET
+from guardmark.core.protocols import GradientDefense
 from guardmark.engine.stop import StopSignal
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from guardmark.adaptive.state import Target
     from guardmark.adaptive.target import ProtectedTarget
     from guardmark.adaptive.trial import Account, Query
-    from guardmark.core.gradient import GradientAttack
+    from guardmark.core.protocols import GradientAttack
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import AnyDefense
     from guardmark.store.records import RecordReader, RecordWriter

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.state import SearchState
     from guardmark.adaptive.trial import Steps
-    from guardmark.core.gradient import GradientAccess, GradientAttack
+    from guardmark.core.protocols import GradientAccess, GradientAttack
     from guardmark.core.sample import Sample
 
 

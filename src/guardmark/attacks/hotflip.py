@@ -15,7 +15,7 @@ from guardmark.attacks.validity import edit_within_one, is_bounded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from guardmark.core.gradient import GradientAccess, LossGradient, Swap
+    from guardmark.core.protocols import GradientAccess, LossGradient, Swap
     from guardmark.core.sample import Sample
 
 HOTFLIP: Final = "hotflip@1"

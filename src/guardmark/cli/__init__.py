@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from guardmark.cli.terminal import tell
-from guardmark.core.controls import clean
 from guardmark.core.errors import GuardmarkError
+from guardmark.reports.inert import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -95,9 +95,9 @@ def _fitted(lines: Iterator[str]) -> Iterator[str]:
 
 def _lines(cards: Sequence[AdaptiveCard], files: Sequence[tuple[str, Path]]) -> Iterator[str]:
     from guardmark.analysis.adaptive.pairs import compare_adaptive
-    from guardmark.core.controls import clean
     from guardmark.reports.adaptive.pairs import pair_lines
     from guardmark.reports.adaptive.text import adaptive_lines
+    from guardmark.reports.inert import clean
 
     for card in cards:
         for line in adaptive_lines(card):

@@ -16,10 +16,10 @@ from guardmark.app.results.reporting import report
 from guardmark.app.run.running import RunOptions, Session
 from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import tell
-from guardmark.core.controls import clean
 from guardmark.core.errors import ConfigError
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
+from guardmark.reports.inert import clean
 
 if TYPE_CHECKING:
     from pathlib import Path

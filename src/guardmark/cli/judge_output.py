@@ -11,9 +11,9 @@ from guardmark.app.run.running import Session
 from guardmark.cli.progress import ProgressLine
 from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import tell
-from guardmark.core.controls import clean
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
+from guardmark.reports.inert import clean
 from guardmark.reports.judge_quality import quality_json, quality_lines
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from guardmark.app.run.matrix import MatrixDone, run_matrix
 from guardmark.app.run.running import RunOptions, Session
 from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import tell
-from guardmark.core.controls import clean
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
+from guardmark.reports.inert import clean
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,11 +13,11 @@ from guardmark.app.parts.loading import load_config
 from guardmark.app.run.running import Session, run
 from guardmark.cli.progress import ProgressLine
 from guardmark.cli.terminal import tell
-from guardmark.core.controls import clean
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.engine.progress import Progress
 from guardmark.engine.runner import Ending
 from guardmark.engine.stop import Abandoned, StopSignal
+from guardmark.reports.inert import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -43,7 +43,7 @@ def command() -> click.Command:
         no_texts: bool,
         as_json: bool,
     ) -> None:
-        from guardmark.core.controls import clean
+        from guardmark.reports.inert import clean
         from guardmark.view.server import ViewOptions, serve
 
         options = ViewOptions(

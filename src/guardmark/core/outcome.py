@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Outcome(StrEnum):
@@ -203,3 +208,39 @@ class Verdict:
     error_kind: ErrorKind | None = None
     latency_ns: int | None = None
     evidence: Evidence | None = None
+
+
+Vector = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingAnswer:
+    """What came back from a call.
+
+    Attributes:
+        vectors: One for each text, in order; None when there is none that can be used.
+        usage: Tokens and money, or None when not reported.
+        error_kind: Why there are no vectors, or None.
+        message: What failed, on one line; empty when fine.
+        attempts: Every try, when there was more than one or one failed.
+        service_ns: Time taken.
+    """
+
+    vectors: tuple[Vector, ...] | None
+    usage: Usage | None = None
+    error_kind: ErrorKind | None = None
+    message: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    service_ns: int = 0
+
+
+def fault_of(vectors: Sequence[Vector]) -> str:
+    """Say what keeps vectors from being compared; empty when nothing does."""
+    if len({len(vector) for vector in vectors}) > 1:
+        sizes = " and ".join(sorted({str(len(vector)) for vector in vectors}))
+        return f"the vectors differ in their dimensions ({sizes})"
+    if not all(math.isfinite(value) for vector in vectors for value in vector):
+        return "a vector holds a value that is no finite number"
+    if not all(any(vector) for vector in vectors):
+        return "a vector is empty or all zeros"
+    return ""

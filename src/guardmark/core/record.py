@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -9,6 +11,8 @@ from typing import TYPE_CHECKING
 from guardmark.core.outcome import ScoreKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence
 
 
@@ -73,3 +77,24 @@ class Record:
     amortised: bool = False
     text: str | None = None
     evidence: Evidence | None = None
+
+
+Question = tuple[str, int, int]
+"""Name of the part that is asked, repeat, and position of the sample."""
+
+_PRESENT: ContextVar[Question | None] = ContextVar("_PRESENT", default=None)
+
+
+def present_question() -> Question | None:
+    """Return the question that the present task asks, or None outside of any."""
+    return _PRESENT.get()
+
+
+@contextmanager
+def asking_about(part: str, repeat: int, position: int) -> Iterator[None]:
+    """Let everything that is called meanwhile belong to a question."""
+    token = _PRESENT.set((part, repeat, position))
+    try:
+        yield
+    finally:
+        _PRESENT.reset(token)

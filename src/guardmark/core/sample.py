@@ -48,7 +48,6 @@ class View(StrEnum):
 
 
 _MATERIAL = (Role.TOOL, Role.DOCUMENT)
-_new = object.__new__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +78,7 @@ class Prompt:
     @staticmethod
     def of_text(text: str) -> Prompt:
         """Wrap one user text as a prompt."""
-        # Built by hand, since a run makes one for every sample: 0.4 us, by __init__ 1.1.
-        message, prompt = _new(Message), _new(Prompt)
-        _set_role(message, Role.USER)
-        _set_content(message, text)
-        _set_messages(prompt, (message,))
-        _set_under_test(prompt, 0)
-        return prompt
+        return Prompt(messages=(Message(role=Role.USER, content=text),), under_test=0)
 
     @property
     def text(self) -> str:
@@ -121,13 +114,6 @@ class Prompt:
         under_test = self.under_test % len(self.messages)
         form = [[[m.role.value, m.content] for m in self.messages], under_test]
         return sha256(json.dumps(form, ensure_ascii=False, separators=(",", ":")).encode()).digest()
-
-
-# What writes a slot of a frozen value, for the two that are built by hand.
-_set_role = Message.__dict__["role"].__set__
-_set_content = Message.__dict__["content"].__set__
-_set_messages = Prompt.__dict__["messages"].__set__
-_set_under_test = Prompt.__dict__["under_test"].__set__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,41 +161,3 @@ class Sample:
     def lineage(self) -> str:
         """The group, or the sample's own id when it stands alone."""
         return self.group or self.id
-
-    def alike(
-        self, *, sample_id: str, prompt: Prompt, group: str, metadata: Mapping[str, object]
-    ) -> Sample:
-        """Return another sample with the facets of this one."""
-        # Built by hand, since a run makes one for every sample: 0.9 us, by __init__ 1.7.
-        other = _new(Sample)
-        _set_id(other, sample_id)
-        _set_prompt(other, prompt)
-        _set_group(other, group)
-        _set_metadata(other, metadata)
-        _set_label(other, self.label)
-        _set_category(other, self.category)
-        _set_subcategory(other, self.subcategory)
-        _set_severity(other, self.severity)
-        _set_expected(other, self.expected)
-        _set_technique(other, self.technique)
-        _set_language(other, self.language)
-        _set_variant(other, self.variant)
-        _set_source(other, self.source)
-        _set_must_keep(other, ())
-        return other
-
-
-_set_id = Sample.__dict__["id"].__set__
-_set_prompt = Sample.__dict__["prompt"].__set__
-_set_group = Sample.__dict__["group"].__set__
-_set_metadata = Sample.__dict__["metadata"].__set__
-_set_label = Sample.__dict__["label"].__set__
-_set_category = Sample.__dict__["category"].__set__
-_set_subcategory = Sample.__dict__["subcategory"].__set__
-_set_severity = Sample.__dict__["severity"].__set__
-_set_expected = Sample.__dict__["expected"].__set__
-_set_technique = Sample.__dict__["technique"].__set__
-_set_language = Sample.__dict__["language"].__set__
-_set_variant = Sample.__dict__["variant"].__set__
-_set_source = Sample.__dict__["source"].__set__
-_set_must_keep = Sample.__dict__["must_keep"].__set__

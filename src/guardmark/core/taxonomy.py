@@ -46,16 +46,6 @@ class Taxonomy:
                 return category
         raise UnknownName("category", name, self.names)
 
-    def ancestors(self, name: str) -> tuple[str, ...]:
-        """Return the path from the root to a category or subcategory."""
-        for category in self.categories:
-            if category.name == name:
-                return (name,)
-            if name in category.subcategories:
-                return (category.name, name)
-        known = [*self.names, *(sub for c in self.categories for sub in c.subcategories)]
-        raise UnknownName("category", name, known)
-
     def knows_subcategory(self, category: str, subcategory: str) -> bool:
         """Tell whether a subcategory is declared under a category."""
         return subcategory in self.find(category).subcategories

@@ -6,8 +6,8 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from guardmark.core.plain import Kind, PlainSample, kind_of, rest_of
 from guardmark.core.sample import Prompt, Sample
+from guardmark.store.samples import Kind, PlainSample, kind_of, rest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,10 +89,20 @@ class QuickRows:
         if found is None:
             return None
         known, sample_id, text, group = found
-        return known.like.alike(
-            sample_id=sample_id,
+        like = known.like
+        return Sample(
+            id=sample_id,
             prompt=Prompt.of_text(text),
+            label=like.label,
+            category=like.category,
+            subcategory=like.subcategory,
+            severity=like.severity,
+            expected=like.expected,
+            technique=like.technique,
+            language=like.language,
+            variant=like.variant,
             group=group,
+            source=like.source,
             metadata=self._metadata(row) if self._rest else _NOTHING,
         )
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, cast
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.manifest import DataManifest
-from guardmark.core.plain import Kind, PlainSample, kind_of
 from guardmark.core.sample import Label, Sample
 from guardmark.datasets.faults import BadRows, Fault
 from guardmark.datasets.files import read_rows
 from guardmark.datasets.filters import check_filters, files_text
 from guardmark.datasets.rows import RowReader
+from guardmark.store.samples import Kind, PlainSample, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,9 +15,9 @@ from guardmark.datasets.quick import QuickRows
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from guardmark.core.plain import PlainSample
     from guardmark.core.taxonomy import Taxonomy
     from guardmark.datasets.spec import DatasetSpec
+    from guardmark.store.samples import PlainSample
 
     Row = Mapping[str, object]
     Getter = Callable[[Row], object]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from guardmark.core.gradient import GradientAccess
+    from guardmark.core.protocols import GradientAccess
     from guardmark.core.sample import Prompt
 
 

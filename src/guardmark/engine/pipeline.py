@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.protocols import DrawingModel, InlineDefense
-from guardmark.core.question import asking_about
-from guardmark.core.record import Stage
+from guardmark.core.record import Stage, asking_about
 from guardmark.core.sample import Message, Prompt, Role, View
 from guardmark.engine import memory
 from guardmark.engine.answers import as_response, as_verdict, gather, layer_of

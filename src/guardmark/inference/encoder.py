@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from guardmark.core.embedding import EmbeddingAnswer, fault_of
 from guardmark.core.errors import ConfigError
-from guardmark.core.outcome import ErrorKind, Usage
+from guardmark.core.outcome import EmbeddingAnswer, ErrorKind, Usage, fault_of
 from guardmark.inference.libraries import device_of, library, load
 
 if TYPE_CHECKING:

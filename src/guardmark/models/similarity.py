@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from guardmark.core.embedding import EmbeddingAnswer, Vector
+    from guardmark.core.outcome import EmbeddingAnswer, Vector
 
 
 class Embedder(Protocol):

@@ -10,17 +10,18 @@ from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Any
 
 from guardmark.core.errors import ConfigError, StorageError
-from guardmark.core.locks import try_lock
 from guardmark.core.outcome import Attempt, ErrorKind
-from guardmark.core.question import present_question
+from guardmark.core.record import present_question
 from guardmark.net.exchange import Exchange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from guardmark.core.question import Question
+    from guardmark.core.record import Question
     from guardmark.net.redaction import Redactor
+
+    Lock = Callable[[IO[bytes]], bool]
 
 _VERSION = 1
 
@@ -44,10 +45,10 @@ class CassetteRecorder:
     not stored when a run was killed is asked again, and then recorded twice.
     """
 
-    def __init__(self, path: Path, redactor: Redactor) -> None:
+    def __init__(self, path: Path, redactor: Redactor, *, lock: Lock | None = None) -> None:
         self._path = path
         self._redactor = redactor
-        self._file = _open_to_append(path)
+        self._file = _open_to_append(path, lock)
         self._session = 1 + max((each.session for each in _read(path)), default=-1)
 
     def add(self, request: CassetteRequest, exchange: Exchange) -> None:
@@ -155,11 +156,11 @@ def _read_back(written: Any) -> bytes:
     return base64.b64decode(written["base64"], validate=True)
 
 
-def _open_to_append(path: Path) -> IO[bytes]:
+def _open_to_append(path: Path, lock: Lock | None) -> IO[bytes]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a+b")
-        if not try_lock(file):
+        if lock is not None and not lock(file):
             file.close()
             raise StorageError(
                 f"The cassette {path} is being recorded by another run.\n"

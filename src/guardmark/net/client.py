@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import ErrorKind
-from guardmark.core.version import VERSION
 from guardmark.net.cassette import CassettePlayer, CassetteRecorder, CassetteRequest
 from guardmark.net.connections import Connections
 from guardmark.net.exchange import Exchange
@@ -23,7 +23,7 @@ from guardmark.net.service import Service, ServiceUse
 from guardmark.net.wire import Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from guardmark.net.exchange import ServiceAnswer
@@ -47,6 +47,7 @@ class Services:
         *,
         default: ServiceLimits = _USUAL_LIMITS,
         record: Path | None = None,
+        record_lock: Callable[[IO[bytes]], bool] | None = None,
         replay: Path | None = None,
         offline: bool = False,
     ) -> None:
@@ -57,7 +58,9 @@ class Services:
         self._services = {
             _base(url): Service(_base(url), its) for url, its in (limits or {}).items()
         }
-        self._recorder = None if record is None else CassetteRecorder(record, self._redactor)
+        self._recorder = (
+            None if record is None else CassetteRecorder(record, self._redactor, lock=record_lock)
+        )
         self._player = None if replay is None else CassettePlayer(replay, self._redactor)
         self._offline = offline
         self._sessions: dict[bool, aiohttp.ClientSession] = {}

@@ -6,14 +6,13 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from guardmark.core.embedding import EmbeddingAnswer, fault_of
-from guardmark.core.outcome import ErrorKind
+from guardmark.core.outcome import EmbeddingAnswer, ErrorKind, fault_of
 from guardmark.net.chat import failure_message, read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.core.embedding import Vector
+    from guardmark.core.outcome import Vector
     from guardmark.net.chat import Price
     from guardmark.net.client import Endpoint
     from guardmark.net.exchange import Exchange

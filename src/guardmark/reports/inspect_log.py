@@ -9,10 +9,10 @@ from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import Outcome, VerdictLabel
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.sample import Role
-from guardmark.core.version import VERSION
 from guardmark.store.reader import RunState
 from guardmark.store.run_dir import RunDir
 

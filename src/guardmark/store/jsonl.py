@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
 
-    from guardmark.core.plain import Kind
+    from guardmark.store.samples import Kind
 
 _LANES: Final = (
     "SELECT DISTINCT r.defense, r.stage, r.layer, r.repeat, d.name, l.name FROM records r"

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
-    from guardmark.core.plain import PlainSample
     from guardmark.core.record import Record
     from guardmark.core.sample import Sample
+    from guardmark.store.samples import PlainSample
 
 __all__ = ["RecordReader", "RecordTable", "RecordWriter", "RunState", "RunStatus"]
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from filecmp import cmp
 from glob import escape
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StorageError
-from guardmark.core.locks import try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _LOCK: Final = ".lock"
 _REASONS: Final = {
@@ -266,3 +266,21 @@ def _errors_of(path: Path) -> Iterator[None]:
             f"{path} cannot be written: {why}.\n"
             "Next: free disk space or make the folder writable, or choose another with -o."
         ) from error
+
+
+def try_lock(file: IO[Any]) -> bool:
+    """Take the lock on a file, unless somebody has it."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            # Beyond the content: Windows would also keep others from reading locked bytes.
+            file.seek(1 << 20)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]  # Windows only
+        else:
+            import fcntl
+
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from guardmark.core.version import VERSION
+from guardmark.core.manifest import VERSION
 from guardmark.reports.blocks import Document
 from guardmark.reports.cells import of_estimate
 from guardmark.reports.figures.svg import fit_for_files

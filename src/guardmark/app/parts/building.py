@@ -13,8 +13,7 @@ from guardmark.app.parts.services import judge_name
 from guardmark.app.parts.working_directory import staying
 from guardmark.app.registry import BuildContext, build_part
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.core.manifest import PartManifest
-from guardmark.core.version import VERSION
+from guardmark.core.manifest import VERSION, PartManifest
 from guardmark.engine.plan import NO_GUARD, Pipeline
 
 if TYPE_CHECKING:

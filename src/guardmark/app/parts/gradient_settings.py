@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from guardmark.app.registry import BuildContext, build_part
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError
-from guardmark.core.gradient import GradientAttack, GradientDefense
+from guardmark.core.protocols import GradientAttack, GradientDefense
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -50,6 +50,7 @@ def open_services(
             _check_cassette(replay)
         return None
     from guardmark.net import ServiceLimits, Services
+    from guardmark.store.run_dir import try_lock
 
     usual = loaded.config.run.concurrency
     limits = {
@@ -70,6 +71,7 @@ def open_services(
         default=ServiceLimits(concurrency=usual),
         offline=offline,
         record=record,
+        record_lock=try_lock,
         replay=replay,
     )
 

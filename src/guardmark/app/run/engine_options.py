@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.stopping.rules import parse_stop_rule, statements_for
 from guardmark.app.parts.building import build_defenses
 from guardmark.core.errors import ConfigError
-from guardmark.core.manifest import LatencyMode
+from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import InlineDefense
-from guardmark.core.version import VERSION
 from guardmark.engine.plan import Memory
 
 if TYPE_CHECKING:

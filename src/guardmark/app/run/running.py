@@ -33,9 +33,8 @@ from guardmark.app.run.engine_options import (
 )
 from guardmark.app.run.run_folder import Start, begun, find_place
 from guardmark.core.errors import ConfigError, StoreError
-from guardmark.core.manifest import RunManifest
+from guardmark.core.manifest import VERSION, RunManifest
 from guardmark.core.protocols import Closable, SampleBound
-from guardmark.core.version import VERSION
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.runner import run as run_engine
 from guardmark.store.records import RecordWriter

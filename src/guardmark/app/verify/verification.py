@@ -21,7 +21,7 @@ from guardmark.app.verify.judged.judges import check_panels
 from guardmark.app.verify.small_slices import check_slices
 from guardmark.app.verify.source import Source, open_source
 from guardmark.app.verify.summary import recount_summary
-from guardmark.core.version import VERSION
+from guardmark.core.manifest import VERSION
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.store import integrity
 from guardmark.store.records import RecordReader

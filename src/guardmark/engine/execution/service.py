@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from guardmark.core.manifest import LatencyMode
-from guardmark.core.question import asking_about
+from guardmark.core.record import asking_about
 from guardmark.engine import memory
 from guardmark.engine.asking import asking
 from guardmark.engine.calls import as_decision
