@@ -17,8 +17,8 @@ from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample
-from guardmark.reports.document import build_document
-from guardmark.reports.markdown import render_markdown
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.summary import summary_json, summary_schema
 from guardmark.stats.calibration import brier
 from guardmark.stats.scores import compare_auc

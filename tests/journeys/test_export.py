@@ -101,17 +101,6 @@ def test_every_chart_is_a_file(run: Path) -> None:
         assert ET.fromstring(path.read_text("utf-8")).tag.endswith("svg")  # noqa: S314 - our own
 
 
-def test_every_chart_is_a_picture(run: Path) -> None:
-    """Beside the drawings, under the same names."""
-    pytest.importorskip("matplotlib", reason="the extra plots is not installed")
-    done = guardmark("export", run, "--to", "svg,png", cwd=run)
-    assert done.code == 0, done.err
-    drawn = {path.stem for path in (run / "figures").glob("*.svg")}
-    pictures = list((run / "figures").glob("*.png"))
-    assert {path.stem for path in pictures} == drawn
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
-
-
 def test_an_unknown_format_names_the_known_ones(run: Path) -> None:
     """With a guess."""
     done = guardmark("export", run, "--to", "inspct", cwd=run)

@@ -10,8 +10,8 @@ from loud_document import LOUD, PLAIN, document
 from small_reports import full_analysis
 from small_runs import Runs
 
-from guardmark.reports.document import build_document
-from guardmark.reports.html import render_html
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.render.html.page import render_html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from guardmark.reports.blocks import (
+from guardmark.reports.document.blocks import (
     Bullets,
     Column,
     Document,

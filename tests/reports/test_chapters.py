@@ -12,9 +12,9 @@ from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.manifest import DataManifest
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Sample
-from guardmark.reports.blocks import Document, Table
-from guardmark.reports.document import build_document
-from guardmark.reports.wording import cell_text
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.document.blocks import Document, Table
+from guardmark.reports.document.wording import cell_text
 from guardmark.store.codes import FLAG_CACHED, FLAG_COLD
 from guardmark.store.records import RecordReader, RecordWriter, RunState
 

@@ -17,8 +17,8 @@ from small_runs import Runs
 from guardmark.analysis.defense.bypasses import ListedSample
 from guardmark.analysis.gate.limits import GateCheck, GateResult, GateStatus, GateUnit
 from guardmark.analysis.run import RunAnalysis
-from guardmark.reports.ci_junit import Unlimited, figures_junit, gate_junit
-from guardmark.reports.ci_sarif import FINGERPRINT, MOST_RESULTS, Analysed, Located, sarif_json
+from guardmark.reports.exports.junit import Unlimited, figures_junit, gate_junit
+from guardmark.reports.exports.sarif import FINGERPRINT, MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.reports.gate_renderings import gate_json, gate_markdown, render_gate
 
 SCHEMA = Path(__file__).parent / "sarif" / "sarif-2.1.0-rtm.5.json"

@@ -9,7 +9,8 @@ from small_runs import Planned, Runs, allow, attack, benign, block, failed
 
 from guardmark.analysis.run import analyse_run
 from guardmark.core.manifest import Policy
-from guardmark.reports.blocks import (
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.document.blocks import (
     Document,
     FigureCell,
     IntervalChart,
@@ -19,8 +20,7 @@ from guardmark.reports.blocks import (
     Table,
     Unit,
 )
-from guardmark.reports.document import build_document
-from guardmark.reports.wording import cell_text
+from guardmark.reports.document.wording import cell_text
 
 ORDER = [
     "configuration",

@@ -16,8 +16,8 @@ from small_runs import Planned, Runs, allow, attack, benign, block
 
 from guardmark.analysis.run import AnalysisSettings, analyse_run
 from guardmark.core.sample import Prompt
-from guardmark.reports.document import build_document
-from guardmark.reports.html import render_html
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.render.html.page import render_html
 
 MEGABYTES_2 = 2_000_000
 VOID = {"meta", "link", "input", "br", "img"}

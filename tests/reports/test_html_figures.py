@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loud_document import LOUD, PLAIN, document
 
-from guardmark.reports.blocks import FigureCell, IntervalChart, IntervalMark, Unit
+from guardmark.reports.document.blocks import FigureCell, IntervalChart, IntervalMark, Unit
 from guardmark.reports.figures.files import Figure, figure_svg
 from guardmark.reports.figures.interval import plot_intervals
 from guardmark.reports.figures.scale import scale_between, scale_of
@@ -99,14 +99,3 @@ def test_a_chart_is_a_file_of_its_own(text: str, at: int) -> None:
     tags = {element.tag.removeprefix(SVG) for element in root.iter()}
     assert tags <= {"svg", "title", "desc", "style", "rect", "g", "path", "line", "text"}
     assert not [key for element in root.iter() for key in element.attrib if key.startswith("on")]
-
-
-@pytest.mark.parametrize(("text", "at"), [case for case in FIGURES if case[0] == PLAIN])
-def test_a_chart_is_a_picture_too(text: str, at: int) -> None:
-    """PNG for slides, the same bytes each time."""
-    pytest.importorskip("matplotlib", reason="matplotlib comes with the extra plots")
-    from guardmark.reports.figures.png import figure_png
-
-    drawn = figure_png(figure(text, at))
-    assert drawn.startswith(b"\x89PNG")
-    assert drawn == figure_png(figure(text, at))

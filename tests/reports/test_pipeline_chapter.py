@@ -24,12 +24,12 @@ from guardmark.analysis.pipeline.legacy import DEFINITIONS
 from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.outcome import Verdict, VerdictLabel
 from guardmark.core.sample import Sample
-from guardmark.reports.document import build_document
-from guardmark.reports.html import render_html
-from guardmark.reports.markdown import render_markdown
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.exports.tables import variants_csv
+from guardmark.reports.render.html.page import render_html
+from guardmark.reports.render.markdown import render_markdown
+from guardmark.reports.render.terminal import render_terminal
 from guardmark.reports.summary import summary_json, summary_schema
-from guardmark.reports.tables import variants_csv
-from guardmark.reports.terminal import render_terminal
 
 SAMPLES = [*(attack(n) for n in range(10)), *(benign(n) for n in range(10))]
 HOSTILE = "=x<script>\x1b[31m|"

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from small_reports import HOSTILE, bare_analysis, full_analysis
 from small_runs import Runs, allow, attack, benign, block
 
-from guardmark.reports.document import build_document
-from guardmark.reports.inert import csv_cell, markdown_code, markdown_line, plain_line
-from guardmark.reports.markdown import render_markdown
-from guardmark.reports.tables import HEAD, categories_csv, variants_csv
-from guardmark.reports.terminal import render_terminal
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.document.safe_text import csv_cell, markdown_code, markdown_line, plain_line
+from guardmark.reports.exports.tables import HEAD, categories_csv, variants_csv
+from guardmark.reports.render.markdown import render_markdown
+from guardmark.reports.render.terminal import render_terminal
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

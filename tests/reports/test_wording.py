@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from guardmark.reports.blocks import FigureCell, Unit
-from guardmark.reports.wording import counts_text, measure_text, percent_text, value_text
+from guardmark.reports.document.blocks import FigureCell, Unit
+from guardmark.reports.document.wording import counts_text, measure_text, percent_text, value_text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.cli.terminal import tell
 from guardmark.core.errors import GuardmarkError
-from guardmark.reports.inert import clean
+from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -97,7 +97,7 @@ def _lines(cards: Sequence[AdaptiveCard], files: Sequence[tuple[str, Path]]) -> 
     from guardmark.analysis.adaptive.pairs import compare_adaptive
     from guardmark.reports.adaptive.pairs import pair_lines
     from guardmark.reports.adaptive.text import adaptive_lines
-    from guardmark.reports.inert import clean
+    from guardmark.reports.document.safe_text import clean
 
     for card in cards:
         for line in adaptive_lines(card):

@@ -19,7 +19,7 @@ from guardmark.cli.terminal import tell
 from guardmark.core.errors import ConfigError
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
-from guardmark.reports.inert import clean
+from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:
     from pathlib import Path

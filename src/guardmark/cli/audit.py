@@ -139,7 +139,7 @@ def _opened(run: Path, typed: _Typed) -> AuditFile:
 
 def _drawn_lines(found: BypassAudit) -> Iterator[str]:
     """Say what a sheet of bypasses was drawn from."""
-    from guardmark.reports.inert import clean
+    from guardmark.reports.document.safe_text import clean
 
     for each in found.defenses:
         line = (
@@ -155,7 +155,7 @@ def _label(drawn: AuditFile) -> AuditFile:
     from datetime import UTC, datetime
 
     from guardmark.app.labels.audit_file import label_row, open_rows
-    from guardmark.reports.inert import clean
+    from guardmark.reports.document.safe_text import clean
 
     question, keys, titles = _ASKED[drawn.sheet.items]
     for at in tuple(open_rows(drawn)):

@@ -66,8 +66,8 @@ def calibrate_command() -> click.Command:
 
 
 def _lines(found: Calibrated) -> Iterator[str]:
-    from guardmark.reports.cells import rate_text
-    from guardmark.reports.inert import clean
+    from guardmark.reports.document.cells import rate_text
+    from guardmark.reports.document.safe_text import clean
 
     choice, pairs = found.choice, found.pairs
     measured = len(pairs.pairs) - sum(found.missing.values())

@@ -27,7 +27,7 @@ def command() -> click.Command:
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def check(config: Path, probe: int | None, as_json: bool) -> None:
         from guardmark.app.preflight.checking import check_config
-        from guardmark.reports.inert import clean
+        from guardmark.reports.document.safe_text import clean
 
         checkup = check_config(config, probes=probe or 0)
         if as_json:

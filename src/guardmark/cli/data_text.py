@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from guardmark.cli.terminal import one_line
-from guardmark.reports.inert import clean
+from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,7 +17,7 @@ def command() -> click.Command:
         "--to",
         "forms",
         required=True,
-        help="With commas: csv, inspect, jsonl, minorbench, parquet, png, svg.",
+        help="With commas: csv, inspect, jsonl, minorbench, parquet, svg.",
     )
     @click.option("-o", "--out", type=click.Path(path_type=Path), help="File to write.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

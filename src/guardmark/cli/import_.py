@@ -49,7 +49,7 @@ def command() -> click.Command:
         from guardmark.app.run.importing import import_run
         from guardmark.core.sample import Label
         from guardmark.importers.imported import Statements
-        from guardmark.reports.inert import clean
+        from guardmark.reports.document.safe_text import clean
 
         said = Statements(label=Label(label) if label else None, model=model, unsafe=unsafe)
         found = import_run(tool, path, now=datetime.now(UTC), out=out, said=said)

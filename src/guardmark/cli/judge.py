@@ -67,7 +67,7 @@ def command() -> click.Command:
 
 
 def _lines(judged: Judged, limit: int) -> Iterator[str]:
-    from guardmark.reports.inert import clean
+    from guardmark.reports.document.safe_text import clean
 
     if judged.labels:
         yield f"{judged.labels:,} labels of people stored"
@@ -80,7 +80,7 @@ def _lines(judged: Judged, limit: int) -> Iterator[str]:
 
 
 def _flip_lines(flips: Flips, limit: int) -> Iterator[str]:
-    from guardmark.reports.inert import clean
+    from guardmark.reports.document.safe_text import clean
 
     yield clean(
         f"{len(flips.flips):,} of {flips.compared:,} answers flipped from {flips.first} to "

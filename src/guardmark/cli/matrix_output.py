@@ -11,7 +11,7 @@ from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import tell
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal
-from guardmark.reports.inert import clean
+from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:
     from pathlib import Path

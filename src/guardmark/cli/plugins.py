@@ -14,7 +14,7 @@ def command() -> click.Command:
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def plugins(*, as_json: bool) -> None:
         from guardmark.app.registry import GROUPS, known_types
-        from guardmark.reports.inert import clean
+        from guardmark.reports.document.safe_text import clean
 
         table = {kind: dict(known_types(kind)) for kind in GROUPS}
         if as_json:

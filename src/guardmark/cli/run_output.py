@@ -17,7 +17,7 @@ from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.engine.progress import Progress
 from guardmark.engine.runner import Ending
 from guardmark.engine.stop import Abandoned, StopSignal
-from guardmark.reports.inert import clean
+from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

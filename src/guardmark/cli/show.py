@@ -87,8 +87,7 @@ def _tail(total: int, limit: int, chosen: Selection) -> str:
 
 def _lines(listed: ListedSample, *, full: bool, texts: bool) -> Iterator[str]:
     from guardmark.cli.terminal import one_line
-    from guardmark.reports.hidden import spell_hidden
-    from guardmark.reports.inert import clean
+    from guardmark.reports.document.safe_text import clean, spell_hidden
 
     sample = listed.sample
     facets = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-from guardmark.reports.inert import clean
+from guardmark.reports.document.safe_text import clean
 
 
 def one_line(text: str, width: int) -> str:

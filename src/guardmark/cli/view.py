@@ -43,7 +43,7 @@ def command() -> click.Command:
         no_texts: bool,
         as_json: bool,
     ) -> None:
-        from guardmark.reports.inert import clean
+        from guardmark.reports.document.safe_text import clean
         from guardmark.view.server import ViewOptions, serve
 
         options = ViewOptions(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.cells import of_difference, of_estimate
 from guardmark.reports.compared_words import caveats, cost_sentence, recommendation
-from guardmark.reports.inert import markdown_code, markdown_line
-from guardmark.reports.measures import Unit
-from guardmark.reports.wording import count_text, measure_text, percent_text, value_text
+from guardmark.reports.document.blocks import Unit
+from guardmark.reports.document.cells import of_difference, of_estimate
+from guardmark.reports.document.safe_text import markdown_code, markdown_line
+from guardmark.reports.document.wording import count_text, measure_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

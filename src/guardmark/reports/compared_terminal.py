@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.cells import of_difference
 from guardmark.reports.compared_words import best_sentence, caveats, cost_sentence, recommendation
-from guardmark.reports.inert import plain_line
-from guardmark.reports.measures import FigureCell, Unit
-from guardmark.reports.wording import (
+from guardmark.reports.document.blocks import FigureCell, Unit
+from guardmark.reports.document.cells import of_difference
+from guardmark.reports.document.safe_text import plain_line
+from guardmark.reports.document.wording import (
     count_text,
     interval_text,
     measure_text,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.compare.pair_verdict import PairVerdict
 from guardmark.analysis.defense.costs import CostUnit
-from guardmark.reports.wording import count_text, p_text
+from guardmark.reports.document.wording import count_text, p_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

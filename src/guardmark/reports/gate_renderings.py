@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.gate.limits import GateStatus
+from guardmark.reports.document.safe_text import markdown_code, markdown_line, plain_line
+from guardmark.reports.document.wording import count_text, value_text
 from guardmark.reports.gate_words import UNITS, WORDS, check_sentence, conclusion, figure_text
-from guardmark.reports.inert import markdown_code, markdown_line, plain_line
-from guardmark.reports.wording import count_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

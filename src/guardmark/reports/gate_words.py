@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.gate.limits import GateStatus, GateUnit
-from guardmark.reports.measures import FigureCell, Unit
-from guardmark.reports.wording import count_text, measure_text, p_text, value_text
+from guardmark.reports.document.blocks import FigureCell, Unit
+from guardmark.reports.document.wording import count_text, measure_text, p_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.gate.limits import GateCheck, GateResult

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.cells import rate_text
+from guardmark.reports.document.cells import rate_text
+from guardmark.reports.document.safe_text import markdown_line, plain_line
 from guardmark.reports.encode import Json, estimate_json
-from guardmark.reports.inert import markdown_line, plain_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.cells import of_estimate
-from guardmark.reports.inert import csv_cell, markdown_line
-from guardmark.reports.wording import measure_text
+from guardmark.reports.document.cells import of_estimate
+from guardmark.reports.document.safe_text import csv_cell, markdown_line
+from guardmark.reports.document.wording import measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

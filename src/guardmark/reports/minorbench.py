@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StorageError
-from guardmark.reports.inert import csv_cell
+from guardmark.reports.document.safe_text import csv_cell
 from guardmark.reports.minorbench_rows import ArmRows, write_rows
 from guardmark.reports.minorbench_text import summary_md
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.reports.inert import markdown_line
+from guardmark.reports.document.safe_text import markdown_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,18 +7,18 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.estimate import Estimate
-from guardmark.reports.blocks import Unit
-from guardmark.reports.cells import of_estimate, of_ratio
-from guardmark.reports.encode import Json, estimate_json, ratio_json
-from guardmark.reports.inert import markdown_line, plain_line
-from guardmark.reports.summary import summary_schema
-from guardmark.reports.wording import (
+from guardmark.reports.document.blocks import Unit
+from guardmark.reports.document.cells import of_estimate, of_ratio
+from guardmark.reports.document.safe_text import markdown_line, plain_line
+from guardmark.reports.document.wording import (
     count_text,
     counts_text,
     measure_text,
     percent_text,
     value_text,
 )
+from guardmark.reports.encode import Json, estimate_json, ratio_json
+from guardmark.reports.summary import summary_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters.advice import advice_sentence
 from guardmark.reports.chapters.comparison import pair_sentence
+from guardmark.reports.chapters.headlines import write_verdicts
 from guardmark.reports.encode import (
     Json,
     advice_json,
@@ -29,7 +30,6 @@ from guardmark.reports.scores_json import (
     scores_json,
     stops_json,
 )
-from guardmark.reports.verdicts import write_verdicts
 
 if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import RunComparison

@@ -11,8 +11,8 @@ from guardmark.analysis.run import analyse_run
 from guardmark.app.results.artefacts import analysis_settings
 from guardmark.app.results.comparing import CompareOptions, compare_runs
 from guardmark.app.results.reporting import run_config
-from guardmark.reports.document import build_document
-from guardmark.reports.html import render_html
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.render.html.page import render_html
 from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import RunDir
 from guardmark.view.comparison import comparison_sections

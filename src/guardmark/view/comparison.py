@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Bullets, Column, Row, Section, Table, TextCell, Tone, Unit
-from guardmark.reports.cells import counts, figure, name, of_difference, of_estimate
 from guardmark.reports.chapters.comparison import comparison_blocks
 from guardmark.reports.chapters.plane import draw_plane
 from guardmark.reports.compared_words import caveats, recommendation
-from guardmark.reports.wording import count_text
+from guardmark.reports.document.blocks import (
+    Bullets,
+    Column,
+    Row,
+    Section,
+    Table,
+    TextCell,
+    Tone,
+    Unit,
+)
+from guardmark.reports.document.cells import counts, figure, name, of_difference, of_estimate
+from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.compare.compared import Compared
     from guardmark.analysis.compare.paired_details import PairDetail
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 _EXCERPT: Final = 300
 

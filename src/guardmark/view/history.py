@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import (
+from guardmark.reports.document.blocks import (
     Column,
     FigureCell,
     IntervalChart,
@@ -18,14 +18,14 @@ from guardmark.reports.blocks import (
     Tone,
     Unit,
 )
-from guardmark.reports.cells import counts, of_estimate
-from guardmark.reports.wording import count_text
+from guardmark.reports.document.cells import counts, of_estimate
+from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
     from guardmark.view.entries import ListedRates, RunEntry
 
 _SHOWN: Final = 60

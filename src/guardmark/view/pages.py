@@ -7,17 +7,17 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from guardmark.core.manifest import VERSION
-from guardmark.reports.blocks import Document
-from guardmark.reports.cells import of_estimate
+from guardmark.reports.document.blocks import Document
+from guardmark.reports.document.cells import of_estimate
 from guardmark.reports.figures.svg import fit_for_files
-from guardmark.reports.html import page_environment
-from guardmark.reports.html_layout import lay_out
+from guardmark.reports.render.html.layout import lay_out
+from guardmark.reports.render.html.page import page_environment
 from guardmark.view.history import when_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from guardmark.reports.blocks import Section
+    from guardmark.reports.document.blocks import Section
 
 
 @cache
@@ -28,7 +28,7 @@ def _templates() -> Environment:
         loader=ChoiceLoader(
             [
                 PackageLoader("guardmark.view", "templates"),
-                PackageLoader("guardmark.reports", "templates"),
+                PackageLoader("guardmark.reports.render.html", "templates"),
             ]
         ),
     )
@@ -61,7 +61,7 @@ def render_sections(title: str, subtitle: str, sections: tuple[Section, ...]) ->
 @cache
 def style() -> str:
     """Return the style of all pages: that of the reports, and a little more."""
-    report = files("guardmark.reports").joinpath("templates", "report.css")
+    report = files("guardmark.reports.render.html").joinpath("templates", "report.css")
     own = files("guardmark.view").joinpath("templates", "view.css")
     return report.read_text(encoding="utf-8") + own.read_text(encoding="utf-8")
 

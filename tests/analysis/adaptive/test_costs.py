@@ -18,8 +18,8 @@ from guardmark.analysis.adaptive.costs import Bill, CostCard, read_costs
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence, Usage
 from guardmark.core.sample import Prompt, View
 from guardmark.reports.adaptive.costs import cost_words, costs_json, costs_table, seconds_json
+from guardmark.reports.document.wording import cell_text
 from guardmark.reports.summary import summary_schema
-from guardmark.reports.wording import cell_text
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))
 from planted import attack, cards, keyword, samples

@@ -18,7 +18,7 @@ from guardmark.reports.adaptive.repair import (
     repair_sentence,
     repaired_name,
 )
-from guardmark.reports.blocks import Listing, Table
+from guardmark.reports.document.blocks import Listing, Table
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))
 from planted import AtOnce, attack, cards, keyword, odd_characters, samples

@@ -19,7 +19,7 @@ from guardmark.app.parts.probing import probe_helper
 from guardmark.app.parts.services import has_address, open_services
 from guardmark.core.errors import ConfigError, StorageError, UntrustworthyRun
 from guardmark.core.protocols import Closable
-from guardmark.reports.cells import rate_text
+from guardmark.reports.document.cells import rate_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

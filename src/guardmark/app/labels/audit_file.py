@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import DatasetError, StorageError
-from guardmark.reports.inert import csv_cell
+from guardmark.reports.document.safe_text import csv_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,7 +13,6 @@ from guardmark.app.run.description import installed_version
 _EXTRAS = {
     "hf": (("torch", "transformers"), "local guard models and classifiers"),
     "parquet": (("pyarrow",), "Parquet files"),
-    "plots": (("matplotlib",), "figures as PNG"),
     "uvloop": (("uvloop",), "a faster event loop"),
     "view": (("starlette", "uvicorn"), "pages over many runs"),
 }

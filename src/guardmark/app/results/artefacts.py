@@ -13,11 +13,11 @@ from guardmark.analysis.gate.checks import check_complete, check_limits
 from guardmark.analysis.gate.limits import GateResult
 from guardmark.analysis.run import AnalysisSettings, analyse_run
 from guardmark.app.results.gate_policy import gate_policy
-from guardmark.reports.cells import rate_text
-from guardmark.reports.ci_junit import Unlimited, figures_junit, gate_junit
-from guardmark.reports.ci_sarif import MOST_RESULTS, Analysed, Located, sarif_json
+from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.compared_json import comparison_json
-from guardmark.reports.document import build_document
+from guardmark.reports.document.cells import rate_text
+from guardmark.reports.exports.junit import Unlimited, figures_junit, gate_junit
+from guardmark.reports.exports.sarif import MOST_RESULTS, Analysed, Located, sarif_json
 from guardmark.store.export import write_jsonl
 from guardmark.store.reader import RecordReader
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.settings import Config
     from guardmark.core.manifest import RunManifest
-    from guardmark.reports.blocks import Document
+    from guardmark.reports.document.blocks import Document
     from guardmark.store.run_dir import RunDir
 
 
@@ -89,16 +89,16 @@ def write_reports(
 
         folder.write_text(folder.summary_json.name, summary_json(analysis))
     if "md" in formats:
-        from guardmark.reports.markdown import render_markdown
+        from guardmark.reports.render.markdown import render_markdown
 
         folder.write_text(folder.summary_md.name, render_markdown(document, texts=texts))
     if "csv" in formats:
-        from guardmark.reports.tables import categories_csv, variants_csv
+        from guardmark.reports.exports.tables import categories_csv, variants_csv
 
         folder.write_text(folder.categories_csv.name, categories_csv(analysis))
         folder.write_text(folder.variant_metrics_csv.name, variants_csv(analysis))
     if "html" in formats:
-        from guardmark.reports.html import render_html
+        from guardmark.reports.render.html.page import render_html
 
         folder.write_text(folder.report_html.name, render_html(document, texts=texts))
     return analysis, document

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.artefacts import analysis_settings
 from guardmark.app.results.reporting import find_run, run_config
-from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.reports.blocks import Histogram, IntervalChart, LineChart
-from guardmark.reports.document import build_document
+from guardmark.core.errors import UnknownName
+from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.figures.files import figure_svg
-from guardmark.reports.figures.png import figure_png
-from guardmark.reports.html_layout import series_of
+from guardmark.reports.render.html.layout import series_of
 from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from guardmark.reports.blocks import Document
+    from guardmark.reports.document.blocks import Document
     from guardmark.reports.figures.files import Figure
 
 
@@ -33,7 +31,6 @@ _FORMATS = {
     "minorbench": ("minorbench", "guardmark.reports.minorbench:write_minorbench"),
     "inspect": ("inspect", "guardmark.reports.inspect_log:write_inspect"),
     "parquet": ("records.parquet", "guardmark.store.export:write_parquet"),
-    "png": ("figures", "guardmark.app.results.exporting:write_png"),
     "svg": ("figures", "guardmark.app.results.exporting:write_svg"),
 }
 """Format to the usual name below the run's folder, and its writer: a function of an open
@@ -70,16 +67,6 @@ def write_svg(reader: RecordReader, path: Path) -> int:
     series, folder = series_of(document), RunDir(path=path)
     for figure in _figures(document):
         folder.write_text(f"{figure.id}.svg", figure_svg(figure, series))
-    return reader.status().stored
-
-
-def write_png(reader: RecordReader, path: Path) -> int:
-    """Write every chart of the report as a PNG file."""
-    if find_spec("matplotlib") is None:
-        raise ConfigError("PNG needs matplotlib.\nNext: pip install 'guardmark[plots]'.")
-    folder = RunDir(path=path)
-    for figure in _figures(_document(reader)):
-        folder.write_bytes(f"{figure.id}.png", figure_png(figure))
     return reader.status().stored
 
 

@@ -21,8 +21,8 @@ from guardmark.app.results.comparing import label_runs
 from guardmark.app.results.gate_policy import read_policy
 from guardmark.app.results.reporting import find_run, run_config
 from guardmark.core.errors import ConfigError, StorageError, StoreError
-from guardmark.reports.ci_junit import gate_junit
 from guardmark.reports.compared_words import run_caveats
+from guardmark.reports.exports.junit import gate_junit
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from guardmark.app.settings import FOR_BUILTIN, Config
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.reports.render.terminal import render_terminal
 from guardmark.reports.summary import summary_json
-from guardmark.reports.terminal import render_terminal
 from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import RunDir
 

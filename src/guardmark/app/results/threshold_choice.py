@@ -13,8 +13,8 @@ from guardmark.analysis.defense.thresholds import choose_within
 from guardmark.app.results.artefacts import analysis_settings
 from guardmark.app.results.reporting import find_run, parse_thresholds, run_config
 from guardmark.core.errors import ConfigError, UnknownName
-from guardmark.reports.cells import of_estimate
-from guardmark.reports.wording import measure_text
+from guardmark.reports.document.cells import of_estimate
+from guardmark.reports.document.wording import measure_text
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:

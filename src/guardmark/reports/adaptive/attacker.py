@@ -13,10 +13,10 @@ from guardmark.reports.adaptive.attacker_controls import (
     twin_json,
     twin_sentence,
 )
-from guardmark.reports.cells import rate_text
+from guardmark.reports.document.blocks import Unit
+from guardmark.reports.document.cells import rate_text
+from guardmark.reports.document.wording import count_text, value_text
 from guardmark.reports.encode import Json, estimate_json
-from guardmark.reports.measures import Unit
-from guardmark.reports.wording import count_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.operators import OperatorClass
-from guardmark.reports.cells import of_difference, rate_text
+from guardmark.reports.document.cells import of_difference, rate_text
+from guardmark.reports.document.wording import count_text, measure_text
 from guardmark.reports.encode import Json, difference_json, estimate_json
-from guardmark.reports.wording import count_text, measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

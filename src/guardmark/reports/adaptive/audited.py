@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.cells import of_estimate, of_ratio, rate_text
+from guardmark.reports.document.cells import of_estimate, of_ratio, rate_text
+from guardmark.reports.document.wording import count_text, measure_text, percent_text
 from guardmark.reports.encode import Json, estimate_json, ratio_json
-from guardmark.reports.wording import count_text, measure_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.audited import AuditCard, AuditedRound
     from guardmark.analysis.adaptive.card import AdaptiveCard, RoundRate
-    from guardmark.reports.measures import FigureCell
+    from guardmark.reports.document.blocks import FigureCell
 
 TITLE = "Audited"
 """Head of the column beside `All proved tiers`."""

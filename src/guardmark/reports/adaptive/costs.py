@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Row, Table, TextCell, Unit
-from guardmark.reports.cells import heads, slug, words
-from guardmark.reports.wording import UNDEFINED, count_text, value_text
+from guardmark.reports.document.blocks import Row, Table, TextCell, Unit
+from guardmark.reports.document.cells import heads, slug, words
+from guardmark.reports.document.wording import UNDEFINED, count_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard

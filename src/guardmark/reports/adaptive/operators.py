@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Column, FigureCell, Row, Table, TextCell, Unit
-from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, slug, words
+from guardmark.reports.document.blocks import Column, FigureCell, Row, Table, TextCell, Unit
+from guardmark.reports.document.cells import (
+    count,
+    counts,
+    figure,
+    heads,
+    name,
+    of_estimate,
+    slug,
+    words,
+)
+from guardmark.reports.document.wording import count_text
 from guardmark.reports.encode import Json, estimate_json
-from guardmark.reports.wording import count_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.operators import OperatorCard
     from guardmark.core.estimate import Estimate, Quantile
-    from guardmark.reports.blocks import Cell
+    from guardmark.reports.document.blocks import Cell
 
 _LISTED: Final = 4
 _STANDINGS: Final = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Column, Row, Table, Unit
-from guardmark.reports.cells import count, figure, name, of_difference, of_ratio
+from guardmark.reports.document.blocks import Column, Row, Table, Unit
+from guardmark.reports.document.cells import count, figure, name, of_difference, of_ratio
+from guardmark.reports.document.wording import count_text, measure_text, value_text
 from guardmark.reports.encode import Json, difference_json, ratio_json
-from guardmark.reports.wording import count_text, measure_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Listing, Row, Table
-from guardmark.reports.cells import counts, heads, name, of_estimate, rate_text, slug
-from guardmark.reports.wording import measure_text
+from guardmark.reports.document.blocks import Listing, Row, Table
+from guardmark.reports.document.cells import counts, heads, name, of_estimate, rate_text, slug
+from guardmark.reports.document.wording import measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.crossfit import RepairFit
     from guardmark.analysis.adaptive.repairs import RepairCard
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 _LONGEST: Final = 80
 _WIDTH: Final = 96

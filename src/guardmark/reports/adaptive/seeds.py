@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Line, Row, Table
-from guardmark.reports.cells import heads, of_estimate, slug, words
+from guardmark.reports.document.blocks import FigureCell, Line, Row, Table, TextCell, Unit
+from guardmark.reports.document.cells import heads, of_estimate, slug, words
+from guardmark.reports.document.wording import count_text, measure_text, value_text
 from guardmark.reports.encode import Json, estimate_json
-from guardmark.reports.measures import FigureCell, TextCell, Unit
-from guardmark.reports.wording import count_text, measure_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.cells import of_difference, of_estimate, of_ratio
-from guardmark.reports.wording import count_text, counts_text, measure_text, percent_text
+from guardmark.reports.document.cells import of_difference, of_estimate, of_ratio
+from guardmark.reports.document.wording import count_text, counts_text, measure_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard

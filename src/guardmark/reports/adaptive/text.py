@@ -30,8 +30,8 @@ from guardmark.reports.adaptive.words import (
     proof_words,
     threat_card,
 )
-from guardmark.reports.cells import of_estimate
-from guardmark.reports.wording import counts_text, measure_text
+from guardmark.reports.document.cells import of_estimate
+from guardmark.reports.document.wording import counts_text, measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

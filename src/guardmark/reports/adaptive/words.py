@@ -9,9 +9,9 @@ from guardmark.reports.adaptive.audited import audited_words
 from guardmark.reports.adaptive.costs import cost_words
 from guardmark.reports.adaptive.seeds import headline, of_mean
 from guardmark.reports.adaptive.target_words import meaning_sentences, target_facts
-from guardmark.reports.cells import of_difference, of_estimate
-from guardmark.reports.measures import Unit
-from guardmark.reports.wording import count_text, measure_text, percent_text, value_text
+from guardmark.reports.document.blocks import Unit
+from guardmark.reports.document.cells import of_difference, of_estimate
+from guardmark.reports.document.wording import count_text, measure_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard

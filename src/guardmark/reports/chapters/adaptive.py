@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Section
 from guardmark.reports.chapters.candidates import empty_section
+from guardmark.reports.document.blocks import Section
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis

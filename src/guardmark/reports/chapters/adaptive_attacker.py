@@ -10,8 +10,8 @@ from guardmark.reports.adaptive.attacker import (
     control_sentences,
     cost_text,
 )
-from guardmark.reports.blocks import Bullets, Paragraph, Row, Table, TextCell, Tone, Unit
-from guardmark.reports.cells import (
+from guardmark.reports.document.blocks import Bullets, Paragraph, Row, Table, TextCell, Tone, Unit
+from guardmark.reports.document.cells import (
     count,
     counts,
     figure,
@@ -22,7 +22,7 @@ from guardmark.reports.cells import (
     slug,
     words,
 )
-from guardmark.reports.wording import count_text
+from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.attacker_rows import Spending
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.rewording import RewordingCard
-    from guardmark.reports.blocks import Block, Cell
-    from guardmark.reports.measures import FigureCell
+    from guardmark.reports.document.blocks import Block, Cell, FigureCell
 
 _LABELS: Final = {
     "attacks": "Attacks that fell to a proved candidate, of those it was given",

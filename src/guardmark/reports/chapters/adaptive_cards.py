@@ -39,7 +39,9 @@ from guardmark.reports.adaptive.words import (
     proof_words,
     threat_card,
 )
-from guardmark.reports.blocks import (
+from guardmark.reports.chapters.adaptive_attacker import attacker_blocks
+from guardmark.reports.chapters.adaptive_target import effect_blocks, target_blocks
+from guardmark.reports.document.blocks import (
     Bullets,
     Column,
     Facts,
@@ -52,17 +54,24 @@ from guardmark.reports.blocks import (
     Tone,
     Unit,
 )
-from guardmark.reports.cells import count, counts, heads, name, of_estimate, of_ratio, slug, words
-from guardmark.reports.chapters.adaptive_attacker import attacker_blocks
-from guardmark.reports.chapters.adaptive_target import effect_blocks, target_blocks
-from guardmark.reports.wording import count_text
+from guardmark.reports.document.cells import (
+    count,
+    counts,
+    heads,
+    name,
+    of_estimate,
+    of_ratio,
+    slug,
+    words,
+)
+from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, ArmCurve
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 
 def card_blocks(analysis: RunAnalysis) -> tuple[Block, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.adaptive.target_words import bounds_text, reading_sentence, unknown_text
-from guardmark.reports.blocks import Bullets, Row, Table, TextCell, Unit
-from guardmark.reports.cells import (
+from guardmark.reports.document.blocks import Bullets, Row, Table, TextCell, Unit
+from guardmark.reports.document.cells import (
     count,
     figure,
     heads,
@@ -16,12 +16,12 @@ from guardmark.reports.cells import (
     slug,
     words,
 )
-from guardmark.reports.wording import count_text, counts_text
+from guardmark.reports.document.wording import count_text, counts_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.target import Effects, TargetCard
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 _ACCOUNTS: Final = {
     "undefended": "attacks as they are",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Paragraph, Section, Tone
+from guardmark.reports.document.blocks import Paragraph, Section, Tone
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.compare.pair_verdict import PairVerdict
-from guardmark.reports.blocks import (
+from guardmark.reports.chapters.candidates import candidates, empty_section
+from guardmark.reports.chapters.plane import draw_plane
+from guardmark.reports.compared_words import best_sentence
+from guardmark.reports.document.blocks import (
     Bullets,
     Column,
     FigureCell,
@@ -18,16 +21,13 @@ from guardmark.reports.blocks import (
     Tone,
     Unit,
 )
-from guardmark.reports.cells import count, figure, name, of_difference
-from guardmark.reports.chapters.candidates import candidates, empty_section
-from guardmark.reports.chapters.plane import draw_plane
-from guardmark.reports.compared_words import best_sentence
-from guardmark.reports.wording import count_text, measure_text, p_text
+from guardmark.reports.document.cells import count, figure, name, of_difference
+from guardmark.reports.document.wording import count_text, measure_text, p_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.compare.comparison import PairedComparison, PairedSide, RunComparison
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 _TITLES = (
     "Difference",

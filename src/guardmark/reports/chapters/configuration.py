@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Column, Facts, Paragraph, Row, Section, Table, TextCell, Tone
-from guardmark.reports.cells import count, name, words
-from guardmark.reports.wording import count_text, percent_text
+from guardmark.reports.document.blocks import (
+    Column,
+    Facts,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    TextCell,
+    Tone,
+)
+from guardmark.reports.document.cells import count, name, words
+from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 _HASH = 16
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.coverage import CategoryStatus
-from guardmark.reports.blocks import Bullets, Column, Paragraph, Row, Section, Table, Tone
-from guardmark.reports.cells import count, name, words
 from guardmark.reports.chapters.candidates import candidates
+from guardmark.reports.document.blocks import Bullets, Column, Paragraph, Row, Section, Table, Tone
+from guardmark.reports.document.cells import count, name, words
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 _TONES = {
     CategoryStatus.ADDRESSED: Tone.GOOD,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.core.manifest import LatencyMode
-from guardmark.reports.blocks import (
+from guardmark.reports.chapters import spending
+from guardmark.reports.chapters.candidates import candidates, empty_section
+from guardmark.reports.document.blocks import (
     Bullets,
     Column,
     Histogram,
@@ -16,15 +18,13 @@ from guardmark.reports.blocks import (
     Tone,
     Unit,
 )
-from guardmark.reports.cells import count, name, of_quantile, slug, words
-from guardmark.reports.chapters import spending
-from guardmark.reports.chapters.candidates import candidates, empty_section
-from guardmark.reports.wording import count_text, value_text
+from guardmark.reports.document.cells import count, name, of_quantile, slug, words
+from guardmark.reports.document.wording import count_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.latency import LatencyHistogram
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 _MODES = {
     LatencyMode.ISOLATED: "one call at a time, so times are those of an idle service",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Bullets, Section, Tone
-from guardmark.reports.wording import count_text, percent_text
+from guardmark.reports.document.blocks import Bullets, Section, Tone
+from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis

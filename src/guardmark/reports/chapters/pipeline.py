@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Bullets, Paragraph, Row, Section, Table, Tone
-from guardmark.reports.cells import (
+from guardmark.reports.chapters.pipeline_trust import mixed_heads, trust_blocks, warnings_of
+from guardmark.reports.document.blocks import Bullets, Paragraph, Row, Section, Table, Tone
+from guardmark.reports.document.cells import (
     count,
     counts,
     heads,
@@ -16,8 +17,7 @@ from guardmark.reports.cells import (
     slug,
     words,
 )
-from guardmark.reports.chapters.pipeline_trust import mixed_heads, trust_blocks, warnings_of
-from guardmark.reports.wording import count_text, measure_text
+from guardmark.reports.document.wording import count_text, measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.card import EndPair, ScopeCard
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 CARD_TABLES = ("pipeline-system", "pipeline-model", "pipeline-defense")
 """Ids of the three cards."""

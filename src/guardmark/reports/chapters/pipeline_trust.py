@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.pipeline.legacy import NOTES, RESPONSE_UNSAFE
-from guardmark.reports.blocks import FigureCell, Paragraph, Row, Table, Tone, Unit
-from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, words
-from guardmark.reports.wording import count_text, percent_text
+from guardmark.reports.document.blocks import FigureCell, Paragraph, Row, Table, Tone, Unit
+from guardmark.reports.document.cells import count, counts, figure, heads, name, of_estimate, words
+from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.judges import HumanCheck
     from guardmark.analysis.pipeline.legacy import LegacyCard
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.blocks import Block, Column, TextCell
+    from guardmark.reports.document.blocks import Block, Column, TextCell
     from guardmark.stats.judge_error import CorrectedRate
 
 _MALFORMED_ENOUGH: Final = 0.01

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.scorecard import complement
-from guardmark.reports.blocks import Line, LineChart
-from guardmark.reports.cells import of_estimate
-from guardmark.reports.wording import measure_text
+from guardmark.reports.document.blocks import Line, LineChart
+from guardmark.reports.document.cells import of_estimate
+from guardmark.reports.document.wording import measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
-from guardmark.reports.blocks import Cell, Column, Line, LineChart, Row, Table, Tone, Unit
-from guardmark.reports.cells import count, figure, name, of_difference, of_estimate, words
 from guardmark.reports.chapters.candidates import candidates
-from guardmark.reports.wording import count_text, value_text
+from guardmark.reports.document.blocks import Cell, Column, Line, LineChart, Row, Table, Tone, Unit
+from guardmark.reports.document.cells import count, figure, name, of_difference, of_estimate, words
+from guardmark.reports.document.wording import count_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.score_details import ScoreDetails
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
     from guardmark.stats.calibration import CalibrationError
 
 _Detailed = list[tuple[str, "ScoreDetails"]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity, has_slices
-from guardmark.reports.blocks import (
+from guardmark.reports.chapters.candidates import candidates, empty_section
+from guardmark.reports.document.blocks import (
     IntervalChart,
     IntervalMark,
     Paragraph,
@@ -15,13 +16,21 @@ from guardmark.reports.blocks import (
     Tone,
     Unit,
 )
-from guardmark.reports.cells import count, counts, figure, heads, name, of_estimate, slug, words
-from guardmark.reports.chapters.candidates import candidates, empty_section
-from guardmark.reports.wording import count_text, measure_text
+from guardmark.reports.document.cells import (
+    count,
+    counts,
+    figure,
+    heads,
+    name,
+    of_estimate,
+    slug,
+    words,
+)
+from guardmark.reports.document.wording import count_text, measure_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 _MOST_ROWS = 25
 _FACETS = ("subcategory", "severity", "language", "length", "variant", "technique", "source")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.record import FIRST_LAYER
-from guardmark.reports.blocks import Row, Table
-from guardmark.reports.cells import count, name, words
 from guardmark.reports.chapters.pipeline_trust import mixed_heads
-from guardmark.reports.wording import count_text
+from guardmark.reports.document.blocks import Row, Table
+from guardmark.reports.document.cells import count, name, words
+from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.spending import Spending
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 SPENDING_TABLE: Final = "spending"
 """Id of the table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import (
+from guardmark.reports.document.blocks import (
     IntervalChart,
     IntervalMark,
     Paragraph,
@@ -14,7 +14,7 @@ from guardmark.reports.blocks import (
     Tone,
     Unit,
 )
-from guardmark.reports.cells import (
+from guardmark.reports.document.cells import (
     count,
     counts,
     effective,
@@ -26,12 +26,12 @@ from guardmark.reports.cells import (
     slug,
     words,
 )
-from guardmark.reports.wording import count_text, percent_text
+from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
     from guardmark.core.estimate import Estimate, Ratio
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 _MEANINGS = (
     "attack success rate: attacks allowed, of those answered",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.scorecard import complement
-from guardmark.reports.blocks import (
+from guardmark.reports.chapters.candidates import candidates, empty_section
+from guardmark.reports.chapters.scores import score_blocks
+from guardmark.reports.document.blocks import (
     Bullets,
     Cell,
     Column,
@@ -19,15 +21,13 @@ from guardmark.reports.blocks import (
     Tone,
     Unit,
 )
-from guardmark.reports.cells import figure, name, of_estimate, of_ratio, slug, words
-from guardmark.reports.chapters.candidates import candidates, empty_section
-from guardmark.reports.chapters.scores import score_blocks
-from guardmark.reports.wording import count_text, percent_text, value_text
+from guardmark.reports.document.cells import figure, name, of_estimate, of_ratio, slug, words
+from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.thresholds import LimitedPoint, ThresholdAnalysis
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 _Scored = list[tuple[str, "ThresholdAnalysis"]]
 

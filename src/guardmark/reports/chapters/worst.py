@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import (
+from guardmark.reports.chapters.candidates import candidates, empty_section
+from guardmark.reports.document.blocks import (
     Bullets,
     Column,
     Row,
@@ -17,14 +18,13 @@ from guardmark.reports.blocks import (
     Table,
     Unit,
 )
-from guardmark.reports.cells import figure, name, of_estimate, slug, words
-from guardmark.reports.chapters.candidates import candidates, empty_section
-from guardmark.reports.wording import measure_text
+from guardmark.reports.document.cells import figure, name, of_estimate, slug, words
+from guardmark.reports.document.wording import measure_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.bypasses import ListedSample, SampleAnswer
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
-    from guardmark.reports.blocks import Block
+    from guardmark.reports.document.blocks import Block
 
 _OPTIONS = {
     SampleKind.BYPASS: "--bypasses",

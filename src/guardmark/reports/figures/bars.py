@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.document.wording import count_text, value_text
 from guardmark.reports.figures.scale import Scale, scale_between
 from guardmark.reports.figures.svg import element, join, number
-from guardmark.reports.wording import count_text, value_text
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from guardmark.reports.blocks import Histogram
+    from guardmark.reports.document.blocks import Histogram
 
 WIDTH: Final = 440
 _PANEL: Final = 104

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Histogram, IntervalChart, LineChart
+from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
+from guardmark.reports.document.wording import measure_text
 from guardmark.reports.figures.bars import WIDTH as BARS_WIDTH
 from guardmark.reports.figures.bars import describe_histogram, draw_histogram, histogram_height
 from guardmark.reports.figures.interval import STRIP, plot_intervals
@@ -19,7 +20,6 @@ from guardmark.reports.figures.svg import (
     series_class,
     shape_path,
 )
-from guardmark.reports.wording import measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from guardmark.reports.blocks import FigureCell, IntervalChart, IntervalMark
+    from guardmark.reports.document.blocks import FigureCell, IntervalChart, IntervalMark
 
 STRIP: Final = 24
 """Height of a strip in pixels."""

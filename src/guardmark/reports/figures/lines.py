@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from guardmark.reports.blocks import Line, LineChart
+    from guardmark.reports.document.blocks import Line, LineChart
 
 WIDTH: Final = 440
 HEIGHT: Final = 400

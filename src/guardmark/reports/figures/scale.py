@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Unit
+from guardmark.reports.document.blocks import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

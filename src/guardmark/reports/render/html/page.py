@@ -9,13 +9,13 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.figures.svg import fit_for_files
-from guardmark.reports.html_layout import lay_out
+from guardmark.reports.render.html.layout import lay_out
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-    from guardmark.reports.blocks import Document
+    from guardmark.reports.document.blocks import Document
 
 _MOST_BYTES: Final = 1_950_000
 """What still passes most mail gateways; texts are cut shorter in a page beyond it."""
@@ -57,10 +57,11 @@ def page_environment() -> Environment:
     """Return the templates of pages: everything from data is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    from guardmark.reports import html_layout, html_samples, html_texts, wording
+    from guardmark.reports.document import wording
+    from guardmark.reports.render.html import layout, samples, texts
 
     environment = Environment(
-        loader=PackageLoader("guardmark.reports", "templates"),
+        loader=PackageLoader("guardmark.reports.render.html", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -72,11 +73,11 @@ def page_environment() -> Environment:
         interval_text=wording.interval_text,
         measure_text=wording.measure_text,
         value_text=wording.value_text,
-        is_measure=html_layout.is_measure,
-        kind_name=html_samples.kind_name,
-        kind_meaning=html_samples.kind_meaning,
-        flowing=html_texts.flowing,
-        verdict_line=html_texts.verdict_line,
+        is_measure=layout.is_measure,
+        kind_name=samples.kind_name,
+        kind_meaning=samples.kind_meaning,
+        flowing=texts.flowing,
+        verdict_line=texts.verdict_line,
     )
     return environment
 
@@ -85,7 +86,11 @@ def page_environment() -> Environment:
 def _asset(name: str) -> Markup:
     from markupsafe import Markup
 
-    text = files("guardmark.reports").joinpath("templates", name).read_text(encoding="utf-8")
+    text = (
+        files("guardmark.reports.render.html")
+        .joinpath("templates", name)
+        .read_text(encoding="utf-8")
+    )
     return Markup(text)  # noqa: S704 - a file of this package
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import FigureCell, Headline
-from guardmark.reports.cells import of_estimate
-from guardmark.reports.wording import count_text, interval_text, measure_text, percent_text
+from guardmark.reports.document.blocks import FigureCell, Headline
+from guardmark.reports.document.cells import of_estimate
+from guardmark.reports.document.wording import count_text, interval_text, measure_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Cell, FigureCell, TextCell, Unit
+from guardmark.reports.document.blocks import Cell, FigureCell, TextCell, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from guardmark.reports.hidden import pieces
+from guardmark.reports.document.safe_text import hidden_pieces
 
 _SHARE: Final = re.compile(r"(?:&[lg]t; )?\d[\d.,]*\xa0%")
 _CLAUSES: Final = re.compile(r"(?<=;) |(?<=,) (?=wrongly )")
@@ -55,5 +55,6 @@ def verdict_line(sentence: str) -> Markup:
 def _spelled(text: str) -> Markup:
     mark = Markup("<i>{}</i>")
     return Markup("").join(
-        mark.format(piece) if is_hidden else escape(piece) for piece, is_hidden in pieces(text)
+        mark.format(piece) if is_hidden else escape(piece)
+        for piece, is_hidden in hidden_pieces(text)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Document
 from guardmark.reports.chapters import (
     adaptive,
     advice,
@@ -19,8 +18,9 @@ from guardmark.reports.chapters import (
     thresholds,
     worst,
 )
-from guardmark.reports.verdicts import write_verdicts
-from guardmark.reports.wording import count_text
+from guardmark.reports.chapters.headlines import write_verdicts
+from guardmark.reports.document.blocks import Document
+from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis

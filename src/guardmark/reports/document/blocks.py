@@ -6,44 +6,112 @@ Every text in here may come from data or from a service. A renderer escapes all 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from guardmark.reports.measures import Cell, FigureCell, TextCell, Tone, Unit
-from guardmark.reports.sample_blocks import (
-    SampleBrowser,
-    SampleCount,
-    SampleEntry,
-    SampleFinding,
-    SampleKind,
-)
 
-__all__ = [
-    "Block",
-    "Bullets",
-    "Cell",
-    "Column",
-    "Document",
-    "Facts",
-    "FigureCell",
-    "Headline",
-    "Histogram",
-    "IntervalChart",
-    "IntervalMark",
-    "Line",
-    "LineChart",
-    "Listing",
-    "Paragraph",
-    "Row",
-    "SampleBrowser",
-    "SampleCount",
-    "SampleEntry",
-    "SampleFinding",
-    "SampleKind",
-    "Section",
-    "Table",
-    "TextCell",
-    "Tone",
-    "Unit",
-]
+class Unit(StrEnum):
+    """What a figure counts in."""
+
+    SHARE = "share"
+    POINTS = "points"
+    MILLISECONDS = "ms"
+    COUNT = "count"
+    NUMBER = "number"
+    P_VALUE = "p"
+
+
+class Tone(StrEnum):
+    """How a reader should take a block."""
+
+    PLAIN = "plain"
+    GOOD = "good"
+    BAD = "bad"
+    WARNING = "warning"
+    MUTED = "muted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureCell:
+    """A figure as a typed cell; `wording.measure_text` puts it into words."""
+
+    value: float | None
+    unit: Unit
+    low: float | None = None
+    high: float | None = None
+    trials: int | None = None
+    successes: int | None = None
+    at_least: bool = False
+    greyed: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextCell:
+    """A cell of plain words."""
+
+    text: str
+    code: bool = False
+    tone: Tone = Tone.PLAIN
+
+
+Cell = FigureCell | TextCell
+
+
+class SampleKind(StrEnum):
+    """Why a sample is listed."""
+
+    BYPASS = "bypass"
+    FALSE_ALARM = "false_alarm"
+    ERROR = "error"
+    MALFORMED = "malformed"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleFinding:
+    """What one defense did with a listed sample."""
+
+    defense: str
+    outcome: str
+    kind: SampleKind | None = None
+    score: float | None = None
+    threshold: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleEntry:
+    """One listed sample."""
+
+    sample_id: str
+    is_attack: bool
+    facets: tuple[tuple[str, str], ...]
+    kinds: tuple[SampleKind, ...]
+    findings: tuple[SampleFinding, ...]
+    excerpt: str
+    characters: int
+    cut: bool
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleCount:
+    """How many samples of one kind there are, and how many are listed."""
+
+    kind: SampleKind
+    total: int
+    listed: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleBrowser:
+    """Samples to read, worst first."""
+
+    id: str
+    title: str
+    entries: tuple[SampleEntry, ...]
+    counts: tuple[SampleCount, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

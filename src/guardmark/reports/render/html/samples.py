@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import SampleKind
-from guardmark.reports.html_texts import show_text
+from guardmark.reports.document.blocks import SampleKind
+from guardmark.reports.render.html.texts import show_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from markupsafe import Markup
 
-    from guardmark.reports.blocks import SampleBrowser, SampleCount, SampleEntry, SampleFinding
+    from guardmark.reports.document.blocks import (
+        SampleBrowser,
+        SampleCount,
+        SampleEntry,
+        SampleFinding,
+    )
 
 KINDS: Final = tuple(SampleKind)
 _NAMES: Final = {

@@ -5,16 +5,16 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.blocks import Bullets, Paragraph, Table, Tone
 from guardmark.reports.chapters.pipeline import CARD_TABLES
 from guardmark.reports.chapters.spending import SPENDING_TABLE
-from guardmark.reports.inert import plain_line
-from guardmark.reports.wording import cell_text
+from guardmark.reports.document.blocks import Bullets, Paragraph, Table, Tone
+from guardmark.reports.document.safe_text import plain_line
+from guardmark.reports.document.wording import cell_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.reports.blocks import Block, Document
+    from guardmark.reports.document.blocks import Block, Document
 
 _COLUMNS: Final = ("Defense", "ASR", "FPR", "Balanced error", "Answered", "Malformed", "Errors")
 _MOST_ADVICE: Final = 6

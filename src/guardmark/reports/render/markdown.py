@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import (
+from guardmark.reports.document.blocks import (
     Bullets,
     Cell,
     Facts,
@@ -17,12 +17,16 @@ from guardmark.reports.blocks import (
     TextCell,
     Tone,
 )
-from guardmark.reports.hidden import spell_hidden
-from guardmark.reports.inert import markdown_code, markdown_line, markdown_listing
-from guardmark.reports.wording import cell_text, count_text
+from guardmark.reports.document.safe_text import (
+    markdown_code,
+    markdown_line,
+    markdown_listing,
+    spell_hidden,
+)
+from guardmark.reports.document.wording import cell_text, count_text
 
 if TYPE_CHECKING:
-    from guardmark.reports.blocks import Block, Column, Document, Headline, Row
+    from guardmark.reports.document.blocks import Block, Column, Document, Headline, Row
 
 _LISTED = 50
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.core.sample import Severity
-from guardmark.reports.inert import plain_line
-from guardmark.reports.wording import count_text
+from guardmark.reports.document.safe_text import plain_line
+from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

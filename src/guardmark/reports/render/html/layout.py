@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeGuard
 
-from guardmark.reports.blocks import (
+from guardmark.reports.document.blocks import (
     FigureCell,
     Histogram,
     IntervalChart,
@@ -27,16 +27,16 @@ from guardmark.reports.figures.svg import (
     series_class,
     shape_path,
 )
-from guardmark.reports.html_samples import show_samples
+from guardmark.reports.render.html.samples import show_samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from markupsafe import Markup
 
-    from guardmark.reports.blocks import Block, Cell, Document, Headline, Section
+    from guardmark.reports.document.blocks import Block, Cell, Document, Headline, Section
     from guardmark.reports.figures.interval import IntervalPlot
-    from guardmark.reports.html_samples import ShownSamples
+    from guardmark.reports.render.html.samples import ShownSamples
 
 _STACKED: Final = 3
 _BLOCKED: Final = 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.blocks import Column, FigureCell, TextCell, Tone, Unit
-from guardmark.reports.wording import count_text, counts_text, measure_text
+from guardmark.reports.document.blocks import Column, FigureCell, TextCell, Tone, Unit
+from guardmark.reports.document.wording import count_text, counts_text, measure_text
 from guardmark.stats.methods import GROUP_WEIGHTED
 
 if TYPE_CHECKING:

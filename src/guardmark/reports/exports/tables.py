@@ -6,7 +6,7 @@ import csv
 import io
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.inert import csv_cell
+from guardmark.reports.document.safe_text import csv_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable

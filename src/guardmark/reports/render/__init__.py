@@ -1,0 +1,1 @@
+"""Four renderers draw a document; none of them knows a figure."""
