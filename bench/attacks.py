@@ -19,7 +19,7 @@ from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.battery import battery
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import builtin_specs
-from guardmark.datasets.sources import load
+from guardmark.datasets.loading import load
 
 if TYPE_CHECKING:
     from guardmark.core.sample import Sample

@@ -16,8 +16,8 @@ from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import Use
 from guardmark.core.sample import Sample
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
-from guardmark.datasets.sources import load
-from guardmark.datasets.spec import DatasetSpec
+from guardmark.datasets.formats.fields import DatasetSpec
+from guardmark.datasets.loading import load
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 from planted import attack, cards, trace

@@ -10,8 +10,8 @@ from guardmark.attacks.contract import Tier, Use
 from guardmark.attacks.validity import keeps
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import builtin_specs
-from guardmark.datasets.sources import load
-from guardmark.datasets.spec import DatasetSpec
+from guardmark.datasets.formats.fields import DatasetSpec
+from guardmark.datasets.loading import load
 
 if TYPE_CHECKING:
     from pathlib import Path

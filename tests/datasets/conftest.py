@@ -9,8 +9,8 @@ import pytest
 
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
-from guardmark.datasets.sources import LoadedData, load
-from guardmark.datasets.spec import DatasetSpec
+from guardmark.datasets.formats.fields import DatasetSpec
+from guardmark.datasets.loading import LoadedData, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,15 +8,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.datasets.pairs import similar_pairs
 
 from guardmark.app.data.verbs import FileOptions, check_data, hash_data, open_data
 from guardmark.core.errors import UnknownName
 from guardmark.core.sample import Role, Severity
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_set, builtin_specs
-from guardmark.datasets.checks import CATEGORY_MINIMA, Status
-from guardmark.datasets.near_duplicates import similar_pairs
-from guardmark.datasets.sources import load
+from guardmark.datasets.checks.issues import CATEGORY_MINIMA, Status
+from guardmark.datasets.loading import load
 
 if TYPE_CHECKING:
     from guardmark.core.sample import Sample

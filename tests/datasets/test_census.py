@@ -8,7 +8,7 @@ import pytest
 
 from guardmark.cli.data_text import census_lines
 from guardmark.core.sample import Severity
-from guardmark.datasets.census import UNSTATED, take_census
+from guardmark.datasets.checks.census import UNSTATED, take_census
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,14 @@ import pytest
 from guardmark.core.manifest import DataManifest
 from guardmark.core.sample import Severity
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
-from guardmark.datasets.checks import CATEGORY_MINIMA, Criteria, DataIssue, Status, check_samples
-from guardmark.datasets.mix import read_mix
+from guardmark.datasets.checks.issues import (
+    CATEGORY_MINIMA,
+    Criteria,
+    DataIssue,
+    Status,
+    check_samples,
+)
+from guardmark.datasets.checks.mix import read_mix
 from guardmark.stats.planning import wilson_half_width
 
 if TYPE_CHECKING:

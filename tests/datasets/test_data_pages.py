@@ -10,9 +10,9 @@ import pytest
 
 from guardmark.cli import main
 from guardmark.core.sample import Label
-from guardmark.datasets.checks import CATEGORY_MINIMA
-from guardmark.datasets.fields import LABEL_WORDS, USUAL_NAMES
-from guardmark.datasets.files import FORMATS
+from guardmark.datasets.checks.issues import CATEGORY_MINIMA
+from guardmark.datasets.formats.fields import LABEL_WORDS, USUAL_NAMES
+from guardmark.datasets.formats.files import FORMATS
 from guardmark.stats.planning import wilson_half_width
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from guardmark.datasets.duplicates import deduplicate, families_of, find_duplicates
+from guardmark.datasets.checks.duplicates import deduplicate, families_of, find_duplicates
 
 if TYPE_CHECKING:
     from collections.abc import Callable

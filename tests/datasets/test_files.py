@@ -13,13 +13,13 @@ import pytest
 
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.sample import Role
-from guardmark.datasets.faults import BadRows
+from guardmark.datasets.formats.faults import BadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from guardmark.datasets.sources import LoadedData
+    from guardmark.datasets.loading import LoadedData
 
     Read = Callable[..., LoadedData]
 
@@ -209,7 +209,7 @@ def test_every_bad_row_of_every_file_is_listed_at_once(
 ) -> None:
     """Mending one row a run would take as many runs as there are mistakes."""
     from guardmark.core.taxonomy import DEFAULT_TAXONOMY
-    from guardmark.datasets.sources import load
+    from guardmark.datasets.loading import load
 
     files = [
         put("one.jsonl", b'{"text": ""}\nno json\n{"text": "x", "label": "what"}\n'),
@@ -266,7 +266,7 @@ def test_a_file_that_cannot_be_used_is_named(
 def test_a_missing_file_and_a_folder_are_told(tmp_path: Path, spec: Callable[..., Any]) -> None:
     """The commonest mistakes of all."""
     from guardmark.core.taxonomy import DEFAULT_TAXONOMY
-    from guardmark.datasets.sources import load
+    from guardmark.datasets.loading import load
 
     (tmp_path / "folder.jsonl").mkdir()
     for name in ("nowhere.jsonl", "folder.jsonl"):

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.sample import Label
-from guardmark.datasets.mix import effective_samples, mix_distances, mix_weights, read_mix
+from guardmark.datasets.checks.mix import (
+    effective_samples,
+    mix_distances,
+    mix_weights,
+    read_mix,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

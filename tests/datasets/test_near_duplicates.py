@@ -7,12 +7,12 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.datasets.pairs import similar_pairs
 
-from guardmark.datasets.near_duplicates import (
+from guardmark.datasets.checks.duplicates import (
     Families,
     jaccard,
     shingles,
-    similar_pairs,
     words,
 )
 

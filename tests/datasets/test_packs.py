@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from guardmark.core.sample import Label
-from guardmark.datasets.faults import BadRows
-from guardmark.datasets.packs import resolve_label
+from guardmark.datasets.formats.faults import BadRows
+from guardmark.datasets.formats.fields import resolve_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from guardmark.datasets.sources import LoadedData
+    from guardmark.datasets.loading import LoadedData
 
     Read = Callable[..., LoadedData]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
-from guardmark.datasets.sources import load
-from guardmark.datasets.spec import DatasetSpec
+from guardmark.datasets.formats.fields import DatasetSpec
+from guardmark.datasets.loading import load
 
 if TYPE_CHECKING:
     from pathlib import Path

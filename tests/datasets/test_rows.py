@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from guardmark.core.sample import Label, Role, Severity
-from guardmark.datasets.faults import BadRows
-from guardmark.datasets.fields import USUAL_NAMES
+from guardmark.datasets.formats.faults import BadRows
+from guardmark.datasets.formats.fields import USUAL_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from guardmark.datasets.sources import LoadedData
+    from guardmark.datasets.loading import LoadedData
 
     Read = Callable[..., LoadedData]
 

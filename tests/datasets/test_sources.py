@@ -11,15 +11,15 @@ import pytest
 from guardmark.core.errors import DatasetError
 from guardmark.core.sample import Label
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
-from guardmark.datasets import sources
-from guardmark.datasets.faults import BadRows
-from guardmark.datasets.sources import LoadedData, load
+from guardmark.datasets import loading
+from guardmark.datasets.formats.faults import BadRows
+from guardmark.datasets.loading import LoadedData, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from guardmark.datasets.spec import DatasetSpec
+    from guardmark.datasets.formats.fields import DatasetSpec
 
     Read = Callable[..., LoadedData]
     Put = Callable[..., Path]
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small data are kept, large data are read again: the same must come out."""
     if request.param == "streamed":
-        monkeypatch.setattr(sources, "KEPT_BYTES", 0)
+        monkeypatch.setattr(loading, "KEPT_BYTES", 0)
 
 
 def rows(count: int, **fields: Any) -> list[dict[str, Any]]:
@@ -313,7 +313,7 @@ def test_a_file_that_breaks_between_two_passes_is_loud(
     put: Put, spec: Spec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large data are read again for each pass; a change in between must not go unseen."""
-    monkeypatch.setattr(sources, "KEPT_BYTES", 0)
+    monkeypatch.setattr(loading, "KEPT_BYTES", 0)
     path = put("data.jsonl", rows(2))
     data = load([spec(path)], DEFAULT_TAXONOMY)
     put("data.jsonl", [{"text": ""}, {"text": ""}])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from guardmark.core.errors import ConfigError
-from guardmark.datasets.splitting import assign_parts
+from guardmark.datasets.checks.duplicates import assign_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

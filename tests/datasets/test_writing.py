@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
-from guardmark.datasets.sources import load
-from guardmark.datasets.writing import sample_row, write_samples, written_format
+from guardmark.datasets.formats.writing import sample_row, write_samples, written_format
+from guardmark.datasets.loading import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from guardmark.datasets.spec import DatasetSpec
+    from guardmark.datasets.formats.fields import DatasetSpec
 
 NAMES = ("out.jsonl", "out.jsonl.gz", "out.json", "out.csv", "out.csv.gz", "out.tsv", "out.parquet")
 

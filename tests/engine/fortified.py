@@ -20,7 +20,7 @@ from guardmark.core.outcome import Decision, Outcome, ScoreKind
 from guardmark.core.sample import Prompt, Sample, View
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import builtin_specs
-from guardmark.datasets.sources import load
+from guardmark.datasets.loading import load
 from guardmark.defenses.ngram import BUILTIN_WEIGHTS, NgramModel, read_model
 
 NOUNS = ("instruction", "rule", "prompt", "guidance", "filter")

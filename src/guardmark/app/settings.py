@@ -60,7 +60,7 @@ class DataSettings(Settings):
     @classmethod
     def _known_fields(cls, value: dict[str, str]) -> dict[str, str]:
         from guardmark.core.errors import did_you_mean
-        from guardmark.datasets.fields import SAMPLE_FIELDS
+        from guardmark.datasets.formats.fields import SAMPLE_FIELDS
 
         for field in value:
             if field not in SAMPLE_FIELDS:
@@ -154,7 +154,7 @@ class StatsSettings(Settings):
         # Here and not when the report is written: a run would be paid for before it is told.
         if value:
             from guardmark.core.errors import ConfigError
-            from guardmark.datasets.mix import read_mix
+            from guardmark.datasets.checks.mix import read_mix
 
             try:
                 read_mix(value)

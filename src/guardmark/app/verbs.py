@@ -25,7 +25,7 @@ from guardmark.core.manifest import PartManifest
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS
-from guardmark.datasets.sources import LoadedData, load
+from guardmark.datasets.loading import LoadedData, load
 from guardmark.defenses.function import defense_from
 from guardmark.engine.progress import Progress
 from guardmark.engine.stop import StopSignal

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from guardmark.app.data.verbs import OpenedData
-    from guardmark.datasets.checks import DataCheck
+    from guardmark.datasets.checks.issues import DataCheck
 
 _FOUND_PROBLEMS = 3
 _TRUTH: dict[str, object] = {"true": True, "false": False, "null": None}
@@ -198,7 +198,7 @@ def _dedup() -> click.Command:
     ) -> None:
         from guardmark.app.data.verbs import deduplicate_data
         from guardmark.cli.data_text import deduplicated_lines
-        from guardmark.datasets.duplicates import describe_method
+        from guardmark.datasets.checks.duplicates import describe_method
 
         opened = _opened(**reading)
         done = deduplicate_data(opened, out, within_groups=within_groups, force=force)

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from guardmark.app.data.verbs import BuiltinEntry, DataHash, Deduplicated, Written
-    from guardmark.datasets.census import Census, Count
-    from guardmark.datasets.checks import DataCheck
-    from guardmark.datasets.findings import DataIssue
+    from guardmark.datasets.checks.census import Census, Count
+    from guardmark.datasets.checks.issues import DataCheck, DataIssue
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "not assessed": "blue"}
 _INDENT = 31

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from guardmark.core.errors import UnknownName
-from guardmark.datasets.spec import DatasetSpec
+from guardmark.datasets.formats.fields import DatasetSpec
 
 _FOLDER = Path(str(files("guardmark.datasets"))) / "builtin"
 

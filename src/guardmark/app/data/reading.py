@@ -12,9 +12,8 @@ from guardmark.app.parts.error_location import placed
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import builtin_specs
-from guardmark.datasets.reading import DataReading, file_sha256
-from guardmark.datasets.sources import LoadedData, load
-from guardmark.datasets.spec import DatasetSpec
+from guardmark.datasets.formats.fields import DatasetSpec
+from guardmark.datasets.loading import DataReading, LoadedData, file_sha256, load
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

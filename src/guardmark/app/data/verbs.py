@@ -11,15 +11,13 @@ from guardmark.app.data.reading import data_sha256, dataset_specs, load_data, ta
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
-from guardmark.datasets.census import take_census
-from guardmark.datasets.checks import Criteria, check_samples
-from guardmark.datasets.duplicates import deduplicate
-from guardmark.datasets.fields import SAMPLE_FIELDS
-from guardmark.datasets.mix import read_mix
-from guardmark.datasets.near_duplicates import THRESHOLD
-from guardmark.datasets.sources import LoadedData, load
-from guardmark.datasets.splitting import assign_parts
-from guardmark.datasets.writing import write_samples, written_format
+from guardmark.datasets.checks.census import take_census
+from guardmark.datasets.checks.duplicates import THRESHOLD, assign_parts, deduplicate
+from guardmark.datasets.checks.issues import Criteria, check_samples
+from guardmark.datasets.checks.mix import read_mix
+from guardmark.datasets.formats.fields import SAMPLE_FIELDS
+from guardmark.datasets.formats.writing import write_samples, written_format
+from guardmark.datasets.loading import LoadedData, load
 from guardmark.stats.planning import wilson_half_width
 
 if TYPE_CHECKING:
@@ -27,10 +25,10 @@ if TYPE_CHECKING:
 
     from guardmark.core.manifest import DataManifest
     from guardmark.core.sample import Label
-    from guardmark.datasets.census import Census
-    from guardmark.datasets.checks import DataCheck
-    from guardmark.datasets.duplicates import Dropped
-    from guardmark.datasets.spec import DatasetSpec
+    from guardmark.datasets.checks.census import Census
+    from guardmark.datasets.checks.duplicates import Dropped
+    from guardmark.datasets.checks.issues import DataCheck
+    from guardmark.datasets.formats.fields import DatasetSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from guardmark.app.parts.building import BuiltPart, Parts
     from guardmark.core.protocols import Defense
     from guardmark.core.sample import Sample
-    from guardmark.datasets.sources import LoadedData
+    from guardmark.datasets.loading import LoadedData
     from guardmark.net import Services
 
 _NS_PER_MS = 1e6

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.core.manifest import DataManifest
     from guardmark.core.sample import Sample
-    from guardmark.datasets.sources import LoadedData
+    from guardmark.datasets.loading import LoadedData
 
 _CHARACTERS_A_TOKEN = 4
 """Rule of thumb for English; the forecast says that it is one."""

@@ -62,7 +62,7 @@ def _weights(config: Config, reader: RecordReader) -> tuple[float, ...]:
     """Weigh the samples by the deployment's mix; nothing is read without one."""
     if not config.stats.deployment_mix:
         return ()
-    from guardmark.datasets.mix import mix_weights, read_mix
+    from guardmark.datasets.checks.mix import mix_weights, read_mix
 
     return mix_weights(list(reader.samples()), read_mix(config.stats.deployment_mix))
 

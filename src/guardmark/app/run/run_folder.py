@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.app.data.reading import dataset_specs
 from guardmark.core.errors import StoreError
-from guardmark.datasets.reading import file_sha256
+from guardmark.datasets.loading import file_sha256
 from guardmark.store.connect import is_blank
 from guardmark.store.records import RecordReader, RunState
 from guardmark.store.run_dir import RunDir, holder_of

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.run.run_folder import RunLocation
     from guardmark.core.manifest import DataManifest
-    from guardmark.datasets.reading import DataReading
-    from guardmark.datasets.sources import LoadedData
+    from guardmark.datasets.loading import DataReading, LoadedData
     from guardmark.engine.progress import Progress
     from guardmark.engine.runner import RunSummary
     from guardmark.engine.stop import StopSignal

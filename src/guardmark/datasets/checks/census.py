@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.sample import Sample
 
+
 UNSTATED = "(not stated)"
 """Shown where a sample does not say."""
 
@@ -82,25 +83,25 @@ class Census:
 
 def take_census(samples: Iterable[Sample]) -> Census:
     """Count what a data set consists of."""
-    kept = list(samples)
-    attacks = [sample for sample in kept if sample.is_attack]
-    benign = [sample for sample in kept if not sample.is_attack]
+    every = list(samples)
+    attacks = [sample for sample in every if sample.is_attack]
+    benign = [sample for sample in every if not sample.is_attack]
     return Census(
-        total=_count("samples", kept),
+        total=_count("samples", every),
         attacks=_count("attack", attacks),
         benign=_count("benign", benign),
         categories=_facet(attacks, lambda s: s.category),
         topics=_facet(benign, lambda s: s.category),
         subcategories=_facet(attacks, _subcategory),
         severities=_facet(attacks, lambda s: s.severity.value if s.severity else ""),
-        languages=_facet(kept, lambda s: s.language),
-        techniques=_facet(kept, lambda s: s.technique),
-        variants=_facet(kept, lambda s: s.variant),
-        sources=_facet(kept, lambda s: s.source),
-        conversations=sum(len(s.prompt.messages) > 1 for s in kept),
-        materials=sum(_is_material(s) for s in kept),
-        lengths=_lengths(kept),
-        oddities=_oddities(kept),
+        languages=_facet(every, lambda s: s.language),
+        techniques=_facet(every, lambda s: s.technique),
+        variants=_facet(every, lambda s: s.variant),
+        sources=_facet(every, lambda s: s.source),
+        conversations=sum(len(s.prompt.messages) > 1 for s in every),
+        materials=sum(_is_material(s) for s in every),
+        lengths=_lengths(every),
+        oddities=_oddities(every),
     )
 
 
@@ -160,18 +161,18 @@ _PATTERNS: tuple[tuple[str, bool, re.Pattern[str]], ...] = (
 
 
 def _oddities(samples: Sequence[Sample]) -> tuple[Oddity, ...]:
-    found: dict[tuple[str, bool], list[str]] = {}
+    by_kind: dict[tuple[str, bool], list[str]] = {}
     for sample in samples:
         text = sample.prompt.text
         if text.isascii() and text.isprintable():
             continue
         for kind, is_damage, pattern in _PATTERNS:
             if pattern.search(text):
-                found.setdefault((kind, is_damage), []).append(sample.id)
+                by_kind.setdefault((kind, is_damage), []).append(sample.id)
         if not unicodedata.is_normalized("NFC", text):
-            found.setdefault(("letters not composed (no NFC)", False), []).append(sample.id)
+            by_kind.setdefault(("letters not composed (no NFC)", False), []).append(sample.id)
     oddities = [
         Oddity(kind=kind, samples=len(ids), is_damage=is_damage, examples=tuple(ids[:_EXAMPLES]))
-        for (kind, is_damage), ids in found.items()
+        for (kind, is_damage), ids in by_kind.items()
     ]
     return tuple(sorted(oddities, key=lambda oddity: (-oddity.samples, oddity.kind)))

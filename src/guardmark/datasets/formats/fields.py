@@ -1,16 +1,41 @@
-"""Which field of a row means what: the usual names, recognised and reported."""
+"""What a configuration says of one data set, and which field of a row means what."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.sample import Label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-    from guardmark.datasets.spec import DatasetSpec
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetSpec:
+    """One data set as named by the user."""
+
+    name: str
+    path: Path
+    shown_as: str = ""
+    version: str = ""
+    format: str = ""
+    label: Label | None = None
+    label_field: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    map: Mapping[str, str] = field(default_factory=dict)
+    filter: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+    include_variants: frozenset[str] = frozenset()
+    exclude_variants: frozenset[str] = frozenset()
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    open_categories: bool = False
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether rows may be left out."""
+        return bool(self.filter or self.include_variants or self.exclude_variants)
+
 
 USUAL_NAMES: dict[str, tuple[str, ...]] = {
     "id": ("id", "sample_id", "uid"),
@@ -59,17 +84,19 @@ def plan_fields(row: Mapping[str, object], spec: DatasetSpec) -> FieldPlan:
     inner = row.get("metadata")
     metadata = inner if isinstance(inner, dict) else {}
     paths: dict[str, str] = {}
-    for field, names in USUAL_NAMES.items():
-        stated = spec.label_field if field == "label" and spec.label_field else spec.map.get(field)
+    for target, names in USUAL_NAMES.items():
+        stated = (
+            spec.label_field if target == "label" and spec.label_field else spec.map.get(target)
+        )
         if stated:
-            paths[field] = stated
+            paths[target] = stated
             continue
         here = next((name for name in names if name in row), None)
         below = next((name for name in names if name in metadata), None)
         if here is not None:
-            paths[field] = here
+            paths[target] = here
         elif below is not None:
-            paths[field] = f"metadata.{below}"
+            paths[target] = f"metadata.{below}"
     return FieldPlan(paths=paths, taken=frozenset(path.split(".")[0] for path in paths.values()))
 
 
@@ -98,3 +125,46 @@ def read_label(value: object, own_words: Mapping[str, str]) -> Label | None:
     if word in own_words:
         return Label(own_words[word])
     return LABEL_WORDS.get(word.lower())
+
+
+PACK_MARK = "pack_name"
+"""Field that tells the rows of a prompt pack from other rows."""
+
+LABEL_SOURCE = "label_source"
+STATED = "configuration"
+EXPLICIT = "explicit_is_harmful"
+METADATA = "metadata_label"
+INFERRED = "inferred_hateful"
+UNKNOWN = "unknown"
+
+_TELLING_WORD = "hateful"
+
+
+class PackLabel(NamedTuple):
+    """Where the label of an item stands."""
+
+    value: object
+    source: str
+    field: str
+
+
+def resolve_label(row: Mapping[str, object]) -> PackLabel:
+    """Find the label of an item of a prompt pack.
+
+    The order is that of the tutor benchmarks whose packs these are: `metadata.is_harmful`;
+    `metadata.label`; an original category "hateful"; the word "hateful" anywhere in the
+    source, the name or the subset of the pack. The last two only infer: they call a benign
+    item harmful when it stands in such a pack, so whoever reads it must be warned.
+    """
+    inner = row.get("metadata")
+    metadata: Mapping[str, object] = inner if isinstance(inner, dict) else {}
+    for name, source in (("is_harmful", EXPLICIT), ("label", METADATA)):
+        for holder, prefix in ((metadata, "metadata."), (row, "")):
+            if holder.get(name) is not None:
+                return PackLabel(holder[name], source, prefix + name)
+    if str(metadata.get("original_category", "")).strip().lower() == _TELLING_WORD:
+        return PackLabel(Label.ATTACK.value, INFERRED, "metadata.original_category")
+    origin = (row.get(name) for name in ("source", PACK_MARK, "pack_subset"))
+    if any(_TELLING_WORD in str(word or "").lower() for word in origin):
+        return PackLabel(Label.ATTACK.value, INFERRED, "")
+    return PackLabel(None, UNKNOWN, "")

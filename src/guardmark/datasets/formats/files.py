@@ -12,14 +12,15 @@ from json.scanner import make_scanner
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
-from guardmark.datasets.faults import BadRows, Fault
-from guardmark.datasets.packs import PACK_MARK
+from guardmark.datasets.formats.faults import BadRows, Fault
+from guardmark.datasets.formats.fields import PACK_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from guardmark.datasets.spec import DatasetSpec
+    from guardmark.datasets.formats.fields import DatasetSpec
+
 
 RawRow = tuple[int, "dict[str, object] | Fault"]
 """Row number from 1, and the row, or what is wrong with it."""
@@ -81,13 +82,13 @@ def file_format(spec: DatasetSpec) -> str:
             )
         return spec.format
     suffixes = [s.lower() for s in spec.path.suffixes if s.lower() != ".gz"]
-    found = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
-    if found is None:
+    kind = _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
+    if kind is None:
         raise DatasetError(
             f"The name of {spec.shown_as} does not tell its format.\n"
             f"State it: format: one of {listed(FORMATS)}."
         )
-    return found
+    return kind
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -192,8 +193,8 @@ def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[R
     try:
         document = _DECODER.decode(stream.read().removeprefix(_BOM).decode())
     except (ValueError, RecursionError) as error:
-        place = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        message = f"is not JSON{place} ({getattr(error, 'msg', error)})"
+        line = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        message = f"is not JSON{line} ({getattr(error, 'msg', error)})"
         raise BadRows([Fault(file=spec.shown_as, row=0, field="", message=message)]) from error
     if isinstance(document, dict) and (pack or "items" in document):
         yield from _pack_items(document, spec)

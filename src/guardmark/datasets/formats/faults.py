@@ -19,14 +19,14 @@ class Fault:
     row: int
     field: str
     message: str
-    said: str = ""
+    value: str = ""
 
     def __str__(self) -> str:
         """Return the message in full."""
-        return self.message.replace("{said}", self.said)
+        return self.message.replace("{value}", self.value)
 
 
-_MOST_SAID = 8
+_MOST_VALUES = 8
 _MOST_SPANS = 500  # whoever has more has one mistake, and the line must stay readable
 _NEXT = "Mend these rows; or name the fields, under map: in the configuration, or with --map."
 
@@ -50,10 +50,10 @@ def _lines(faults: Sequence[Fault]) -> list[str]:
     lines = []
     for (file, field, template), alike in grouped.items():
         rows = [fault.row for fault in alike]
-        said = list(dict.fromkeys(fault.said for fault in alike))
-        left = len(said) - _MOST_SAID
-        words = ", ".join(said[:_MOST_SAID]) + (f" and {left:,} more" if left > 0 else "")
-        message = template.replace("{said}", words)
+        values = list(dict.fromkeys(fault.value for fault in alike))
+        left = len(values) - _MOST_VALUES
+        words = ", ".join(values[:_MOST_VALUES]) + (f" and {left:,} more" if left > 0 else "")
+        message = template.replace("{value}", words)
         where = f"  {file}"
         if rows != [0]:
             where += f" row{'s' * (len(rows) > 1)} {_ranges(rows)}"

@@ -1,4 +1,4 @@
-"""How far a data set is from the traffic of a deployment, and what would weigh it right."""
+"""How far a data set is from the traffic of a deployment, and which weights correct for it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from guardmark.core.sample import Sample
+
 
 DIMENSIONS = ("category", "topic", "language", "length")
 """`category` says what attacks are about, `topic` the same of benign inputs."""
@@ -82,12 +83,12 @@ def read_mix(stated: Mapping[str, Mapping[str, float]]) -> tuple[Dimension, ...]
 
 def mix_distances(samples: Iterable[Sample], mix: Sequence[Dimension]) -> tuple[MixDistance, ...]:
     """Measure how far samples are from a deployment."""
-    kept = list(samples)
+    every = list(samples)
     return tuple(
-        _distance([s for s in kept if s.label is label], dimension, label)
+        _distance([s for s in every if s.label is label], dimension, label)
         for dimension in mix
         for label in dimension.labels()
-        if any(s.label is label for s in kept)
+        if any(s.label is label for s in every)
     )
 
 
@@ -105,10 +106,10 @@ def mix_weights(samples: Sequence[Sample], mix: Sequence[Dimension]) -> tuple[fl
     weights = [1.0] * len(samples)
     for label in Label:
         positions = [index for index, sample in enumerate(samples) if sample.label is label]
-        spoken = [dimension for dimension in mix if label in dimension.labels()]
-        if not positions or not spoken:
+        stated = [dimension for dimension in mix if label in dimension.labels()]
+        if not positions or not stated:
             continue
-        raked = _rake([samples[index] for index in positions], spoken)
+        raked = _rake([samples[index] for index in positions], stated)
         for index, weight in zip(positions, raked, strict=True):
             weights[index] = weight
     return tuple(weights)
@@ -120,9 +121,9 @@ def effective_samples(weights: Iterable[float]) -> float:
     References:
         Kish (1965), Survey Sampling, section 8.2.
     """
-    kept = list(weights)
-    squares = sum(weight * weight for weight in kept)
-    return sum(kept) ** 2 / squares if squares else 0.0
+    values = list(weights)
+    squares = sum(weight * weight for weight in values)
+    return sum(values) ** 2 / squares if squares else 0.0
 
 
 def _bands(shares: Iterable[str]) -> dict[str, tuple[int, float]]:
@@ -175,10 +176,10 @@ def _rake(samples: Sequence[Sample], mix: Sequence[Dimension]) -> list[float]:
 
 def _attainable(dimension: Dimension, present: Iterable[str]) -> Callable[[str], float]:
     """The shares of the values there are, scaled to 1 in place of those there are not."""
-    there = frozenset(present)
-    target = {value: share for value, share in dimension.target().items() if value in there}
+    values = frozenset(present)
+    target = {value: share for value, share in dimension.target().items() if value in values}
     total = sum(target.values())
-    return lambda value: target[value] / total if total else 1.0 / len(there)
+    return lambda value: target[value] / total if total else 1.0 / len(values)
 
 
 def _set_right(

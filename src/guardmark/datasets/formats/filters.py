@@ -6,15 +6,16 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import DatasetError, did_you_mean, listed
-from guardmark.datasets.faults import BadRows, Fault
-from guardmark.datasets.files import read_rows
+from guardmark.datasets.formats.faults import BadRows, Fault
+from guardmark.datasets.formats.files import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from guardmark.datasets.spec import DatasetSpec
+    from guardmark.datasets.formats.fields import DatasetSpec
 
     Row = Mapping[str, object]
+
 
 _SHOWN: Final = 12
 _LONGEST: Final = 40
@@ -63,13 +64,13 @@ def check_filters(sources: Sequence[tuple[DatasetSpec, Sequence[SampleFilter]]])
     Files of one data entry share a filter: what one of them has is not missing.
     """
     together: dict[tuple[tuple[str, frozenset[object]], ...], list[int]] = {}
-    for place, (_, filters) in enumerate(sources):
+    for index, (_, filters) in enumerate(sources):
         key = tuple((each.field, each.values) for each in filters)
-        together.setdefault(key, []).append(place)
+        together.setdefault(key, []).append(index)
     warnings: list[str] = []
-    for places in together.values():
-        specs = [sources[place][0] for place in places]
-        for same in zip(*(sources[place][1] for place in places), strict=True):
+    for positions in together.values():
+        specs = [sources[index][0] for index in positions]
+        for same in zip(*(sources[index][1] for index in positions), strict=True):
             if frozenset.intersection(*(each.unmet for each in same)):
                 # Another filter may have turned away the rows that have the value: look again.
                 warnings.extend(_missing(specs, same))
@@ -82,26 +83,26 @@ def _missing(specs: Sequence[DatasetSpec], same: Sequence[SampleFilter]) -> Iter
     fields, values = _census(specs, same)
     if not fields:
         return  # files without rows, which is another complaint
-    here = files_text(specs)
+    where = files_text(specs)
     if not any(value is not None for value in values) and None not in wanted.values:
         hint = did_you_mean(wanted.field, fields)
         raise DatasetError(
-            f"{here}: no row has the field {wanted.field!r}, which {wanted.setting} names.{hint}\n"
+            f"{where}: no row has the field {wanted.field!r}, which {wanted.setting} names.{hint}\n"
             f"Fields of the rows: {listed(fields)}."
         )
     gone = sorted(str(value) for value in wanted.values if value not in values)
     if not gone:
         return
     known = [str(value) for value in values if value is not None]
-    said = ", ".join(repr(value[:_LONGEST]) for value in gone)
-    told = (
-        f"{here}: no row has {said} in the field {wanted.field}, as {wanted.setting} asks."
+    missing = ", ".join(repr(value[:_LONGEST]) for value in gone)
+    message = (
+        f"{where}: no row has {missing} in the field {wanted.field}, as {wanted.setting} asks."
         f"{did_you_mean(gone[0], known) if len(gone) == 1 else ''}"
     )
-    found = f"Values of {wanted.field}: {_counted(values)}."
+    known_values = f"Values of {wanted.field}: {_counted(values)}."
     if len(gone) == len(wanted.values):
-        raise DatasetError(f"{told}\n{found}")
-    yield f"{told} {found}"
+        raise DatasetError(f"{message}\n{known_values}")
+    yield f"{message} {known_values}"
 
 
 def _census(
@@ -117,7 +118,7 @@ def _census(
                     fields.update(_fields(row))
                     values[wanted.value(row)] += 1
         except BadRows:
-            continue  # the file breaks off, which is told by who reads its samples
+            continue  # the file breaks off, which reading its samples reports
     return fields, values
 
 

@@ -1,23 +1,14 @@
-"""Whether a data set can carry the conclusions drawn from it, one finding a question."""
+"""Whether a data set can carry the conclusions drawn from it, one issue for each question."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from guardmark.datasets.census import UNSTATED, take_census
-from guardmark.datasets.duplicates import find_duplicates
-from guardmark.datasets.findings import (
-    SHOWN,
-    DataIssue,
-    Number,
-    Status,
-    counted,
-    label_noun,
-    some_of,
-)
-from guardmark.datasets.mix import effective_samples, mix_distances, mix_weights
-from guardmark.datasets.near_duplicates import THRESHOLD
+from guardmark.datasets.checks.census import UNSTATED, take_census
+from guardmark.datasets.checks.duplicates import THRESHOLD, find_duplicates
+from guardmark.datasets.checks.mix import effective_samples, mix_distances, mix_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,9 +16,59 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import DataManifest
     from guardmark.core.sample import Sample
     from guardmark.core.taxonomy import Taxonomy
-    from guardmark.datasets.census import Census, Count
-    from guardmark.datasets.duplicates import Duplicates
-    from guardmark.datasets.mix import Dimension
+    from guardmark.datasets.checks.census import Census, Count
+    from guardmark.datasets.checks.duplicates import Duplicates
+    from guardmark.datasets.checks.mix import Dimension
+
+
+SHOWN = 5
+"""Most lines of one kind of detail; how many there are beside is said."""
+
+
+class Status(StrEnum):
+    """How a question was answered."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+    NOT_ASSESSED = "not assessed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """One number behind a finding."""
+
+    name: str
+    value: float | int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataIssue:
+    """The answer to one question about a data set."""
+
+    aspect: str
+    status: Status
+    message: str
+    details: tuple[str, ...] = ()
+    numbers: tuple[Number, ...] = ()
+
+
+def some_of(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the first few lines, and how many there are beside."""
+    if len(lines) <= SHOWN:
+        return tuple(lines)
+    return (*lines[:SHOWN], f"and {len(lines) - SHOWN:,} more")
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun in the plural where it needs one."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def label_noun(value: str) -> str:
+    """Return what the samples of a label are called; other words stay."""
+    return "attacks" if value == "attack" else value
+
 
 CATEGORY_MINIMA = {
     "direct_injection": 100,
@@ -139,14 +180,14 @@ def _labelled(census: Census, duplicates: Duplicates, inferred: int) -> DataIssu
 def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) -> DataIssue:
     without = sum(c.samples for c in census.categories if c.value == UNSTATED)
     unsevere = sum(c.samples for c in census.severities if c.value == UNSTATED)
-    there = {c.value for c in census.categories}
+    present = {c.value for c in census.categories}
     below = {c.value for c in census.subcategories}
-    empty = [c.name for c in criteria.taxonomy.categories if c.name not in there]
+    empty = [c.name for c in criteria.taxonomy.categories if c.name not in present]
     gaps = [
         f"{c.name}/{sub}"
         for c in criteria.taxonomy.categories
         for sub in c.subcategories
-        if c.name in there and f"{c.name}/{sub}" not in below
+        if c.name in present and f"{c.name}/{sub}" not in below
     ]
     declared = len(criteria.taxonomy.categories)
     parts = [f"{declared - len(empty)} of {declared} declared categories have attacks."]
@@ -180,11 +221,11 @@ def _diverse(census: Census, duplicates: Duplicates) -> DataIssue:
     total, repeated = census.total, duplicates.copies + duplicates.rewordings
     languages = sum(count.value != UNSTATED for count in census.languages)
     techniques = sum(count.value != UNSTATED for count in census.techniques)
-    told = (
+    summary = (
         f"{total.groups:,} groups, the largest of {counted(total.largest_group, 'sample')}; "
         f"{counted(languages, 'language')}; {counted(techniques, 'technique')}."
     )
-    parts = [told]
+    parts = [summary]
     lengths = census.lengths
     if lengths is not None:
         parts.append(
@@ -243,12 +284,12 @@ def _representative(samples: Sequence[Sample], mix: tuple[Dimension, ...]) -> Da
         for d in distances
     ]
     far = worst is not None and worst > _FAR
-    told = "undefined" if worst is None else f"{worst:.2f}"
+    distance = "undefined" if worst is None else f"{worst:.2f}"
     return DataIssue(
         aspect="representative",
         status=Status.WARNING if far or absent > 0 else Status.OK,
         message=(
-            f"Largest distance to the stated deployment: {told} (total variation; 0 is equal). "
+            f"Largest distance to the stated deployment: {distance} (total variation; 0 is equal). "
             f"Reweighted to it, {len(samples):,} samples are worth {worth:,.0f}."
         ),
         details=tuple(details),

@@ -2,25 +2,166 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from hashlib import sha256
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from guardmark.core.errors import did_you_mean, listed
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
-from guardmark.datasets.faults import Fault
-from guardmark.datasets.fields import FieldPlan, getter, plan_fields, read_label
-from guardmark.datasets.filters import SampleFilter
-from guardmark.datasets.packs import INFERRED, LABEL_SOURCE, PACK_MARK, STATED, resolve_label
-from guardmark.datasets.quick import QuickRows
+from guardmark.datasets.formats.faults import Fault
+from guardmark.datasets.formats.fields import (
+    INFERRED,
+    LABEL_SOURCE,
+    PACK_MARK,
+    STATED,
+    FieldPlan,
+    getter,
+    plan_fields,
+    read_label,
+    resolve_label,
+)
+from guardmark.datasets.formats.filters import SampleFilter
+from guardmark.store.samples import Kind, PlainSample, kind_of, rest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.core.taxonomy import Taxonomy
-    from guardmark.datasets.spec import DatasetSpec
-    from guardmark.store.samples import PlainSample
+    from guardmark.datasets.formats.fields import DatasetSpec
 
     Row = Mapping[str, object]
     Getter = Callable[[Row], object]
+
+
+_FACETS: Final = (
+    "label",
+    "category",
+    "subcategory",
+    "severity",
+    "expected",
+    "technique",
+    "language",
+    "variant",
+    "source",
+)
+"""Fields whose values recur from row to row; each combination is read the long way once."""
+
+_new: Final = tuple.__new__
+_OWN: Final = 3  # id, text and group stand before the facets
+_NOTHING: Final[dict[str, object]] = {}
+_SIMPLE: Final = (str, bool)
+"""Kinds of facet values that are learned. Words never equal a value of another kind; True equals
+1, but as a label, the one facet that may be a boolean, both mean the same."""
+
+
+class _Known(NamedTuple):
+    """What a combination of facets means."""
+
+    like: Sample
+    kind: Kind
+    suffix: str
+
+
+_Match = tuple[_Known, str, str, str]
+
+
+class QuickRows:
+    """Reads rows of one shape whose facets have been seen before.
+
+    A million rows have a few hundred combinations of label, category, language and so on. The
+    long way (`RowReader.read`) reads and checks each combination once and hands the sample
+    over by `learn`; afterwards only id, group and text are looked at. Whatever is unusual in a
+    row sends it the long way.
+    """
+
+    __slots__ = ("_has_group", "_known", "_rest", "_values", "is_usable", "width")
+
+    def __init__(self, plan: FieldPlan, spec: DatasetSpec, names: Sequence[str]) -> None:
+        paths = plan.paths
+        self.is_usable = (
+            "text" in paths
+            and "id" in paths
+            and not {"messages", "must_keep"} & set(paths)
+            and not spec.defaults
+            and "metadata" not in names
+            and all(path in names for path in paths.values())
+        )
+        self.width = len(names)
+        self._has_group = "group" in paths
+        own = (paths.get("id", ""), paths.get("text", ""), paths.get("group", ""))
+        facets = [paths[field] for field in _FACETS if field in paths]
+        self._values = itemgetter(*own[:2], own[2] or own[0], *facets)
+        self._rest = tuple(name for name in names if name not in plan.taken)
+        self._known: dict[tuple[object, ...], _Known] = {}
+
+    def learn(self, row: Mapping[str, object], sample: Sample) -> None:
+        """Remember what the facets of a row mean."""
+        facets = self._values(row)[_OWN:]
+        if all(value is None or type(value) in _SIMPLE for value in facets):
+            known = _Known(like=sample, kind=kind_of(sample), suffix=f"-{sample.variant}")
+            self._known.setdefault(facets, known)
+
+    def read(self, row: Mapping[str, object]) -> Sample | None:
+        """Read a row the short way."""
+        match = self._match(row)
+        if match is None:
+            return None
+        known, sample_id, text, group = match
+        like = known.like
+        return Sample(
+            id=sample_id,
+            label=like.label,
+            category=like.category,
+            subcategory=like.subcategory,
+            severity=like.severity,
+            expected=like.expected,
+            technique=like.technique,
+            language=like.language,
+            variant=like.variant,
+            source=like.source,
+            prompt=Prompt.of_text(text),
+            group=group,
+            metadata=self._metadata(row) if self._rest else _NOTHING,
+        )
+
+    def plain(self, row: Mapping[str, object]) -> PlainSample | None:
+        """Read a row the short way, into no more than is stored of it."""
+        try:
+            match = self._match(row)
+            metadata = self._metadata(row) if self._rest else _NOTHING
+        except KeyError:
+            return None  # as many fields, but others
+        if match is None:
+            return None
+        known, sample_id, text, group = match
+        rest, expected = None, known.like.expected
+        if metadata or expected:
+            rest = rest_of(expected=expected, metadata=metadata)
+        digest = sha256(text.encode()).digest()
+        # By the tuple's own constructor: that of a named one is a call more a sample.
+        return _new(PlainSample, (sample_id, known.kind, group or None, text, digest, rest))
+
+    def _match(self, row: Mapping[str, object]) -> _Match | None:
+        values = self._values(row)
+        sample_id, text = values[0], values[1]
+        if type(text) is not str or type(sample_id) is not str or not sample_id:
+            return None
+        if not text or text.isspace():
+            return None
+        try:
+            known = self._known.get(values[_OWN:])
+        except TypeError:
+            return None  # a list or an object where a word was expected
+        if known is None:
+            return None
+        group = values[2] if self._has_group else ""
+        if not group:
+            return None if sample_id.endswith(known.suffix) else (known, sample_id, text, "")
+        return (known, sample_id, text, group) if type(group) is str else None
+
+    def _metadata(self, row: Mapping[str, object]) -> Mapping[str, object]:
+        return {name: row[name] for name in self._rest}
+
 
 _ROLES = {role.value: role for role in Role} | {
     "human": Role.USER,
@@ -41,7 +182,7 @@ _NO_LABEL = (
 class _Report(Protocol):
     """Takes what is wrong with a row: field, message, and what the row says there."""
 
-    def __call__(self, field: str, message: str, said: str = "") -> None: ...
+    def __call__(self, field: str, message: str, value: str = "") -> None: ...
 
 
 class RowReader:
@@ -101,9 +242,9 @@ class RowReader:
         """Read a row with every check."""
         faults: list[Fault] = []
 
-        def fault(field: str, message: str, said: str = "") -> None:
-            place, file = plan.paths.get(field, field), self.spec.shown_as
-            faults.append(Fault(file=file, row=number, field=place, message=message, said=said))
+        def fault(field: str, message: str, value: str = "") -> None:
+            path, file = plan.paths.get(field, field), self.spec.shown_as
+            faults.append(Fault(file=file, row=number, field=path, message=message, value=value))
 
         prompt = self._prompt(row, gets, fault)
         metadata = _leftover(row, plan.taken)
@@ -212,7 +353,7 @@ class RowReader:
         if label is None:
             fault(
                 field,
-                "says {said}, which is no known label; translate it under labels: {WORD: attack}",
+                "says {value}, which is no known label; translate it under labels: {WORD: attack}",
                 repr(str(value)[:40]),
             )
         return label
@@ -237,7 +378,7 @@ class RowReader:
             hint = did_you_mean(category, self._known) or " Known: " + listed(self._known) + "."
             fault(
                 "category",
-                f"says {{said}}, which is not declared.{hint} "
+                f"says {{value}}, which is not declared.{hint} "
                 "Own categories go under taxonomy: {extend: ...}",
                 repr(category[:60]),
             )
@@ -251,7 +392,7 @@ class RowReader:
             return None
         severity = _SEVERITIES.get(word)
         if severity is None:
-            wanted = f"says {{said}}, expected one of {', '.join(_SEVERITIES)}"
+            wanted = f"says {{value}}, expected one of {', '.join(_SEVERITIES)}"
             fault("severity", wanted, repr(word[:40]))
         return severity
 

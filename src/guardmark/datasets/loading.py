@@ -1,30 +1,75 @@
-"""Data sets on their one way through: every row is looked at once, and handed on."""
+"""Data sets as one stream of samples, validated whole before anything runs."""
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import file_digest, sha256
+from itertools import accumulate
 from sys import byteorder
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.manifest import DataManifest
 from guardmark.core.sample import Label, Sample
-from guardmark.datasets.faults import BadRows, Fault
-from guardmark.datasets.files import read_rows
-from guardmark.datasets.filters import check_filters, files_text
-from guardmark.datasets.rows import RowReader
-from guardmark.store.samples import Kind, PlainSample, kind_of
+from guardmark.datasets.formats.faults import BadRows, Fault
+from guardmark.datasets.formats.files import read_rows
+from guardmark.datasets.formats.filters import check_filters, files_text
+from guardmark.datasets.formats.rows import RowReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from guardmark.core.taxonomy import Taxonomy
-    from guardmark.datasets.spec import DatasetSpec
+    from guardmark.datasets.formats.fields import DatasetSpec
+
+
+KEPT_BYTES: Final = 96 * 1024 * 1024
+"""Memory that the samples of a run may take. Data that fit are read once and kept; larger data
+are validated in a first pass and streamed in every later one."""
+_SAMPLE_BYTES: Final = 500  # what a sample takes beside its texts, about
+
+
+class SampleBuffer:
+    """The samples read so far, as long as they fit into memory.
+
+    Bounded by what samples take, not by the sizes of files: a packed file tells nothing, and
+    many short rows take more than a few long ones.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.samples: list[Sample] = []
+        self.is_whole = True
+        self._room = room
+
+    def add(self, sample: Sample) -> None:
+        """Keep a sample, or give all up when it is one too many."""
+        messages = sample.prompt.messages
+        size = len(messages[0].content)
+        if len(messages) > 1 or sample.metadata:
+            size = sum(len(m.content) for m in messages) + _size_of(sample.metadata)
+        self._room -= size + _SAMPLE_BYTES
+        if self._room < 0:
+            self.is_whole = False
+            self.samples = []
+        else:
+            self.samples.append(sample)
+
+
+def _size_of(value: object) -> int:
+    """Estimate what a JSON value takes in memory, generously."""
+    if isinstance(value, str):
+        return 50 + len(value)
+    if isinstance(value, Mapping):
+        return 250 + sum(_size_of(inner) for inner in value.values())
+    if isinstance(value, list):
+        return 60 + sum(map(_size_of, value))
+    return 30
 
 
 class DataReading:
@@ -171,11 +216,11 @@ def _name_repeats(
                     yield Fault(file=file, row=number, field="id", message=message)
             key = int.from_bytes(sample.prompt.digest()[:_KEY], byteorder)
             if key in contradicted:
-                label, place = first_text.setdefault(key, (sample.label, here))
+                label, first = first_text.setdefault(key, (sample.label, here))
                 if label is not sample.label:
                     message = (
                         f"says {sample.label.value}, but the same text is labelled "
-                        f"{label.value} at {place}"
+                        f"{label.value} at {first}"
                     )
                     yield Fault(file=file, row=number, field="label", message=message)
 
@@ -197,13 +242,13 @@ def sample_digest(sample: Sample) -> bytes:
 
 
 def _digest(sample_id: str, content: bytes, kind: Kind, group: str | None) -> bytes:
-    before, technique = _said(kind)
-    said = f"{sample_id}\x1f{content.hex()}\x1f{before}\x1f{group or ''}\x1f{technique}"
-    return sha256(said.encode()).digest()
+    before, technique = _facets_text(kind)
+    line = f"{sample_id}\x1f{content.hex()}\x1f{before}\x1f{group or ''}\x1f{technique}"
+    return sha256(line.encode()).digest()
 
 
 @lru_cache(maxsize=4096)  # a million samples have a few hundred kinds
-def _said(kind: Kind) -> tuple[str, str]:
+def _facets_text(kind: Kind) -> tuple[str, str]:
     is_attack, category, subcategory, severity, language, variant, technique, _ = kind
     label = Label.ATTACK if is_attack else Label.BENIGN
     facets = (label, category, subcategory, severity, language, variant)
@@ -263,3 +308,128 @@ def file_sha256(path: Path) -> str:
     """Return the SHA-256 (hex) of the bytes of a file."""
     with path.open("rb") as stream:
         return file_digest(stream, "sha256").hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedData:
+    """Validated data, ready to be iterated as often as asked."""
+
+    manifests: tuple[DataManifest, ...]
+    count: int
+    taxonomy: Taxonomy
+    warnings: tuple[str, ...]
+    stream: SampleStream
+
+    @property
+    def name(self) -> str:
+        """The names of the data sets, joined."""
+        return " + ".join(dict.fromkeys(m.name for m in self.manifests))
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield every sample, in the same order each time."""
+        return iter(self.stream)
+
+    def plain(self) -> Iterator[Sample]:
+        """Yield every sample, as `Reading.plain` does; these were built already."""
+        return self.samples()
+
+
+class SampleStream:
+    """Samples of several files in order, from memory or from the files again."""
+
+    def __init__(self, readers: Sequence[RowReader], kept: list[Sample] | None) -> None:
+        self._readers = readers
+        self._kept = kept
+        self._chosen: frozenset[int] | None = None
+
+    def choose(self, positions: frozenset[int]) -> None:
+        """Keep only the samples at these positions."""
+        self._chosen = positions
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Yield the samples in order."""
+        return (sample for _, sample in self.chosen())
+
+    def chosen(self) -> Iterator[tuple[int, Sample]]:
+        """Yield the samples with their positions in the whole data."""
+        stream = iter(self._kept) if self._kept is not None else self._reread()
+        numbered = enumerate(stream)
+        if self._chosen is None:
+            return numbered
+        chosen = self._chosen
+        return (pair for pair in numbered if pair[0] in chosen)
+
+    def _reread(self) -> Iterator[Sample]:
+        for reader, scope in zip(self._readers, group_scopes(self._readers), strict=True):
+            for number, row in read_rows(reader.spec):
+                if isinstance(row, Fault) or not reader.wanted(row):
+                    continue
+                sample = reader.read(number, row)
+                if isinstance(sample, list):
+                    raise BadRows(sample)
+                yield in_scope(sample, scope)
+
+
+def load(
+    specs: Sequence[DatasetSpec],
+    taxonomy: Taxonomy,
+    *,
+    limit: int | None = None,
+    seed: int = 0,
+) -> LoadedData:
+    """Read and validate data sets."""
+    reading, buffer = DataReading(specs, taxonomy), SampleBuffer(KEPT_BYTES)
+    for sample in reading.samples():
+        if buffer.is_whole:
+            buffer.add(sample)
+    manifests = list(reading.manifests)
+    stream = SampleStream(reading.readers, buffer.samples if buffer.is_whole else None)
+    count = reading.count
+    if limit is not None and limit < count:
+        chosen = _stratified(stream, limit, seed)
+        stream.choose(chosen)
+        count = len(chosen)
+        manifests = _counted_anew(manifests, stream, [m.attacks + m.benign for m in manifests])
+    return LoadedData(
+        manifests=tuple(manifests),
+        count=count,
+        taxonomy=reading.taxonomy,
+        warnings=reading.warnings,
+        stream=stream,
+    )
+
+
+def _stratified(stream: SampleStream, limit: int, seed: int) -> frozenset[int]:
+    """Choose positions: each (label, category) by its share, within it by hashed order."""
+    strata: dict[tuple[str, str], list[tuple[bytes, int]]] = {}
+    total = 0
+    for position, sample in enumerate(stream):
+        rank = sha256(f"{seed}\x1f{sample.id}".encode()).digest()
+        strata.setdefault((sample.label.value, sample.category), []).append((rank, position))
+        total += 1
+    shares = {key: limit * len(members) / total for key, members in strata.items()}
+    taken = {key: int(share) for key, share in shares.items()}
+    by_rest = sorted(strata, key=lambda key: (taken[key] - shares[key], key))
+    for key in by_rest[: limit - sum(taken.values())]:
+        taken[key] += 1
+    return frozenset(
+        position for key, members in strata.items() for _, position in sorted(members)[: taken[key]]
+    )
+
+
+def _counted_anew(
+    manifests: Sequence[DataManifest], stream: SampleStream, sizes: Sequence[int]
+) -> list[DataManifest]:
+    """Restate counts and hashes for the part that --limit took."""
+    ends = list(accumulate(sizes))
+    digests = [sha256() for _ in manifests]
+    attacks, benign = [0] * len(manifests), [0] * len(manifests)
+    for position, sample in stream.chosen():
+        index = bisect_right(ends, position)
+        digests[index].update(sample_digest(sample))
+        attacks[index] += sample.is_attack
+        benign[index] += not sample.is_attack
+    return [
+        replace(manifest, sha256=digest.hexdigest(), attacks=a, benign=b)
+        for manifest, digest, a, b in zip(manifests, digests, attacks, benign, strict=True)
+    ]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from guardmark.core.errors import ConfigError, listed
 from guardmark.core.sample import Prompt
-from guardmark.datasets.fields import USUAL_NAMES
-from guardmark.datasets.files import INERT_COLUMN, NESTED_COLUMNS
+from guardmark.datasets.formats.fields import USUAL_NAMES
+from guardmark.datasets.formats.files import INERT_COLUMN, NESTED_COLUMNS
 from guardmark.store.run_dir import whole_file
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.core.sample import Sample
+
 
 COLUMNS = (
     "id",

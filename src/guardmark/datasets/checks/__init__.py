@@ -1,0 +1,1 @@
+"""What a data set holds and what it can carry."""
