@@ -1,4 +1,4 @@
-"""The walls of the house: 400 lines a file, 60 a function."""
+"""The walls of the house: 600 lines a file, 60 a function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "src" / "guardmark").rglob("*.py"))
-MOST_LINES_A_FILE = 400
+MOST_LINES_A_FILE = 600
 MOST_LINES_A_FUNCTION = 60
 
 
@@ -19,7 +19,7 @@ def test_there_are_sources_to_look_at() -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_a_file_has_at_most_400_lines(path: Path) -> None:
+def test_a_file_has_at_most_600_lines(path: Path) -> None:
     """A file that grows past the wall holds more than one idea."""
     assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES_A_FILE
 
