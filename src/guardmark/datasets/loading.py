@@ -20,6 +20,7 @@ from guardmark.datasets.formats.faults import BadRows, Fault
 from guardmark.datasets.formats.files import read_rows
 from guardmark.datasets.formats.filters import check_filters, files_text
 from guardmark.datasets.formats.rows import RowReader
+from guardmark.store.samples import Kind, PlainSample, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
