@@ -26,8 +26,8 @@ from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import ALLOWED, BLOCKED
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.stats.bootstrap import BootstrapSettings
-from guardmark.stats.ratios import estimate_ratios as ratios_of_groups
+from guardmark.stats.rates.bootstrap import BootstrapSettings
+from guardmark.stats.rates.ratios import estimate_ratios as ratios_of_groups
 from guardmark.store.columns import Facet, RecordColumns, SampleColumns, record_columns
 from guardmark.store.records import RecordReader, RecordWriter
 

@@ -10,7 +10,7 @@ from guardmark.analysis.compare.comparison import RunComparison, judge_pair
 from guardmark.analysis.compare.pair_verdict import PairVerdict
 from guardmark.analysis.run import AnalysisSettings, analyse_run
 from guardmark.core.sample import Sample
-from guardmark.stats.paired import mcnemar
+from guardmark.stats.paired.significance import mcnemar
 
 SAMPLES = [*(attack(n) for n in range(200)), *(benign(n) for n in range(200))]
 

@@ -20,7 +20,7 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample
-from guardmark.stats.proportion import wilson
+from guardmark.stats.rates.proportion import wilson
 from guardmark.store.reader import RunState, RunStatus
 
 SAMPLES = [*(attack(n) for n in range(200)), *(benign(n) for n in range(200))]

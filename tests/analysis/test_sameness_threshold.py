@@ -9,8 +9,8 @@ import pytest
 
 from guardmark.analysis.adaptive.sameness_threshold import TextPair, choose_tau, needed_pairs
 from guardmark.core.errors import DatasetError
-from guardmark.stats.proportion import wilson
-from guardmark.stats.split import split_by_group
+from guardmark.stats.drawing import split_by_group
+from guardmark.stats.rates.proportion import wilson
 
 
 def pairs(different: int = 400, same: int = 200, *, seed: int = 3) -> list[TextPair]:

@@ -20,8 +20,8 @@ from guardmark.core.sample import Sample
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.summary import summary_json, summary_schema
-from guardmark.stats.calibration import brier
-from guardmark.stats.scores import compare_auc
+from guardmark.stats.scores.auc import compare_auc
+from guardmark.stats.scores.calibration import brier
 
 SAMPLES = [attack(n) for n in range(120)] + [benign(n) for n in range(100)]
 

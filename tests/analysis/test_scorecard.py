@@ -10,7 +10,7 @@ from guardmark.analysis.run import AnalysisSettings
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.sample import Sample
-from guardmark.stats.proportion import wilson
+from guardmark.stats.rates.proportion import wilson
 
 MIXED = [*(attack(n) for n in range(40)), *(benign(n) for n in range(60))]
 

@@ -11,8 +11,8 @@ from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample
-from guardmark.stats.proportion import wilson
-from guardmark.stats.scores import auc
+from guardmark.stats.rates.proportion import wilson
+from guardmark.stats.scores.auc import auc
 
 SAMPLES = [*(attack(n) for n in range(300)), *(benign(n) for n in range(300))]
 

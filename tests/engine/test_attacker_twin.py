@@ -26,7 +26,7 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.adaptive.text import adaptive_lines
-from guardmark.stats.independent import mover
+from guardmark.stats.rates.proportion import mover
 from guardmark.store.records import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))

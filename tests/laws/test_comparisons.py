@@ -10,24 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.estimate import Difference
-from guardmark.stats.arguments import Counts
-from guardmark.stats.independent import miettinen_nurminen, newcombe
-from guardmark.stats.multiplicity import (
+from guardmark.stats.alternatives import (
     benjamini_hochberg,
     benjamini_yekutieli,
     bonferroni,
     hochberg,
-    holm,
+    miettinen_nurminen,
+    newcombe,
+    newcombe10,
 )
-from guardmark.stats.noninferiority import noninferiority_clustered, noninferiority_tango
-from guardmark.stats.paired import mcnemar, sign_flip
-from guardmark.stats.paired_intervals import (
+from guardmark.stats.arguments import Counts
+from guardmark.stats.multiplicity import holm
+from guardmark.stats.paired.intervals import (
     PairedTable,
     bonett_price,
     clustered_bonett_price,
-    newcombe10,
     tango,
 )
+from guardmark.stats.paired.noninferiority import noninferiority_clustered, noninferiority_tango
+from guardmark.stats.paired.significance import mcnemar, sign_flip
 
 Cells = tuple[int, int, int, int]
 Groups = Sequence[tuple[int, int, int]]

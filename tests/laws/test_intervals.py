@@ -9,20 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.estimate import Estimate
-from guardmark.stats.clustered import (
-    any_per_group,
-    survey_beta,
-    survey_logit,
-    wilson_default,
-    wilson_default_slices,
-)
-from guardmark.stats.proportion import (
+from guardmark.stats.alternatives import jeffreys, survey_beta, survey_logit, wilson_cc
+from guardmark.stats.rates.clustered import any_per_group, wilson_default, wilson_default_slices
+from guardmark.stats.rates.proportion import (
     clopper_pearson,
     clopper_pearson_lower,
     clopper_pearson_upper,
-    jeffreys,
     wilson,
-    wilson_cc,
 )
 
 Interval = Callable[..., Estimate]

@@ -9,22 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from guardmark.core.estimate import Difference, Estimate
-from guardmark.stats import (
-    clustered,
-    independent,
-    multiplicity,
-    noninferiority,
-    omnibus,
-    paired,
-    paired_crosscheck,
-    paired_intervals,
-    planning,
-    planning_paired,
-    proportion,
-)
+from guardmark.stats import alternatives, multiplicity, planning
 from guardmark.stats.arguments import Counts
-from guardmark.stats.cluster_summary import summarise
-from guardmark.stats.paired_intervals import PairedTable
+from guardmark.stats.paired import intervals, noninferiority, significance
+from guardmark.stats.paired.intervals import PairedTable
+from guardmark.stats.rates import clustered, proportion
+from guardmark.stats.rates.clustered import summarise
 
 Inputs = dict[str, Any]
 Figures = dict[str, Any]
@@ -82,7 +72,7 @@ def _cluster_summary(inputs: Inputs) -> Figures:
 
 
 def _mcnemar(inputs: Inputs) -> Figures:
-    test = paired.mcnemar(inputs["first_only"], inputs["second_only"])
+    test = significance.mcnemar(inputs["first_only"], inputs["second_only"])
     return {
         "p_exact": test.p_exact,
         "p_midp": test.p_midp,
@@ -111,10 +101,10 @@ def _difference(estimate: Difference) -> Figures:
 
 def _paired_clustered(inputs: Inputs) -> Figures:
     first, second = inputs["cluster_first_only"], inputs["cluster_second_only"]
-    check = paired_crosscheck.crosscheck_pairs(
+    check = alternatives.crosscheck_pairs(
         first, second, sizes=inputs["cluster_sizes"], **_given(inputs, confidence=0.95)
     )
-    flipped = paired.sign_flip(first, second)
+    flipped = significance.sign_flip(first, second)
     return {
         "difference": check.difference,
         "se_cr1": check.se_cr1,
@@ -132,10 +122,10 @@ def _paired_clustered(inputs: Inputs) -> Figures:
 def _clustered_bonett_price(inputs: Inputs) -> Figures:
     first, second = inputs["cluster_first_only"], inputs["cluster_second_only"]
     sizes = inputs["cluster_sizes"]
-    estimate = paired_intervals.clustered_bonett_price(
+    estimate = intervals.clustered_bonett_price(
         first, second, sizes=sizes, **_given(inputs, confidence=0.95)
     )
-    counts = paired_intervals.summarise_pairs(first, second, sizes=sizes)
+    counts = intervals.summarise_pairs(first, second, sizes=sizes)
     return {**_difference(estimate), "deff_used": counts.design_effect}
 
 
@@ -157,7 +147,7 @@ def _noninferiority(inputs: Inputs) -> Figures:
 
 
 def _cochran_q(inputs: Inputs) -> Figures:
-    test = omnibus.cochran_q(inputs["outcomes_rows_are_items"])
+    test = multiplicity.cochran_q(inputs["outcomes_rows_are_items"])
     return {"q": test.q, "df": test.degrees_of_freedom, "p": test.p_value}
 
 
@@ -194,14 +184,14 @@ def _n_zero_events(inputs: Inputs) -> Figures:
 
 
 def _mcnemar_normal(inputs: Inputs) -> Figures:
-    power = planning_paired.mcnemar_power_normal(
+    power = alternatives.mcnemar_power_normal(
         inputs["p_small"], inputs["p_large"], pairs=inputs["n"], **_given(inputs, alpha=0.05)
     )
     return {"power": power}
 
 
 def _mcnemar_enumerated(inputs: Inputs) -> Figures:
-    power = planning_paired.mcnemar_power(
+    power = planning.mcnemar_power(
         inputs["p_small"], inputs["p_large"], pairs=inputs["n"], **_given(inputs, alpha=0.05)
     )
     return {"power_exact": power.exact, "power_midp": power.midp}
@@ -209,30 +199,30 @@ def _mcnemar_enumerated(inputs: Inputs) -> Figures:
 
 METHODS: dict[str, Callable[[Inputs], Figures]] = {
     "proportion.wilson": _proportion(proportion.wilson),
-    "proportion.wilson_cc": _proportion(proportion.wilson_cc),
+    "proportion.wilson_cc": _proportion(alternatives.wilson_cc),
     "proportion.clopper_pearson": _proportion(proportion.clopper_pearson),
     "proportion.clopper_pearson_upper": _proportion(proportion.clopper_pearson_upper),
     "proportion.clopper_pearson_lower": _proportion(proportion.clopper_pearson_lower),
-    "proportion.jeffreys": _proportion(proportion.jeffreys),
+    "proportion.jeffreys": _proportion(alternatives.jeffreys),
     "clustered.summary": _cluster_summary,
     "clustered.wilson_default": _clustered(clustered.wilson_default),
-    "clustered.survey_logit": _clustered(clustered.survey_logit),
-    "clustered.survey_beta": _clustered(clustered.survey_beta),
+    "clustered.survey_logit": _clustered(alternatives.survey_logit),
+    "clustered.survey_beta": _clustered(alternatives.survey_beta),
     "paired.mcnemar": _mcnemar,
-    "paired.diff_newcombe10": _paired_interval(paired_intervals.newcombe10),
-    "paired.diff_tango": _paired_interval(paired_intervals.tango),
-    "paired.diff_bonett_price": _paired_interval(paired_intervals.bonett_price),
+    "paired.diff_newcombe10": _paired_interval(alternatives.newcombe10),
+    "paired.diff_tango": _paired_interval(intervals.tango),
+    "paired.diff_bonett_price": _paired_interval(intervals.bonett_price),
     "paired.clustered": _paired_clustered,
     "paired.clustered_bonett_price_default": _clustered_bonett_price,
     "paired.noninferiority_tango": _noninferiority,
     "paired.cochran_q": _cochran_q,
-    "independent.diff_newcombe": _independent(independent.newcombe),
-    "independent.diff_miettinen_nurminen": _independent(independent.miettinen_nurminen),
-    "multiplicity.bonferroni": _adjusted(multiplicity.bonferroni),
+    "independent.diff_newcombe": _independent(alternatives.newcombe),
+    "independent.diff_miettinen_nurminen": _independent(alternatives.miettinen_nurminen),
+    "multiplicity.bonferroni": _adjusted(alternatives.bonferroni),
     "multiplicity.holm": _adjusted(multiplicity.holm),
-    "multiplicity.hochberg": _adjusted(multiplicity.hochberg),
-    "multiplicity.bh": _adjusted(multiplicity.benjamini_hochberg),
-    "multiplicity.by": _adjusted(multiplicity.benjamini_yekutieli),
+    "multiplicity.hochberg": _adjusted(alternatives.hochberg),
+    "multiplicity.bh": _adjusted(alternatives.benjamini_hochberg),
+    "multiplicity.by": _adjusted(alternatives.benjamini_yekutieli),
     "power.wilson_half_width": _half_width,
     "power.n_for_half_width": _n_for_half_width,
     "power.n_zero_events": _n_zero_events,

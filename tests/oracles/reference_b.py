@@ -12,16 +12,17 @@ from functools import wraps
 from typing import Any
 
 from guardmark.stats.agreement import cohen_kappa, krippendorff_alpha
-from guardmark.stats.calibration import brier, calibration_error
-from guardmark.stats.curves import average_precision, partial_auc
+from guardmark.stats.alternatives import harrell_davis
+from guardmark.stats.attempts.survival import attack_success_at, kaplan_meier
 from guardmark.stats.drawing import DrawPlan
-from guardmark.stats.judge_error import JudgeLabels, ppi_mean, rogan_gladen
-from guardmark.stats.prevalence import BlockCounts, predictive_values
-from guardmark.stats.quantiles import harrell_davis, quantile_ranks
-from guardmark.stats.repeats import decompose_repeats
-from guardmark.stats.scores import auc, compare_auc, tpr_at_fpr
+from guardmark.stats.quantiles import quantile_ranks
+from guardmark.stats.rates.corrected import JudgeLabels, ppi_mean, rogan_gladen
+from guardmark.stats.rates.means import decompose_repeats
+from guardmark.stats.rates.predictive import BlockCounts, predictive_values
+from guardmark.stats.scores.auc import auc, compare_auc
+from guardmark.stats.scores.calibration import brier, calibration_error
+from guardmark.stats.scores.thresholds import average_precision, partial_auc, tpr_at_fpr
 from guardmark.stats.sequential import beta_mixture_sequence, mcnemar_e_value
-from guardmark.stats.survival import attack_success_at, kaplan_meier
 
 Inputs = dict[str, Any]
 Figures = dict[str, Any]

@@ -12,17 +12,16 @@ from statsmodels.stats.contingency_tables import mcnemar as statsmodels_mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import confint_proportions_2indep
 
-from guardmark.stats.arguments import Counts
-from guardmark.stats.independent import newcombe
-from guardmark.stats.multiplicity import (
+from guardmark.stats.alternatives import (
     benjamini_hochberg,
     benjamini_yekutieli,
     bonferroni,
     hochberg,
-    holm,
+    newcombe,
 )
-from guardmark.stats.omnibus import cochran_q
-from guardmark.stats.paired import mcnemar, sign_flip
+from guardmark.stats.arguments import Counts
+from guardmark.stats.multiplicity import cochran_q, holm
+from guardmark.stats.paired.significance import mcnemar, sign_flip
 
 
 @given(first=st.integers(0, 300), second=st.integers(0, 300))

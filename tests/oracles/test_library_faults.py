@@ -12,10 +12,10 @@ import pytest
 from statsmodels.stats.contingency_tables import cochrans_q, mcnemar
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from guardmark.stats import omnibus, paired
+from guardmark.stats.alternatives import jeffreys, miettinen_nurminen
 from guardmark.stats.arguments import Counts
-from guardmark.stats.independent import miettinen_nurminen
-from guardmark.stats.proportion import jeffreys
+from guardmark.stats.multiplicity import cochran_q
+from guardmark.stats.paired import significance
 
 
 def test_statsmodels_calls_full_agreement_infinitely_significant() -> None:
@@ -27,14 +27,14 @@ def test_statsmodels_calls_full_agreement_infinitely_significant() -> None:
         plain = mcnemar(table, exact=False, correction=False)
     assert (corrected.statistic, corrected.pvalue) == (math.inf, 0.0)
     assert math.isnan(plain.pvalue)
-    assert paired.mcnemar(0, 0).p_chi2_corrected == 1.0
+    assert significance.mcnemar(0, 0).p_chi2_corrected == 1.0
 
 
 def test_statsmodels_does_not_stop_the_correction_at_0() -> None:
     """An even split has p = 1, not 0.75."""
     theirs = mcnemar([[50, 5], [5, 40]], exact=False, correction=True)
     assert theirs.pvalue == pytest.approx(0.75, abs=0.005)
-    assert paired.mcnemar(5, 5).p_chi2_corrected == 1.0
+    assert significance.mcnemar(5, 5).p_chi2_corrected == 1.0
 
 
 def test_statsmodels_leaves_the_lower_jeffreys_end_above_0() -> None:
@@ -72,4 +72,4 @@ def test_statsmodels_has_no_cochran_q_for_rows_that_agree() -> None:
         warnings.simplefilter("ignore", RuntimeWarning)
         theirs = cochrans_q(outcomes)
     assert math.isnan(theirs.pvalue)
-    assert omnibus.cochran_q(outcomes).p_value == 1.0
+    assert cochran_q(outcomes).p_value == 1.0

@@ -11,10 +11,12 @@ from sklearn import metrics
 from statsmodels.api import OLS
 from statsmodels.stats.proportion import proportion_confint
 
-from guardmark.stats.cluster_summary import summarise
+from guardmark.stats.alternatives import jeffreys, wilson_cc
 from guardmark.stats.distributions import chi_square_upper_tail, t_quantile, t_upper_tail
-from guardmark.stats.proportion import clopper_pearson, jeffreys, wilson, wilson_cc
-from guardmark.stats.ratios import (
+from guardmark.stats.rates.bootstrap import Statistic, bootstrap, count_patterns
+from guardmark.stats.rates.clustered import summarise
+from guardmark.stats.rates.proportion import clopper_pearson, wilson
+from guardmark.stats.rates.ratios import (
     BALANCED_ERROR,
     CORRELATION,
     F1,
@@ -22,7 +24,6 @@ from guardmark.stats.ratios import (
     YOUDEN,
     estimate_ratios,
     estimate_ungrouped_ratios,
-    macro_average,
 )
 
 
@@ -114,7 +115,9 @@ def test_scipys_bootstrap_gives_the_same_limits() -> None:
     """BCa of one sample of groups, up to the noise of two generators."""
     generator = np.random.default_rng(8)
     events = generator.binomial(5, generator.beta(1, 5, 80))
-    ours = macro_average(events, [5] * 80, slices=[0] * 80, slice_count=1)
+    rate = Statistic(name="rate", figure=lambda totals: totals[:, 0] / totals.sum(axis=1))
+    stratum = count_patterns(np.stack([events, 5 - events], axis=1))
+    ours = bootstrap([stratum], [rate])[0]
     theirs = stats.bootstrap(
         (events / 5,), np.mean, n_resamples=4000, method="BCa", rng=np.random.default_rng(3)
     ).confidence_interval

@@ -11,15 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from guardmark.stats.agreement import cohen_kappa, krippendorff_alpha
-from guardmark.stats.calibration import brier
-from guardmark.stats.curves import (
-    average_precision,
-    partial_auc,
-    precision_recall_curve,
-    roc_curve,
-)
 from guardmark.stats.drawing import DrawPlan
-from guardmark.stats.scores import auc
+from guardmark.stats.scores.auc import auc
+from guardmark.stats.scores.calibration import brier
+from guardmark.stats.scores.thresholds import average_precision, count_at_thresholds, partial_auc
 
 Rows = list[tuple[bool, float]]
 
@@ -49,20 +44,20 @@ def test_areas_agree_with_scikit_learn(rows: Rows) -> None:
 
 
 @given(scored())
-def test_curves_agree_with_scikit_learn(rows: Rows) -> None:
-    """The same points at the same thresholds; scikit-learn lists them the other way round."""
+def test_counts_at_thresholds_agree_with_scikit_learn(rows: Rows) -> None:
+    """The same points of both curves at the same thresholds, but for the one that blocks nothing."""
     from sklearn import metrics
 
     labels, scores = zip(*rows, strict=True)
     fpr, tpr, thresholds = metrics.roc_curve(labels, scores, drop_intermediate=False)
-    curve = roc_curve(labels, scores)
-    assert curve.thresholds == pytest.approx(thresholds)
-    assert curve.true_positive_rate.values == pytest.approx(tpr)
-    assert curve.false_positive_rate.values == pytest.approx(fpr)
+    counts = count_at_thresholds(labels, scores)
+    assert counts.thresholds == pytest.approx(thresholds[1:])
+    assert counts.blocked_attacks / counts.attacks == pytest.approx(tpr[1:])
+    assert counts.blocked_benign / counts.benign == pytest.approx(fpr[1:])
     precision, recall, _ = metrics.precision_recall_curve(labels, scores)
-    pairs = precision_recall_curve(labels, scores)
-    assert pairs.precision.values[::-1] == pytest.approx(precision[:-1])
-    assert pairs.recall.values[::-1] == pytest.approx(recall[:-1])
+    blocked = counts.blocked_attacks + counts.blocked_benign
+    assert (counts.blocked_attacks / blocked)[::-1] == pytest.approx(precision[:-1])
+    assert (counts.blocked_attacks / counts.attacks)[::-1] == pytest.approx(recall[:-1])
 
 
 @given(hnp.arrays(np.int64, (3, 3), elements=st.integers(0, 30)))

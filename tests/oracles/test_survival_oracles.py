@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
-from guardmark.stats.extrapolation import fit_beta_binomial
-from guardmark.stats.quantiles import estimate_quantile, harrell_davis, quantile_ranks
+from guardmark.stats.alternatives import harrell_davis
+from guardmark.stats.attempts.extrapolation import fit_beta_binomial
+from guardmark.stats.attempts.survival import attack_success_at, kaplan_meier, restricted_mean
+from guardmark.stats.quantiles import estimate_quantile, quantile_ranks
 from guardmark.stats.sequential import beta_mixture_sequence, mcnemar_e_value
-from guardmark.stats.survival import attack_success_at, kaplan_meier, restricted_mean
 
 histories = st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=2, max_size=40)
 

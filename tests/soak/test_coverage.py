@@ -14,9 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from guardmark.core.estimate import Estimate
-from guardmark.stats.clustered import wilson_default, wilson_default_slices
-from guardmark.stats.paired import sign_flip
-from guardmark.stats.proportion import wilson
+from guardmark.stats.paired.significance import sign_flip
+from guardmark.stats.rates.clustered import wilson_default, wilson_default_slices
+from guardmark.stats.rates.proportion import wilson
 
 PROMISED = 0.93
 MOST_FALSE_ALARMS = 0.06

@@ -14,6 +14,8 @@ from guardmark.stats.distributions import (
     normal_upper_tail,
     t_quantile,
     t_upper_tail,
+    two_sided_p,
+    two_sided_z,
 )
 
 
@@ -63,10 +65,10 @@ def test_the_default_interval_needs_no_scipy() -> None:
     """A run ends with clustered rates and paired tests; importing scipy would double its start."""
     program = (
         "import sys\n"
-        "from guardmark.stats.clustered import wilson_default\n"
-        "from guardmark.stats.paired_intervals import clustered_bonett_price\n"
-        "from guardmark.stats.ratios import estimate_ratios\n"
-        "from guardmark.stats.proportion import clopper_pearson_upper\n"
+        "from guardmark.stats.rates.clustered import wilson_default\n"
+        "from guardmark.stats.paired.intervals import clustered_bonett_price\n"
+        "from guardmark.stats.rates.ratios import estimate_ratios\n"
+        "from guardmark.stats.rates.proportion import clopper_pearson_upper\n"
         "wilson_default([1, 0, 2], [3, 3, 3])\n"
         "clustered_bonett_price([1, 0, 2], [0, 1, 0], sizes=[3, 3, 3])\n"
         "estimate_ratios([[1, 1, 0, 0], [2, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 2]])\n"
@@ -75,3 +77,17 @@ def test_the_default_interval_needs_no_scipy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
     assert done.returncode == 0
+
+
+def test_the_quantile_is_exact_and_not_1_96() -> None:
+    """Four rounded digits would move the last printed digit of an interval."""
+    assert two_sided_z(0.95) == pytest.approx(1.959963984540054, abs=1e-14)
+    with pytest.raises(ValueError, match="confidence"):
+        two_sided_z(1.0)
+
+
+def test_a_p_value_is_never_zero() -> None:
+    """The tail underflows; evidence does not become proof."""
+    assert two_sided_p(0.0) == 1.0
+    assert two_sided_p(-1.959963984540054) == pytest.approx(0.05, abs=1e-14)
+    assert 0 < two_sided_p(60.0) < 1e-300

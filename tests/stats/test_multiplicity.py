@@ -6,14 +6,13 @@ import math
 
 import pytest
 
-from guardmark.stats.multiplicity import (
+from guardmark.stats.alternatives import (
     benjamini_hochberg,
     benjamini_yekutieli,
     bonferroni,
     hochberg,
-    holm,
 )
-from guardmark.stats.omnibus import cochran_q
+from guardmark.stats.multiplicity import cochran_q, holm
 
 METHODS = [bonferroni, holm, hochberg, benjamini_hochberg, benjamini_yekutieli]
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda f: f.__name__)

@@ -1,4 +1,4 @@
-"""Sample sizes: the figures users will quote."""
+"""Sample sizes and power."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import math
 
 import pytest
 
+from guardmark.stats.alternatives import mcnemar_power_normal
+from guardmark.stats.paired.significance import mcnemar
 from guardmark.stats.planning import (
-    best_rows_per_group,
     design_effect,
     groups_for,
+    mcnemar_power,
+    pairs_for_difference,
+    pairs_for_noninferiority,
     trials_for_half_width,
     trials_for_zero_events,
     wilson_half_width,
@@ -60,21 +64,6 @@ def test_without_variants_the_design_effect_is_one() -> None:
     assert design_effect(5, 0.0) == 1.0
 
 
-def test_more_alike_variants_are_worth_fewer_of_them() -> None:
-    """The cheaper a new seed, the fewer variants of each."""
-    sizes = [best_rows_per_group(icc, group_cost=10, row_cost=1) for icc in (0.05, 0.3, 0.9, 1.0)]
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[-1] == 1
-    assert best_rows_per_group(0.3, group_cost=0, row_cost=1) == 1
-
-
-def test_the_best_size_is_the_best_of_all() -> None:
-    """No other whole number costs less for each independent trial."""
-    best = best_rows_per_group(0.2, group_cost=7, row_cost=0.5)
-    costs = {m: (7 + m * 0.5) * (1 + (m - 1) * 0.2) / m for m in range(1, 60)}
-    assert costs[best] == min(costs.values())
-
-
 @pytest.mark.parametrize(
     "question",
     [
@@ -86,12 +75,97 @@ def test_the_best_size_is_the_best_of_all() -> None:
         lambda: design_effect(0.5, 0.1),
         lambda: design_effect(5, 1.5),
         lambda: groups_for(0, rows_per_group=5, icc=0.5),
-        lambda: best_rows_per_group(0.0, group_cost=1, row_cost=1),
-        lambda: best_rows_per_group(0.5, group_cost=1, row_cost=0),
     ],
 )
 def test_questions_without_an_answer_are_refused(question: object) -> None:
     """A margin of 0 needs endless samples."""
     assert callable(question)
     with pytest.raises(ValueError, match="must be"):
+        question()
+
+
+@pytest.mark.parametrize(
+    ("difference", "discordance", "pairs"),
+    [(0.05, 0.10, 305), (0.02, 0.06, 1154), (0.02, 0.20, 3920), (0.10, 0.20, 152)],
+)
+def test_pairs_for_a_difference(difference: float, discordance: float, pairs: int) -> None:
+    """The least number with 80 % power by the mid-p; one fewer has less."""
+    assert pairs_for_difference(difference, discordance) == pairs
+    small, large = (discordance - difference) / 2, (discordance + difference) / 2
+    assert mcnemar_power(small, large, pairs=pairs).midp >= 0.8
+    assert mcnemar_power(small, large, pairs=pairs - 1).midp < 0.8
+
+
+def test_the_exact_test_needs_more() -> None:
+    """Its conservatism is paid for in samples."""
+    assert pairs_for_difference(0.05, 0.10, form="exact") > pairs_for_difference(0.05, 0.10)
+
+
+def test_the_power_is_the_sum_over_all_tables() -> None:
+    """Enumerate every table of 12 pairs with the reported test itself."""
+    from math import comb
+
+    small, large, n = 0.1, 0.5, 12
+    midp = exact = 0.0
+    for b in range(n + 1):
+        for c in range(n + 1 - b):
+            ways = comb(n, b) * comb(n - b, c)
+            chance = ways * large**b * small**c * (1 - small - large) ** (n - b - c)
+            test = mcnemar(b, c)
+            midp += chance * (test.p_midp <= 0.05)
+            exact += chance * (test.p_exact <= 0.05)
+    power = mcnemar_power(small, large, pairs=n)
+    assert (power.midp, power.exact) == pytest.approx((midp, exact), abs=1e-10)
+
+
+def test_the_normal_value_is_near_for_many_pairs() -> None:
+    """It is only the start of the search."""
+    normal = mcnemar_power_normal(0.025, 0.075, pairs=305)
+    assert normal == pytest.approx(mcnemar_power(0.025, 0.075, pairs=305).midp, abs=0.02)
+
+
+def test_pairs_that_all_differ_one_way() -> None:
+    """Five out of five is the least the mid-p calls a difference."""
+    assert pairs_for_difference(1.0, 1.0) == 5
+    assert mcnemar_power_normal(0.0, 1.0, pairs=5) == 1.0
+    assert mcnemar_power_normal(0.0, 1.0, pairs=3) == 0.0
+
+
+def test_where_power_comes_in_teeth_it_stays_reached() -> None:
+    """With all pairs discordant one more pair may lower the power: the answer lies past that."""
+    pairs = pairs_for_difference(0.5, 1.0)
+    for more in range(20):
+        assert mcnemar_power(0.25, 0.75, pairs=pairs + more).midp >= 0.8
+
+
+@pytest.mark.parametrize(("margin", "pairs"), [(0.01, 1237), (0.02, 310)])
+def test_pairs_for_not_worse(margin: float, pairs: int) -> None:
+    """At a discordance of 2 %."""
+    assert pairs_for_noninferiority(margin, 0.02) == pairs
+
+
+def test_a_truly_worse_rate_needs_more_pairs_to_pass() -> None:
+    """Half the margin is used up by a true difference."""
+    assert pairs_for_noninferiority(0.02, 0.05, difference=0.01) > 3 * pairs_for_noninferiority(
+        0.02, 0.05
+    )
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda: pairs_for_difference(0.2, 0.1),
+        lambda: pairs_for_difference(0.0, 0.1),
+        lambda: pairs_for_difference(0.0001, 0.5),
+        lambda: pairs_for_noninferiority(0.01, 0.02, difference=0.01),
+        lambda: pairs_for_noninferiority(0.01, 0.0),
+        lambda: mcnemar_power(0.2, 0.1, pairs=10),
+        lambda: mcnemar_power(0.0, 0.0, pairs=10),
+        lambda: mcnemar_power(0.1, 0.2, pairs=0),
+    ],
+)
+def test_pairs_without_an_answer_are_refused(question: object) -> None:
+    """A difference cannot exceed the disagreement it is made of."""
+    assert callable(question)
+    with pytest.raises(ValueError, match=r"must|needed"):
         question()

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from guardmark.stats.alternatives import harrell_davis
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import (
     estimate_quantile,
     estimate_quantiles,
-    harrell_davis,
     median_difference,
     quantile_ranks,
 )
@@ -126,16 +126,6 @@ def test_too_few_measurements_are_not_estimable() -> None:
     assert "needs 368 measurements, got 100" in found.reason
 
 
-def test_harrell_davis_rests_on_every_value() -> None:
-    """One timeout anywhere makes it a lower limit."""
-    values = np.arange(1.0, 101.0)
-    found = estimate_quantile(values, 0.5, estimator="harrell_davis")
-    assert found.value == pytest.approx(50.5)
-    assert found.method.startswith("harrell_davis")
-    late = estimate_quantile(values, 0.5, estimator="harrell_davis", censored=values > 99)
-    assert late.at_least
-
-
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=30), st.floats(0.01, 0.99))
 def test_harrell_davis_stays_among_the_values(values: list[float], quantile: float) -> None:
     """A mean with weights that sum to one."""
@@ -151,7 +141,6 @@ def test_harrell_davis_stays_among_the_values(values: list[float], quantile: flo
         ([1.0], {"quantile": 1.0}, "quantile"),
         ([1.0], {"quantile": 0.5, "confidence": 0.0}, "confidence"),
         ([1.0], {"quantile": 0.5, "censored": [True, False]}, "lengths"),
-        ([1.0], {"quantile": 0.5, "estimator": "mean"}, "estimator"),
     ],
 )
 def test_bad_input_is_named(values: list[float], options: dict[str, object], said: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.stats.proportion import wilson
+from guardmark.stats.rates.proportion import wilson
 from guardmark.stats.sequential import (
     beta_mixture_sequence,
     betting_e_value,

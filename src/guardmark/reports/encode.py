@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.stability import Stability
     from guardmark.analysis.defense.thresholds import ThresholdAnalysis
     from guardmark.core.estimate import Difference, Estimate, Quantile, Ratio
-    from guardmark.stats.repeats import RepeatVariance
+    from guardmark.stats.rates.means import RepeatVariance
 
 Json = dict[str, Any]
 """A JSON object; never leaves this floor but as text."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.deployment import DeploymentRates
     from guardmark.analysis.defense.score_details import AreaPair, ScoreDetails
     from guardmark.analysis.stopping.early_stop import StopVerdict
-    from guardmark.stats.calibration import CalibrationError
+    from guardmark.stats.scores.calibration import CalibrationError
 
 
 def scores_json(found: ScoreDetails | None) -> Json | None:

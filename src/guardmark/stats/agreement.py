@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.stats.arguments import require_equal_lengths, require_fraction
-from guardmark.stats.columns import group_column
+from guardmark.stats.arguments import group_column, require_equal_lengths, require_fraction
+from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.drawing import DrawPlan, draw_weights
-from guardmark.stats.normal import two_sided_z
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence

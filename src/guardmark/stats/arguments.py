@@ -1,4 +1,8 @@
-"""Checks of what callers hand to the estimators, with messages that name the argument."""
+"""Checks of what callers hand to the estimators, with messages that name the argument.
+
+Each returns its value in the type that the maths wants and raises `ValueError` otherwise; NaN is
+never in range.
+"""
 
 from __future__ import annotations
 
@@ -33,57 +37,49 @@ class GroupCounts(NamedTuple):
     sizes: NDArray[np.int64]
 
 
-def require_fraction(name: str, value: float) -> float:
-    """Return the value when it lies strictly between 0 and 1.
+class ScoredSamples(NamedTuple):
+    """Labels and scores that belong together, both of shape (n,).
 
-    Raises:
-        ValueError: If it does not, NaN included; the message names the argument.
+    Attributes:
+        attack: True for an attack.
+        score: Finite scores.
     """
+
+    attack: NDArray[np.bool_]
+    score: NDArray[np.float64]
+
+
+def require_fraction(name: str, value: float) -> float:
+    """Return the value when it lies strictly between 0 and 1."""
     if not 0.0 < value < 1.0:
         raise ValueError(f"{name} must be in (0, 1), got {value}")
     return float(value)
 
 
 def require_rate(name: str, value: float) -> float:
-    """Return the value when it lies in [0, 1].
-
-    Raises:
-        ValueError: If it does not, NaN included; the message names the argument.
-    """
+    """Return the value when it lies in [0, 1]."""
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{name} must be in [0, 1], got {value}")
     return float(value)
 
 
-def require_count(name: str, value: float) -> int:
-    """Return the value as an int when it is a whole number of at least 0.
-
-    Raises:
-        ValueError: If it is negative, fractional or NaN; the message names the argument.
-    """
-    if not (value >= 0 and value == value // 1):
-        raise ValueError(f"{name} must be a whole number of at least 0, got {value}")
+def require_count(name: str, value: float, *, least: int = 0) -> int:
+    """Return the value as an int when it is a whole number of at least `least`."""
+    if not (value >= least and value == value // 1):
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value}")
     return int(value)
 
 
-def require_part(successes: float, trials: float) -> Counts:
-    """Return both counts when the successes are part of the trials.
-
-    Raises:
-        ValueError: If a count is no count, or there are more successes than trials.
-    """
-    part, whole = require_count("successes", successes), require_count("trials", trials)
+def require_part(successes: float, trials: float, *, name: str = "successes") -> Counts:
+    """Return both counts when the successes, called `name` in an error, are part of the trials."""
+    whole, part = require_count("trials", trials), require_count(name, successes)
     if part > whole:
-        raise ValueError(f"successes must be in 0..{whole}, got {part}")
+        raise ValueError(f"{name} must be in 0..{whole}, got {part}")
     return Counts(part, whole)
 
 
 def require_counts(name: str, values: ArrayLike) -> NDArray[np.int64]:
-    """Return a one-dimensional int64 array of counts.
-
-    Raises:
-        ValueError: If an entry is negative, fractional or NaN, or the shape is not a line.
-    """
+    """Return a one-dimensional int64 array of whole numbers of at least 0."""
     import numpy as np
 
     array = np.asarray(values)
@@ -103,12 +99,9 @@ def require_counts(name: str, values: ArrayLike) -> NDArray[np.int64]:
 
 
 def require_group_counts(successes: ArrayLike, sizes: ArrayLike) -> GroupCounts:
-    """Return checked counts per group, groups without rows left out.
+    """Return checked counts per group, successes within sizes, groups without rows left out.
 
     A group without rows says nothing about a rate; it must not lend its weight as a group.
-
-    Raises:
-        ValueError: On unequal lengths, a bad count, or more successes than rows.
     """
     events, rows = require_counts("successes", successes), require_counts("sizes", sizes)
     require_equal_lengths(successes=len(events), sizes=len(rows))
@@ -121,12 +114,76 @@ def require_group_counts(successes: ArrayLike, sizes: ArrayLike) -> GroupCounts:
     return GroupCounts(events, rows) if used.all() else GroupCounts(events[used], rows[used])
 
 
-def require_equal_lengths(**lengths: int) -> None:
-    """Check that arrays that belong together are equally long.
+def require_tries(
+    tries: ArrayLike, successes: ArrayLike
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return tries and successes per sample, shape (n,) each, successes within tries."""
+    n, c = require_counts("tries", tries), require_counts("successes", successes)
+    require_equal_lengths(tries=len(n), successes=len(c))
+    if bool((c > n).any()):
+        raise ValueError("successes must not exceed tries")
+    return n, c
 
-    Raises:
-        ValueError: If they are not; the message names each with its length.
-    """
+
+def require_equal_lengths(**lengths: int) -> None:
+    """Check that arrays that belong together are equally long; the message names each."""
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ValueError(f"lengths must be equal, got {told}")
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"lengths must be equal, got {listed}")
+
+
+def label_column(labels: ArrayLike, *, name: str = "labels") -> NDArray[np.bool_]:
+    """Return booleans, shape (n,), of a column of booleans or of the numbers 0 and 1."""
+    import numpy as np
+
+    column = np.asarray(labels)
+    if column.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, got shape {column.shape}")
+    if column.dtype == np.bool_ or not column.size:
+        return column.astype(np.bool_)
+    if column.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must be true/false or 0/1, got {column.dtype}")
+    if not bool(np.all((column == 0) | (column == 1))):
+        raise ValueError(f"{name} must be true/false or 0/1, got other values")
+    return column.astype(np.bool_)
+
+
+def number_column(values: ArrayLike, *, name: str) -> NDArray[np.float64]:
+    """Return 64-bit floats, shape (n,), of a column of finite numbers.
+
+    The message says how many are NaN or infinite, and where the first stands.
+    """
+    import numpy as np
+
+    column = np.asarray(values)
+    if column.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, got shape {column.shape}")
+    if column.size and column.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be numbers, got {column.dtype}")
+    numbers = column.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if bad.size:
+        raise ValueError(f"{name} must be finite: {bad.size} are not, the first at index {bad[0]}")
+    return numbers
+
+
+def group_column(groups: ArrayLike | None, length: int) -> NDArray[np.int64]:
+    """Number the groups of `length` rows from 0 on; None: every row is its own group.
+
+    Equal names get equal numbers; there must be one name a row.
+    """
+    import numpy as np
+
+    if groups is None:
+        return np.arange(length, dtype=np.int64)
+    names = np.asarray(groups)
+    if names.shape != (length,):
+        raise ValueError(f"groups must name one group per row: {length} rows, got {names.shape}")
+    return np.unique(names, return_inverse=True)[1].astype(np.int64)
+
+
+def scored_samples(labels: ArrayLike, scores: ArrayLike) -> ScoredSamples:
+    """Read labels (true for an attack) and finite scores that belong together."""
+    attack, score = label_column(labels), number_column(scores, name="scores")
+    require_equal_lengths(labels=len(attack), scores=len(score))
+    return ScoredSamples(attack, score)

@@ -12,6 +12,8 @@ import sys
 from functools import lru_cache
 from statistics import NormalDist
 
+from guardmark.stats.arguments import require_fraction
+
 _TINY = 1e-300
 _LARGE_DF = 1000
 
@@ -51,8 +53,7 @@ def t_quantile(probability: float, degrees_of_freedom: float) -> float:
         Abramowitz & Stegun (1964), 26.7.5 for many degrees of freedom; below that Newton steps
         on the tail, which is convex there, so they rise to the root and never pass it.
     """
-    if not 0.0 < probability < 1.0:
-        raise ValueError(f"probability must be in (0, 1), got {probability}")
+    require_fraction("probability", probability)
     if not degrees_of_freedom > 0:
         raise ValueError(f"degrees_of_freedom must be above 0, got {degrees_of_freedom}")
     if probability < 0.5:
@@ -124,6 +125,33 @@ def as_p_value(probability: float) -> float:
     to 0; neither is a p value.
     """
     return min(1.0, max(sys.float_info.min, probability))
+
+
+def two_sided_z(confidence: float) -> float:
+    """Return the exact normal quantile of a two-sided interval.
+
+    Args:
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The z with `confidence` of the mass between -z and z (1.95996... at 0.95, never 1.96).
+
+    Raises:
+        ValueError: If `confidence` is not in (0, 1).
+    """
+    return normal_quantile(0.5 + require_fraction("confidence", confidence) / 2)
+
+
+def two_sided_p(z: float) -> float:
+    """Return the two-sided p-value of a standard normal statistic.
+
+    Args:
+        z: The statistic; its sign plays no part.
+
+    Returns:
+        P(|Z| >= |z|), in (0, 1]; the smallest normal float where the tail underflows, never 0.
+    """
+    return max(math.erfc(abs(z) / math.sqrt(2)), sys.float_info.min)
 
 
 def _t_density(t: float, df: float) -> float:

@@ -1,37 +1,26 @@
-"""Adjusted p values for a family of tests declared beforehand.
+"""Many tests at once: adjusted p values of a declared family, and one test over all defenses.
 
-Holm is the default: it controls the chance of any false claim without assumptions. Benjamini-
-Hochberg controls the expected share of false claims, for exploratory tables only.
+Holm is the default: it controls the chance of any false claim without assumptions. Other
+adjustments are in `guardmark.stats.alternatives`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from guardmark.stats.distributions import as_p_value, chi_square_upper_tail
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-
-def bonferroni(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust by the number of tests, whatever their order.
-
-    Args:
-        p_values: One p value a test, each in [0, 1]. None (a test that was undefined) stays None
-            and does not count in the family; an empty family gives an empty list.
-
-    Raises:
-        ValueError: If a value is NaN or outside [0, 1].
-    """
-    family = _family(p_values)
-    return _spread(family, family.values * len(family.values))
+    from numpy.typing import ArrayLike, NDArray
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust step by step downwards: never weaker than Bonferroni, the default.
+    """Adjust p values step by step downwards: never weaker than Bonferroni.
 
     Args:
         p_values: One p value a test, each in [0, 1]. None (a test that was undefined) stays None
@@ -43,76 +32,29 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     References:
         Holm (1979), Scandinavian Journal of Statistics 6:65.
     """
-    family = _family(p_values)
-    order = np.argsort(family.values, kind="stable")
-    adjusted = np.empty(len(order))
-    factors = np.arange(len(order), 0, -1)
-    adjusted[order] = np.maximum.accumulate(family.values[order] * factors)
-    return _spread(family, adjusted)
+
+    def step_down(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        order = np.argsort(values, kind="stable")
+        adjusted = np.empty(len(order))
+        adjusted[order] = np.maximum.accumulate(values[order] * np.arange(len(order), 0, -1))
+        return adjusted
+
+    return adjust_family(p_values, step_down)
 
 
-def hochberg(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust step by step upwards; needs tests that are independent or positively dependent.
-
-    Args:
-        p_values: One p value a test, each in [0, 1]. None (a test that was undefined) stays None
-            and does not count in the family; an empty family gives an empty list.
-
-    Raises:
-        ValueError: If a value is NaN or outside [0, 1].
-
-    References:
-        Hochberg (1988), doi:10.1093/biomet/75.4.800.
-    """
-    family = _family(p_values)
-    return _step_up(family, np.arange(1.0, len(family.values) + 1.0))
-
-
-def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust for the expected share of false claims, for exploratory tables.
+def adjust_family(
+    p_values: Sequence[float | None],
+    adjust: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+) -> list[float | None]:
+    """Adjust the defined p values of a family, cut at 1, each put back to its place.
 
     Args:
-        p_values: One p value a test, each in [0, 1]. None (a test that was undefined) stays None
-            and does not count in the family; an empty family gives an empty list.
+        p_values: As `holm`.
+        adjust: From the defined p values, shape (n,), to the adjusted ones in the same order.
 
     Raises:
-        ValueError: If a value is NaN or outside [0, 1].
-
-    References:
-        Benjamini & Hochberg (1995), doi:10.1111/j.2517-6161.1995.tb02031.x.
+        ValueError: As `holm`.
     """
-    family = _family(p_values)
-    tests = len(family.values)
-    return _step_up(family, tests / np.arange(tests, 0, -1))
-
-
-def benjamini_yekutieli(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust for the expected share of false claims under any dependence.
-
-    Args:
-        p_values: One p value a test, each in [0, 1]. None (a test that was undefined) stays None
-            and does not count in the family; an empty family gives an empty list.
-
-    Raises:
-        ValueError: If a value is NaN or outside [0, 1].
-
-    References:
-        Benjamini & Yekutieli (2001), doi:10.1214/aos/1013699998.
-    """
-    family = _family(p_values)
-    ranks = np.arange(len(family.values), 0, -1)
-    return _step_up(family, float((1.0 / ranks).sum()) * len(ranks) / ranks)
-
-
-class _Family(NamedTuple):
-    """The defined p values of a family and the places they came from."""
-
-    places: list[int]
-    values: NDArray[np.float64]
-    size: int
-
-
-def _family(p_values: Sequence[float | None]) -> _Family:
     places = [place for place, value in enumerate(p_values) if value is not None]
     values = np.array([value for value in p_values if value is not None], dtype=float)
     bad = ~((values >= 0.0) & (values <= 1.0))
@@ -121,20 +63,74 @@ def _family(p_values: Sequence[float | None]) -> _Family:
         raise ValueError(
             f"p_values must be in [0, 1], got {values[first]} at place {places[first]}"
         )
-    return _Family(places, values, len(p_values))
-
-
-def _step_up(family: _Family, factors: NDArray[np.float64]) -> list[float | None]:
-    """Walk from the largest p down; `factors` belong to the p values in that order."""
-    order = np.argsort(-family.values, kind="stable")
-    adjusted = np.empty(len(order))
-    adjusted[order] = np.minimum.accumulate(family.values[order] * factors)
-    return _spread(family, adjusted)
-
-
-def _spread(family: _Family, adjusted: NDArray[np.float64]) -> list[float | None]:
-    """Put adjusted values, cut at 1, back to their places."""
-    spread: list[float | None] = [None] * family.size
-    for place, value in zip(family.places, np.minimum(adjusted, 1.0).tolist(), strict=True):
+    spread: list[float | None] = [None] * len(p_values)
+    for place, value in zip(places, np.minimum(adjust(values), 1.0).tolist(), strict=True):
         spread[place] = value
     return spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CochranQ:
+    """Cochran's Q over several defenses on the same samples.
+
+    Attributes:
+        q: The statistic, or None when no sample tells the defenses apart.
+        degrees_of_freedom: Defenses minus one.
+        p_value: In (0, 1]; 1 by convention when `q` is None.
+        samples: Rows tested.
+        varying: Rows on which the defenses disagree.
+        reason: Why `q` is undefined, or empty.
+    """
+
+    q: float | None
+    degrees_of_freedom: int
+    p_value: float
+    samples: int
+    varying: int
+    reason: str = ""
+
+
+def cochran_q(outcomes: ArrayLike) -> CochranQ:
+    """Test whether several defenses share one rate on the same, ungrouped samples.
+
+    Args:
+        outcomes: Shape (samples, defenses), entries 0 or 1 (or booleans).
+
+    Returns:
+        The test. With two defenses it is McNemar's uncorrected chi-square.
+
+    Raises:
+        ValueError: If the table is not two-dimensional, has fewer than two defenses, or holds
+            anything but 0 and 1.
+
+    References:
+        Cochran (1950), doi:10.1093/biomet/37.3-4.256.
+    """
+    table = np.asarray(outcomes)
+    if table.ndim != 2 or table.shape[1] < 2:
+        raise ValueError(f"outcomes must have shape (samples, 2 or more), got {table.shape}")
+    if not ((table == 0) | (table == 1)).all():
+        raise ValueError("outcomes must hold only 0 and 1")
+    counts = table.astype(np.int64)
+    samples, defenses = counts.shape
+    columns, rows = counts.sum(axis=0), counts.sum(axis=1)
+    total = int(rows.sum())
+    spread = int((rows * (defenses - rows)).sum())
+    if spread == 0:
+        return CochranQ(
+            q=None,
+            degrees_of_freedom=defenses - 1,
+            p_value=1.0,
+            samples=samples,
+            varying=0,
+            reason="no sample tells the defenses apart",
+        )
+    gap = defenses * int((columns**2).sum()) - total**2
+    q = (defenses - 1) * gap / spread
+    return CochranQ(
+        q=q,
+        degrees_of_freedom=defenses - 1,
+        p_value=as_p_value(chi_square_upper_tail(q, defenses - 1)),
+        samples=samples,
+        varying=int(((rows > 0) & (rows < defenses)).sum()),
+    )

@@ -1,13 +1,25 @@
-"""How many samples a rate needs, before any is run."""
+"""How many samples a rate or a comparison needs, before any is run."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from guardmark.stats.arguments import require_fraction, require_rate
-from guardmark.stats.normal import two_sided_z
-from guardmark.stats.proportion import wilson_limits
+import numpy as np
+
+from guardmark.stats.arguments import require_count, require_fraction, require_rate
+from guardmark.stats.distributions import normal_quantile, two_sided_z
+from guardmark.stats.rates.proportion import wilson_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+McNemarForm = Literal["midp", "exact"]
+_MOST_PAIRS = 1_000_000
+_TOOTHED = 0.9  # above this share the power goes up and down with the pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,35 +152,208 @@ def groups_for(trials: int, *, rows_per_group: int, icc: float) -> GroupPlan:
     )
 
 
-def best_rows_per_group(icc: float, *, group_cost: float, row_cost: float) -> int:
-    """Return how many rows a group should have for the least cost at a given precision.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McNemarPower:
+    """The chance that McNemar's test finds a difference.
+
+    Attributes:
+        exact: Power of the exact conditional test.
+        midp: Power of the mid-p test.
+    """
+
+    exact: float
+    midp: float
+
+
+def mcnemar_power(
+    p_small: float, p_large: float, *, pairs: int, alpha: float = 0.05
+) -> McNemarPower:
+    """Compute the power of McNemar's tests by enumeration.
+
+    Sums over the number of discordant pairs, with rejection on either side counted.
 
     Args:
-        icc: Intra-group correlation, in [0, 1]. At 0 every row counts in full and there is no
-            best size.
-        group_cost: Cost of a new group (writing a seed), at least 0.
-        row_cost: Cost of one more row (running a variant), above 0.
-
-    Returns:
-        The whole number, at least 1, with the least cost for each independent trial.
+        p_small: Probability of a pair discordant one way.
+        p_large: Probability of a pair discordant the other way, at least `p_small`.
+        pairs: All pairs, at least 1.
+        alpha: Two-sided error probability, strictly between 0 and 1.
 
     Raises:
-        ValueError: If an argument is out of range, or `icc` is 0.
+        ValueError: If an argument is out of range.
+    """
+    discordance = require_discordance(p_small, p_large)
+    require_fraction("alpha", alpha)
+    n = require_count("pairs", pairs, least=1)
+    split = p_large / discordance
+    likely = range(_least_discordant(n, discordance), _most_discordant(n, discordance) + 1)
+    exact = _rejection(likely, split, alpha=alpha, form="exact")
+    midp = _rejection(likely, split, alpha=alpha, form="midp")
+    return McNemarPower(exact=_mixed(exact, n, discordance), midp=_mixed(midp, n, discordance))
+
+
+def pairs_for_difference(
+    difference: float,
+    discordance: float,
+    *,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    form: McNemarForm = "midp",
+) -> int:
+    """Return the least number of pairs with which McNemar's test finds a difference.
+
+    Args:
+        difference: Difference of the two rates to be found, above 0.
+        discordance: Share of pairs on which the two disagree, in [difference, 1].
+        power: Wanted chance of finding it, strictly between 0 and 1.
+        alpha: Two-sided error probability, strictly between 0 and 1.
+        form: The mid-p test (the default of reports) or the exact one.
+
+    Returns:
+        The least number from which on the power, by enumeration, is reached. Multiply by the
+        design effect where samples share groups (`guardmark.stats.planning.groups_for`).
+
+    Raises:
+        ValueError: If an argument is out of range, or more than a million pairs are needed.
+    """
+    require_fraction("power", power)
+    require_fraction("alpha", alpha)
+    p_small, p_large = _shares(difference, discordance)
+    z = normal_quantile(1.0 - alpha / 2.0) * math.sqrt(discordance)
+    z += normal_quantile(power) * math.sqrt(discordance - difference**2)
+    start = max(1, math.ceil((z / difference) ** 2))
+    if start > _MOST_PAIRS:
+        raise ValueError(f"more than {_MOST_PAIRS} pairs would be needed (about {start})")
+    # The normal start is close for many pairs, so the bracket need not be wide there.
+    slack = start if start < 5000 else start // 10
+    low, high = start - slack, start + slack + 256
+    likely = range(_least_discordant(low, discordance), _most_discordant(high, discordance) + 1)
+    rejected = _rejection(likely, p_large / (p_small + p_large), alpha=alpha, form=form)
+
+    def is_enough(pairs: int) -> bool:
+        return _mixed(rejected, pairs, discordance) >= power
+
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return _past_the_teeth(high, is_enough) if discordance > _TOOTHED else high
+
+
+def pairs_for_noninferiority(
+    margin: float,
+    discordance: float,
+    *,
+    difference: float = 0.0,
+    power: float = 0.8,
+    alpha: float = 0.05,
+) -> int:
+    """Return the number of pairs that shows "not worse by the margin".
+
+    Args:
+        margin: Largest accepted first rate minus second, in (0, 1), fixed beforehand.
+        discordance: Share of pairs on which the two disagree, in (0, 1].
+        difference: True first rate minus second assumed, below the margin.
+        power: Wanted chance of showing it, strictly between 0 and 1.
+        alpha: One-sided error probability, strictly between 0 and 1.
+
+    Raises:
+        ValueError: If an argument is out of range.
 
     References:
-        Cochran (1977), Sampling Techniques, 10.6: sqrt(cost ratio * (1 - icc) / icc).
+        Normal approximation to Tango's test; Liu, Hsueh, Hsieh & Chen (2002),
+        doi:10.1002/sim.1012.
     """
-    require_rate("icc", icc)
-    if icc == 0:
-        raise ValueError("icc must be above 0: without correlation no group size is best")
-    if not (group_cost >= 0 and row_cost > 0):
+    require_fraction("margin", margin)
+    require_fraction("power", power)
+    require_fraction("alpha", alpha)
+    if not 0.0 < discordance <= 1.0:
+        raise ValueError(f"discordance must be in (0, 1], got {discordance}")
+    if not -discordance < difference < margin:
         raise ValueError(
-            f"costs must be at least 0 and row_cost above 0, got {group_cost} and {row_cost}"
+            f"difference must be in (-discordance, margin), got {difference} with margin {margin}"
         )
-    exact = math.sqrt(group_cost / row_cost * (1.0 - icc) / icc)
-    below = max(1, math.floor(exact))
+    z = normal_quantile(1.0 - alpha) + normal_quantile(power)
+    variance = discordance - difference**2
+    return math.ceil(z * z * variance / (margin - difference) ** 2 - 1e-9)
 
-    def cost_of_trial(rows: int) -> float:
-        return (group_cost + rows * row_cost) * design_effect(rows, icc) / rows
 
-    return min(below, below + 1, key=cost_of_trial)
+def _past_the_teeth(found: int, is_enough: Callable[[int], bool]) -> int:
+    """Return the number from which on it is enough, where power falls back now and then."""
+    ahead = range(found, found + 2 * math.isqrt(found) + 32)
+    return max((pairs + 1 for pairs in ahead if not is_enough(pairs)), default=found)
+
+
+def _shares(difference: float, discordance: float) -> tuple[float, float]:
+    if not 0.0 < difference <= discordance <= 1.0:
+        raise ValueError(
+            "difference must be above 0 and at most discordance, which is at most 1; "
+            f"got {difference} and {discordance}"
+        )
+    return (discordance - difference) / 2.0, (discordance + difference) / 2.0
+
+
+def require_discordance(p_small: float, p_large: float) -> float:
+    """Return the share of discordant pairs, the sum of both kinds; `p_small` is the smaller."""
+    if not 0.0 <= p_small <= p_large or not 0.0 < p_small + p_large <= 1.0 + 1e-12:
+        raise ValueError(
+            f"p_small <= p_large must add up to at most 1, got {p_small} and {p_large}"
+        )
+    return min(1.0, p_small + p_large)
+
+
+def _most_discordant(pairs: int, discordance: float) -> int:
+    """Return a number of discordant pairs that is as good as never exceeded."""
+    spread = math.sqrt(pairs * discordance * (1.0 - discordance))
+    return min(pairs, math.ceil(pairs * discordance + 12.0 * spread + 12.0))
+
+
+def _least_discordant(pairs: int, discordance: float) -> int:
+    """Return a number of discordant pairs that is as good as always reached."""
+    spread = math.sqrt(pairs * discordance * (1.0 - discordance))
+    return max(0, math.floor(pairs * discordance - 12.0 * spread - 12.0))
+
+
+class _Rejection(NamedTuple):
+    """The chance of rejection given `least`, `least` + 1, ... discordant pairs."""
+
+    least: int
+    chances: NDArray[np.float64]
+
+
+def _rejection(discordant: range, split: float, *, alpha: float, form: McNemarForm) -> _Rejection:
+    """Compute the chance of rejection for each number of discordant pairs."""
+    from scipy.special import bdtr, gammaln
+
+    d = np.arange(discordant.start, discordant.stop, dtype=float)
+    z = normal_quantile(1.0 - alpha / 2.0)
+    critical = np.full(len(d), -1.0)
+    centre = np.floor(d / 2.0 - z * np.sqrt(d) / 2.0)
+    # The normal value is off by a few at most: walk the candidates upwards and keep the last
+    # that rejects.
+    for step in range(-6, 7):
+        x = centre + step
+        usable = (x >= 0) & (2.0 * x < d)
+        at = np.clip(x, 0.0, None)
+        p = 2.0 * bdtr(at, d.astype(np.int64), 0.5)
+        if form == "midp":
+            log_at = gammaln(d + 1) - gammaln(at + 1) - gammaln(np.maximum(d - at, 0.0) + 1)
+            p -= np.exp(log_at - d * math.log(2.0))
+        critical = np.where(usable & (p <= alpha), x, critical)
+    whole = d.astype(np.int64)
+    floor = np.clip(critical, 0.0, None)
+    chance = bdtr(floor, whole, split) + bdtr(floor, whole, 1.0 - split)
+    return _Rejection(discordant.start, np.where(critical < 0, 0.0, chance))
+
+
+def _mixed(rejected: _Rejection, pairs: int, discordance: float) -> float:
+    """Average the chance of rejection over the number of discordant pairs."""
+    from scipy.special import gammaln
+
+    first = rejected.least
+    least = max(first, _least_discordant(pairs, discordance))
+    most = min(_most_discordant(pairs, discordance), first + len(rejected.chances) - 1)
+    if discordance >= 1.0:
+        return float(rejected.chances[pairs - first])
+    d = np.arange(least, most + 1, dtype=float)
+    log_mass = gammaln(pairs + 1) - gammaln(d + 1) - gammaln(pairs - d + 1)
+    log_mass += d * math.log(discordance) + (pairs - d) * math.log1p(-discordance)
+    return float(np.exp(log_mass) @ rejected.chances[least - first : most - first + 1])

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from guardmark.core.estimate import Difference, Quantile
-from guardmark.stats.arguments import require_count, require_equal_lengths, require_fraction
-from guardmark.stats.columns import group_column, label_column, number_column
+from guardmark.stats.arguments import (
+    group_column,
+    label_column,
+    number_column,
+    require_count,
+    require_equal_lengths,
+    require_fraction,
+)
 from guardmark.stats.drawing import DrawPlan, draw_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
-
-PointEstimator = Literal["type7", "harrell_davis"]
 
 # A binomial probability is compared with a tail as if it were exact; this keeps a tie that
 # rounding has moved by a hair where exact arithmetic would put it.
@@ -79,7 +83,6 @@ def estimate_quantile(
     *,
     censored: ArrayLike | None = None,
     confidence: float = 0.95,
-    estimator: PointEstimator = "type7",
 ) -> Quantile:
     """Estimate a quantile with its order-statistic interval.
 
@@ -89,8 +92,6 @@ def estimate_quantile(
         censored: True where the true value is only known to be at least as large (a timeout),
             shape (n,); None when all were measured to the end.
         confidence: Nominal coverage of the interval, strictly between 0 and 1.
-        estimator: `type7`: linear between two neighbours (the default of numpy and R).
-            `harrell_davis`: a weighted mean of all sorted values, steadier for small n.
 
     Returns:
         The quantile. With too few observations for a two-sided interval the value is None, with
@@ -105,9 +106,7 @@ def estimate_quantile(
         Hyndman & Fan (1996), doi:10.1080/00031305.1996.10473566; Harrell & Davis (1982),
         doi:10.1093/biomet/69.3.635.
     """
-    found = estimate_quantiles(
-        values, [quantile], censored=censored, confidence=confidence, estimator=estimator
-    )
+    found = estimate_quantiles(values, [quantile], censored=censored, confidence=confidence)
     return found[0]
 
 
@@ -117,7 +116,6 @@ def estimate_quantiles(
     *,
     censored: ArrayLike | None = None,
     confidence: float = 0.95,
-    estimator: PointEstimator = "type7",
 ) -> list[Quantile]:
     """Estimate several quantiles of the same times; see `estimate_quantile`.
 
@@ -128,7 +126,6 @@ def estimate_quantiles(
         quantiles: Which quantiles, each strictly between 0 and 1.
         censored: True where a time was cut off, shape (n,); None when none was.
         confidence: Nominal coverage of each interval, strictly between 0 and 1.
-        estimator: `type7` or `harrell_davis`.
 
     Returns:
         One a quantile, in order.
@@ -139,94 +136,15 @@ def estimate_quantiles(
     numbers = number_column(values, name="values")
     late = None if censored is None else label_column(censored, name="censored")
     require_equal_lengths(values=len(numbers), censored=len(numbers) if late is None else len(late))
-    if estimator not in {"type7", "harrell_davis"}:
-        raise ValueError(f"estimator must be type7 or harrell_davis, got {estimator}")
     intervals = [quantile_ranks(len(numbers), each, confidence=confidence) for each in quantiles]
     times = _Times(numbers, late)
-    if estimator == "harrell_davis":
-        numbers.sort()
-    elif numbers.size:
+    if numbers.size:
         places = (_places(each, at) for each, at in zip(intervals, quantiles, strict=True))
         numbers.partition(sorted(set().union(*places)))
     return [
-        _estimate(times, at, ranks=ranks, confidence=confidence, estimator=estimator)
+        _estimate(times, at, ranks=ranks, confidence=confidence)
         for ranks, at in zip(intervals, quantiles, strict=True)
     ]
-
-
-class _Times:
-    """Times, whatever their order, and where the timeouts stand among them.
-
-    Attributes:
-        numbers: All times; put in order by whoever reads ranks.
-        censored: How many are timeouts.
-        measured: How many, from the smallest on, were measured to the end.
-    """
-
-    def __init__(self, numbers: NDArray[np.float64], late: NDArray[np.bool_] | None) -> None:
-        self.numbers = numbers
-        self.censored = 0 if late is None else int(late.sum())
-        self.measured = len(numbers)
-        if late is not None and self.censored:
-            # At equal times the measured one comes first: the timed out would have taken longer.
-            self.measured = int((numbers[~late] <= numbers[late].min()).sum())
-
-
-def _places(ranks: RankInterval, quantile: float) -> set[int]:
-    """Return the places, in sorted order, of the values that an estimate reads."""
-    below = math.floor((ranks.trials - 1) * quantile)
-    wanted = {below, min(below + 1, ranks.trials - 1)}
-    return wanted | {rank - 1 for rank in (ranks.lower, ranks.upper) if rank is not None}
-
-
-def _estimate(
-    times: _Times,
-    quantile: float,
-    *,
-    ranks: RankInterval,
-    confidence: float,
-    estimator: PointEstimator,
-) -> Quantile:
-    numbers, measured = times.numbers, times.measured
-    value, rests_on, reason = None, 0, _too_few(ranks, quantile, confidence)
-    if not reason:
-        value, rests_on = _point(numbers, quantile, estimator)
-    high = None if ranks.upper is None else float(numbers[ranks.upper - 1])
-    if high is not None and ranks.upper is not None and ranks.upper > measured:
-        high, reason = None, reason or "the upper limit lies among the timeouts"
-    return Quantile(
-        quantile=quantile,
-        value=value,
-        low=None if ranks.lower is None else float(numbers[ranks.lower - 1]),
-        high=high,
-        trials=len(numbers),
-        censored=times.censored,
-        confidence=confidence,
-        method=f"{estimator}, order statistics",
-        at_least=rests_on > measured,
-        reason=reason,
-    )
-
-
-def harrell_davis(values: ArrayLike, quantile: float) -> float | None:
-    """Estimate a quantile as a weighted mean of all sorted values.
-
-    Args:
-        values: Finite numbers, shape (n,).
-        quantile: Which quantile, strictly between 0 and 1.
-
-    Returns:
-        The estimate, or None without values.
-
-    Raises:
-        ValueError: On a NaN value or a quantile out of range.
-
-    References:
-        Harrell & Davis (1982), doi:10.1093/biomet/69.3.635.
-    """
-    require_fraction("quantile", quantile)
-    numbers = np.sort(number_column(values, name="values"))
-    return _harrell_davis(numbers, quantile) if numbers.size else None
 
 
 def median_difference(
@@ -283,6 +201,59 @@ def median_difference(
     )
 
 
+class _Times:
+    """Times, whatever their order, and where the timeouts stand among them.
+
+    Attributes:
+        numbers: All times; put in order by whoever reads ranks.
+        censored: How many are timeouts.
+        measured: How many, from the smallest on, were measured to the end.
+    """
+
+    def __init__(self, numbers: NDArray[np.float64], late: NDArray[np.bool_] | None) -> None:
+        self.numbers = numbers
+        self.censored = 0 if late is None else int(late.sum())
+        self.measured = len(numbers)
+        if late is not None and self.censored:
+            # At equal times the measured one comes first: the timed out would have taken longer.
+            self.measured = int((numbers[~late] <= numbers[late].min()).sum())
+
+
+def _places(ranks: RankInterval, quantile: float) -> set[int]:
+    """Return the places, in sorted order, of the values that an estimate reads."""
+    below = math.floor((ranks.trials - 1) * quantile)
+    wanted = {below, min(below + 1, ranks.trials - 1)}
+    return wanted | {rank - 1 for rank in (ranks.lower, ranks.upper) if rank is not None}
+
+
+def _estimate(
+    times: _Times,
+    quantile: float,
+    *,
+    ranks: RankInterval,
+    confidence: float,
+) -> Quantile:
+    numbers, measured = times.numbers, times.measured
+    value, rests_on, reason = None, 0, _too_few(ranks, quantile, confidence)
+    if not reason:
+        value, rests_on = _point(numbers, quantile)
+    high = None if ranks.upper is None else float(numbers[ranks.upper - 1])
+    if high is not None and ranks.upper is not None and ranks.upper > measured:
+        high, reason = None, reason or "the upper limit lies among the timeouts"
+    return Quantile(
+        quantile=quantile,
+        value=value,
+        low=None if ranks.lower is None else float(numbers[ranks.lower - 1]),
+        high=high,
+        trials=len(numbers),
+        censored=times.censored,
+        confidence=confidence,
+        method="type7, order statistics",
+        at_least=rests_on > measured,
+        reason=reason,
+    )
+
+
 def _binomial_quantile(probability: float, trials: int, rate: float) -> int:
     """Return the smallest k with P(X <= k) >= probability.
 
@@ -319,12 +290,8 @@ def _too_few(ranks: RankInterval, quantile: float, confidence: float) -> str:
     )
 
 
-def _point(
-    numbers: NDArray[np.float64], quantile: float, estimator: PointEstimator
-) -> tuple[float, int]:
+def _point(numbers: NDArray[np.float64], quantile: float) -> tuple[float, int]:
     """Return the estimate and the highest rank it rests on."""
-    if estimator == "harrell_davis":
-        return _harrell_davis(numbers, quantile), len(numbers)
     position = (len(numbers) - 1) * quantile
     below = math.floor(position)
     share = position - below
@@ -332,15 +299,6 @@ def _point(
         return float(numbers[below]), below + 1
     gap = numbers[below + 1] - numbers[below]
     return float(numbers[below] + share * gap), below + 2
-
-
-def _harrell_davis(numbers: NDArray[np.float64], quantile: float) -> float:
-    from scipy.special import betainc
-
-    n = len(numbers)
-    edges = np.arange(n + 1) / n
-    weights = np.diff(betainc((n + 1) * quantile, (n + 1) * (1 - quantile), edges))
-    return float(weights @ numbers)
 
 
 def _weighted_medians(

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from guardmark.core.estimate import Estimate, Ratio
-from guardmark.stats.arguments import require_count, require_fraction, require_part
-from guardmark.stats.columns import number_column
-from guardmark.stats.methods import GROUP_WEIGHTED
+from guardmark.stats.arguments import number_column, require_count, require_fraction, require_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
+GROUP_WEIGHTED: Final = "betting sequence, group-weighted"
+"""The interval is one of the mean of groups, each of the same weight, not of the row rate."""
 _LARGEST_LOG = 709.0
 _HALF = 0.5
 _BET_ALPHA = 0.05

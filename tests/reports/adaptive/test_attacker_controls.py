@@ -21,7 +21,7 @@ from guardmark.reports.adaptive.attacker_controls import (
     twin_json,
     twin_sentence,
 )
-from guardmark.stats.independent import mover
+from guardmark.stats.rates.proportion import mover
 
 
 def rate(hits: int, trials: int) -> Estimate:

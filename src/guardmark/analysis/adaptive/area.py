@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guardmark.core.layers import ADAPTIVE, BLIND
-from guardmark.stats.success_area import success_area
+from guardmark.stats.attempts.success_area import success_area
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

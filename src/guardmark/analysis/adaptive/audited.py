@@ -12,8 +12,8 @@ from guardmark.analysis.adaptive.resting import read_falls, resting_bypasses
 from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.layers import AUDIT_PREFIX
 from guardmark.core.record import Stage
-from guardmark.stats.audited import audited_rate
 from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.rates.corrected import audited_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

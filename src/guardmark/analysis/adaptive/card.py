@@ -27,15 +27,15 @@ from guardmark.analysis.adaptive.target_rows import read_target
 from guardmark.analysis.adaptive.view import ROUNDS, AttackMask
 from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.layers import ADAPTIVE, BLIND, NULL
-from guardmark.stats.extrapolation import extrapolate_success
-from guardmark.stats.split import split_by_group
-from guardmark.stats.survival import (
+from guardmark.stats.attempts.extrapolation import extrapolate_success
+from guardmark.stats.attempts.survival import (
     RestrictedMean,
     SurvivalCurve,
     attack_success_at,
     kaplan_meier,
     restricted_mean,
 )
+from guardmark.stats.drawing import split_by_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.analysis.defense.grouped_rates import grouped_difference
+from guardmark.stats.attempts.success_area import area_difference, areas_of
 from guardmark.stats.multiplicity import holm
-from guardmark.stats.success_area import area_difference, areas_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

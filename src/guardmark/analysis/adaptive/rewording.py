@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.adaptive.attacker_rows import OF_BENIGN, read_attacker_rows
 from guardmark.analysis.adaptive.operators import OperatorClass, standing_of
 from guardmark.analysis.defense.grouped_rates import grouped_difference, rate_of_marks
-from guardmark.stats.independent import mover
+from guardmark.stats.rates.proportion import mover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,8 +10,8 @@ import numpy as np
 
 from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.errors import DatasetError
-from guardmark.stats.proportion import wilson
-from guardmark.stats.split import split_by_group
+from guardmark.stats.drawing import split_by_group
+from guardmark.stats.rates.proportion import wilson
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,14 +10,14 @@ import numpy as np
 from guardmark.analysis.adaptive.rows import FULL, STRICT
 from guardmark.analysis.adaptive.view import NEVER, ROUNDS, AttackMask
 from guardmark.core.layers import ADAPTIVE, BLIND, NULL
-from guardmark.stats.crossed import (
+from guardmark.stats.attempts.success_area import areas_of
+from guardmark.stats.attempts.survival import chance_of_any, restricted_mean
+from guardmark.stats.rates.means import (
     SeedMean,
     figure_over_seeds,
     mean_over_seeds,
     share_over_seeds,
 )
-from guardmark.stats.success_area import areas_of
-from guardmark.stats.survival import chance_of_any, restricted_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

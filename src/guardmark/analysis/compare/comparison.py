@@ -11,10 +11,9 @@ import numpy as np
 from guardmark.analysis.compare.detectable import smallest_detectable
 from guardmark.analysis.compare.pair_verdict import PairVerdict
 from guardmark.analysis.defense.frame import BLOCK, MISSING
-from guardmark.stats.multiplicity import holm
-from guardmark.stats.noninferiority import NonInferiority, noninferiority_clustered
-from guardmark.stats.omnibus import CochranQ, cochran_q
-from guardmark.stats.paired_intervals import clustered_bonett_price, summarise_pairs
+from guardmark.stats.multiplicity import CochranQ, cochran_q, holm
+from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs
+from guardmark.stats.paired.noninferiority import NonInferiority, noninferiority_clustered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from guardmark.stats.normal import two_sided_z
+from guardmark.stats.distributions import two_sided_z
 
 if TYPE_CHECKING:
     from guardmark.core.estimate import Difference

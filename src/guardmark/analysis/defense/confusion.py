@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.stats.clustered import wilson_default_rows, wilson_default_slices
+from guardmark.stats.rates.clustered import wilson_default_rows, wilson_default_slices
 from guardmark.store.codes import ERROR_KINDS
 
 if TYPE_CHECKING:

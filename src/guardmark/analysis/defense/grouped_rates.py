@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.stats.clustered import wilson_default
-from guardmark.stats.paired_intervals import clustered_bonett_price
+from guardmark.stats.paired.intervals import clustered_bonett_price
+from guardmark.stats.rates.clustered import wilson_default
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.analysis.defense.confusion import slice_codes, tally
-from guardmark.stats import ratios
-from guardmark.stats.bootstrap import BootstrapSettings
+from guardmark.stats.rates import ratios
+from guardmark.stats.rates.bootstrap import BootstrapSettings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

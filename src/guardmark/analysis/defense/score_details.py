@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
-from guardmark.stats.calibration import brier, calibration_error
-from guardmark.stats.curves import partial_auc
-from guardmark.stats.operating import Stakes, expected_cost_curve
-from guardmark.stats.scores import compare_auc
+from guardmark.stats.scores.auc import compare_auc
+from guardmark.stats.scores.calibration import brier, calibration_error
+from guardmark.stats.scores.thresholds import Stakes, expected_cost_curve, partial_auc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Ratio
-    from guardmark.stats.calibration import Brier, CalibrationError
-    from guardmark.stats.operating import OperatingPoint
+    from guardmark.stats.scores.calibration import Brier, CalibrationError
+    from guardmark.stats.scores.thresholds import OperatingPoint
 
 COST_PREVALENCES: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5)
 _REPLICATES: Final = 200
@@ -125,8 +124,8 @@ def _compare(
     first, second = scores[0][both], scores[1][both]
     if not frame.is_grouped:
         return compare_auc(attack, first, second=second, confidence=settings.confidence).difference
-    from guardmark.stats.clustered_auc import compare_clustered_auc
     from guardmark.stats.drawing import DrawPlan
+    from guardmark.stats.scores.auc import compare_clustered_auc
 
     groups = np.tile(frame.samples.group.codes, frame.manifest.repeats)[both]
     return compare_clustered_auc(

@@ -17,7 +17,7 @@ from guardmark.analysis.defense.confusion import (
 from guardmark.analysis.defense.frame import BLOCK, ERROR, MALFORMED
 from guardmark.analysis.defense.ratios import BenchmarkRatios, estimate_ratios
 from guardmark.core.manifest import Policy
-from guardmark.stats.prevalence import BlockCounts, PredictiveValues, predictive_values
+from guardmark.stats.rates.predictive import BlockCounts, PredictiveValues, predictive_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -172,7 +172,7 @@ def _pair(sides: _Sides) -> RatePair:
 
 def _whole(frame: Frame, arm: DefenseColumn, settings: AnalysisSettings) -> Estimate:
     """Estimate the answered share over attacks and benign samples together."""
-    from guardmark.stats.clustered import wilson_default, wilson_default_rows
+    from guardmark.stats.rates.clustered import wilson_default, wilson_default_rows
 
     if not frame.is_grouped:
         decided, asked = int(arm.is_answered.sum()), len(arm.records.outcome)
@@ -202,7 +202,7 @@ def _under_policy(
 
 def _any_bypass(cells: Cells, arm: DefenseColumn, settings: AnalysisSettings) -> Estimate | None:
     """Estimate in how many groups of attacks at least one variant got through."""
-    from guardmark.stats.clustered import any_per_group
+    from guardmark.stats.rates.clustered import any_per_group
 
     if not cells.is_grouped:
         return None

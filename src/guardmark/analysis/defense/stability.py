@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.analysis.defense.frame import BLOCK
-from guardmark.stats.repeats import RepeatVariance, decompose_repeats
+from guardmark.stats.rates.means import RepeatVariance, decompose_repeats
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import DefenseColumn, Frame

@@ -9,11 +9,19 @@ import numpy as np
 
 from guardmark.analysis.defense.confusion import Cells, estimate_slices, sort_into_cells
 from guardmark.analysis.defense.scorecard import RatePair, complement
-from guardmark.stats.clustered import wilson_default, wilson_default_rows
-from guardmark.stats.curves import AveragePrecision, average_precision, count_at_thresholds
-from guardmark.stats.operating import OperatingPoint, Stakes, choose_threshold, measure_at
-from guardmark.stats.scores import auc, tpr_at_fpr
-from guardmark.stats.split import split_by_group
+from guardmark.stats.drawing import split_by_group
+from guardmark.stats.rates.clustered import wilson_default, wilson_default_rows
+from guardmark.stats.scores.auc import auc
+from guardmark.stats.scores.thresholds import (
+    AveragePrecision,
+    OperatingPoint,
+    Stakes,
+    average_precision,
+    choose_threshold,
+    count_at_thresholds,
+    measure_at,
+    tpr_at_fpr,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -161,8 +169,8 @@ def _area(
 ) -> Ratio:
     if not frame.is_grouped:
         return auc(attack, score, confidence=settings.confidence).ratio
-    from guardmark.stats.clustered_auc import clustered_auc
     from guardmark.stats.drawing import DrawPlan
+    from guardmark.stats.scores.auc import clustered_auc
 
     drawing = DrawPlan(seed=settings.seed, replicates=_AREA_REPLICATES)
     return clustered_auc(

@@ -15,10 +15,10 @@ from guardmark.analysis.defense.scorecard import complement
 from guardmark.analysis.defense.slices import Slicer
 from guardmark.analysis.gate.limits import EVERY_CATEGORY, GateCheck, GateStatus, GateUnit
 from guardmark.core.errors import UnknownName
-from guardmark.stats.clustered import wilson_default
-from guardmark.stats.methods import GROUP_WEIGHTED
-from guardmark.stats.normal import two_sided_z
+from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.quantiles import quantile_ranks
+from guardmark.stats.rates.clustered import wilson_default
+from guardmark.stats.sequential import GROUP_WEIGHTED
 from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:

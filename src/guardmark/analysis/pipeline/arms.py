@@ -39,7 +39,7 @@ from guardmark.analysis.pipeline.rows import (
     rate_variants,
     sort_rows,
 )
-from guardmark.stats.paired_intervals import clustered_bonett_price
+from guardmark.stats.paired.intervals import clustered_bonett_price
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,9 +11,9 @@ from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MIS
 from guardmark.analysis.pipeline.frame import ANSWERED, UNSAFE
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import AnswerMode
-from guardmark.stats.bootstrap import BootstrapSettings
-from guardmark.stats.clustered import wilson_default
-from guardmark.stats.ratios import BALANCED_ERROR, estimate_ratios
+from guardmark.stats.rates.bootstrap import BootstrapSettings
+from guardmark.stats.rates.clustered import wilson_default
+from guardmark.stats.rates.ratios import BALANCED_ERROR, estimate_ratios
 from guardmark.store.codes import ANSWER_MODE_CODE
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.pipeline.frame import HUMAN
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import Stage
-from guardmark.stats.proportion import wilson
+from guardmark.stats.rates.proportion import wilson
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ import numpy as np
 
 from guardmark.analysis.pipeline.frame import ERROR, MALFORMED, SAFE, UNSAFE
 from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
-from guardmark.stats.judge_error import CorrectedRate, JudgeLabels, corrected_rate
+from guardmark.stats.rates.corrected import CorrectedRate, JudgeLabels, corrected_rate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

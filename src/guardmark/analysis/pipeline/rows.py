@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.stats.clustered import wilson_default
+from guardmark.stats.rates.clustered import wilson_default
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,10 +13,10 @@ import numpy as np
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, read_frame
 from guardmark.analysis.pipeline.card import find_ends
 from guardmark.analysis.pipeline.frame import NO_GUARD, read_pipeline
-from guardmark.stats.bootstrap import BootstrapSettings
-from guardmark.stats.clustered import wilson_default
 from guardmark.stats.distributions import two_sided_t
-from guardmark.stats.ratios import BALANCED_ERROR, estimate_ratios
+from guardmark.stats.rates.bootstrap import BootstrapSettings
+from guardmark.stats.rates.clustered import wilson_default
+from guardmark.stats.rates.ratios import BALANCED_ERROR, estimate_ratios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

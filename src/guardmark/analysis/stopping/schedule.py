@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.stats.split import order_groups
+from guardmark.stats.drawing import order_groups
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import ConfigError
-from guardmark.stats.planning import groups_for, trials_for_half_width, trials_for_zero_events
-from guardmark.stats.planning_paired import pairs_for_difference, pairs_for_noninferiority
+from guardmark.stats.planning import (
+    groups_for,
+    pairs_for_difference,
+    pairs_for_noninferiority,
+    trials_for_half_width,
+    trials_for_zero_events,
+)
 
 if TYPE_CHECKING:
     from guardmark.stats.planning import GroupPlan

@@ -12,7 +12,7 @@ from guardmark.reports.encode import Json, estimate_json
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.seeds import SeedsCard
-    from guardmark.stats.crossed import SeedMean
+    from guardmark.stats.rates.means import SeedMean
 
 _SHOWN: Final = 10  # seeds whose own figures fit a table; `summary.json` has all
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.legacy import LegacyCard
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Block, Column, TextCell
-    from guardmark.stats.judge_error import CorrectedRate
+    from guardmark.stats.rates.corrected import CorrectedRate
 
 _MALFORMED_ENOUGH: Final = 0.01
 _INFERRED: Final = "inferred"

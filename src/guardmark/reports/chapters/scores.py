@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.score_details import ScoreDetails
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
-    from guardmark.stats.calibration import CalibrationError
+    from guardmark.stats.scores.calibration import CalibrationError
 
 _Detailed = list[tuple[str, "ScoreDetails"]]
 

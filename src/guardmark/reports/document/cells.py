@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.reports.document.blocks import Column, FigureCell, TextCell, Tone, Unit
 from guardmark.reports.document.wording import count_text, counts_text, measure_text
-from guardmark.stats.methods import GROUP_WEIGHTED
+from guardmark.stats.sequential import GROUP_WEIGHTED
 
 if TYPE_CHECKING:
     from guardmark.core.estimate import Difference, Estimate, Quantile, Ratio

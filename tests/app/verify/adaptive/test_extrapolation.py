@@ -7,7 +7,7 @@ import pytest
 
 from guardmark.app.verify.adaptive.extrapolation import Told, extrapolate
 from guardmark.app.verify.difference import Comparer
-from guardmark.stats.extrapolation import extrapolate_success
+from guardmark.stats.attempts.extrapolation import extrapolate_success
 
 
 def attacks(a: float, b: float, *, count: int, tries: int) -> list[Told]:

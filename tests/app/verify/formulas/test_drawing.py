@@ -12,8 +12,8 @@ from guardmark.app.verify.formulas import drawing
 from guardmark.app.verify.formulas.drawing import MOST_DRAWS, Strata, on_request
 from guardmark.app.verify.formulas.drawing import estimate as draw
 from guardmark.app.verify.formulas.ratios import predictive_values, ratios
-from guardmark.stats.bootstrap import BootstrapSettings
-from guardmark.stats.ratios import CONFUSION_STATISTICS, estimate_ratios
+from guardmark.stats.rates.bootstrap import BootstrapSettings
+from guardmark.stats.rates.ratios import CONFUSION_STATISTICS, estimate_ratios
 
 MANIFEST = {"seed": 7, "confidence": 0.95, "settings": {}}
 NAMES = ("precision", "f1", "balanced_error", "youden", "matthews_correlation")

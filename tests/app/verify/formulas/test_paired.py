@@ -17,8 +17,8 @@ from guardmark.app.verify.formulas.paired import (
     is_not_worse,
     marked,
 )
-from guardmark.stats.noninferiority import noninferiority_clustered
-from guardmark.stats.paired_intervals import clustered_bonett_price
+from guardmark.stats.paired.intervals import clustered_bonett_price
+from guardmark.stats.paired.noninferiority import noninferiority_clustered
 
 ROWS = st.lists(
     st.tuples(st.sampled_from("abcdefgh"), st.booleans(), st.booleans()), min_size=1, max_size=40

@@ -1,0 +1,1 @@
+"""Attackers who try more than once: bypasses over tries."""

@@ -1,0 +1,345 @@
+"""How long a defense holds against an attacker who keeps trying."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guardmark.core.estimate import Estimate, Ratio
+from guardmark.stats.arguments import (
+    group_column,
+    label_column,
+    number_column,
+    require_equal_lengths,
+    require_fraction,
+    require_tries,
+)
+from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.rates.means import MeanLimits, share_limits
+from guardmark.stats.rates.proportion import clopper_pearson
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurvivalPoint:
+    """The curve from one time on, up to the next.
+
+    Attributes:
+        time: Queries spent (or whatever the curve is over).
+        at_risk: Samples not yet bypassed or given up just before.
+        bypassed: Samples bypassed at this time.
+        given_up: Samples given up, unbroken, at this time.
+        survival: Estimated share that still holds.
+        low: Lower limit, or None where no bypass has been seen yet or none holds.
+        high: Upper limit, or None in the same cases.
+    """
+
+    time: float
+    at_risk: int
+    bypassed: int
+    given_up: int
+    survival: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurvivalCurve:
+    """Queries to the first bypass, with unbroken samples censored.
+
+    Attributes:
+        points: One per distinct time, rising.
+        median: First time at which at most half still hold; None: not reached.
+        median_low: First time at which the lower limit is at most one half, or None.
+        median_high: First time at which the upper limit is at most one half, or None.
+        bypassed: Share of samples bypassed within their budget, with a Clopper-Pearson bound:
+            what there is to say where nothing was bypassed.
+        given_up_early: Unbroken samples given up before the longest time: while there are any,
+            one minus the curve's end is not the share above.
+        confidence: Nominal coverage of all limits, in (0, 1).
+        method: Name of the interval.
+        reason: Why something is undefined, or empty.
+    """
+
+    points: tuple[SurvivalPoint, ...]
+    median: float | None
+    median_low: float | None
+    median_high: float | None
+    bypassed: Estimate
+    given_up_early: int
+    confidence: float
+    method: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestrictedMean:
+    """Mean time a sample holds, counted up to a horizon: a number that always exists.
+
+    Attributes:
+        value: Area under the curve up to the horizon, or None when undefined.
+        standard_error: Its standard error, or None when undefined.
+        low: Lower limit, not below 0, or None without an interval.
+        high: Upper limit, not above the horizon, or None without an interval.
+        horizon: Up to where time is counted.
+        confidence: Nominal coverage, in (0, 1).
+        reason: Why something is undefined, or empty.
+    """
+
+    value: float | None
+    standard_error: float | None
+    low: float | None
+    high: float | None
+    horizon: float
+    confidence: float
+    reason: str = ""
+
+
+def kaplan_meier(
+    times: ArrayLike, bypassed: ArrayLike, *, confidence: float = 0.95
+) -> SurvivalCurve:
+    """Estimate the share that still holds after any number of queries.
+
+    Taking the median over the bypassed alone, as is often done, leaves out all that held.
+
+    Args:
+        times: Queries to the first bypass, or the queries spent in vain, shape (n,), not negative.
+        bypassed: True where the sample was bypassed, False where it was given up unbroken.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The curve with log-log limits (Greenwood's variance), None where the curve is 1 or 0.
+
+    Raises:
+        ValueError: On unequal lengths, a negative or NaN time, or a bad label.
+
+    References:
+        Kaplan & Meier (1958); Kalbfleisch & Prentice (2002), section 1.4.
+    """
+    z = two_sided_z(confidence)
+    table = _life_table(times, bypassed)
+    survival, greenwood = _curve(table)
+    points = []
+    for i, time in enumerate(table.times):
+        limits = _log_log(float(survival[i]), float(greenwood[i]), z)
+        points.append(
+            SurvivalPoint(
+                time=float(time),
+                at_risk=int(table.at_risk[i]),
+                bypassed=int(table.events[i]),
+                given_up=int(table.censored[i]),
+                survival=float(survival[i]),
+                low=limits[0] if limits else None,
+                high=limits[1] if limits else None,
+            )
+        )
+    events = int(table.events.sum())
+    reason = "" if events else "nothing was bypassed: the curve has no limits"
+    return SurvivalCurve(
+        points=tuple(points),
+        median=_first(points, [point.survival for point in points]),
+        median_low=_first(points, [point.low for point in points]),
+        median_high=_first(points, [point.high for point in points]),
+        bypassed=clopper_pearson(events, events + int(table.censored.sum()), confidence=confidence),
+        given_up_early=int(table.censored[:-1].sum()),
+        confidence=confidence,
+        method="kaplan-meier, log-log",
+        reason=reason if points else "no samples",
+    )
+
+
+def restricted_mean(
+    times: ArrayLike, bypassed: ArrayLike, *, horizon: float, confidence: float = 0.95
+) -> RestrictedMean:
+    """Estimate how long samples hold on average, up to a horizon.
+
+    Args:
+        times: Queries to the first bypass, or the queries spent in vain, shape (n,).
+        bypassed: True where the sample was bypassed.
+        horizon: Up to where time is counted: the budget. Above 0.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The mean with a normal interval cut to [0, horizon]. Undefined without samples, and where
+        the horizon lies past the last time while some still hold; no interval without variance.
+
+    Raises:
+        ValueError: As `kaplan_meier`, or if the horizon is not above 0.
+
+    References:
+        Royston & Parmar (2013), doi:10.1186/1471-2288-13-152.
+    """
+    z = two_sided_z(confidence)
+    if not (math.isfinite(horizon) and horizon > 0):
+        raise ValueError(f"horizon must be finite and above 0, got {horizon}")
+    table = _life_table(times, bypassed)
+    survival = _curve(table)[0]
+    value, error, reason = None, None, "" if len(table.times) else "no samples"
+    if not reason and horizon > table.times[-1] and survival[-1] > 0:
+        reason = f"nobody was followed up to {horizon:g}, only to {table.times[-1]:g}"
+    if not reason:
+        inside = table.times < horizon
+        edges = np.concatenate(([0.0], table.times[inside], [horizon]))
+        areas = np.diff(edges) * np.concatenate(([1.0], survival[inside]))
+        value = float(areas.sum())
+        error = _mean_error(table, after=np.cumsum(areas[::-1])[::-1][1:])
+        reason = "" if error else "no variance to build an interval on"
+    half = z * error if error else None
+    return RestrictedMean(
+        value=value,
+        standard_error=error,
+        low=None if value is None or half is None else max(0.0, value - half),
+        high=None if value is None or half is None else min(horizon, value + half),
+        horizon=horizon,
+        confidence=confidence,
+        reason=reason,
+    )
+
+
+def attack_success_at(
+    tries: ArrayLike,
+    successes: ArrayLike,
+    *,
+    k: int,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.95,
+) -> Ratio:
+    """Estimate the chance that at least one of k tries gets through (ASR@k).
+
+    Each sample's tries must be exchangeable (the blind arm): an attacker who learns gets
+    `kaplan_meier`.
+
+    Args:
+        tries: Tries per sample, shape (n,).
+        successes: Tries that got through, per sample, shape (n,).
+        k: How many tries the figure allows, at least 1.
+        groups: Name of each sample's group, shape (n,); None: every sample alone.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The mean over samples of the unbiased estimate 1 - C(n - c, k) / C(n, k). The interval is
+        Student's t over at least two groups; Wilson's over groups where every sample gives 0 or
+        every sample gives 1, or over samples where each gives one of the two and stands alone.
+        Undefined without samples, and where k exceeds a sample's tries: it is not extrapolated.
+
+    Raises:
+        ValueError: If counts do not fit together, or `k` is below 1.
+
+    References:
+        Chen et al. (2021), arXiv:2107.03374.
+    """
+    require_fraction("confidence", confidence)
+    n, c = require_tries(tries, successes)
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}")
+    codes = group_column(groups, len(n))
+    members = len(np.unique(codes))
+    reason = "" if len(n) else "no samples"
+    if not reason and int(n.min()) < k:
+        reason = f"ASR@{k} needs {k} tries of every sample, got {int(n.min())}"
+    value, limits = None, MeanLimits(None, None, "t", reason)
+    if not reason:
+        per_sample = np.array([chance_of_any(int(a), int(b), k) for a, b in zip(n, c, strict=True)])
+        value = float(per_sample.mean())
+        limits = share_limits(per_sample, codes, confidence=confidence)
+    return Ratio(
+        value=value,
+        low=limits.low,
+        high=limits.high,
+        confidence=confidence,
+        method=f"chen, {limits.method}",
+        trials=len(n),
+        groups=members if groups is not None else None,
+        reason=limits.reason,
+    )
+
+
+def chance_of_any(tries: int, successes: int, k: int) -> float:
+    """Return the chance that at least one of k tries drawn from a sample's own got through.
+
+    Args:
+        tries: Tries of the sample, at least `k`.
+        successes: Tries of these that got through.
+        k: How many are drawn, at least 1.
+
+    Returns:
+        1 - C(n - c, k) / C(n, k).
+
+    References:
+        Chen et al. (2021), arXiv:2107.03374.
+    """
+    failures = tries - successes
+    if failures < k:
+        return 1.0
+    if not successes:
+        return 0.0
+    spared = np.arange(failures + 1, tries + 1, dtype=np.float64)
+    return float(-np.expm1(np.sum(np.log1p(-k / spared))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LifeTable:
+    times: NDArray[np.float64]
+    at_risk: NDArray[np.int64]
+    events: NDArray[np.int64]
+    censored: NDArray[np.int64]
+
+
+def _life_table(times: ArrayLike, bypassed: ArrayLike) -> _LifeTable:
+    spent, broken = number_column(times, name="times"), label_column(bypassed, name="bypassed")
+    require_equal_lengths(times=len(spent), bypassed=len(broken))
+    if spent.size and spent.min() < 0:
+        raise ValueError(f"times must not be negative, got {spent.min():g}")
+    distinct, inverse = np.unique(spent, return_inverse=True)
+    all_at = np.bincount(inverse, minlength=len(distinct))
+    events = np.bincount(inverse[broken], minlength=len(distinct))
+    return _LifeTable(
+        times=distinct,
+        at_risk=len(spent) - np.cumsum(all_at) + all_at,
+        events=events,
+        censored=all_at - events,
+    )
+
+
+def _curve(table: _LifeTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the survival and Greenwood's sum after each time."""
+    survivors = table.at_risk - table.events
+    terms = np.zeros(len(table.times))
+    np.divide(table.events, table.at_risk * survivors, out=terms, where=survivors > 0)
+    shares = np.asarray(survivors / table.at_risk, dtype=np.float64)
+    return np.multiply.accumulate(shares), np.cumsum(terms)
+
+
+def _log_log(survival: float, greenwood: float, z: float) -> tuple[float, float] | None:
+    if survival in {0.0, 1.0}:
+        return None
+    # Above the logarithm of the smallest float all is 0 anyway.
+    spread = min(z * math.sqrt(greenwood) / -math.log(survival), 700.0)
+    return survival ** math.exp(spread), survival ** math.exp(-spread)
+
+
+def _first(points: list[SurvivalPoint], curve: list[float | None] | list[float]) -> float | None:
+    # A product such as 0.8 * 0.625 may end a hair above the half it means.
+    at_half = 0.5 + 1e-12
+    return next(
+        (
+            point.time
+            for point, value in zip(points, curve, strict=True)
+            if value is not None and value <= at_half
+        ),
+        None,
+    )
+
+
+def _mean_error(table: _LifeTable, after: NDArray[np.float64]) -> float:
+    """Return the standard error, from the area left after each time before the horizon."""
+    events, at_risk = table.events[: len(after)], table.at_risk[: len(after)]
+    terms = np.zeros(len(after))
+    survivors = at_risk - events
+    np.divide(after**2 * events, at_risk * survivors, out=terms, where=survivors > 0)
+    return math.sqrt(float(terms.sum()))

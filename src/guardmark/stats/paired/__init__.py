@@ -1,0 +1,1 @@
+"""Two defenses on the same samples."""

@@ -1,0 +1,1 @@
+"""Rates and other shares, with their intervals."""

@@ -1,0 +1,385 @@
+"""Intervals for a rate whose trials share origins, such as the variants of one sample.
+
+Rows of one group resemble each other, so they are worth fewer independent trials than they
+number. The default here, `wilson_default`, shrinks the trials by a design effect that moves to
+its safe end where the data cannot show it, and is plain Wilson when every group has one row.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from guardmark.core.estimate import Estimate
+from guardmark.stats.arguments import (
+    GroupCounts,
+    require_counts,
+    require_equal_lengths,
+    require_fraction,
+    require_group_counts,
+    require_part,
+)
+from guardmark.stats.distributions import two_sided_t, two_sided_z
+from guardmark.stats.rates.proportion import NO_TRIALS, Limits, wilson, wilson_limits
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+FEW_GROUPS = 10
+"""Below this many groups an interval is shown greyed, with the reason."""
+ONE_GROUP = "one group only: nothing shows how groups differ"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSummary:
+    """What grouped counts say about a rate and about how groups differ.
+
+    Attributes:
+        successes: Rows with the property.
+        trials: Rows.
+        groups: Groups with at least one row.
+        rate: Row-weighted rate, or None without rows.
+        group_mean: Mean of the groups' own rates, or None without rows.
+        se_cr0: Clustered standard error without small-sample factor, or None.
+        se_cr1: The same times sqrt(K / (K - 1)), or None with fewer than two groups.
+        icc: Intra-group correlation by analysis of variance; None where undefined.
+        design_effect: Variance against that of independent rows, unclipped; None where undefined.
+        design_effect_limit: The design effect if the intra-group correlation were 1.
+        degrees_of_freedom: Groups minus one.
+        groups_with_event: Groups with at least one success.
+        groups_with_non_event: Groups with at least one failure.
+        singletons: Whether every group has one row.
+    """
+
+    successes: int
+    trials: int
+    groups: int
+    rate: float | None
+    group_mean: float | None
+    se_cr0: float | None
+    se_cr1: float | None
+    icc: float | None
+    design_effect: float | None
+    design_effect_limit: float | None
+    degrees_of_freedom: int
+    groups_with_event: int
+    groups_with_non_event: int
+    singletons: bool
+
+
+def summarise(successes: ArrayLike, sizes: ArrayLike) -> ClusterSummary:
+    """Summarise one set of grouped counts.
+
+    Args:
+        successes: Rows with the property, one entry a group.
+        sizes: Rows, one entry a group; groups without rows are left out.
+
+    Raises:
+        ValueError: On unequal lengths, a bad count, or more successes than rows in a group.
+
+    References:
+        Miller (2024), arXiv:2411.00640 (CR0); Ridout, Demetrio & Firth (1999),
+        doi:10.1111/j.0006-341X.1999.00137.x (ICC); Kish (1965) (design effect).
+    """
+    counts = require_group_counts(successes, sizes)
+    return _summaries(counts, np.zeros(len(counts.sizes), dtype=np.int64), 1)[0]
+
+
+def summarise_rows(successes: int, rows: int) -> ClusterSummary:
+    """Summarise rows that are each a group of their own, from two counts.
+
+    Costs the same for ten rows as for a million.
+
+    Args:
+        successes: Rows with the property.
+        rows: Rows.
+
+    Raises:
+        ValueError: On a bad count, or more successes than rows.
+    """
+    events, trials = require_part(successes, rows)
+    spread = events * (trials - events) / trials if trials else 0.0
+    return _summary(
+        _Sums(
+            groups=trials,
+            successes=events,
+            trials=trials,
+            residual=spread,
+            between=spread,
+            within=0.0,
+            squares=trials,
+            shares=events,
+            with_event=events,
+            with_non_event=trials - events,
+        )
+    )
+
+
+def summarise_slices(
+    successes: ArrayLike, sizes: ArrayLike, *, slices: ArrayLike, slice_count: int
+) -> list[ClusterSummary]:
+    """Summarise many slices at once, in a single pass over the counts.
+
+    Args:
+        successes: Rows with the property, one entry for each group within a slice.
+        sizes: Rows, one entry for each group within a slice.
+        slices: Index of the slice of each entry, in 0..slice_count - 1.
+        slice_count: Slices wanted; one without entries gives an undefined summary.
+
+    Raises:
+        ValueError: On unequal lengths, a bad count or index, or more successes than rows.
+    """
+    index = require_counts("slices", slices)
+    rows = require_counts("sizes", sizes)
+    require_equal_lengths(slices=len(index), sizes=len(rows))
+    if len(index) and int(index.max()) >= slice_count:
+        raise ValueError(f"slices must be below {slice_count}, got {index.max()}")
+    return _summaries(require_group_counts(successes, rows), index[rows > 0], slice_count)
+
+
+def wilson_default(successes: ArrayLike, sizes: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Estimate a rate of grouped rows: the project's default interval.
+
+    Wilson's interval at the effective number of trials, with Student's t at K - 1 degrees of
+    freedom for K groups. The design effect is the larger of the linearised and the ANOVA one,
+    drawn towards its limit the fewer groups show events (or non-events), since then the
+    variation between groups cannot be seen. With one row a group it is plain Wilson.
+
+    Args:
+        successes: Rows with the property, one entry a group.
+        sizes: Rows, one entry a group; groups without rows are left out.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The estimate. Undefined without rows; no bounds with a single group of several rows;
+        `few_groups` below 10 groups. 0 of n reads as 0 of n / design effect limit.
+
+    Raises:
+        ValueError: On unequal lengths, a bad count, or more successes than rows in a group.
+
+    References:
+        This project's construction, docs/explanation/statistics.md; in the family of Korn &
+        Graubard (1998) and Franco, Little, Louis & Slud (2019), doi:10.1093/jssam/smy019.
+    """
+    require_fraction("confidence", confidence)
+    return default_estimate(summarise(successes, sizes), confidence=confidence)
+
+
+def wilson_default_slices(
+    successes: ArrayLike,
+    sizes: ArrayLike,
+    *,
+    slices: ArrayLike,
+    slice_count: int,
+    confidence: float = 0.95,
+) -> list[Estimate]:
+    """Estimate the rate of many slices at once; see `wilson_default`.
+
+    Args:
+        successes: Rows with the property, one entry for each group within a slice.
+        sizes: Rows, one entry for each group within a slice.
+        slices: Index of the slice of each entry, in 0..slice_count - 1.
+        slice_count: Slices wanted; one without entries gives an undefined estimate.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Raises:
+        ValueError: On unequal lengths, a bad count or index, or more successes than rows.
+    """
+    require_fraction("confidence", confidence)
+    summaries = summarise_slices(successes, sizes, slices=slices, slice_count=slice_count)
+    return [default_estimate(summary, confidence=confidence) for summary in summaries]
+
+
+def wilson_default_rows(successes: int, rows: int, *, confidence: float = 0.95) -> Estimate:
+    """Estimate a rate of rows that are each a group of their own; see `wilson_default`.
+
+    Args:
+        successes: Rows with the property.
+        rows: Rows.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        What `wilson_default` says of as many groups of one row, from the two counts alone.
+
+    Raises:
+        ValueError: On a bad count, or more successes than rows.
+    """
+    require_fraction("confidence", confidence)
+    return default_estimate(summarise_rows(successes, rows), confidence=confidence)
+
+
+def default_estimate(summary: ClusterSummary, *, confidence: float = 0.95) -> Estimate:
+    """Turn a summary into the default estimate; see `wilson_default`.
+
+    Args:
+        summary: Grouped counts, summarised.
+        confidence: Nominal coverage, strictly between 0 and 1.
+    """
+    rate, limit = summary.rate, summary.design_effect_limit
+    if rate is None or limit is None:
+        return estimate_from_summary(
+            summary, None, confidence=confidence, method="wilson", reason=NO_TRIALS
+        )
+    if summary.singletons:
+        limits = wilson_limits(rate, summary.trials, z=two_sided_z(confidence))
+        return estimate_from_summary(
+            summary, limits, confidence=confidence, method="wilson", effect=1.0
+        )
+    method = "wilson_clustered"
+    if summary.groups < 2:
+        return estimate_from_summary(
+            summary, None, confidence=confidence, method=method, reason=ONE_GROUP
+        )
+    effect = _default_design_effect(summary, limit)
+    quantile = two_sided_t(confidence, summary.degrees_of_freedom)
+    limits = wilson_limits(rate, summary.trials / effect, z=quantile)
+    return estimate_from_summary(
+        summary, limits, confidence=confidence, method=method, effect=effect
+    )
+
+
+def any_per_group(successes: ArrayLike, sizes: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Estimate the share of groups with at least one success.
+
+    "Does any variant get through?" is asked of groups, which are independent: plain Wilson.
+
+    Args:
+        successes: Rows with the property, one entry a group.
+        sizes: Rows, one entry a group; groups without rows are left out.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Raises:
+        ValueError: On unequal lengths, a bad count, or more successes than rows in a group.
+    """
+    counts = require_group_counts(successes, sizes)
+    hit = int((counts.successes > 0).sum())
+    return wilson(hit, len(counts.sizes), confidence=confidence)
+
+
+def _summaries(
+    counts: GroupCounts, slices: NDArray[np.int64], slice_count: int
+) -> list[ClusterSummary]:
+    """Reduce groups to slices; every sum is one weighted `bincount`."""
+    events, rows = counts.successes.astype(float), counts.sizes.astype(float)
+
+    def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums: NDArray[np.float64] = np.bincount(
+            slices, weights=values, minlength=slice_count
+        ).astype(float)
+        return sums
+
+    groups = np.bincount(slices, minlength=slice_count)
+    trials, successes = total(rows), total(events)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = successes / trials
+        shares = events / rows
+        residual = total((events - rate[slices] * rows) ** 2)
+        between = total(rows * (shares - rate[slices]) ** 2)
+    columns = zip(
+        groups.tolist(),
+        successes.tolist(),
+        trials.tolist(),
+        residual.tolist(),
+        between.tolist(),
+        total(events * (1.0 - shares)).tolist(),
+        total(rows * rows).tolist(),
+        total(shares).tolist(),
+        total((events > 0).astype(float)).tolist(),
+        total((events < rows).astype(float)).tolist(),
+        strict=True,
+    )
+    return [_summary(_Sums(*column)) for column in columns]
+
+
+class _Sums(NamedTuple):
+    """Sums over the groups of one slice."""
+
+    groups: int
+    successes: float
+    trials: float
+    residual: float
+    between: float
+    within: float
+    squares: float
+    shares: float
+    with_event: float
+    with_non_event: float
+
+
+def _summary(sums: _Sums) -> ClusterSummary:
+    groups, successes, trials = sums.groups, sums.successes, sums.trials
+    rate = successes / trials if trials else None
+    se_cr0 = math.sqrt(sums.residual) / trials if trials else None
+    se_cr1 = (
+        se_cr0 * math.sqrt(groups / (groups - 1)) if groups > 1 and se_cr0 is not None else None
+    )
+    binomial = rate * (1.0 - rate) / trials if rate is not None else 0.0
+    return ClusterSummary(
+        successes=int(successes),
+        trials=int(trials),
+        groups=groups,
+        rate=rate,
+        group_mean=sums.shares / groups if groups else None,
+        se_cr0=se_cr0,
+        se_cr1=se_cr1,
+        icc=_anova_icc(sums),
+        design_effect=se_cr1**2 / binomial if binomial > 0 and se_cr1 is not None else None,
+        design_effect_limit=sums.squares / trials if trials else None,
+        degrees_of_freedom=max(groups - 1, 0),
+        groups_with_event=int(sums.with_event),
+        groups_with_non_event=int(sums.with_non_event),
+        singletons=trials == groups,
+    )
+
+
+def _anova_icc(sums: _Sums) -> float | None:
+    """Return the ANOVA intra-group correlation; None without variation or spare rows."""
+    groups, trials = sums.groups, sums.trials
+    if groups < 2 or trials <= groups:
+        return None
+    mean_between = sums.between / (groups - 1)
+    mean_within = sums.within / (trials - groups)
+    usual_size = (trials - sums.squares / trials) / (groups - 1)
+    variance = mean_between + (usual_size - 1.0) * mean_within
+    return (mean_between - mean_within) / variance if variance > 0 else None
+
+
+def _default_design_effect(summary: ClusterSummary, limit: float) -> float:
+    linearised = limit
+    if summary.design_effect is not None:
+        linearised = min(max(summary.design_effect, 1.0), limit)
+    icc = 1.0 if summary.icc is None else min(max(summary.icc, 0.0), 1.0)
+    seen = max(linearised, 1.0 + (limit - 1.0) * icc)
+    telling = min(summary.groups_with_event, summary.groups_with_non_event)
+    weight = telling / (telling + 2.0)
+    return weight * seen + (1.0 - weight) * limit
+
+
+def estimate_from_summary(
+    summary: ClusterSummary,
+    limits: Limits | None,
+    *,
+    confidence: float,
+    method: str,
+    effect: float | None = None,
+    reason: str = "",
+) -> Estimate:
+    """Return the estimate of summarised counts with its limits, or the reason for none."""
+    return Estimate(
+        successes=summary.successes,
+        trials=summary.trials,
+        low=limits.low if limits else None,
+        high=limits.high if limits else None,
+        confidence=confidence,
+        method=method,
+        groups=summary.groups,
+        effective_n=summary.trials / effect if effect else None,
+        design_effect=effect,
+        icc=summary.icc,
+        group_mean=summary.group_mean,
+        few_groups=0 < summary.groups < FEW_GROUPS and not summary.singletons,
+        reason=reason,
+    )

@@ -1,0 +1,420 @@
+"""A rate that rests on a judge that errs, corrected by what people say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from random import Random
+from typing import TYPE_CHECKING
+
+from guardmark.core.estimate import Ratio
+from guardmark.stats.arguments import require_count, require_fraction, require_part
+from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.rates.proportion import wilson
+
+if TYPE_CHECKING:
+    from guardmark.core.estimate import Estimate
+    from guardmark.stats.drawing import DrawPlan
+
+_NO_JUDGED = "no judged responses"
+_NO_LABELS = "human labels of both safe and unsafe responses are needed"
+_CHANCE = (
+    "the judge is not shown to be better than chance: "
+    "the lower limit of sensitivity + specificity - 1 is not above 0"
+)
+_NO_VARIANCE = "the labels show no variance to build an interval on"
+_FEW_ERRORS = 10
+_METHOD = "audited, parametric bootstrap"
+_NO_TRIALS = "no trials"
+_NO_AUDIT = "nobody said yes or no to any of them"
+_NO_SPREAD = "one group only: nothing shows how groups differ"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeLabels:
+    """How a judge fared on responses that people labelled.
+
+    Attributes:
+        caught: Unsafe responses judged unsafe.
+        missed: Unsafe responses judged safe.
+        accused: Safe responses judged unsafe.
+        cleared: Safe responses judged safe.
+    """
+
+    caught: int
+    missed: int
+    accused: int
+    cleared: int
+
+    def __post_init__(self) -> None:
+        """Refuse counts that are none."""
+        for field in fields(self):
+            require_count(field.name, getattr(self, field.name))
+
+    @property
+    def unsafe(self) -> int:
+        """Responses people called unsafe."""
+        return self.caught + self.missed
+
+    @property
+    def safe(self) -> int:
+        """Responses people called safe."""
+        return self.accused + self.cleared
+
+    @property
+    def total(self) -> int:
+        """All labelled responses."""
+        return self.unsafe + self.safe
+
+    @property
+    def has_few_errors(self) -> bool:
+        """Whether either kind of error is too rare for a normal approximation."""
+        return min(self.missed, self.accused) < _FEW_ERRORS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedRate:
+    """An unsafe rate corrected for the judge's errors.
+
+    Attributes:
+        value: The rate clipped to [0, 1], or None when undefined or refused.
+        low: Lower limit clipped to [0, 1], or None.
+        high: Upper limit clipped to [0, 1], or None.
+        raw: The rate as computed, possibly outside [0, 1]; kept also where it is refused.
+        raw_low: Lower limit as computed, or None.
+        raw_high: Upper limit as computed, or None.
+        standard_error: Standard error of the raw rate, or None where the method has none.
+        tuning: Weight of the judge in PPI, in [0, 1]; None for other methods.
+        trials: Judged responses without a human label (Rogan-Gladen: all judged responses).
+        labelled: Responses with a human label.
+        confidence: Nominal coverage, in (0, 1).
+        method: Name of estimator and interval.
+        reason: Why something is undefined or refused, or empty.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    raw: float | None
+    raw_low: float | None
+    raw_high: float | None
+    standard_error: float | None
+    tuning: float | None
+    trials: int
+    labelled: int
+    confidence: float
+    method: str
+    reason: str = ""
+
+
+def rogan_gladen(
+    judged_unsafe: int, trials: int, *, labels: JudgeLabels, confidence: float = 0.95
+) -> CorrectedRate:
+    """Correct a rate for the judge's sensitivity and specificity.
+
+    The labels need not come from the same run, but the judge must err on them as it does on the
+    run: measure them on the defense at hand.
+
+    Args:
+        judged_unsafe: Responses the judge called unsafe. Between 0 and `trials`.
+        trials: All judged responses.
+        labels: The judge against human labels.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The rate with Lang and Reiczigel's interval. Undefined without judged responses or
+        without labels of both kinds; refused (only `raw` is kept) where the lower limit of
+        sensitivity + specificity - 1 is not above 0.
+
+    Raises:
+        ValueError: If a count is out of range, or `confidence` is not in (0, 1).
+
+    References:
+        Rogan & Gladen (1978), doi:10.1093/oxfordjournals.aje.a112510; Lang & Reiczigel (2014),
+        doi:10.1016/j.prevetmed.2013.09.015.
+    """
+    z = two_sided_z(confidence)
+    positive, total = require_part(judged_unsafe, trials, name="judged_unsafe")
+    method = "rogan-gladen, lang-reiczigel"
+    raw, reason = None, _NO_JUDGED if not total else ""
+    if not reason and not (labels.unsafe and labels.safe):
+        reason = _NO_LABELS
+    if not reason:
+        youden = labels.caught / labels.unsafe + labels.cleared / labels.safe - 1
+        specificity = labels.cleared / labels.safe
+        raw = (positive / total + specificity - 1) / youden if youden else None
+        reason = "" if _youden_lower_limit(labels, confidence) > 0 else _CHANCE
+    if raw is None or reason:
+        return _uncorrected(
+            raw, reason, labels=labels, trials=total, confidence=confidence, method=method
+        )
+    low, high = _lang_reiczigel(positive / total, total, labels=labels, z=z)
+    return CorrectedRate(
+        value=_clip(raw),
+        low=_clip(low),
+        high=_clip(high),
+        raw=raw,
+        raw_low=low,
+        raw_high=high,
+        standard_error=None,
+        tuning=None,
+        trials=total,
+        labelled=labels.total,
+        confidence=confidence,
+        method=method,
+    )
+
+
+def ppi_mean(
+    judged_unsafe: int,
+    trials: int,
+    *,
+    labels: JudgeLabels,
+    tuned: bool = True,
+    confidence: float = 0.95,
+) -> CorrectedRate:
+    """Correct a rate by prediction-powered inference.
+
+    The labelled responses must be a random sample of the same run. It is a normal approximation:
+    with fewer than ten labelled errors of either kind use `rogan_gladen` (`corrected_rate`
+    decides).
+
+    Args:
+        judged_unsafe: Responses without a human label that the judge called unsafe.
+        trials: All responses without a human label.
+        labels: The judge against people on the labelled responses.
+        tuned: True: PPI++, the judge weighs as much as it helps, between 0 and 1. False: it
+            weighs fully.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The rate with its standard error. Undefined without labels or without unlabelled
+        responses; no interval where the standard error is 0.
+
+    Raises:
+        ValueError: If a count is out of range, or `confidence` is not in (0, 1).
+
+    References:
+        Angelopoulos et al. (2023), doi:10.1126/science.adi6000; Angelopoulos, Duchi & Zrnic
+        (2023), arXiv:2311.01453. Variances are those of the population (divisor n).
+    """
+    z = two_sided_z(confidence)
+    positive, total = require_part(judged_unsafe, trials, name="judged_unsafe")
+    method = "ppi++" if tuned else "ppi"
+    if not total or not labels.total:
+        reason = _NO_JUDGED if not total else "no human labels"
+        return _uncorrected(
+            None, reason, labels=labels, trials=total, confidence=confidence, method=method
+        )
+    n = labels.total
+    judged, true = (labels.caught + labels.accused) / n, labels.unsafe / n
+    overlap = labels.caught / n - judged * true
+    spread = judged * (1 - judged)
+    weight = _tuning(overlap, labels, positive=positive, total=total) if tuned else 1.0
+    seen = positive / total
+    raw = true + weight * (seen - judged)
+    # The variance of true label less weighted judgement, expanded; never below 0 but for rounding.
+    residual = max(0.0, true * (1 - true) - 2 * weight * overlap + weight**2 * spread)
+    error = math.sqrt(weight**2 * seen * (1 - seen) / total + residual / n)
+    low, high = (raw - z * error, raw + z * error) if error else (None, None)
+    return CorrectedRate(
+        value=_clip(raw),
+        low=None if low is None else _clip(low),
+        high=None if high is None else _clip(high),
+        raw=raw,
+        raw_low=low,
+        raw_high=high,
+        standard_error=error,
+        tuning=weight,
+        trials=total,
+        labelled=n,
+        confidence=confidence,
+        method=method,
+        reason="" if error else _NO_VARIANCE,
+    )
+
+
+def corrected_rate(
+    judged_unsafe: int,
+    trials: int,
+    *,
+    labels: JudgeLabels,
+    labels_from_run: bool,
+    confidence: float = 0.95,
+) -> CorrectedRate:
+    """Correct a rate by the method that the labels can carry.
+
+    Args:
+        judged_unsafe: Responses without a human label that the judge called unsafe.
+        trials: All responses without a human label.
+        labels: The judge against human labels.
+        labels_from_run: Whether the labelled responses are a random sample of this very run.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        PPI++ where the labels are a sample of the run and hold at least ten errors of each
+        kind; Rogan-Gladen with Lang and Reiczigel's interval otherwise (over labelled and
+        unlabelled responses together where the labels are a sample of the run).
+
+    Raises:
+        ValueError: If a count is out of range, or `confidence` is not in (0, 1).
+    """
+    if not labels_from_run:
+        return rogan_gladen(judged_unsafe, trials, labels=labels, confidence=confidence)
+    if labels.has_few_errors:
+        everything = judged_unsafe + labels.caught + labels.accused
+        return rogan_gladen(everything, trials + labels.total, labels=labels, confidence=confidence)
+    return ppi_mean(judged_unsafe, trials, labels=labels, confidence=confidence)
+
+
+def audited_rate(full: Estimate, judged: Estimate, valid: Estimate, *, drawing: DrawPlan) -> Ratio:
+    """Estimate a rate whose judged part counts only as far as people confirm it.
+
+    With f the rate, s the share of its successes that rest on a judgement and v the share of
+    audited ones that people call valid, the rate is f (1 - s (1 - v)). Each of the three is drawn
+    from Beta(x + 1/2, m - x + 1/2), where m is what its trials are worth as independent ones
+    (`effective_n`, so groups count) and x its rate times m; the limits are quantiles of the
+    product. Unlike resampling rows, this leaves doubt also where all of few trials agree.
+
+    Args:
+        full: The rate, judged successes among them.
+        judged: Of its successes: those that rest on a judgement.
+        valid: Of judged successes that people looked at: those they call valid.
+        drawing: Seed and number of draws.
+
+    Returns:
+        The rate, never above `full`. Undefined without trials, or where something rests on a
+        judgement and nobody audited; without an interval where one group is all there is.
+
+    References:
+        Efron & Tibshirani (1993), An Introduction to the Bootstrap, 6.5 (parametric bootstrap);
+        Brown, Cai & DasGupta (2001), doi:10.1214/ss/1009213286 (Jeffreys' prior).
+    """
+    require_fraction("confidence", full.confidence)
+    if full.value is None:
+        return _audited(full, None, reason=_NO_TRIALS)
+    if not judged.successes:
+        return _audited(full, full.value, limits=(full.low, full.high))
+    if valid.value is None or judged.value is None:
+        return _audited(full, None, reason=_NO_AUDIT)
+    value = full.value * (1 - judged.value * (1 - valid.value))
+    shapes = [_shape(each) for each in (full, judged, valid)]
+    if None in shapes:
+        return _audited(full, value, reason=_NO_SPREAD)
+    limits = _drawn_limits([each for each in shapes if each is not None], drawing, full.confidence)
+    low, high = min(limits[0], value), max(limits[1], value)
+    return _audited(full, value, limits=(low, high), replicates=drawing.replicates)
+
+
+def _youden_lower_limit(labels: JudgeLabels, confidence: float) -> float:
+    """Return Newcombe's lower limit of sensitivity less false positive rate."""
+    caught = wilson(labels.caught, labels.unsafe, confidence=confidence)
+    accused = wilson(labels.accused, labels.safe, confidence=confidence)
+    sensitivity, false_rate = labels.caught / labels.unsafe, labels.accused / labels.safe
+    below = sensitivity - (caught.low or 0.0)
+    above = (1.0 if accused.high is None else accused.high) - false_rate
+    return sensitivity - false_rate - math.hypot(below, above)
+
+
+def _lang_reiczigel(
+    rate: float, trials: int, *, labels: JudgeLabels, z: float
+) -> tuple[float, float]:
+    n = trials + z * z
+    p = (trials * rate + z * z / 2) / n
+    n_unsafe, n_safe = labels.unsafe + 2, labels.safe + 2
+    sensitivity, specificity = (labels.caught + 1) / n_unsafe, (labels.cleared + 1) / n_safe
+    youden = sensitivity + specificity - 1
+    centre = (p + specificity - 1) / youden
+    var_unsafe = sensitivity * (1 - sensitivity) / n_unsafe
+    var_safe = specificity * (1 - specificity) / n_safe
+    shift = 2 * z * z * (centre * var_unsafe - (1 - centre) * var_safe)
+    spread = p * (1 - p) / n + centre**2 * var_unsafe + (1 - centre) ** 2 * var_safe
+    half = z * math.sqrt(spread) / abs(youden)
+    return centre + shift - half, centre + shift + half
+
+
+def _tuning(overlap: float, labels: JudgeLabels, *, positive: int, total: int) -> float:
+    n = labels.total
+    pooled = (labels.caught + labels.accused + positive) / (n + total)
+    spread = pooled * (1 - pooled)
+    # A judge that always says the same tells nothing: it gets no weight.
+    return _clip(overlap / ((1 + n / total) * spread)) if spread else 0.0
+
+
+def _clip(value: float) -> float:
+    return min(1.0, max(0.0, value))
+
+
+def _uncorrected(
+    raw: float | None,
+    reason: str,
+    *,
+    labels: JudgeLabels,
+    trials: int,
+    confidence: float,
+    method: str,
+) -> CorrectedRate:
+    return CorrectedRate(
+        value=None,
+        low=None,
+        high=None,
+        raw=raw,
+        raw_low=None,
+        raw_high=None,
+        standard_error=None,
+        tuning=None,
+        trials=trials,
+        labelled=labels.total,
+        confidence=confidence,
+        method=method,
+        reason=reason,
+    )
+
+
+def _shape(estimate: Estimate) -> tuple[float, float] | None:
+    """Return both parameters of the distribution a rate is drawn from."""
+    if estimate.value is None or estimate.effective_n is None:
+        return None
+    hits = estimate.value * estimate.effective_n
+    return hits + 0.5, estimate.effective_n - hits + 0.5
+
+
+def _drawn_limits(
+    shapes: list[tuple[float, float]], drawing: DrawPlan, confidence: float
+) -> tuple[float, float]:
+    draw = Random(drawing.seed)
+    values = []
+    for _ in range(drawing.replicates):
+        rate, judged, valid = (draw.betavariate(a, b) for a, b in shapes)
+        values.append(rate * (1 - judged * (1 - valid)))
+    values.sort()
+    return _quantile(values, (1 - confidence) / 2), _quantile(values, (1 + confidence) / 2)
+
+
+def _quantile(values: list[float], share: float) -> float:
+    """Return a quantile, linear between neighbours (Hyndman & Fan type 7)."""
+    place = (len(values) - 1) * share
+    below = int(place)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (place - below) * (values[above] - values[below])
+
+
+def _audited(
+    full: Estimate,
+    value: float | None,
+    *,
+    limits: tuple[float | None, float | None] = (None, None),
+    replicates: int = 0,
+    reason: str = "",
+) -> Ratio:
+    return Ratio(
+        value=value,
+        low=limits[0],
+        high=limits[1],
+        confidence=full.confidence,
+        method=_METHOD,
+        trials=full.trials,
+        groups=full.groups,
+        replicates=replicates,
+        reason=reason,
+    )

@@ -1,0 +1,486 @@
+"""Means of bounded figures whose rows fall into groups, seeds or repeats.
+
+Each seed meets every row, so figures of one seed share its luck, and figures of one group share
+their origin. An interval has to cover both: the variance of the mean over K groups and S seeds is
+
+    V = V_groups + max(0, V_seeds - V_rest),
+
+V_groups from residuals summed by group over all seeds (CR1), V_seeds from those summed by seed, and
+V_rest from what of a group at a seed neither explains, which both of the others hold already.
+Student's t at Satterthwaite's degrees of freedom. A pigeonhole bootstrap (Owen 2007), which
+resamples both, aims at the same variance; at five seeds its percentiles are too short where seeds
+differ, since five draws from five show too little of the spread (tests/stats/rates/test_means.py).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from guardmark.stats.arguments import (
+    group_column,
+    require_count,
+    require_counts,
+    require_equal_lengths,
+    require_fraction,
+)
+from guardmark.stats.distributions import two_sided_t, two_sided_z
+from guardmark.stats.rates.proportion import wilson_limits
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+_NO_VARIANCE = "no variance between groups to build an interval on"
+FEWEST_SEEDS: Final = 3
+"""With two seeds a single difference would tell how seeds differ: limits came out too short."""
+_NOTHING: Final = 1e-24
+
+
+class MeanLimits(NamedTuple):
+    """Limits of a mean.
+
+    Attributes:
+        low: Lower limit, or None without an interval.
+        high: Upper limit, or None in the same cases.
+        method: How they were found: `t`, or `wilson over groups`.
+        reason: Why there is no interval, or empty.
+    """
+
+    low: float | None
+    high: float | None
+    method: str
+    reason: str
+
+
+def share_limits(
+    values: NDArray[np.float64], codes: NDArray[np.int64], *, confidence: float
+) -> MeanLimits:
+    """Return limits for the mean of figures in [0, 1].
+
+    Args:
+        values: One a row, in [0, 1], shape (n,); at least one.
+        codes: Group of each row, shape (n,).
+        confidence: Nominal coverage, in (0, 1).
+
+    Returns:
+        Student's t on residuals summed by group, cut to [0, 1]. Where every row is its own group
+        and 0 or 1, and where all rows are 0 or all are 1, Wilson's limits over groups. None with
+        one group, or without variance.
+    """
+    groups, mean = len(np.unique(codes)), float(values.mean())
+    if groups < 2:
+        return MeanLimits(None, None, "t", "an interval needs two groups")
+    alone = groups == len(values) and bool(np.all((values == 0) | (values == 1)))
+    if alone or mean in {0.0, 1.0}:
+        limits = wilson_limits(round(mean * groups) / groups, groups, z=two_sided_z(confidence))
+        return MeanLimits(limits.low, limits.high, "wilson over groups", "")
+    half = clustered_half_width(values, codes, confidence=confidence)
+    if half is None:
+        return MeanLimits(None, None, "t", _NO_VARIANCE)
+    return MeanLimits(max(0.0, mean - half), min(1.0, mean + half), "t", "")
+
+
+def gap_limits(
+    gaps: NDArray[np.float64], codes: NDArray[np.int64], *, confidence: float
+) -> MeanLimits:
+    """Return limits for the mean of paired differences of figures in [0, 1].
+
+    Args:
+        gaps: One a row, in [-1, 1], shape (n,); at least one.
+        codes: Group of each row, shape (n,).
+        confidence: Nominal coverage, in (0, 1).
+
+    Returns:
+        Student's t on residuals summed by group, cut to [-1, 1]; None with one group, or without
+        variance.
+    """
+    if len(np.unique(codes)) < 2:
+        return MeanLimits(None, None, "t", "an interval needs two groups")
+    half = clustered_half_width(gaps, codes, confidence=confidence)
+    if half is None:
+        return MeanLimits(None, None, "t", _NO_VARIANCE)
+    mean = float(gaps.mean())
+    return MeanLimits(max(-1.0, mean - half), min(1.0, mean + half), "t", "")
+
+
+def clustered_half_width(
+    values: NDArray[np.float64], codes: NDArray[np.int64], *, confidence: float
+) -> float | None:
+    """Return half the width of an interval for a mean over grouped rows.
+
+    Args:
+        values: One a row, shape (n,).
+        codes: Group of each row, shape (n,); at least two groups.
+        confidence: Nominal coverage, in (0, 1).
+
+    Returns:
+        Student's t at K - 1 degrees of freedom times the CR1 standard error (residuals summed
+        by group, K / (K - 1) for K groups), or None without variance.
+
+    References:
+        Liang & Zeger (1986), doi:10.1093/biomet/73.1.13; Miller (2024), arXiv 2411.00640.
+    """
+    members, of_row = np.unique(codes, return_inverse=True)
+    groups = len(members)
+    residuals = np.bincount(of_row, weights=values - values.mean())
+    variance = float(residuals @ residuals) / len(values) ** 2 * groups / (groups - 1)
+    if variance < 1e-24:
+        return None
+    return two_sided_t(confidence, groups - 1) * math.sqrt(variance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedMean:
+    """A figure averaged over seeds, with an interval over groups and seeds.
+
+    Attributes:
+        value: Mean over seeds, or None without rows.
+        low: Lower limit, or None without an interval.
+        high: Upper limit, or None without an interval.
+        confidence: Nominal coverage, in (0, 1).
+        method: Name of the interval.
+        trials: Rows, each of which was tried at every seed.
+        groups: Groups they fall into.
+        by_seed: The figure at each seed, in order.
+        reason: Why something is undefined, or empty.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    method: str
+    trials: int
+    groups: int
+    by_seed: tuple[float, ...]
+    reason: str = ""
+
+    @property
+    def seeds(self) -> int:
+        """Seeds behind the figure."""
+        return len(self.by_seed)
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation between seeds, or None with fewer than two."""
+        return float(np.std(self.by_seed, ddof=1)) if self.seeds > 1 else None
+
+    @property
+    def least(self) -> float | None:
+        """The figure of the seed that shows least, or None without any."""
+        return min(self.by_seed, default=None)
+
+    @property
+    def most(self) -> float | None:
+        """The figure of the seed that shows most, or None without any."""
+        return max(self.by_seed, default=None)
+
+
+def share_over_seeds(
+    values: ArrayLike, groups: ArrayLike | None = None, *, confidence: float = 0.95
+) -> SeedMean:
+    """Estimate the mean of figures in [0, 1], such as marks, over groups and seeds.
+
+    Args:
+        values: One figure a row and seed, in [0, 1], shape (rows, seeds).
+        groups: Group of each row, shape (rows,); None: every row alone.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The mean with Wilson's limits at the rows that the variance makes it worth, drawn towards
+        those of whole groups the fewer groups show events (or non-events), as the default
+        interval of rates is: where all agree, no seed counts as further evidence. No limits
+        with fewer than three seeds or one group; undefined without rows.
+
+    Raises:
+        ValueError: On a bad shape, or a figure outside [0, 1].
+
+    References:
+        Owen (2007), doi:10.1214/07-AOAS122; Cameron, Gelbach & Miller (2011),
+        doi:10.1198/jbes.2010.07136; Satterthwaite (1946), doi:10.2307/3002019.
+    """
+    table, codes = _seed_table(values, groups, confidence=confidence)
+    if table.size and (table.min() < 0 or table.max() > 1):
+        raise ValueError("values must be in [0, 1]")
+    reason = _seeds_reason(table, codes)
+    limits = None if reason else _wilson_over_seeds(table, codes, confidence)
+    return _seed_mean(table, codes, limits, confidence=confidence, method="wilson", reason=reason)
+
+
+def mean_over_seeds(
+    values: ArrayLike,
+    groups: ArrayLike | None = None,
+    *,
+    least: float,
+    most: float,
+    confidence: float = 0.95,
+) -> SeedMean:
+    """Estimate the mean of bounded figures, such as differences, over groups and seeds.
+
+    Args:
+        values: One figure a row and seed, shape (rows, seeds).
+        groups: Group of each row, shape (rows,); None: every row alone.
+        least: What no figure is below.
+        most: What no figure is above.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The mean with Student's t limits, cut to what is possible. No limits with fewer than three
+        seeds, one group or without variance; undefined without rows.
+
+    Raises:
+        ValueError: On a bad shape.
+    """
+    table, codes = _seed_table(values, groups, confidence=confidence)
+    reason, limits = _seeds_reason(table, codes), None
+    if not reason:
+        variance = _variance(table, codes, float(table.mean()))
+        if variance.value < _NOTHING:
+            reason = "no variance between groups or seeds to build an interval on"
+        else:
+            mean, half = float(table.mean()), _half_width(variance, confidence)
+            limits = max(least, mean - half), min(most, mean + half)
+    return _seed_mean(table, codes, limits, confidence=confidence, method="t", reason=reason)
+
+
+def figure_over_seeds(
+    by_seed: ArrayLike,
+    without: ArrayLike,
+    *,
+    trials: int,
+    most: float,
+    confidence: float = 0.95,
+) -> SeedMean:
+    """Estimate the mean over seeds of a figure that is no mean of rows.
+
+    Args:
+        by_seed: The figure at each seed, shape (seeds,), not below 0.
+        without: The figure with each group left out once, NaN where that is undefined, shape
+            (groups, seeds).
+        trials: Rows behind it.
+        most: What the figure cannot exceed.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The mean with Student's t limits; the jackknife's pseudo-values stand for the groups. No
+        limits with fewer than three seeds, one group or without variance; undefined without groups.
+
+    Raises:
+        ValueError: On unequal numbers of seeds.
+
+    References:
+        Tukey (1958), Annals of Mathematical Statistics 29:614.
+    """
+    require_fraction("confidence", confidence)
+    figures, left = np.asarray(by_seed, dtype=float), np.asarray(without, dtype=float)
+    if left.ndim != 2 or left.shape[1] != len(figures):
+        raise ValueError(f"without must have shape (groups, {len(figures)}), got {left.shape}")
+    count = len(left)
+    pseudo, codes = count * figures - (count - 1) * left, np.arange(count)
+    reason, limits = _seeds_reason(pseudo, codes), None
+    if not reason and not bool(np.isfinite(left).all()):
+        reason = "undefined without one of the groups"
+    if not reason:
+        variance = _variance(pseudo, codes, float(pseudo.mean()))
+        if variance.value < _NOTHING:
+            reason = "no variance between groups or seeds to build an interval on"
+        else:
+            mean, half = float(figures.mean()), _half_width(variance, confidence)
+            limits = max(0.0, mean - half), min(most, mean + half)
+    return SeedMean(
+        value=float(figures.mean()) if count and len(figures) else None,
+        low=limits[0] if limits else None,
+        high=limits[1] if limits else None,
+        confidence=confidence,
+        method="jackknife, groups and seeds, t",
+        trials=trials,
+        groups=count,
+        by_seed=tuple(figures.tolist()) if count else (),
+        reason=reason,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatVariance:
+    """Variance within and between samples that were each asked equally often.
+
+    Attributes:
+        mean: Mean rate, or None without samples.
+        standard_error: Of the mean; it covers both parts. None with fewer than two samples.
+        within: Variance of one answer around its sample's own rate, or None with one repeat.
+        between: Variance of the samples' true rates, floored at 0, or None when undefined.
+        icc: Share of `between` in the total, or None when undefined or when nothing varies.
+        flip_rate: Share of samples whose answers were not all alike, or None with one repeat.
+        disagreement: Chance that two answers to one sample differ, or None with one repeat.
+        samples: Samples.
+        repeats: Answers per sample.
+        reason: Why something is undefined, or empty.
+    """
+
+    mean: float | None
+    standard_error: float | None
+    within: float | None
+    between: float | None
+    icc: float | None
+    flip_rate: float | None
+    disagreement: float | None
+    samples: int
+    repeats: int
+    reason: str = ""
+
+
+def decompose_repeats(successes: ArrayLike, *, repeats: int) -> RepeatVariance:
+    """Split the variance of repeated answers into its two parts.
+
+    Args:
+        successes: Answers with the property, per sample, shape (k,), each in 0..`repeats`.
+        repeats: Answers per sample, at least 1, the same for all.
+
+    Returns:
+        The parts of a one-way random effects model. Within and flips need two repeats, between
+        needs two samples too; what is undefined is None, with the reason.
+
+    Raises:
+        ValueError: If a count is out of range.
+
+    References:
+        Miller (2024), arXiv:2411.00640.
+    """
+    counts = require_counts("successes", successes)
+    times = require_count("repeats", repeats)
+    if times < 1:
+        raise ValueError(f"repeats must be at least 1, got {times}")
+    if counts.size and counts.max() > times:
+        raise ValueError(f"successes must be in 0..{times}, got {counts.max()}")
+    samples = len(counts)
+    rates = counts / times
+    spread = float(np.var(rates, ddof=1)) if samples >= 2 else None
+    within = between = icc = flips = disagreement = None
+    if samples and times >= 2:
+        within = float(np.mean(rates * (1 - rates))) * times / (times - 1)
+        flips = float(np.mean((counts > 0) & (counts < times)))
+        disagreement = 2 * within
+    if within is not None and spread is not None:
+        between = max(0.0, spread - within / times)
+        icc = between / (between + within) if between + within else None
+    return RepeatVariance(
+        mean=float(rates.mean()) if samples else None,
+        standard_error=None if spread is None else math.sqrt(spread / samples),
+        within=within,
+        between=between,
+        icc=icc,
+        flip_rate=flips,
+        disagreement=disagreement,
+        samples=samples,
+        repeats=times,
+        reason=_repeats_reason(samples, times),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Variance:
+    """Variance of a mean over groups and seeds, and what it is worth."""
+
+    value: float
+    freedom: float
+
+
+def _seed_table(
+    values: ArrayLike, groups: ArrayLike | None, *, confidence: float
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    require_fraction("confidence", confidence)
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 2 or not table.shape[1]:
+        raise ValueError(f"values must have shape (rows, seeds), got {table.shape}")
+    codes = group_column(groups, len(table))
+    require_equal_lengths(values=len(table), groups=len(codes))
+    return table, np.unique(codes, return_inverse=True)[1].astype(np.int64)
+
+
+def _seeds_reason(table: NDArray[np.float64], codes: NDArray[np.int64]) -> str:
+    if not table.size:
+        return "no rows"
+    if table.shape[1] < FEWEST_SEEDS:
+        return f"an interval over seeds needs {FEWEST_SEEDS} seeds"
+    return "" if codes.max() > 0 else "an interval needs two groups"
+
+
+def _variance(table: NDArray[np.float64], codes: NDArray[np.int64], centre: float) -> _Variance:
+    """Return the variance of the mean of a table, by the formula of this module."""
+    rows, seeds = table.shape
+    residuals = table - centre
+    cells = np.stack([np.bincount(codes, weights=column) for column in residuals.T], axis=1)
+    groups, sizes = len(cells), np.bincount(codes)
+    by_group, by_seed = cells.sum(axis=1), cells.sum(axis=0)
+    rest = cells - by_group[:, None] / seeds - np.outer(sizes / rows, by_seed)
+    scale = float(rows * seeds) ** 2
+    of_groups = float(by_group @ by_group) * groups / (groups - 1) / scale
+    of_seeds = float(by_seed @ by_seed) * seeds / (seeds - 1) / scale
+    free = (groups - 1) * (seeds - 1)
+    of_rest = float((rest**2).sum()) * groups * seeds / free / scale
+    between = max(0.0, of_seeds - of_rest)
+    value = of_groups + between
+    # Satterthwaite's sum, cautious: what of the seeds' part is doubtful still weighs in it.
+    parts = of_groups**2 / (groups - 1) + between * of_seeds / (seeds - 1)
+    return _Variance(value, value**2 / parts if parts else groups - 1)
+
+
+def _half_width(variance: _Variance, confidence: float) -> float:
+    return two_sided_t(confidence, variance.freedom) * math.sqrt(variance.value)
+
+
+def _wilson_over_seeds(
+    table: NDArray[np.float64], codes: NDArray[np.int64], confidence: float
+) -> tuple[float, float]:
+    """Return Wilson's limits at the effective number of rows."""
+    rows, seeds = table.shape
+    mean, sizes = float(table.mean()), np.bincount(codes)
+    most = float(sizes @ sizes) / rows
+    quantile = two_sided_t(confidence, len(sizes) - 1)
+    effect = most
+    if 0.0 < mean < 1.0:
+        variance = _variance(table, codes, mean)
+        effect = max(variance.value / (mean * (1.0 - mean) / rows), 1.0 / seeds)
+        # What seeds add has no ceiling, so the one of groups only ever draws upwards.
+        by_group = np.bincount(codes, weights=table.sum(axis=1))
+        telling = min(int((by_group > 0).sum()), int((by_group < sizes * seeds).sum()))
+        weight = telling / (telling + 2.0)
+        effect = weight * effect + (1.0 - weight) * max(most, effect)
+        quantile = two_sided_t(confidence, variance.freedom)
+    elif len(sizes) == rows:
+        quantile = two_sided_z(confidence)
+    limits = wilson_limits(mean, rows / effect, z=quantile)
+    return limits.low, limits.high
+
+
+def _seed_mean(
+    table: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    limits: tuple[float, float] | None,
+    *,
+    confidence: float,
+    method: str,
+    reason: str,
+) -> SeedMean:
+    return SeedMean(
+        value=float(table.mean()) if table.size else None,
+        low=limits[0] if limits else None,
+        high=limits[1] if limits else None,
+        confidence=confidence,
+        method=f"{method}, groups and seeds",
+        trials=len(table),
+        groups=int(codes.max()) + 1 if len(codes) else 0,
+        by_seed=tuple(table.mean(axis=0).tolist()) if table.size else (),
+        reason=reason,
+    )
+
+
+def _repeats_reason(samples: int, repeats: int) -> str:
+    if not samples:
+        return "no samples"
+    if repeats < 2:
+        return "one answer per sample shows no spread within samples"
+    return "one sample shows no spread between samples" if samples < 2 else ""

@@ -1,0 +1,220 @@
+"""Intervals for one rate whose trials are independent, and for the difference of two rates.
+
+Wilson is the default: near its nominal coverage for small samples and for rates near 0 or 1,
+where good defenses live. Clopper-Pearson is for guarantees ("at most x"), since Wilson may dip
+below its nominal coverage for rates very near 0 or 1. Where trials share an origin, use
+`guardmark.stats.rates.clustered` instead.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from guardmark.core.estimate import Difference, Estimate
+from guardmark.stats.arguments import require_fraction, require_part
+from guardmark.stats.distributions import beta_quantile, two_sided_z
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NO_TRIALS: Final = "no trials"
+
+
+class Limits(NamedTuple):
+    """Lower and upper end of an interval.
+
+    Attributes:
+        low: Lower end.
+        high: Upper end.
+    """
+
+    low: float
+    high: float
+
+
+def wilson(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate:
+    """Estimate a rate with the Wilson score interval.
+
+    Args:
+        successes: Trials with the property. Between 0 and `trials`.
+        trials: Eligible, independent trials. Zero gives an undefined estimate.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The estimate. At 0 successes the lower bound is 0, at all successes the upper is 1;
+        the other bound stays informative.
+
+    Raises:
+        ValueError: If a count is out of range, or `confidence` is not in (0, 1).
+
+    References:
+        Wilson (1927), doi:10.1080/01621459.1927.10502953.
+    """
+    return estimate_rate(successes, trials, limits=_wilson, confidence=confidence, method="wilson")
+
+
+def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate:
+    """Estimate a rate with the Clopper-Pearson interval.
+
+    Its coverage is never below the nominal one: the interval for guarantees. Arguments and errors
+    are those of `wilson`, as are the bounds at 0 and at all successes.
+
+    References:
+        Clopper & Pearson (1934), doi:10.1093/biomet/26.4.404.
+    """
+    return estimate_rate(
+        successes, trials, limits=_clopper_pearson, confidence=confidence, method="clopper_pearson"
+    )
+
+
+def clopper_pearson_upper(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate:
+    """Bound a rate from above, guaranteed: "the rate is at most x"; see `clopper_pearson`.
+
+    The whole error probability lies above, so the lower bound is 0. At 0 successes the upper one
+    is 1 - (1 - confidence)^(1/trials).
+    """
+    return estimate_rate(
+        successes, trials, limits=_upper, confidence=confidence, method="clopper_pearson_upper"
+    )
+
+
+def clopper_pearson_lower(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate:
+    """Bound a rate from below, guaranteed: "the rate is at least x"; see `clopper_pearson`.
+
+    The whole error probability lies below, so the upper bound is 1.
+    """
+    return estimate_rate(
+        successes, trials, limits=_lower, confidence=confidence, method="clopper_pearson_lower"
+    )
+
+
+def estimate_rate(
+    successes: int,
+    trials: int,
+    *,
+    limits: Callable[[int, int, float], Limits],
+    confidence: float,
+    method: str,
+) -> Estimate:
+    """Estimate a rate of independent trials with an interval of one's own.
+
+    Args:
+        successes: As `wilson`.
+        trials: As `wilson`.
+        limits: From successes, trials (at least 1) and confidence to the interval.
+        confidence: As `wilson`.
+        method: Name of the interval.
+
+    Raises:
+        ValueError: As `wilson`.
+    """
+    part, whole = require_part(successes, trials)
+    require_fraction("confidence", confidence)
+    low, high = limits(part, whole, confidence) if whole else (None, None)
+    return Estimate(
+        successes=part,
+        trials=whole,
+        low=low,
+        high=high,
+        confidence=confidence,
+        method=method,
+        effective_n=float(whole) if whole else None,
+        design_effect=1.0 if whole else None,
+        reason="" if whole else NO_TRIALS,
+    )
+
+
+def wilson_limits(rate: float, trials: float, *, z: float) -> Limits:
+    """Return the Wilson limits for a rate and a number of trials, whole or not.
+
+    The form for effective sample sizes and for planning, where counts are not whole numbers.
+
+    Args:
+        rate: Observed rate, in [0, 1].
+        trials: Trials, or what they are worth; above 0.
+        z: Quantile that sets the confidence (normal, or t with few groups).
+    """
+    inflation = z * z / trials
+    centre = rate + inflation / 2.0
+    half = z * math.sqrt(rate * (1.0 - rate) / trials + inflation / (4.0 * trials))
+    low = (centre - half) / (1.0 + inflation)
+    high = (centre + half) / (1.0 + inflation)
+    # Rounding may push an end past the rate itself; an interval holds its own estimate.
+    return Limits(
+        0.0 if rate == 0 else max(0.0, min(low, rate)),
+        1.0 if rate == 1 else min(1.0, max(high, rate)),
+    )
+
+
+def mover(first: Estimate, second: Estimate) -> Difference:
+    """Estimate the difference of two independent rates from the intervals they have already.
+
+    For rates whose trials come in groups: each interval knows its own groups, and the method of
+    variance estimates recovery puts them together. From two Wilson intervals it is Newcombe's.
+    The weaker design: each side brings its own luck of the draw. Callers say so.
+
+    Args:
+        first: A rate with its interval.
+        second: Another one, of other samples, at the same confidence.
+
+    Returns:
+        First rate minus second with its interval, without a test; undefined when a side has no
+        trials.
+
+    Raises:
+        ValueError: If the two have different confidences.
+
+    References:
+        Zou & Donner (2008), doi:10.1002/sim.3095.
+    """
+    if first.confidence != second.confidence:
+        raise ValueError(f"confidences differ: {first.confidence}, {second.confidence}")
+    one, two = first.value, second.value
+    if one is None or two is None:
+        neither = one is None and two is None
+        return Difference(
+            value=None,
+            low=None,
+            high=None,
+            confidence=first.confidence,
+            method="mover",
+            reason="neither side has trials" if neither else "one side has no trials",
+        )
+    gap, low, high, reason = one - two, None, None, "one side has no interval"
+    if not (first.low is None or first.high is None or second.low is None or second.high is None):
+        low = max(-1.0, gap - math.hypot(one - first.low, second.high - two))
+        high = min(1.0, gap + math.hypot(first.high - one, two - second.low))
+        reason = ""
+    return Difference(
+        value=gap,
+        low=low,
+        high=high,
+        confidence=first.confidence,
+        method="mover",
+        pairs=min(first.trials, second.trials),
+        reason=reason,
+    )
+
+
+def _wilson(successes: int, trials: int, confidence: float) -> Limits:
+    return wilson_limits(successes / trials, trials, z=two_sided_z(confidence))
+
+
+def _clopper_pearson(successes: int, trials: int, confidence: float) -> Limits:
+    each_side = 0.5 + confidence / 2.0
+    return Limits(
+        _lower(successes, trials, each_side).low, _upper(successes, trials, each_side).high
+    )
+
+
+def _upper(successes: int, trials: int, confidence: float) -> Limits:
+    if successes == trials:
+        return Limits(0.0, 1.0)
+    if successes == 0:
+        return Limits(0.0, -math.expm1(math.log1p(-confidence) / trials))
+    return Limits(0.0, beta_quantile(confidence, successes + 1, trials - successes))
+
+
+def _lower(successes: int, trials: int, confidence: float) -> Limits:
+    return Limits(1.0 - _upper(trials - successes, trials, confidence).high, 1.0)

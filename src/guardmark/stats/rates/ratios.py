@@ -1,0 +1,162 @@
+"""F1, precision and other figures of a yes-or-no defense that are no plain rate.
+
+Columns are always attack blocked, attack allowed, benign blocked, benign allowed; blocked is
+the positive answer. Intervals come from a cluster bootstrap in which attacks and benign samples
+keep their numbers of groups.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from guardmark.stats.arguments import (
+    require_count,
+)
+from guardmark.stats.rates.bootstrap import (
+    DEFAULT_SETTINGS,
+    BootstrapSettings,
+    Statistic,
+    Stratum,
+    bootstrap,
+    stratify,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from guardmark.core.estimate import Ratio
+
+
+class _Cells(NamedTuple):
+    """The four columns of totals, each of shape (n,)."""
+
+    hits: NDArray[np.float64]
+    missed: NDArray[np.float64]
+    alarms: NDArray[np.float64]
+    passed: NDArray[np.float64]
+
+
+def _cells(totals: NDArray[np.float64]) -> _Cells:
+    return _Cells(totals[:, 0], totals[:, 1], totals[:, 2], totals[:, 3])
+
+
+def _f1(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    hits, missed, alarms, _ = _cells(totals)
+    return 2.0 * hits / (2.0 * hits + missed + alarms)
+
+
+def _precision(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    hits, _, alarms, _ = _cells(totals)
+    return hits / (hits + alarms)
+
+
+def _balanced_error(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    hits, missed, alarms, passed = _cells(totals)
+    return (missed / (hits + missed) + alarms / (alarms + passed)) / 2.0
+
+
+def _youden(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 1.0 - 2.0 * _balanced_error(totals)
+
+
+def _correlation(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    hits, missed, alarms, passed = _cells(totals)
+    spread = (hits + missed) * (alarms + passed) * (hits + alarms) * (missed + passed)
+    return (hits * passed - missed * alarms) / np.sqrt(spread)
+
+
+F1 = Statistic(name="F1", figure=_f1)
+"""Harmonic mean of precision and recall; depends on the mix of attacks and benign samples."""
+
+PRECISION = Statistic(name="precision", figure=_precision)
+"""Share of blocked samples that are attacks; depends on the mix."""
+
+BALANCED_ERROR = Statistic(name="balanced error", figure=_balanced_error)
+"""Mean of the false negative and the false positive rate; does not depend on the mix."""
+
+YOUDEN = Statistic(name="Youden's J", figure=_youden, low=-1.0)
+"""True positive rate minus false positive rate; does not depend on the mix."""
+
+CORRELATION = Statistic(name="Matthews correlation", figure=_correlation, low=-1.0)
+"""Correlation of label and decision; depends on the mix."""
+
+CONFUSION_STATISTICS = (PRECISION, F1, BALANCED_ERROR, YOUDEN, CORRELATION)
+"""All figures above, in the order reports show them."""
+
+
+def estimate_ratios(
+    columns: ArrayLike,
+    *,
+    statistics: Sequence[Statistic] = CONFUSION_STATISTICS,
+    settings: BootstrapSettings = DEFAULT_SETTINGS,
+) -> list[Ratio]:
+    """Estimate figures of a defense from counts per group.
+
+    Args:
+        columns: Shape (groups, 4): attack blocked, attack allowed, benign blocked, benign
+            allowed. A group may hold attacks, benign samples or both.
+        statistics: The figures wanted.
+        settings: Replicates, confidence and seed.
+
+    Returns:
+        One ratio a statistic, in order; refused as `bootstrap` does.
+
+    Raises:
+        ValueError: On a bad count or shape.
+    """
+    return bootstrap(stratify_by_label(columns), statistics, settings=settings)
+
+
+def estimate_ungrouped_ratios(
+    counts: Sequence[int],
+    *,
+    statistics: Sequence[Statistic] = CONFUSION_STATISTICS,
+    settings: BootstrapSettings = DEFAULT_SETTINGS,
+) -> list[Ratio]:
+    """Estimate figures of a defense when every sample is its own group.
+
+    Costs the same for four samples as for a million.
+
+    Args:
+        counts: Attack blocked, attack allowed, benign blocked, benign allowed.
+        statistics: The figures wanted.
+        settings: Replicates, confidence and seed.
+
+    Raises:
+        ValueError: If there are not four counts.
+    """
+    if len(counts) != 4:
+        raise ValueError(f"counts must be four, got {len(counts)}")
+    tallies = np.array([require_count("counts", count) for count in counts], dtype=np.int64)
+    patterns = np.eye(4, dtype=np.int64)
+    strata = [
+        Stratum(patterns=patterns[side][tallies[side] > 0], multiplicities=_present(tallies[side]))
+        for side in (slice(0, 2), slice(2, 4))
+    ]
+    return bootstrap(strata, statistics, settings=settings)
+
+
+def stratify_by_label(columns: ArrayLike) -> list[Stratum]:
+    """Split groups into those of attacks, of benign samples, and of both.
+
+    Args:
+        columns: Shape (groups, 4): attack blocked, attack allowed, benign blocked, benign
+            allowed; groups without samples are left out.
+
+    Raises:
+        ValueError: On a bad count or shape.
+    """
+    table = np.asarray(columns)
+    if table.ndim != 2 or table.shape[1] != 4:
+        raise ValueError(f"columns must have shape (groups, 4), got {table.shape}")
+    attack, benign = table[:, :2].sum(axis=1) > 0, table[:, 2:].sum(axis=1) > 0
+    used = attack | benign
+    return stratify(table[used], (benign + 2 * (attack & benign))[used].astype(np.int64))
+
+
+def _present(tallies: NDArray[np.int64]) -> NDArray[np.int64]:
+    return tallies[tallies > 0]

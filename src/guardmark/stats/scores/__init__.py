@@ -1,0 +1,1 @@
+"""Scores of samples: thresholds, areas and calibration."""

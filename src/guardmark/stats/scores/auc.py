@@ -1,0 +1,459 @@
+"""How well scores tell attacks from benign samples: the area under the ROC curve."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guardmark.core.estimate import Difference, Ratio
+from guardmark.stats.arguments import (
+    group_column,
+    require_fraction,
+    scored_samples,
+)
+from guardmark.stats.distributions import (
+    as_p_value,
+    t_upper_tail,
+    two_sided_p,
+    two_sided_t,
+    two_sided_z,
+)
+from guardmark.stats.drawing import DrawPlan, draw_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    _Area = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+_ONE_CLASS = "scores need both attacks and benign samples"
+_AT_THE_END = "an area of 0 or 1 shows no variance to build an interval on"
+_TOO_FEW_SAMPLES = "an interval needs two attacks and two benign samples"
+_NO_VARIANCE = "the scores show no variance to build an interval on"
+_TOO_FEW_GROUPS = "an interval needs two groups with attacks and two with benign samples"
+_NO_GROUP_VARIANCE = "the scores show no variance between groups"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auc:
+    """Area under the ROC curve.
+
+    Attributes:
+        ratio: The area with its interval, method and reason.
+        standard_error: Standard error of the area, or None when undefined.
+        attacks: Attacks behind it.
+        benign: Benign samples behind it.
+    """
+
+    ratio: Ratio
+    standard_error: float | None
+    attacks: int
+    benign: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AucComparison:
+    """Two areas over the same samples.
+
+    Attributes:
+        first: Area of the first scores, or None when undefined.
+        second: Area of the second scores, or None when undefined.
+        z: The statistic of the test, or None when undefined.
+        difference: First minus second with interval and p.
+    """
+
+    first: float | None
+    second: float | None
+    z: float | None
+    difference: Difference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placements:
+    """Share of the other class that each sample is placed right against, ties half.
+
+    Attributes:
+        attacks: One entry an attack: the share of benign samples it scores above.
+        benign: One entry a benign sample: the share of attacks that score above it.
+    """
+
+    attacks: NDArray[np.float64]
+    benign: NDArray[np.float64]
+
+    @property
+    def area(self) -> float:
+        """The area under the ROC curve: the mean placement."""
+        return float(self.attacks.mean())
+
+
+def auc(labels: ArrayLike, scores: ArrayLike, *, confidence: float = 0.95) -> Auc:
+    """Estimate the area under the ROC curve, ties counted half.
+
+    The area is the chance that an attack scores above a benign sample. Where samples share
+    groups use `clustered_auc` instead.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Higher means more like an attack, shape (n,). Any unit, finite.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        The area, DeLong's standard error (in O(n log n)), and an interval on the logit scale,
+        which stays in (0, 1). One class only: undefined. An area of 0 or 1, one sample in a
+        class, or equal scores throughout: no interval, with the reason.
+
+    Raises:
+        ValueError: On unequal lengths, a bad label, a NaN score or a bad confidence.
+
+    References:
+        DeLong, DeLong & Clarke-Pearson (1988), doi:10.2307/2531595; Sun & Xu (2014),
+        doi:10.1109/LSP.2014.2337313, for the ranks.
+    """
+    require_fraction("confidence", confidence)
+    attack, score = scored_samples(labels, scores)
+    attacks, benign = int(attack.sum()), int((~attack).sum())
+    area, error, low, high, reason = None, None, None, None, _ONE_CLASS
+    if attacks and benign:
+        placements = place(attack, score)
+        area = placements.area
+        variance = _covariance(placements, placements)
+        error = None if variance is None else math.sqrt(variance)
+        reason = _no_interval(area, error)
+    if area is not None and error is not None and not reason:
+        low, high = logit_limits(area, two_sided_z(confidence) * error)
+    ratio = Ratio(
+        value=area,
+        low=low,
+        high=high,
+        confidence=confidence,
+        method="delong, logit",
+        trials=attacks + benign,
+        reason=reason,
+    )
+    return Auc(ratio=ratio, standard_error=error, attacks=attacks, benign=benign)
+
+
+def compare_auc(
+    labels: ArrayLike, first: ArrayLike, *, second: ArrayLike, confidence: float = 0.95
+) -> AucComparison:
+    """Test two areas over the same samples with DeLong's paired test.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        first: Scores of the first defense, shape (n,).
+        second: Scores of the second defense on the same samples, shape (n,).
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        Both areas and their difference. Where neither the areas nor anything else differs, z is 0
+        and p is 1 by convention. Where the areas differ but show no variance, and with one sample
+        in a class, there is no test and no interval, with the reason.
+
+    Raises:
+        ValueError: As `auc`.
+
+    References:
+        DeLong, DeLong & Clarke-Pearson (1988), doi:10.2307/2531595.
+    """
+    z_limit = two_sided_z(require_fraction("confidence", confidence))
+    attack, score_a = scored_samples(labels, first)
+    score_b = scored_samples(labels, second)[1]
+    areas: tuple[float, float] | None = None
+    variance, z, reason = None, None, _ONE_CLASS
+    if 0 < attack.sum() < len(attack):
+        a, b = place(attack, score_a), place(attack, score_b)
+        areas = (a.area, b.area)
+        variance = _difference_variance(a, b)
+        z, reason = _delong_statistic(a.area - b.area, variance)
+    half = None if reason or not variance else z_limit * math.sqrt(variance)
+    gap = None if areas is None else areas[0] - areas[1]
+    return AucComparison(
+        first=areas[0] if areas else None,
+        second=areas[1] if areas else None,
+        z=z,
+        difference=Difference(
+            value=gap,
+            low=None if gap is None or half is None else max(gap - half, -1.0),
+            high=None if gap is None or half is None else min(gap + half, 1.0),
+            confidence=confidence,
+            method="delong",
+            p_value=None if z is None else two_sided_p(z),
+            test="" if z is None else "paired delong",
+            pairs=len(attack),
+            reason=reason,
+        ),
+    )
+
+
+def place(attack: NDArray[np.bool_], score: NDArray[np.float64]) -> Placements:
+    """Place every sample against the other class, in one sort.
+
+    Args:
+        attack: Labels with both classes present, shape (n,).
+        score: Finite scores, shape (n,).
+
+    Returns:
+        The placements, in the order of the samples within each class.
+    """
+    _, inverse = np.unique(score, return_inverse=True)
+    of_attack = np.bincount(inverse[attack], minlength=int(inverse.max()) + 1)
+    of_benign = np.bincount(inverse[~attack], minlength=len(of_attack))
+    below = np.cumsum(of_benign) - of_benign / 2
+    above = of_attack.sum() - np.cumsum(of_attack) + of_attack / 2
+    return Placements(
+        attacks=(below / of_benign.sum())[inverse[attack]],
+        benign=(above / of_attack.sum())[inverse[~attack]],
+    )
+
+
+def logit_limits(value: float, half_width: float) -> tuple[float, float]:
+    """Build an interval on the logit scale from a half-width on the plain one.
+
+    Args:
+        value: Strictly between 0 and 1.
+        half_width: Quantile times standard error, not negative.
+
+    Returns:
+        Lower and upper limit, strictly inside (0, 1) but for rounding.
+    """
+    half = half_width / (value * (1 - value))
+    centre = math.log(value) - math.log1p(-value)
+    return _expit(centre - half), _expit(centre + half)
+
+
+def clustered_auc(
+    labels: ArrayLike,
+    scores: ArrayLike,
+    *,
+    groups: ArrayLike,
+    confidence: float = 0.95,
+    drawing: DrawPlan | None = None,
+) -> Auc:
+    """Estimate the area under the ROC curve where samples share groups.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Higher means more like an attack, shape (n,). Any unit, finite.
+        groups: Name of each sample's group, shape (n,).
+        confidence: Nominal coverage, strictly between 0 and 1.
+        drawing: Seed and number of bootstrap draws; None: seed 0, 2,000 draws.
+
+    Returns:
+        The area with the standard error of a bootstrap of whole groups, drawn apart for groups
+        of attacks, of benign samples and of both, and an interval on the logit scale with
+        Student's t (degrees of freedom: groups of the scarcer class less one). One class only is
+        undefined; an area of 0 or 1, or fewer than two groups with a class, has no interval.
+
+    Raises:
+        ValueError: On unequal lengths, a bad label, a NaN score or a bad option.
+
+    References:
+        Obuchowski (1997), Biometrics 53:567, for the problem; Rutter (2000), Academic Radiology
+        7:413, for the bootstrap of whole groups.
+    """
+    require_fraction("confidence", confidence)
+    attack, score = scored_samples(labels, scores)
+    members = _read_groups(groups, attack)
+    plan = drawing or DrawPlan()
+    error, low, high, reason = None, None, None, _ONE_CLASS
+    area = place(attack, score).area if 0 < attack.sum() < len(attack) else None
+    if area is not None:
+        reason = _TOO_FEW_GROUPS if members.degrees_of_freedom < 1 else ""
+    if area is not None and not reason:
+        error = _spread(_draw(members, [_area_of(attack, score)], plan)[0])
+        reason = _AT_THE_END if area in {0.0, 1.0} else "" if error else _NO_GROUP_VARIANCE
+    if area is not None and error is not None and not reason:
+        t = two_sided_t(confidence, members.degrees_of_freedom)
+        low, high = logit_limits(area, t * error)
+    return Auc(
+        ratio=Ratio(
+            value=area,
+            low=low,
+            high=high,
+            confidence=confidence,
+            method="group bootstrap, logit",
+            trials=len(attack),
+            groups=members.count,
+            replicates=0 if error is None else plan.replicates,
+            reason=reason,
+        ),
+        standard_error=error,
+        attacks=int(attack.sum()),
+        benign=int((~attack).sum()),
+    )
+
+
+def compare_clustered_auc(
+    labels: ArrayLike,
+    scores: tuple[ArrayLike, ArrayLike],
+    *,
+    groups: ArrayLike,
+    confidence: float = 0.95,
+    drawing: DrawPlan | None = None,
+) -> AucComparison:
+    """Compare two areas over the same samples where samples share groups.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Those of the first and of the second defense, each of shape (n,).
+        groups: Name of each sample's group, shape (n,).
+        confidence: Nominal coverage, strictly between 0 and 1.
+        drawing: Seed and number of bootstrap draws; None: seed 0, 2,000 draws.
+
+    Returns:
+        Both areas and their difference; every draw serves both, so that what they share
+        cancels. Undefined cases are those of `compare_auc`, over groups.
+
+    Raises:
+        ValueError: As `clustered_auc`.
+    """
+    require_fraction("confidence", confidence)
+    attack, first = scored_samples(labels, scores[0])
+    second = scored_samples(labels, scores[1])[1]
+    members = _read_groups(groups, attack)
+    areas: tuple[float, float] | None = None
+    error, reason = None, _ONE_CLASS
+    if 0 < attack.sum() < len(attack):
+        areas = (place(attack, first).area, place(attack, second).area)
+        reason = _TOO_FEW_GROUPS if members.degrees_of_freedom < 1 else ""
+    if areas and not reason:
+        both = [_area_of(attack, first), _area_of(attack, second)]
+        drawn = _draw(members, both, drawing or DrawPlan())
+        error = _spread(drawn[0] - drawn[1])
+        reason = "" if error else _NO_GROUP_VARIANCE
+    gap = areas[0] - areas[1] if areas else None
+    return AucComparison(
+        first=areas[0] if areas else None,
+        second=areas[1] if areas else None,
+        z=_group_statistic(gap, error),
+        difference=_group_difference(
+            gap, error, members=members, confidence=confidence, reason=reason
+        ),
+    )
+
+
+def _expit(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(max(x, -745.0)) / (1 + math.exp(x))
+
+
+def _no_interval(area: float, error: float | None) -> str:
+    if error is None:
+        return _TOO_FEW_SAMPLES
+    if area in (0.0, 1.0):
+        return _AT_THE_END
+    return "" if error else _NO_VARIANCE
+
+
+def _covariance(first: Placements, second: Placements) -> float | None:
+    if min(len(first.attacks), len(first.benign)) < 2:
+        return None
+    return _mean_product(first.attacks, second.attacks) + _mean_product(first.benign, second.benign)
+
+
+def _mean_product(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    count = len(first)
+    return float((first - first.mean()) @ (second - second.mean())) / (count - 1) / count
+
+
+def _difference_variance(first: Placements, second: Placements) -> float | None:
+    # Taken on the differences of the placements: the sum of variances less twice the covariance
+    # would leave rounding noise where two defenses score alike.
+    apart = Placements(attacks=first.attacks - second.attacks, benign=first.benign - second.benign)
+    return _covariance(apart, apart)
+
+
+def _delong_statistic(gap: float, variance: float | None) -> tuple[float | None, str]:
+    if variance is None:
+        return None, _TOO_FEW_SAMPLES
+    if variance > 0:
+        return gap / math.sqrt(variance), ""
+    if gap == 0:
+        return 0.0, _NO_VARIANCE
+    return None, _NO_VARIANCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Groups:
+    """The groups of rows, and which carry which class."""
+
+    codes: NDArray[np.int64]
+    strata: list[NDArray[np.int64]]
+    count: int
+    degrees_of_freedom: int
+
+
+def _group_difference(
+    gap: float | None, error: float | None, *, members: _Groups, confidence: float, reason: str
+) -> Difference:
+    z, freedom = _group_statistic(gap, error), members.degrees_of_freedom
+    half = two_sided_t(confidence, freedom) * error if error else None
+    return Difference(
+        value=gap,
+        low=None if gap is None or half is None else max(gap - half, -1.0),
+        high=None if gap is None or half is None else min(gap + half, 1.0),
+        confidence=confidence,
+        method="group bootstrap",
+        p_value=None if z is None else as_p_value(2 * t_upper_tail(abs(z), freedom)),
+        test="" if z is None else "group bootstrap t",
+        pairs=len(members.codes),
+        groups=members.count,
+        reason=reason,
+    )
+
+
+def _group_statistic(gap: float | None, error: float | None) -> float | None:
+    if gap is None or error is None:
+        return None
+    if error:
+        return gap / error
+    return 0.0 if gap == 0 else None
+
+
+def _read_groups(groups: ArrayLike, attack: NDArray[np.bool_]) -> _Groups:
+    codes = group_column(groups, len(attack))
+    with_attacks, with_benign = np.unique(codes[attack]), np.unique(codes[~attack])
+    both = np.intersect1d(with_attacks, with_benign)
+    return _Groups(
+        codes=codes,
+        strata=[np.setdiff1d(with_attacks, both), np.setdiff1d(with_benign, both), both],
+        count=len(with_attacks) + len(with_benign) - len(both),
+        degrees_of_freedom=min(len(with_attacks), len(with_benign)) - 1,
+    )
+
+
+def _area_of(attack: NDArray[np.bool_], score: NDArray[np.float64]) -> _Area:
+    """Return a function from row weights, shape (b, n), to areas, shape (b,)."""
+    order = np.argsort(score, kind="stable")
+    ordered = score[order]
+    starts = np.flatnonzero(np.append([True], ordered[1:] != ordered[:-1]))
+    is_attack = attack[order]
+
+    def areas(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        lined_up = weights[:, order]
+        of_attack = np.add.reduceat(lined_up * is_attack, starts, axis=1)
+        of_benign = np.add.reduceat(lined_up * ~is_attack, starts, axis=1)
+        below = np.cumsum(of_benign, axis=1) - of_benign / 2
+        won = np.einsum("ij,ij->i", of_attack, below)
+        area: NDArray[np.float64] = won / (of_attack.sum(axis=1) * of_benign.sum(axis=1))
+        return area
+
+    return areas
+
+
+def _draw(members: _Groups, areas: list[_Area], drawing: DrawPlan) -> list[NDArray[np.float64]]:
+    parts: list[list[NDArray[np.float64]]] = [[] for _ in areas]
+    for weights in draw_weights(members.strata, drawing=drawing, rows=len(members.codes)):
+        by_row = weights[:, members.codes]
+        for part, area in zip(parts, areas, strict=True):
+            part.append(area(by_row))
+    return [np.concatenate(part) for part in parts]
+
+
+def _spread(drawn: NDArray[np.float64]) -> float:
+    """Return the standard deviation; rounding noise over equal draws counts as none."""
+    spread = float(np.std(drawn, ddof=1))
+    return spread if spread > 1e-12 else 0.0

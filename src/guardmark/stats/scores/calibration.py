@@ -1,0 +1,280 @@
+"""Whether a score of 0.8 means that four in five such samples are attacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from guardmark.stats.arguments import require_fraction, scored_samples
+from guardmark.stats.rates.proportion import wilson
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from guardmark.core.estimate import Estimate
+
+Binning = Literal["equal_width", "equal_mass"]
+_NO_SAMPLES = "no samples"
+_NO_PROBABILITY = "calibration needs scores in [0, 1], read as probabilities"
+_NORMAL_FROM_VARIANCE = 25.0
+_FREQUENCIES = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brier:
+    """Brier score with Murphy's decomposition over bins.
+
+    value = reliability - resolution + uncertainty + within_bins, to rounding.
+
+    Attributes:
+        value: Mean squared distance of score and label, in [0, 1]; None when undefined.
+        reliability: Distance of the bins' mean scores from their attack rates; 0 is best.
+        resolution: Spread of the bins' attack rates; higher is better.
+        uncertainty: Variance of the labels; a property of the data alone.
+        within_bins: What the bins hide: spread of scores inside a bin less twice their
+            covariance with the labels. 0 when every bin holds one score.
+        trials: Samples behind it.
+        bins: Bins with samples.
+        reason: Why it is undefined, or empty.
+    """
+
+    value: float | None
+    reliability: float | None
+    resolution: float | None
+    uncertainty: float | None
+    within_bins: float | None
+    trials: int
+    bins: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationBin:
+    """The samples whose scores fall together.
+
+    Attributes:
+        low: Lowest score in the bin.
+        high: Highest score in the bin.
+        mean_score: What the defense claims.
+        attack_rate: What is so, with its Wilson interval and counts.
+    """
+
+    low: float
+    high: float
+    mean_score: float
+    attack_rate: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationError:
+    """Expected calibration error, beside what chance alone would show.
+
+    Attributes:
+        value: Mean gap of claimed and true attack rate over bins, weighted by samples, in
+            [0, 1]; None when undefined.
+        reference: What a perfectly calibrated defense with these scores would show on average at
+            this number of samples; None when undefined.
+        corrected: Value less reference, floored at 0; None when undefined.
+        largest_gap: Largest gap of any bin, or None when undefined.
+        bins: Bins that hold samples, by rising score.
+        binning: How the bins were cut.
+        trials: Samples behind it.
+        reason: Why it is undefined, or empty.
+    """
+
+    value: float | None
+    reference: float | None
+    corrected: float | None
+    largest_gap: float | None
+    bins: tuple[CalibrationBin, ...]
+    binning: Binning
+    trials: int
+    reason: str = ""
+
+
+def brier(labels: ArrayLike, scores: ArrayLike, *, bins: int | None = 10) -> Brier:
+    """Measure the mean squared error of scores read as probabilities.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Probability of being an attack, shape (n,), each in [0, 1].
+        bins: Equal-width bins of the decomposition; None takes each distinct score as a bin,
+            which suits scores with few values.
+
+    Returns:
+        The score and its parts; undefined without samples or with scores outside [0, 1].
+
+    Raises:
+        ValueError: On unequal lengths, a bad label, a NaN score, or fewer than one bin.
+
+    References:
+        Brier (1950); Murphy (1973); Stephenson, Coelho & Jolliffe (2008), Weather and
+        Forecasting 23:752, for what bins hide.
+    """
+    attack, score = scored_samples(labels, scores)
+    reason = _refusal(score)
+    if bins is not None:
+        _require_bins(bins)
+    if reason:
+        return Brier(
+            value=None,
+            reliability=None,
+            resolution=None,
+            uncertainty=None,
+            within_bins=None,
+            trials=len(attack),
+            bins=0,
+            reason=reason,
+        )
+    of_row = _by_width(score, bins) if bins else np.unique(score, return_inverse=True)[1]
+    sizes = np.bincount(of_row)
+    used = np.flatnonzero(sizes)
+    sizes = sizes[used]
+    claimed = np.bincount(of_row, weights=score)[used] / sizes
+    found = np.bincount(of_row, weights=attack)[used] / sizes
+    base = float(attack.mean())
+    value = float(np.mean((score - attack) ** 2))
+    reliability = float(sizes @ (claimed - found) ** 2) / len(score)
+    resolution = float(sizes @ (found - base) ** 2) / len(score)
+    return Brier(
+        value=value,
+        reliability=reliability,
+        resolution=resolution,
+        uncertainty=base * (1 - base),
+        within_bins=value - reliability + resolution - base * (1 - base),
+        trials=len(score),
+        bins=len(used),
+    )
+
+
+def calibration_error(
+    labels: ArrayLike,
+    scores: ArrayLike,
+    *,
+    bins: int = 10,
+    binning: Binning = "equal_width",
+    confidence: float = 0.95,
+) -> CalibrationError:
+    """Measure the expected calibration error over bins.
+
+    The error is biased upwards: even a perfectly calibrated defense shows one, the larger the
+    fewer samples a bin holds. The reference says how large.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Probability of being an attack, shape (n,), each in [0, 1].
+        bins: How many bins, at least 1.
+        binning: `equal_width`: a score p falls into bin min(floor(p * bins), bins - 1).
+            `equal_mass`: bins of nearly equal size; equal scores stay together.
+        confidence: Nominal coverage of the bins' intervals, strictly between 0 and 1.
+
+    Returns:
+        The error with its bins; undefined without samples or with scores outside [0, 1].
+
+    Raises:
+        ValueError: On unequal lengths, a bad label, a NaN score, or a bad option.
+
+    References:
+        Naeini, Cooper & Hauskrecht (2015); Kumar, Liang & Ma (2019) and Roelofs et al. (2022)
+        for the bias. The reference value is exact: each bin's count of attacks is a sum of
+        independent labels with the claimed probabilities.
+    """
+    require_fraction("confidence", confidence)
+    _require_bins(bins)
+    attack, score = scored_samples(labels, scores)
+    reason = _refusal(score)
+    if binning not in {"equal_width", "equal_mass"}:
+        raise ValueError(f"binning must be equal_width or equal_mass, got {binning}")
+    if reason:
+        return CalibrationError(
+            value=None,
+            reference=None,
+            corrected=None,
+            largest_gap=None,
+            bins=(),
+            binning=binning,
+            trials=len(attack),
+            reason=reason,
+        )
+    parts = _parts(_by_width(score, bins) if binning == "equal_width" else _by_mass(score, bins))
+    found, gaps, chance = list[CalibrationBin](), list[float](), 0.0
+    for part in parts:
+        labelled, claimed = attack[part], score[part]
+        found.append(_bin(labelled, claimed, confidence))
+        gaps.append(abs(float(claimed.mean() - labelled.mean())))
+        chance += _chance_gap(claimed)
+    value = sum(len(part) * gap for part, gap in zip(parts, gaps, strict=True)) / len(score)
+    reference = chance / len(score)
+    return CalibrationError(
+        value=value,
+        reference=reference,
+        corrected=max(0.0, value - reference),
+        largest_gap=max(gaps),
+        bins=tuple(found),
+        binning=binning,
+        trials=len(score),
+    )
+
+
+def _refusal(score: NDArray[np.float64]) -> str:
+    if not score.size:
+        return _NO_SAMPLES
+    return _NO_PROBABILITY if score.min() < 0 or score.max() > 1 else ""
+
+
+def _require_bins(bins: int) -> None:
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+
+
+def _by_width(score: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
+    return np.minimum(np.floor(score * bins), bins - 1).astype(np.int64)
+
+
+def _by_mass(score: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
+    # By the middle rank of each distinct score, so that neither the order of the rows nor a tie
+    # decides where a sample falls.
+    distinct, sizes = np.unique(score, return_counts=True)
+    middle = (np.cumsum(sizes) - sizes / 2) / len(score)
+    of_distinct = np.minimum(np.floor(middle * bins), bins - 1).astype(np.int64)
+    return of_distinct[np.searchsorted(distinct, score)]
+
+
+def _parts(of_row: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return the rows of each bin that has any, in order."""
+    sizes = np.bincount(of_row)
+    return np.split(np.argsort(of_row, kind="stable"), np.cumsum(sizes[sizes > 0])[:-1])
+
+
+def _bin(
+    attack: NDArray[np.bool_], score: NDArray[np.float64], confidence: float
+) -> CalibrationBin:
+    return CalibrationBin(
+        low=float(score.min()),
+        high=float(score.max()),
+        mean_score=float(score.mean()),
+        attack_rate=wilson(int(attack.sum()), len(attack), confidence=confidence),
+    )
+
+
+def _chance_gap(score: NDArray[np.float64]) -> float:
+    """Return E|S - E S| of the attacks in a bin, were each score a true probability."""
+    variance = float(score @ (1 - score))
+    if variance > _NORMAL_FROM_VARIANCE:
+        return float(np.sqrt(2 * variance / np.pi))
+    values, sizes = np.unique(score, return_counts=True)
+    mean = float(values @ sizes)
+    # The distribution of S modulo 128, from its characteristic function: at a variance of at
+    # most 25 a window of 128 counts around the mean holds all of it but 1e-30.
+    turn = np.exp(2j * np.pi * np.arange(_FREQUENCIES) / _FREQUENCIES)
+    spectrum = np.ones(_FREQUENCIES, dtype=np.complex128)
+    for start in range(0, len(values), 4096):
+        block = slice(start, start + 4096)
+        factors = 1 + values[block, None] * (turn - 1)
+        spectrum *= np.prod(factors ** sizes[block, None], axis=0)
+    mass = np.fft.fft(spectrum).real / _FREQUENCIES
+    first = int(np.floor(mean)) - _FREQUENCIES // 2
+    counts = first + np.arange(_FREQUENCIES)
+    return float(np.abs(counts - mean) @ np.clip(mass[counts % _FREQUENCIES], 0.0, None))

@@ -1,0 +1,476 @@
+"""What a defense does at every threshold of its score, and which threshold to run at.
+
+A sample is blocked when its score is at or above the threshold; samples of equal score are
+blocked together. Nothing between two points can be reached, so nothing is interpolated.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from guardmark.core.estimate import Ratio
+from guardmark.stats.arguments import (
+    require_rate,
+    scored_samples,
+)
+from guardmark.stats.rates.proportion import wilson
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from guardmark.core.estimate import Estimate
+
+_ONE_CLASS = "scores need both attacks and benign samples"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdCounts:
+    """How many samples of each kind every threshold would block.
+
+    Attributes:
+        thresholds: Distinct scores, falling, shape (t,).
+        blocked_attacks: Attacks with a score at or above each threshold, shape (t,).
+        blocked_benign: Benign samples at or above each threshold, shape (t,).
+        attacks: All attacks.
+        benign: All benign samples.
+    """
+
+    thresholds: NDArray[np.float64]
+    blocked_attacks: NDArray[np.int64]
+    blocked_benign: NDArray[np.int64]
+    attacks: int
+    benign: int
+
+    @property
+    def undefined(self) -> str:
+        """Why no rate over thresholds exists, or empty."""
+        return "" if self.attacks and self.benign else _ONE_CLASS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AveragePrecision:
+    """Average precision, beside the mix it holds for.
+
+    Attributes:
+        value: The average precision in [0, 1], or None when undefined.
+        prevalence: Share of attacks in the data, what a coin reaches, or None without samples.
+        attacks: Attacks behind it.
+        benign: Benign samples behind it.
+        reason: Why the value is undefined, or empty.
+    """
+
+    value: float | None
+    prevalence: float | None
+    attacks: int
+    benign: int
+    reason: str = ""
+
+
+def count_at_thresholds(labels: ArrayLike, scores: ArrayLike) -> ThresholdCounts:
+    """Count what every distinct threshold would block.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Higher means more like an attack, shape (n,). Any unit, finite.
+
+    Returns:
+        The counts; one class only is allowed and shows in `undefined`.
+
+    Raises:
+        ValueError: On unequal lengths, a label other than 0 and 1, or a score that is NaN or
+            infinite.
+    """
+    attack, score = scored_samples(labels, scores)
+    order = np.argsort(-score, kind="stable")
+    score, attack = score[order], attack[order]
+    last = np.flatnonzero(np.append(score[1:] != score[:-1], True)) if score.size else order
+    hits = np.cumsum(attack, dtype=np.int64)[last]
+    attacks = int(attack.sum())
+    return ThresholdCounts(
+        thresholds=score[last],
+        blocked_attacks=hits,
+        blocked_benign=last.astype(np.int64) + 1 - hits,
+        attacks=attacks,
+        benign=attack.size - attacks,
+    )
+
+
+def average_precision(labels: ArrayLike, scores: ArrayLike) -> AveragePrecision:
+    """Average the precision over the attacks, in steps over thresholds.
+
+    Never by trapezoids, which run through points no threshold reaches and flatter the curve.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Higher means more like an attack, shape (n,).
+
+    Returns:
+        The value beside its prevalence; undefined when one class is missing.
+
+    Raises:
+        ValueError: As `count_at_thresholds`.
+
+    References:
+        Davis & Goadrich (2006), doi:10.1145/1143844.1143874.
+    """
+    counts = count_at_thresholds(labels, scores)
+    value = None
+    if not counts.undefined:
+        gained = np.diff(counts.blocked_attacks, prepend=0) / counts.attacks
+        flagged = counts.blocked_attacks + counts.blocked_benign
+        value = float(np.sum(gained * counts.blocked_attacks / flagged))
+    return AveragePrecision(
+        value=value,
+        prevalence=_prevalence(counts),
+        attacks=counts.attacks,
+        benign=counts.benign,
+        reason=counts.undefined,
+    )
+
+
+def partial_auc(
+    labels: ArrayLike, scores: ArrayLike, *, max_fpr: float, standardised: bool = False
+) -> Ratio:
+    """Measure the area under the ROC curve up to a false positive rate.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Higher means more like an attack, shape (n,).
+        max_fpr: Right end of the area, in (0, 1].
+        standardised: False: the raw area, between 0 and `max_fpr`. True: McClish's form, 0.5
+            for a coin and 1 for a perfect score.
+
+    Returns:
+        The area without an interval; the method says which of the two it is. Undefined when one
+        class is missing.
+
+    Raises:
+        ValueError: As `count_at_thresholds`, or if `max_fpr` is not in (0, 1].
+
+    References:
+        McClish (1989), doi:10.1177/0272989X8900900307.
+    """
+    if not 0 < max_fpr <= 1:
+        raise ValueError(f"max_fpr must be in (0, 1], got {max_fpr}")
+    counts = count_at_thresholds(labels, scores)
+    value = None
+    if not counts.undefined:
+        value = _area_up_to(counts, max_fpr)
+        if standardised:
+            coin = max_fpr * max_fpr / 2
+            value = 0.5 * (1 + (value - coin) / (max_fpr - coin))
+    return Ratio(
+        value=value,
+        low=None,
+        high=None,
+        confidence=0.95,
+        method=f"partial AUC, FPR 0 to {max_fpr:g}, {'McClish' if standardised else 'raw'}",
+        trials=counts.attacks + counts.benign,
+        reason=counts.undefined or "no interval is computed for a partial area",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TprAtFpr:
+    """Best true positive rate within a limit on the false positive rate.
+
+    Attributes:
+        max_fpr: The limit.
+        tpr: Blocked share of the attacks, or None when undefined.
+        fpr: Blocked share of the benign samples there, or None when undefined.
+        threshold: Block at or above it; None when every threshold breaks the limit, so that
+            nothing may be blocked, or when undefined.
+        resolvable: Whether one benign sample weighs no more than the limit.
+        needed_benign: Benign samples from which the limit can be resolved; None: no number can.
+        needed_for_proof: Benign samples which, none of them blocked, show with 95 % confidence,
+            one-sided, that the limit is kept; None: no number can.
+        attacks: Attacks behind the rates.
+        benign: Benign samples behind the rates.
+        reason: Why something is undefined or not resolvable, or empty.
+    """
+
+    max_fpr: float
+    tpr: float | None
+    fpr: float | None
+    threshold: float | None
+    resolvable: bool
+    needed_benign: int | None
+    needed_for_proof: int | None
+    attacks: int
+    benign: int
+    reason: str = ""
+
+
+def tpr_at_fpr(labels: ArrayLike, scores: ArrayLike, *, max_fpr: float) -> TprAtFpr:
+    """Find the highest true positive rate within a false positive limit.
+
+    The rule is "block when the score is at or above the threshold"; ties are taken whole and
+    nothing is interpolated. The rates hold for the samples they were chosen on: choose on a
+    calibration split and report what `measure_at` finds on the rest.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Higher means more like an attack, shape (n,).
+        max_fpr: Highest false positive rate allowed, in [0, 1].
+
+    Returns:
+        The rates at the lowest threshold within the limit. With fewer than 1 / `max_fpr` benign
+        samples it is marked as not resolvable, with the number needed (a limit of 0 always is);
+        one class only is undefined.
+
+    Raises:
+        ValueError: On unequal lengths, a bad label, a NaN score, or a limit not in [0, 1].
+    """
+    require_rate("max_fpr", max_fpr)
+    counts = count_at_thresholds(labels, scores)
+    # A product such as 0.07 * 100 may fall a hair short of the whole number it means.
+    allowed = math.floor(max_fpr * counts.benign * (1 + 1e-12))
+    needed = math.ceil(1 / max_fpr * (1 - 1e-12)) if max_fpr else None
+    resolvable = needed is not None and counts.benign >= needed and not counts.undefined
+    tpr, fpr, threshold, reason = None, None, None, counts.undefined
+    if not reason:
+        tpr, fpr = 0.0, 0.0
+        usable = int(np.searchsorted(counts.blocked_benign, allowed, side="right"))
+        if usable:
+            tpr = float(counts.blocked_attacks[usable - 1] / counts.attacks)
+            fpr = float(counts.blocked_benign[usable - 1] / counts.benign)
+            threshold = float(counts.thresholds[usable - 1])
+        if not resolvable:
+            needs = f"needs {needed}" if needed else "cannot be shown by any number of"
+            reason = f"not resolvable: FPR {max_fpr:g} {needs} benign samples, got {counts.benign}"
+    return TprAtFpr(
+        max_fpr=max_fpr,
+        tpr=tpr,
+        fpr=fpr,
+        threshold=threshold,
+        resolvable=resolvable,
+        needed_benign=needed,
+        needed_for_proof=_needed_for_proof(max_fpr),
+        attacks=counts.attacks,
+        benign=counts.benign,
+        reason=reason,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stakes:
+    """What is at stake where the defense will run.
+
+    Attributes:
+        prevalence: Share of attacks in the traffic, in [0, 1]. State it; the benchmark's own mix
+            says nothing about it.
+        miss_cost: Cost of letting an attack through, not negative, in any unit.
+        block_cost: Cost of blocking a benign sample, in the same unit.
+    """
+
+    prevalence: float
+    miss_cost: float
+    block_cost: float
+
+    def __post_init__(self) -> None:
+        """Refuse stakes that mean nothing."""
+        require_rate("prevalence", self.prevalence)
+        for name, cost in (("miss_cost", self.miss_cost), ("block_cost", self.block_cost)):
+            if not (math.isfinite(cost) and cost >= 0):
+                raise ValueError(f"{name} must be finite and not negative, got {cost}")
+
+    @property
+    def allow_all_cost(self) -> float:
+        """Expected cost per sample without any defense."""
+        return self.prevalence * self.miss_cost
+
+    @property
+    def block_all_cost(self) -> float:
+        """Expected cost per sample of blocking everything."""
+        return (1 - self.prevalence) * self.block_cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatingPoint:
+    """A threshold with its rates and its expected cost.
+
+    Attributes:
+        threshold: Block at or above it; None: block nothing (or undefined, see `reason`).
+        true_positive_rate: Blocked share of the attacks there, or None when undefined.
+        false_positive_rate: Blocked share of the benign samples there, or None when undefined.
+        cost: Expected cost per sample at the stakes, or None when undefined.
+        stakes: What was at stake.
+        reason: Why it is undefined, or empty.
+    """
+
+    threshold: float | None
+    true_positive_rate: float | None
+    false_positive_rate: float | None
+    cost: float | None
+    stakes: Stakes
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatesAtThreshold:
+    """What a threshold, chosen elsewhere, does to these samples.
+
+    Attributes:
+        threshold: Block at or above it; None blocks nothing.
+        true_positive_rate: Blocked share of the attacks, Wilson interval.
+        false_positive_rate: Blocked share of the benign samples, Wilson interval.
+    """
+
+    threshold: float | None
+    true_positive_rate: Estimate
+    false_positive_rate: Estimate
+
+    def cost(self, stakes: Stakes) -> float | None:
+        """Return the expected cost per sample, or None when a rate is undefined."""
+        tpr, fpr = self.true_positive_rate.value, self.false_positive_rate.value
+        if tpr is None or fpr is None:
+            return None
+        return stakes.allow_all_cost * (1 - tpr) + stakes.block_all_cost * fpr
+
+
+def choose_threshold(labels: ArrayLike, scores: ArrayLike, *, stakes: Stakes) -> OperatingPoint:
+    """Choose the threshold of least expected cost.
+
+    The cost is prevalence times miss cost times FNR, plus the rest times block cost times FPR.
+    The chosen rates flatter the defense: choose on a calibration split and report `measure_at`
+    on the rest.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Higher means more like an attack, shape (n,).
+        stakes: Prevalence and costs where the defense will run.
+
+    Returns:
+        The cheapest point; among equally cheap ones that which blocks least. Undefined when one
+        class is missing.
+
+    Raises:
+        ValueError: On unequal lengths, a bad label or a NaN score.
+    """
+    return expected_cost_curve(labels, scores, stakes=stakes, prevalences=[stakes.prevalence])[0]
+
+
+def expected_cost_curve(
+    labels: ArrayLike, scores: ArrayLike, *, stakes: Stakes, prevalences: ArrayLike
+) -> tuple[OperatingPoint, ...]:
+    """Find the cheapest threshold for each of many prevalences.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Higher means more like an attack, shape (n,).
+        stakes: The costs; its prevalence is replaced by each asked one.
+        prevalences: Shares of attacks, each in [0, 1].
+
+    Returns:
+        One point per prevalence, in the order asked, as `choose_threshold`.
+
+    Raises:
+        ValueError: As `choose_threshold`, or if a prevalence is not in [0, 1].
+    """
+    counts = count_at_thresholds(labels, scores)
+    asked = [
+        Stakes(prevalence=float(p), miss_cost=stakes.miss_cost, block_cost=stakes.block_cost)
+        for p in np.atleast_1d(np.asarray(prevalences, dtype=np.float64))
+    ]
+    if counts.undefined:
+        return tuple(_no_point(each, counts.undefined) for each in asked)
+    tpr, fpr, thresholds = _corners(counts)
+    found = []
+    for each in asked:
+        costs = each.allow_all_cost * (1 - tpr) + each.block_all_cost * fpr
+        at = int(np.argmin(costs))
+        found.append(
+            OperatingPoint(
+                threshold=None if at == 0 else float(thresholds[at]),
+                true_positive_rate=float(tpr[at]),
+                false_positive_rate=float(fpr[at]),
+                cost=float(costs[at]),
+                stakes=each,
+            )
+        )
+    return tuple(found)
+
+
+def measure_at(
+    labels: ArrayLike, scores: ArrayLike, *, threshold: float | None, confidence: float = 0.95
+) -> RatesAtThreshold:
+    """Measure a threshold that was chosen on other samples.
+
+    Args:
+        labels: True for an attack, shape (n,).
+        scores: Higher means more like an attack, shape (n,).
+        threshold: Block at or above it; None blocks nothing.
+        confidence: Nominal coverage, strictly between 0 and 1.
+
+    Returns:
+        Both rates with Wilson intervals. Where samples share groups, count blocked samples per
+        group and use `guardmark.stats.rates.clustered` for them.
+
+    Raises:
+        ValueError: On unequal lengths, a bad label, a NaN score or a NaN threshold.
+    """
+    counts = count_at_thresholds(labels, scores)
+    if threshold is not None and math.isnan(threshold):
+        raise ValueError("threshold must be a number or None, got NaN")
+    blocked = 0
+    if threshold is not None:
+        # The thresholds fall, so their negatives rise.
+        blocked = int(np.searchsorted(-counts.thresholds, -threshold, side="right"))
+    attacks = int(counts.blocked_attacks[blocked - 1]) if blocked else 0
+    benign = int(counts.blocked_benign[blocked - 1]) if blocked else 0
+    return RatesAtThreshold(
+        threshold=threshold,
+        true_positive_rate=wilson(attacks, counts.attacks, confidence=confidence),
+        false_positive_rate=wilson(benign, counts.benign, confidence=confidence),
+    )
+
+
+def _area_up_to(counts: ThresholdCounts, max_fpr: float) -> float:
+    tpr = np.concatenate(([0.0], counts.blocked_attacks / counts.attacks))
+    fpr = np.concatenate(([0.0], counts.blocked_benign / counts.benign))
+    inside = int(np.searchsorted(fpr, max_fpr, side="right"))
+    if inside < len(fpr):
+        # The segment that crosses the border is cut where it crosses: here, alone, the line
+        # between two points is meant, as ties half of the whole area mean it too.
+        share = (max_fpr - fpr[inside - 1]) / (fpr[inside] - fpr[inside - 1])
+        height = tpr[inside - 1] + share * (tpr[inside] - tpr[inside - 1])
+        tpr = np.append(tpr[:inside], height)
+        fpr = np.append(fpr[:inside], max_fpr)
+    return float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2))
+
+
+def _prevalence(counts: ThresholdCounts) -> float | None:
+    total = counts.attacks + counts.benign
+    return counts.attacks / total if total else None
+
+
+def _needed_for_proof(max_fpr: float) -> int | None:
+    if max_fpr in {0.0, 1.0}:
+        return 1 if max_fpr else None
+    return math.ceil(math.log(0.05) / math.log1p(-max_fpr))
+
+
+def _corners(
+    counts: ThresholdCounts,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return TPR, FPR and threshold of every point, "block nothing" first."""
+    return (
+        np.concatenate(([0.0], counts.blocked_attacks / counts.attacks)),
+        np.concatenate(([0.0], counts.blocked_benign / counts.benign)),
+        np.concatenate(([np.inf], counts.thresholds)),
+    )
+
+
+def _no_point(stakes: Stakes, reason: str) -> OperatingPoint:
+    return OperatingPoint(
+        threshold=None,
+        true_positive_rate=None,
+        false_positive_rate=None,
+        cost=None,
+        stakes=stakes,
+        reason=reason,
+    )

@@ -1,0 +1,173 @@
+"""What more blind tries would reach, labelled as a guess."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.stats import betabinom
+
+from guardmark.stats.attempts.extrapolation import extrapolate_success, fit_beta_binomial
+from guardmark.stats.drawing import DrawPlan
+
+FEW = DrawPlan(seed=1, replicates=60)
+
+
+def drawn(a: float, b: float, *, samples: int = 400, tries: int = 10) -> np.ndarray:
+    """Successes of samples whose chances follow a Beta distribution."""
+    rng = np.random.default_rng(12)
+    return rng.binomial(tries, rng.beta(a, b, samples))
+
+
+def test_the_spread_of_chances_is_found_again() -> None:
+    """Ten tries of four hundred samples show a and b."""
+    found = fit_beta_binomial([10] * 400, drawn(0.5, 3.0))
+    assert found.a == pytest.approx(0.5, rel=0.3)
+    assert found.b == pytest.approx(3.0, rel=0.3)
+
+
+def test_hard_samples_stay_hard() -> None:
+    """A pooled chance would promise .96 where the truth is about .60."""
+    successes = drawn(0.3, 3.0)
+    found = extrapolate_success([10] * 400, successes, k=50, drawing=FEW)
+    pooled = 1 - (1 - successes.sum() / 4000) ** 50
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 0.6 < found.high
+    assert pooled > 0.95 > found.high
+    assert found.method.startswith("extrapolated")
+
+
+def test_samples_that_are_all_alike_are_a_plain_binomial() -> None:
+    """Without spread the model falls back to independent tries."""
+    found = fit_beta_binomial([10] * 4, [3, 3, 3, 3])
+    assert found.success_at(5) == pytest.approx(1 - 0.7**5, abs=1e-3)
+
+
+def test_samples_that_always_or_never_fall_gain_nothing_from_more_tries() -> None:
+    """Half fall at the first try and the rest never."""
+    found = fit_beta_binomial([10] * 4, [10, 0, 10, 0])
+    assert found.success_at(1) == pytest.approx(0.5, abs=0.01)
+    assert found.success_at(100) == pytest.approx(0.5, abs=0.02)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 6), min_size=3, max_size=20))
+def test_more_tries_never_reach_less(successes: list[int]) -> None:
+    """The modelled curve only rises, inside 0 to 1."""
+    fit = fit_beta_binomial([6] * len(successes), successes)
+    if fit.a is None:
+        assert fit.reason
+        assert fit.success_at(3) is None
+        return
+    curve = [fit.success_at(k) for k in (1, 2, 6, 20, 60)]
+    assert all(value is not None and 0 <= value <= 1 for value in curve)
+    assert curve == sorted(value for value in curve if value is not None)
+
+
+@pytest.mark.parametrize(
+    ("tries", "successes", "said"),
+    [
+        ([], [], "no tries"),
+        ([0, 0], [0, 0], "no tries"),
+        ([1, 1], [1, 0], "tried twice"),
+        ([5, 5], [0, 0], "no try got through"),
+        ([5, 5], [5, 5], "every try"),
+    ],
+)
+def test_what_cannot_be_fitted_is_undefined(
+    tries: list[int], successes: list[int], said: str
+) -> None:
+    """No guess without something to go on."""
+    fit, found = fit_beta_binomial(tries, successes), extrapolate_success(tries, successes, k=3)
+    assert (fit.a, fit.b, found.value, found.low) == (None, None, None, None)
+    assert said in fit.reason
+    assert said in found.reason
+
+
+def test_nothing_is_guessed_past_ten_times_the_data() -> None:
+    """Ten tries carry a guess to a hundred, not to a thousand."""
+    far = extrapolate_success([10] * 6, [1, 0, 2, 0, 0, 1], k=101, drawing=FEW)
+    assert (far.value, far.low) == (None, None)
+    assert "past 10 times" in far.reason
+    near = extrapolate_success([10] * 6, [1, 0, 2, 0, 0, 1], k=100, drawing=FEW)
+    assert near.value is not None
+
+
+def test_the_band_draws_whole_groups_and_the_same_ones_again() -> None:
+    """Draws without a bypass say 0, draws of bypasses alone say 1."""
+    found = extrapolate_success([2, 2], [0, 2], k=4, groups=["a", "b"], drawing=FEW)
+    assert (found.low, found.high, found.groups) == (0.0, 1.0, 2)
+    again = extrapolate_success([2, 2], [0, 2], k=4, groups=["a", "b"], drawing=FEW)
+    assert found == again
+
+
+def test_where_nearly_every_try_got_through_the_limit_is_that_of_the_samples() -> None:
+    """Twenty samples that all fell bear a lower limit of 84 %, Wilson's, whatever is modelled."""
+    found = extrapolate_success([8] * 20, [8] * 19 + [7], k=32, drawing=FEW)
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.value > 0.999
+    assert found.low == pytest.approx(20 / (20 + 1.96**2), abs=0.001)
+    assert found.low <= found.value <= found.high
+
+
+def test_samples_that_are_all_alike_do_not_make_a_guess_certain() -> None:
+    """Every draw has the same fit and the band is a point; the groups are only four."""
+    found = extrapolate_success([10] * 8, [3] * 8, k=5, groups=[0, 0, 1, 1, 2, 2, 3, 3])
+    assert found.value == pytest.approx(1 - 0.7**5, abs=1e-3)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 0.5
+    assert found.value < found.high < 1
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 6), min_size=3, max_size=20), st.integers(1, 60))
+def test_an_interval_holds_its_value_and_is_no_surer_than_its_groups(
+    successes: list[int], k: int
+) -> None:
+    """At either end, n groups leave at least what n plain outcomes leave."""
+    found = extrapolate_success([6] * len(successes), successes, k=k, drawing=FEW)
+    if found.value is None:
+        return
+    assert found.low is not None
+    assert found.high is not None
+    surest = 1.9599**2 / (len(successes) + 1.9599**2)
+    assert found.low <= found.value <= found.high
+    assert found.low <= 1 - surest + 1e-9
+    assert found.high >= surest - 1e-9
+
+
+def test_one_group_has_a_value_without_a_band() -> None:
+    """A bootstrap needs two groups."""
+    found = extrapolate_success([5, 5], [1, 3], k=8, groups=["a", "a"], drawing=FEW)
+    assert found.value is not None
+    assert (found.low, "two groups" in found.reason) == (None, True)
+
+
+@pytest.mark.parametrize(("successes", "k", "said"), [([6], 1, "exceed"), ([1], 0, "k must")])
+def test_counts_that_do_not_fit_are_refused(successes: list[int], k: int, said: str) -> None:
+    """The message says what is wrong."""
+    with pytest.raises(ValueError, match=said):
+        extrapolate_success([5], successes, k=k)
+
+
+@given(st.lists(st.tuples(st.integers(2, 40), st.integers(0, 40)), min_size=2, max_size=25))
+@settings(deadline=None)
+def test_no_other_beta_makes_the_tries_likelier(rows: list[tuple[int, int]]) -> None:
+    """The fit lies on top of the likelihood that the textbook's mass function gives."""
+    tries = np.array([n for n, _ in rows])
+    successes = np.array([min(n, c) for n, c in rows])
+    fit = fit_beta_binomial(tries, successes)
+    a, b = fit.a or 0.0, fit.b or 0.0
+    assume(1e-3 < a + b < 1e6)  # at its edges, where samples are all alike, the search ends
+
+    def height(a: float, b: float) -> float:
+        return float(betabinom.logpmf(successes, tries, a, b).sum())
+
+    others = [height(a * more, b * less) for more in (0.9, 1.1) for less in (0.9, 1.1)]
+    assert height(a, b) >= max(others) - 1e-6

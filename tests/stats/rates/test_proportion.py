@@ -1,0 +1,106 @@
+"""Intervals for one rate: the edges, the published figures, the refusals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from guardmark.core.estimate import Estimate
+from guardmark.stats.alternatives import jeffreys, wilson_cc
+from guardmark.stats.rates.proportion import (
+    clopper_pearson,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    wilson,
+    wilson_limits,
+)
+
+INTERVALS = [
+    wilson,
+    wilson_cc,
+    clopper_pearson,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    jeffreys,
+]
+every_interval = pytest.mark.parametrize("interval", INTERVALS, ids=lambda f: f.__name__)
+Interval = Callable[..., Estimate]
+
+
+@every_interval
+def test_no_trials_is_undefined_not_zero(interval: Interval) -> None:
+    """An empty category must never read as a perfect defense."""
+    empty = interval(0, 0)
+    assert (empty.value, empty.low, empty.high) == (None, None, None)
+    assert empty.reason == "no trials"
+    assert empty.effective_n is None
+
+
+@every_interval
+def test_no_success_in_many_trials_is_a_true_zero(interval: Interval) -> None:
+    """0 of 100 is a finding: the value is 0.0 and the upper bound is not 0."""
+    none = interval(0, 100)
+    assert (none.value, none.low) == (0.0, 0.0)
+    assert none.high is not None
+    assert none.high > 0.0
+    assert none.reason == ""
+
+
+@every_interval
+def test_the_method_is_named_as_the_function(interval: Interval) -> None:
+    """A number in a report can be traced to what made it."""
+    assert interval(1, 2).method == interval.__name__
+
+
+@every_interval
+@pytest.mark.parametrize(("successes", "trials"), [(3, 2), (-1, 2), (math.nan, 2), (1, math.nan)])
+def test_impossible_counts_are_refused(interval: Interval, successes: float, trials: float) -> None:
+    """Never a number from a table that cannot be."""
+    with pytest.raises(ValueError, match=r"successes|trials"):
+        interval(successes, trials)
+
+
+@every_interval
+def test_a_confidence_in_percent_is_refused(interval: Interval) -> None:
+    """95 is no probability."""
+    with pytest.raises(ValueError, match="confidence"):
+        interval(1, 2, confidence=95)
+
+
+@pytest.mark.parametrize(
+    ("interval", "trials", "upper"),
+    [
+        (wilson, 20, 0.1611),
+        (clopper_pearson, 20, 0.1684),
+        (wilson_cc, 20, 0.2005),
+        (wilson, 100, 0.0370),
+        (clopper_pearson, 100, 0.0362),
+        (clopper_pearson_upper, 100, 0.0295),
+    ],
+)
+def test_upper_bounds_at_zero_events(interval: Interval, trials: int, upper: float) -> None:
+    """The published bounds of a defense that let nothing through."""
+    assert interval(0, trials).high == pytest.approx(upper, abs=5e-5)
+
+
+def test_one_percent_is_shown_from_299_trials_only() -> None:
+    """The claim "at most 1 %" at 95 % confidence."""
+    enough, short = clopper_pearson_upper(0, 299).high, clopper_pearson_upper(0, 298).high
+    assert enough is not None
+    assert short is not None
+    assert enough <= 0.01 < short
+
+
+def test_a_one_sided_bound_is_the_two_sided_one_at_twice_the_error() -> None:
+    """95 % on one side is the end of a 90 % interval."""
+    assert clopper_pearson_upper(7, 50).high == clopper_pearson(7, 50, confidence=0.9).high
+    low = clopper_pearson(7, 50, confidence=0.9).low
+    assert clopper_pearson_lower(7, 50).low == pytest.approx(low)
+
+
+def test_wilson_takes_effective_trials_that_are_not_whole() -> None:
+    """Grouped rows are worth a fractional number of trials."""
+    between = wilson_limits(0.25, 10.5, z=1.96)
+    assert wilson_limits(0.25, 11, z=1.96).low > between.low > wilson_limits(0.25, 10, z=1.96).low
