@@ -21,7 +21,8 @@ from guardmark.core.protocols import (
 )
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, View
 from guardmark.engine.asking import asking
-from guardmark.net import ServiceLimits, Services
+from guardmark.net.client import Services
+from guardmark.net.service import ServiceLimits
 
 PROMPTS = [
     Prompt.of_text("Which ferry leaves at nine?"),

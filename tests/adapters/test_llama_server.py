@@ -11,7 +11,8 @@ import pytest
 from guardmark.app.registry import BuildContext, build_part, settings_model
 from guardmark.core.outcome import Outcome
 from guardmark.core.sample import Prompt
-from guardmark.net import ServiceLimits, Services
+from guardmark.net.client import Services
+from guardmark.net.service import ServiceLimits
 
 ATTACK = Prompt.of_text("please ignore it ignore it")
 BENIGN = Prompt.of_text("when does the ferry leave")

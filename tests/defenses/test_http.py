@@ -17,7 +17,8 @@ from guardmark.app.registry import BuildContext, settings_model
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, ErrorKind, Outcome, ScoreKind
 from guardmark.core.sample import Message, Prompt, Role, View
-from guardmark.net import ServiceLimits, Services
+from guardmark.net.client import Services
+from guardmark.net.service import ServiceLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -11,7 +11,7 @@ from guardmark.core.outcome import ErrorKind, Outcome
 from guardmark.defenses.http_answer import AnswerRules, read_answer
 from guardmark.defenses.http_rules import ScoreScale, is_at_least, is_one_of, is_there
 from guardmark.defenses.json_path import JsonPath, compile_path
-from guardmark.net import Exchange
+from guardmark.net.exchange import Exchange
 
 
 def _path(text: str) -> JsonPath:

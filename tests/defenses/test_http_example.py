@@ -17,7 +17,7 @@ from guardmark.app.registry import BuildContext
 from guardmark.core.errors import ServiceRefused
 from guardmark.core.outcome import Outcome
 from guardmark.defenses.probe import probe_defense
-from guardmark.net import Services
+from guardmark.net.client import Services
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

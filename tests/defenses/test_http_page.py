@@ -11,7 +11,7 @@ import yaml
 from guardmark.app.parts.http_settings import HttpSettings
 from guardmark.app.registry import BuildContext
 from guardmark.app.settings import ServiceSettings
-from guardmark.net import Services
+from guardmark.net.client import Services
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "measure-an-http-service.md").read_text(encoding="utf-8")

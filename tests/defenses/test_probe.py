@@ -15,7 +15,8 @@ from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, 
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import View
 from guardmark.defenses.probe import probe_defense
-from guardmark.net import ServiceLimits, Services
+from guardmark.net.client import Services
+from guardmark.net.service import ServiceLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

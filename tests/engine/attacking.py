@@ -19,8 +19,8 @@ from guardmark.analysis.adaptive.attacker import AttackerCard
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.models.chat import ChatTarget
-from guardmark.net import Services
 from guardmark.net.chat import ChatEndpoint, Price
+from guardmark.net.client import Services
 
 sys.path.insert(0, str(Path(__file__).parent))
 from planted import AtOnce, attack, cards

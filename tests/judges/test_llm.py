@@ -14,7 +14,8 @@ from guardmark.app.registry import BuildContext
 from guardmark.core.outcome import AnswerMode, ErrorKind, VerdictLabel
 from guardmark.core.sample import Message, Prompt, Role
 from guardmark.judges.llm import LlmJudge
-from guardmark.net import ServiceLimits, Services
+from guardmark.net.client import Services
+from guardmark.net.service import ServiceLimits
 
 PROMPT = Prompt(
     messages=(

@@ -16,7 +16,8 @@ from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.protocols import ChatModel
 from guardmark.core.sample import Message, Prompt, Role
-from guardmark.net import ServiceLimits, Services
+from guardmark.net.client import Services
+from guardmark.net.service import ServiceLimits
 
 HI = Prompt.of_text("hi")
 

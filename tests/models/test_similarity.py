@@ -21,7 +21,8 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind, Usage
 from guardmark.core.protocols import PairJudge
 from guardmark.models.similarity import SimilarityJudge, cosine
-from guardmark.net import ServiceLimits, Services
+from guardmark.net.client import Services
+from guardmark.net.service import ServiceLimits
 
 USAGE = {"prompt_tokens": 9, "total_tokens": 9}
 

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from guardmark.net import ServiceLimits, Services
+from guardmark.net.client import Services
+from guardmark.net.service import ServiceLimits
 from guardmark.store.run_dir import try_lock
 
 QUICK = {"backoff_s": 0.001, "connect_timeout_s": 2.0, "read_timeout_s": 2.0}

@@ -11,7 +11,8 @@ from aiohttp import web
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
-from guardmark.net import ServiceLimits, Services
+from guardmark.net.client import Services
+from guardmark.net.service import ServiceLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

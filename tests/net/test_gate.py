@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from guardmark.core.errors import ConfigError
 from guardmark.net.gate import AdaptiveLimit, Gate
-from guardmark.net.limits import parse_rate
+from guardmark.net.service import parse_rate
 
 
 @given(limit=st.integers(1, 5), visitors=st.lists(st.booleans(), max_size=30))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.core.record import Record
-    from guardmark.net import Services
+    from guardmark.net.client import Services
 
     Serve = Callable[..., Any]
     Make = Callable[..., Services]

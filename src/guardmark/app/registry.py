@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from guardmark.app.settings import PriceSettings
-    from guardmark.net import Services
+    from guardmark.net.client import Services
 
 _DEFENSES = "guardmark.app.parts.defense_settings"
 _MODELS = "guardmark.app.parts.model_settings"

@@ -12,7 +12,7 @@ from guardmark.defenses.skipping import NOTHING_SHOWN
 if TYPE_CHECKING:
     from guardmark.core.sample import Prompt
     from guardmark.defenses.http_request import RequestBody
-    from guardmark.net import Endpoint
+    from guardmark.net.client import Endpoint
 
 
 class HttpDefense:

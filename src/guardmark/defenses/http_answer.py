@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from guardmark.defenses.http_rules import BlockedRule
     from guardmark.defenses.json_path import JsonPath
-    from guardmark.net import Exchange
+    from guardmark.net.exchange import Exchange
 
 _RAW = 2_000
 """Characters of a native answer that are kept."""

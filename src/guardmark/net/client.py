@@ -14,17 +14,20 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import ErrorKind
 from guardmark.net.cassette import CassettePlayer, CassetteRecorder, CassetteRequest
-from guardmark.net.connections import Connections
+from guardmark.net.deadline import start_time
 from guardmark.net.exchange import Exchange
-from guardmark.net.limits import ServiceLimits
 from guardmark.net.redaction import Redactor
 from guardmark.net.retry import as_attempts, try_again
-from guardmark.net.service import Service, ServiceUse
+from guardmark.net.service import Service, ServiceLimits, ServiceUse
 from guardmark.net.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from aiohttp import ClientRequest, ClientTimeout
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
 
     from guardmark.net.exchange import ServiceAnswer
 
@@ -227,6 +230,33 @@ class Endpoint:
             message=self._services.redact(last.message) if last.message else "",
             attempts=() if clean else as_attempts(answers),
         )
+
+
+class Connections(aiohttp.TCPConnector):
+    """aiohttp's connections, with one further look before one is used again.
+
+    What a server sends while a connection lies idle would be read as the answer to the next
+    request: one sample would get an answer that nobody gave to it. Inheriting is the only way
+    that aiohttp offers to look at a connection before a request goes out on it.
+    """
+
+    def __init__(self, *, is_fresh: bool = False) -> None:
+        # The gates of the services decide how many connections there are.
+        super().__init__(limit=0, ttl_dns_cache=300, force_close=is_fresh)
+
+    async def connect(
+        self,
+        req: ClientRequest,
+        traces: list[Trace],
+        timeout: ClientTimeout,  # noqa: ASYNC109 - aiohttp's signature
+    ) -> Connection:
+        """Get a connection on which nothing is left over; the time of the call runs from here."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            if connection.protocol is None or not connection.protocol.should_close:
+                start_time()
+                return connection
+            connection.close()
 
 
 def _address(url: str) -> URL:

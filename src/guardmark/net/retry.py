@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from guardmark.net.exchange import ServiceAnswer
-    from guardmark.net.limits import ServiceLimits
+    from guardmark.net.service import ServiceLimits
 
 _LONGEST_BACKOFF_S = 30.0
 

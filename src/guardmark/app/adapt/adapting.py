@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from guardmark.app.parts.building import BuiltPart, Parts
     from guardmark.app.run.running import Session
     from guardmark.core.sample import Sample
-    from guardmark.net import Services
+    from guardmark.net.client import Services
     from guardmark.store.run_dir import RunDir
 
 LOCK = "battery.lock"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.app.parts.building import BuiltPart
-    from guardmark.net import Services
+    from guardmark.net.client import Services
 
 _SECTION: Final = "adaptive"
 _NO_JUDGE: Final = (

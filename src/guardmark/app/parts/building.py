@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from guardmark.app.parts.loading import LoadedConfig
-    from guardmark.net import Services
+    from guardmark.net.client import Services
 
 _CHUNK = 1 << 20
 _OURS = {

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.core.manifest import PartManifest
-    from guardmark.net import Services
+    from guardmark.net.client import Services
 
 _ADDRESS_FIELDS = ("url", "base_url", "preset")
 
@@ -49,7 +49,8 @@ def open_services(
         if replay is not None:
             _check_cassette(replay)
         return None
-    from guardmark.net import ServiceLimits, Services
+    from guardmark.net.client import Services
+    from guardmark.net.service import ServiceLimits
     from guardmark.store.run_dir import try_lock
 
     usual = loaded.config.run.concurrency

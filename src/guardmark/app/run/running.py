@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from guardmark.engine.progress import Progress
     from guardmark.engine.runner import RunSummary
     from guardmark.engine.stop import StopSignal
-    from guardmark.net import Services
+    from guardmark.net.client import Services
     from guardmark.store.run_dir import RunDir
 
 

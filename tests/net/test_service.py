@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from guardmark.net import Services
+    from guardmark.net.client import Services
 
     Serve = Callable[..., Any]
     Make = Callable[..., Services]
