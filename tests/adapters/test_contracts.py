@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.registry import BuildContext, build_part, settings_model
+from guardmark.app.registry import build_part, settings_model
+from guardmark.config.parts import BuildContext
 from guardmark.core.outcome import Decision, Outcome, Response, ScoreKind, Verdict, VerdictLabel
 from guardmark.core.protocols import (
     BatchDefense,
@@ -207,23 +208,23 @@ JUDGES: dict[str, dict[str, Any]] = {
 }
 
 
+def _judge(said: dict[str, Any], kind: str, services: Services, base_url: str) -> object:
+    members = tuple(
+        _judge({k: v for k, v in member.items() if k != "type"}, member["type"], services, base_url)
+        for member in said.get("judges", ())
+    )
+    where = {"base_url": base_url} if kind == "chat" else {}
+    settings = settings_model("judge", kind).model_validate({**said, **where})
+    context = BuildContext(folder=Path(), seed=7, services=services, defenses={}, members=members)
+    return build_part(settings, "judge", context)
+
+
 @pytest.mark.parametrize("kind", sorted(JUDGES))
 async def test_every_judge_gives_a_verdict_on_every_response(chat_server: Any, kind: str) -> None:
     """Safe, unsafe, malformed or error; an error always with its kind."""
     services = Services(default=ServiceLimits(retries=0))
     chat_server.reply = lambda body: (500, "down") if "secret" in str(body) else '{"label":"safe"}'
-    said = JUDGES[kind]
-    if kind == "chat":
-        said = {**said, "base_url": chat_server.base_url}
-    if kind == "panel":
-        members = [
-            {**m, "base_url": chat_server.base_url} if m["type"] == "chat" else m
-            for m in said["judges"]
-        ]
-        said = {"judges": members}
-    settings = settings_model("judge", kind).model_validate(said)
-    context = BuildContext(folder=Path(), seed=7, services=services, defenses={})
-    judge = build_part(settings, "judge", context)
+    judge = _judge(JUDGES[kind], kind, services, chat_server.base_url)
     assert isinstance(judge, Judge)
     for response in ("", "fine", "the secret", "\x00\u202e", "I'm sorry, no."):
         for prompt in PROMPTS:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import guardmark, set_up
 
-from guardmark.app.parts.building import build_defenses
-from guardmark.app.parts.gradient_settings import build_gradient
+from guardmark.app.parts.building import build_defenses, build_gradient
 from guardmark.app.parts.loading import parse_config
 from guardmark.app.parts.schema import config_schema
 from guardmark.core.errors import ConfigError
@@ -49,7 +48,7 @@ def test_an_attack_of_another_package_is_found_by_its_entry_point(tmp_path: Path
     done = guardmark("plugins", "--json", cwd=tmp_path, env=known)
     assert json.loads(done.out)["gradient"] == {
         "descent": "steep:Settings",
-        "hotflip": "guardmark.app.parts.gradient_settings:HotFlipSettings",
+        "hotflip": "guardmark.attacks.hotflip:HotFlipSettings",
     }
     config = set_up(tmp_path, CONFIG % "descent, depth: deep")
     done = guardmark("adapt", config, "-o", "out", cwd=tmp_path, env=known)

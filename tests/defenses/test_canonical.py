@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from guardmark.app.registry import BuildContext, settings_model
+from guardmark.app.registry import settings_model
 from guardmark.canon import CANON_STEPS, CANON_VERSION, Step, canonicalize
+from guardmark.config.parts import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense

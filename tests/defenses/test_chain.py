@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from guardmark.core.outcome import ALLOWED, Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import Constant
-from guardmark.defenses.chain import ChainDefense, InlineChain
-from guardmark.defenses.chain_rule import ChainRule, combine
+from guardmark.defenses.chain import ChainDefense, ChainRule, InlineChain, combine
 
 PROMPT = Prompt.of_text("hello")
 _FAIL = Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.TIMEOUT)

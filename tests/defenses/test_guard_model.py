@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from guardmark.app.parts.guard_settings import GuardModelSettings
-from guardmark.app.registry import BuildContext
+from guardmark.config.parts import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind, Outcome, ScoreKind
 from guardmark.core.sample import Message, Prompt, Role, View
-from guardmark.defenses.guard_model import GuardModelDefense
+from guardmark.defenses.guard_model import GuardModelDefense, GuardModelSettings
 from guardmark.defenses.probe import probe_defense
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits

@@ -8,9 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.outcome import ErrorKind, Outcome
-from guardmark.defenses.http_answer import AnswerRules, read_answer
-from guardmark.defenses.http_rules import ScoreScale, is_at_least, is_one_of, is_there
-from guardmark.defenses.json_path import JsonPath, compile_path
+from guardmark.defenses.http.answer import AnswerRules, read_answer
+from guardmark.defenses.http.values import (
+    JsonPath,
+    ScoreScale,
+    compile_path,
+    is_at_least,
+    is_one_of,
+    is_there,
+)
 from guardmark.net.exchange import Exchange
 
 

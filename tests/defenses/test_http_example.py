@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from guardmark.app.parts.http_settings import HttpSettings
 from guardmark.app.parts.loading import load_config
-from guardmark.app.registry import BuildContext
+from guardmark.config.parts import BuildContext
 from guardmark.core.errors import ServiceRefused
 from guardmark.core.outcome import Outcome
+from guardmark.defenses.http.defense import HttpSettings
 from guardmark.defenses.probe import probe_defense
 from guardmark.net.client import Services
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from guardmark.app.parts.http_settings import HttpSettings
-from guardmark.app.registry import BuildContext
 from guardmark.app.settings import ServiceSettings
+from guardmark.config.parts import BuildContext
+from guardmark.defenses.http.defense import HttpSettings
 from guardmark.net.client import Services
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.sample import Message, Prompt, Role
-from guardmark.defenses.http_request import RequestBody
+from guardmark.defenses.http.body import RequestBody
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.errors import ConfigError
-from guardmark.defenses.json_path import compile_path
+from guardmark.defenses.http.values import compile_path
 
 _KEYS = st.sampled_from(["a", "b", "flagged", "results"])
 _VALUES = st.recursive(

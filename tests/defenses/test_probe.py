@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from guardmark.app.parts.http_settings import HttpSettings
-from guardmark.app.registry import BuildContext
+from guardmark.config.parts import BuildContext
 from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import View
+from guardmark.defenses.http.defense import HttpSettings
 from guardmark.defenses.probe import probe_defense
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits

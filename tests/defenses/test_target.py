@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from guardmark.core.errors import ConfigError
-from guardmark.defenses.target import load_target
+from guardmark.defenses.function import load_target
 
 
 @pytest.fixture

@@ -17,9 +17,10 @@ from guardmark.adaptive.attacker_plan import AttackerPlan
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.attacker import AttackerCard
 from guardmark.analysis.adaptive.card import AdaptiveCard
+from guardmark.config.settings import PriceSettings
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.models.chat import ChatTarget
-from guardmark.net.chat import ChatEndpoint, Price
+from guardmark.net.chat import ChatEndpoint
 from guardmark.net.client import Services
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -142,12 +143,12 @@ class Models:
         self.services = Services()
         self.endpoint = self.services.endpoint(f"{url}/v1/chat/completions")
 
-        price = Price(input_per_1k=0.01, output_per_1k=0.1)
+        price = PriceSettings(input_per_1k=0.01, output_per_1k=0.1)
         self.writer = self._model("writer", price)
         self.checker = self._model("checker", None)
-        self.critic = self._model("critic", Price(input_per_1k=0.02, output_per_1k=0.0))
+        self.critic = self._model("critic", PriceSettings(input_per_1k=0.02, output_per_1k=0.0))
 
-    def _model(self, name: str, price: Price | None) -> ChatTarget:
+    def _model(self, name: str, price: PriceSettings | None) -> ChatTarget:
         return ChatTarget(name, ChatEndpoint(endpoint=self.endpoint, model=name, price=price))
 
     async def settle(self) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from guardmark.app.registry import BuildContext, build_part, settings_model
+from guardmark.app.registry import build_part, settings_model
+from guardmark.config.parts import BuildContext
 from guardmark.core.protocols import DrawingModel
 from guardmark.core.sample import Prompt
 from guardmark.inference.drawing import Draws, SeededChoice

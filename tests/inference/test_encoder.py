@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.parts.embedding_settings import LocalEmbeddingSettings
-from guardmark.app.registry import BuildContext
+from guardmark.config.parts import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
 from guardmark.inference.encoder import LocalEncoder
-from guardmark.models.similarity import SimilarityJudge, cosine
+from guardmark.models.similarity import LocalEmbeddingSettings, SimilarityJudge, cosine
 
 pytestmark = pytest.mark.hf
 

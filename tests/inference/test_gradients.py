@@ -14,10 +14,11 @@ from tests.engine.planted import attack, cards
 from tests.journeys.command_line import guardmark, words, write_rows
 
 from guardmark.adaptive.campaign import AdaptivePlan
-from guardmark.app.registry import BuildContext, build_part, settings_model
+from guardmark.app.registry import build_part, settings_model
 from guardmark.app.verify.verification import verify
 from guardmark.attacks.hotflip import HotFlip
 from guardmark.attacks.validity import is_bounded
+from guardmark.config.parts import BuildContext
 from guardmark.core.protocols import GradientDefense
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.reports.adaptive.words import threat_card

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.registry import BuildContext, build_part, settings_model
+from guardmark.app.registry import build_part, settings_model
+from guardmark.config.parts import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind, Outcome, ScoreKind
 from guardmark.core.protocols import BatchDefense, ChatModel

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from guardmark.app.parts.judge_settings import LlmJudgeSettings
-from guardmark.app.registry import BuildContext
+from guardmark.config.parts import BuildContext
 from guardmark.core.outcome import AnswerMode, ErrorKind, VerdictLabel
 from guardmark.core.sample import Message, Prompt, Role
-from guardmark.judges.llm import LlmJudge
+from guardmark.judges.llm import LlmJudge, LlmJudgeSettings
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
 

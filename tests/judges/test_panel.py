@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from guardmark.app.parts.judge_settings import PanelSettings
-from guardmark.app.registry import BuildContext
+from guardmark.app.parts.building import build_parts
+from guardmark.app.parts.loading import LoadedConfig, parse_config
+from guardmark.app.parts.services import open_services
+from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Usage, Verdict, VerdictLabel
 from guardmark.core.protocols import Judge
 from guardmark.core.sample import Prompt
-from guardmark.judges.panel import JudgePanel
+from guardmark.judges.panel import JudgePanel, PanelSettings
 
 PROMPT = Prompt.of_text("q")
 _SAID = {
@@ -78,17 +80,66 @@ def test_one_judge_is_no_panel() -> None:
         JudgePanel("p", [_Fixed("a", _SAID["s"])])
 
 
+_WITH_PANEL = """\
+version: 1
+data: [{{builtin: core}}]
+pipeline:
+  model: {{type: scripted}}
+  judges:
+    - type: panel
+      name: p
+      judges:
+        - {{type: rules}}
+        - {last}
+"""
+
+
+def _load(last: str) -> LoadedConfig:
+    return parse_config(_WITH_PANEL.format(last=last), folder=Path(), shown_as="bench.yaml")
+
+
 def test_a_panel_is_built_from_its_members_settings() -> None:
-    """Their mistakes are found before anything is called."""
-    said = {"judges": [{"type": "rules"}, {"type": "rules", "name": "strict", "unsafe": ["x"]}]}
-    context = BuildContext(folder=Path(), seed=7, services=None, defenses={})
-    assert isinstance(PanelSettings.model_validate(said).build("p", context), Judge)
-    assert PanelSettings.model_validate(said).base_url == ""
-    with pytest.raises(ValidationError, match=r"judges\.1\.unsaf"):
-        PanelSettings.model_validate(
-            {"judges": [{"type": "rules"}, {"type": "rules", "unsaf": []}]}
-        )
-    with pytest.raises(ValidationError, match="Did you mean 'rules'"):
-        PanelSettings.model_validate({"judges": [{"type": "rules"}, {"type": "rule"}]})
-    with_chat = {"judges": [{"type": "rules"}, {"type": "chat", "preset": "vllm", "model": "m"}]}
-    assert PanelSettings.model_validate(with_chat).base_url == "http://localhost:8000/v1"
+    """Its members are built first, each under its own name."""
+    loaded = _load("{type: rules, name: strict, unsafe: [x]}")
+    (judge,) = build_parts(loaded, None).judges
+    assert isinstance(judge.part, JudgePanel)
+    assert isinstance(judge.part, Judge)
+    assert judge.part.members == ("p-1", "strict")
+    assert open_services(loaded) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "mistake"),
+    [
+        ("{type: rules, unsaf: []}", r"bench.yaml:10:25: .*judges\.0\.judges\.1\.unsaf"),
+        ("{type: rule}", "bench.yaml:10:12: .*Did you mean 'rules'"),
+        ("{unsafe: [x]}", r"judges\.0\.judges\.1 needs a type"),
+    ],
+)
+def test_mistakes_of_members_are_found_before_anything_is_called(last: str, mistake: str) -> None:
+    """Each with its own place in the file."""
+    with pytest.raises(ConfigError, match=mistake):
+        _load(last)
+
+
+def test_a_panel_in_a_panel_is_built() -> None:
+    """A member may have members."""
+    loaded = _load("{type: panel, judges: [{type: rules}, {type: rules}]}")
+    (judge,) = build_parts(loaded, None).judges
+    assert judge.part.members == ("p-1", "p-2")
+
+
+async def test_a_member_that_calls_a_service_opens_a_client() -> None:
+    """And a limit on how often the service is called at once holds for the panel."""
+    loaded = _load("{type: chat, preset: vllm, model: m}")
+    services = open_services(loaded)
+    assert services is not None
+    (judge,) = build_parts(loaded, services).judges
+    assert judge.part.members == ("p-1", "p-2")
+    await services.close()
+
+
+def test_a_panel_of_one_is_refused_in_a_file() -> None:
+    """Agreement needs two there as well."""
+    with pytest.raises(ValidationError, match="at least 2"):
+        PanelSettings.model_validate({"judges": [{"type": "rules"}]})

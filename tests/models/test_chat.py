@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from guardmark.app.parts.chat_settings import PRESETS, ChatSettings
-from guardmark.app.parts.model_settings import ChatModelSettings
-from guardmark.app.registry import BuildContext
+from guardmark.config.chat import PRESETS, ChatSettings
+from guardmark.config.parts import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.protocols import ChatModel
 from guardmark.core.sample import Message, Prompt, Role
+from guardmark.models.chat import ChatModelSettings
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
 

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.conftest import Serve
 
-from guardmark.app.parts.embedding_settings import EmbeddingSettings
-from guardmark.app.registry import BuildContext
+from guardmark.config.parts import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind, Usage
 from guardmark.core.protocols import PairJudge
-from guardmark.models.similarity import SimilarityJudge, cosine
+from guardmark.models.similarity import EmbeddingSettings, SimilarityJudge, cosine
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
 

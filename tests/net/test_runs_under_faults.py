@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from guardmark.app.parts.http_settings import HttpSettings
-from guardmark.app.registry import BuildContext
+from guardmark.config.parts import BuildContext
 from guardmark.core.manifest import DataManifest, LatencyMode, Policy, RunManifest
 from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.defenses.http.defense import HttpSettings
 from guardmark.engine.plan import Plan
 from guardmark.engine.runner import run
 from guardmark.engine.stop import StopSignal

@@ -2,58 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from guardmark.core.errors import ConfigError, UnknownName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from pydantic import BaseModel
 
-    from guardmark.app.settings import PriceSettings
-    from guardmark.net.client import Services
+    from guardmark.config.parts import BuildContext, PartSettings
 
-_DEFENSES = "guardmark.app.parts.defense_settings"
-_MODELS = "guardmark.app.parts.model_settings"
-_EMBEDDINGS = "guardmark.app.parts.embedding_settings"
 
 BUILTIN_PARTS: dict[str, dict[str, str]] = {
     "defense": {
-        "allow-all": f"{_DEFENSES}:AllowAllSettings",
-        "block-all": f"{_DEFENSES}:BlockAllSettings",
-        "canonical": "guardmark.app.parts.canonical_settings:CanonicalSettings",
-        "chain": f"{_DEFENSES}:ChainSettings",
-        "classifier": f"{_DEFENSES}:ClassifierSettings",
-        "coin": f"{_DEFENSES}:CoinSettings",
-        "decisions": f"{_DEFENSES}:DecisionsSettings",
-        "guard-model": "guardmark.app.parts.guard_settings:GuardModelSettings",
-        "http": "guardmark.app.parts.http_settings:HttpSettings",
-        "ngram": f"{_DEFENSES}:NgramSettings",
-        "pattern": f"{_DEFENSES}:PatternSettings",
-        "python": f"{_DEFENSES}:PythonSettings",
+        "allow-all": "guardmark.defenses.baseline:AllowAllSettings",
+        "block-all": "guardmark.defenses.baseline:BlockAllSettings",
+        "canonical": "guardmark.defenses.canonical:CanonicalSettings",
+        "chain": "guardmark.defenses.chain:ChainSettings",
+        "classifier": "guardmark.defenses.classifier:ClassifierSettings",
+        "coin": "guardmark.defenses.baseline:CoinSettings",
+        "decisions": "guardmark.defenses.decisions:DecisionsSettings",
+        "guard-model": "guardmark.defenses.guard_model:GuardModelSettings",
+        "http": "guardmark.defenses.http.defense:HttpSettings",
+        "ngram": "guardmark.defenses.ngram:NgramSettings",
+        "pattern": "guardmark.defenses.pattern:PatternSettings",
+        "python": "guardmark.defenses.function:PythonSettings",
     },
     "model": {
-        "chat": f"{_MODELS}:ChatModelSettings",
-        "local": f"{_MODELS}:LocalModelSettings",
-        "scripted": f"{_MODELS}:ScriptedModelSettings",
+        "chat": "guardmark.models.chat:ChatModelSettings",
+        "local": "guardmark.models.local:LocalModelSettings",
+        "scripted": "guardmark.models.scripted:ScriptedModelSettings",
     },
     "judge": {
-        "chat": "guardmark.app.parts.judge_settings:LlmJudgeSettings",
-        "panel": "guardmark.app.parts.judge_settings:PanelSettings",
-        "rules": "guardmark.app.parts.judge_settings:RulesJudgeSettings",
+        "chat": "guardmark.judges.llm:LlmJudgeSettings",
+        "panel": "guardmark.judges.panel:PanelSettings",
+        "rules": "guardmark.judges.rules:RulesJudgeSettings",
     },
     "embedding": {
-        "embedding": f"{_EMBEDDINGS}:EmbeddingSettings",
-        "local-embedding": f"{_EMBEDDINGS}:LocalEmbeddingSettings",
+        "embedding": "guardmark.models.similarity:EmbeddingSettings",
+        "local-embedding": "guardmark.models.similarity:LocalEmbeddingSettings",
     },
     "gradient": {
-        "hotflip": "guardmark.app.parts.gradient_settings:HotFlipSettings",
+        "hotflip": "guardmark.attacks.hotflip:HotFlipSettings",
     },
 }
 """Kind, then type as written in a configuration, to `module:name` of its settings."""
@@ -66,27 +60,6 @@ GROUPS = {
     "gradient": "guardmark.gradient_attacks",
 }
 """Kind to the entry-point group under which other packages add theirs."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildContext:
-    """What a part may ask for while it is built."""
-
-    folder: Path
-    seed: int
-    services: Services | None
-    defenses: Mapping[str, object]
-    prices: Mapping[str, PriceSettings] = field(default_factory=dict)
-    system_prompt: str = ""
-    where: str = ""
-
-
-class PartSettings(Protocol):
-    """Checked settings that know how to build their part."""
-
-    def build(self, name: str, context: BuildContext) -> object:
-        """Build the part; heavy imports happen here."""
-        ...
 
 
 def settings_model(kind: str, part_type: str) -> type[BaseModel]:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from guardmark.config.settings import Name, Rate, Settings
+from guardmark.config.settings import Name, PriceSettings, Rate, Settings
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.sample import Label
 
@@ -161,14 +161,6 @@ class StatsSettings(Settings):
             except ConfigError as error:
                 raise ValueError(str(error)) from error
         return value
-
-
-class PriceSettings(Settings):
-    """What a model costs, in the user's currency for a thousand tokens or a call."""
-
-    input_per_1k: float = Field(0.0, ge=0)
-    output_per_1k: float = Field(0.0, ge=0)
-    per_call: float = Field(0.0, ge=0)
 
 
 class PipelineSettings(Settings):

@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.attacks.validity import edit_within_one, is_bounded
+from guardmark.config.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.protocols import GradientAccess, LossGradient, Swap
     from guardmark.core.sample import Sample
 
@@ -89,3 +91,13 @@ def _kept(sample: Sample, text: str) -> list[tuple[int, int]]:
             found.append((start, start + len(span)))
             start = text.find(span, start + 1)
     return found
+
+
+class HotFlipSettings(Settings):
+    """Swaps one token after the other where the gradient is steepest."""
+
+    bounded: bool = True
+
+    def build(self, name: str, context: BuildContext) -> object:  # noqa: ARG002 - all have one signature
+        """Build the attack."""
+        return HotFlip(bounded=self.bounded)

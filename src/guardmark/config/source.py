@@ -1,4 +1,4 @@
-"""YAML as a person wrote it: the values, and where in the file each stands."""
+"""Files as a person wrote them: their text, and for YAML where in the file each value stands."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 Place = tuple[str, ...]
 """Keys and indices from the top of the file, as text."""
@@ -52,6 +53,15 @@ class _Loader(yaml.SafeLoader):
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+def read_text(path: Path, subject: str, *, next_step: str = "") -> str:
+    """Read a file that a configuration names; the subject says which it is."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"{subject} cannot be read: {reason}.{next_step}") from error
 
 
 def parse_yaml(text: str, shown_as: str) -> tuple[object, Source]:

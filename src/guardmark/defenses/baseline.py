@@ -5,10 +5,12 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from guardmark.config.settings import Rate, Settings
 from guardmark.core.outcome import ALLOWED, BLOCKED
 from guardmark.core.sample import View
 
 if TYPE_CHECKING:
+    from guardmark.config.parts import BuildContext
     from guardmark.core.outcome import Decision
     from guardmark.core.sample import Prompt
 
@@ -69,3 +71,29 @@ class Coin:
         """Toss for one prompt."""
         toss = sha256(self._salt + prompt.digest()).digest()
         return BLOCKED if int.from_bytes(toss[:8], "big") < self._limit else ALLOWED
+
+
+class AllowAllSettings(Settings):
+    """Lets everything through."""
+
+    def build(self, name: str, context: BuildContext) -> object:  # noqa: ARG002 - all have one signature
+        """Build the defense."""
+        return allow_all(name)
+
+
+class BlockAllSettings(Settings):
+    """Lets nothing through."""
+
+    def build(self, name: str, context: BuildContext) -> object:  # noqa: ARG002 - all have one signature
+        """Build the defense."""
+        return block_all(name)
+
+
+class CoinSettings(Settings):
+    """Blocks by chance; the seed of the run decides, not the order of the samples."""
+
+    probability: Rate = 0.5
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        return Coin(name, seed=context.seed, probability=self.probability)

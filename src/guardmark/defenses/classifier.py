@@ -6,8 +6,11 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from pydantic import Field
+
+from guardmark.config.settings import Rate, Settings
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import View
 from guardmark.defenses.skipping import NOTHING_SHOWN
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.protocols import GradientAccess
     from guardmark.core.sample import Prompt
 
@@ -123,4 +127,34 @@ class ClassifierDefense:
             latency_ns=latency_ns,
             amortised=amortised,
             evidence=Evidence(truncated=True) if score.truncated else None,
+        )
+
+
+class ClassifierSettings(Settings):
+    """Scores texts with a sequence classifier in this process; needs the [hf] extra."""
+
+    path: str
+    positive: list[str] = Field(min_length=1)
+    threshold: Rate
+    view: View = View.TEXT
+    max_length: int = Field(512, ge=8)
+    long_text: Literal["truncate", "chunk", "error"] = "truncate"
+    batch_tokens: int = Field(1024, ge=16)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        from guardmark.inference.classifier import LongText, SequenceClassifier
+
+        path = context.folder / self.path
+        classifier = SequenceClassifier(
+            path,
+            positive=self.positive,
+            max_length=self.max_length,
+            long_text=LongText(self.long_text),
+            budget=self.batch_tokens,
+            device=self.device,
+        )
+        return ClassifierDefense(
+            name, classifier, threshold=self.threshold, view=self.view, files=(path,)
         )

@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from pydantic import Field
+
+from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import ConfigError, DatasetError, listed
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import View
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.sample import Prompt, Sample
 
 FIELDS = ("id", "decision", "score", "latency_ms")
@@ -200,3 +204,23 @@ def _number(value: object, field: str) -> float | None:
     except (ValueError, OverflowError):
         pass  # said below, as for everything else that is no number
     raise ValueError(f"{field}: expected a number, found {value!r:.60}")
+
+
+class DecisionsSettings(Settings):
+    """Reads decisions that another tool already made."""
+
+    path: str
+    map: dict[Literal["id", "decision", "score", "latency_ms"], str] = Field(default_factory=dict)
+    values: dict[str, Outcome] = Field(default_factory=dict)
+    threshold: Rate | None = None
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        row_format = RowFormat(
+            names={str(field): column for field, column in self.map.items()},
+            values=self.values,
+            threshold=self.threshold,
+        )
+        path = context.folder / self.path
+        found = read_decisions(path, row_format, shown_as=self.path)
+        return DecisionsDefense(name, found, threshold=self.threshold, files=(path,))

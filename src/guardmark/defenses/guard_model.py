@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
+from pydantic import Field, field_validator, model_validator
+
+from guardmark.config.chat import ChatSettings
+from guardmark.config.settings import Rate
+from guardmark.config.source import read_text
+from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import (
     CategoryFinding,
     Decision,
@@ -14,12 +22,16 @@ from guardmark.core.outcome import (
     ScoreKind,
 )
 from guardmark.core.sample import View
+from guardmark.defenses.classifier import ClassifierBatchLimits
+from guardmark.defenses.guard_profiles import guard_profile
 from guardmark.defenses.skipping import NOTHING_SHOWN
 from guardmark.parsing.logprobs import ibm_sum, two_token_softmax
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.outcome import Attempt, Usage
     from guardmark.core.sample import Prompt
     from guardmark.defenses.guard_profiles import GuardProfile
@@ -175,3 +187,133 @@ class GuardModelDefense:
         if messages is None:
             return NOTHING_SHOWN[self.view]
         return self._reader.decision(await self._chat.complete(messages, **self._options))
+
+
+class GuardGenerator(Protocol):
+    """Answers several conversations at once."""
+
+    def complete(
+        self, conversations: Sequence[Sequence[Mapping[str, str]]]
+    ) -> Sequence[GuardAnswer]:
+        """Answer conversations, in their order."""
+        ...
+
+
+class LocalGuardDefense:
+    """A guard model in this process."""
+
+    def __init__(
+        self,
+        name: str,
+        generator: GuardGenerator,
+        *,
+        reader: GuardReader,
+        view: View = View.TEXT,
+        policy: str = "",
+        files: tuple[Path, ...] = (),
+    ) -> None:
+        self.name = name
+        self.view = view
+        self.threshold = reader.threshold
+        self.batch_limits = ClassifierBatchLimits(max_count=32)
+        self.files = files
+        self._generator = generator
+        self._reader = reader
+        self._policy = policy
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{name}")
+
+    async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
+        """Ask the guard about several prompts."""
+        write = self._reader.profile.messages
+        asked = [write(prompt, self.view, policy=self._policy) for prompt in prompts]
+        conversations = [messages for messages in asked if messages is not None]
+        loop = asyncio.get_running_loop()
+        complete = self._generator.complete
+        found = await loop.run_in_executor(self._thread, complete, conversations)
+        amortised = len(conversations) > 1
+        answers = iter([self._reader.decision(answer, amortised=amortised) for answer in found])
+        return [NOTHING_SHOWN[self.view] if m is None else next(answers) for m in asked]
+
+    async def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class GuardModelSettings(ChatSettings):
+    """Asks a guard model, behind a server of the common chat protocol or in this process."""
+
+    profile: str
+    model: str = ""
+    path: str | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    risk: str = "harm"
+    policy: str = ""
+    policy_file: str | None = None
+    view: View = View.TEXT
+    threshold: Rate | None = None
+    score: Literal["two_token_softmax", "ibm_sum", "none"] = "two_token_softmax"
+    max_tokens: int = Field(0, ge=0)  # 0: what the profile needs
+
+    @field_validator("profile")
+    @classmethod
+    def _known_profile(cls, value: str) -> str:
+        try:
+            return guard_profile(value).name
+        except UnknownName as error:
+            raise ValueError(str(error)) from error
+
+    @model_validator(mode="after")
+    def _somewhere(self) -> GuardModelSettings:
+        behind_a_server = self.base_url is not None or self.preset is not None
+        if behind_a_server == (self.path is not None):
+            raise ValueError("needs either a base_url (or preset) or the path of a local model")
+        if behind_a_server and not self.model:
+            raise ValueError("needs the name of the model, as its server knows it")
+        return self
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        path = context.folder / self.policy_file if self.policy_file else None
+        policy = read_text(path, f"The policy {path}") if path else self.policy
+        files = (path,) if path else ()
+        if self.path is not None:
+            return self._local(name, context.folder / self.path, policy, files)
+        return GuardModelDefense(
+            name,
+            self.chat_endpoint(name, context),
+            reader=self._reader(),
+            view=self.view,
+            policy=policy,
+            risk=self.risk,
+            wants_scores=self.score != "none",
+            files=files,
+        )
+
+    def _reader(self) -> GuardReader:
+        profile = guard_profile(self.profile)
+        if self.max_tokens:
+            profile = replace(profile, max_tokens=self.max_tokens)
+        return GuardReader(
+            profile=profile, ibm_sum=self.score == "ibm_sum", threshold=self.threshold
+        )
+
+    def _local(self, name: str, path: Path, policy: str, files: tuple[Path, ...]) -> object:
+        from guardmark.inference.generator import LocalGenerator
+
+        reader = self._reader()
+        options = reader.profile.request_options(self.risk)
+        generator = LocalGenerator(
+            path,
+            max_tokens=reader.profile.max_tokens,
+            template_options=cast("dict[str, Any]", options.get("chat_template_kwargs", {})),
+            wants_scores=self.score != "none",
+            device=self.device,
+        )
+        return LocalGuardDefense(
+            name,
+            generator,
+            reader=reader,
+            view=self.view,
+            policy=policy,
+            files=(path, *files),
+        )

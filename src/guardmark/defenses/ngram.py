@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, Outcome, ScoreKind
 from guardmark.core.sample import View
@@ -19,6 +20,7 @@ from guardmark.defenses.skipping import NOTHING_SHOWN
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.sample import Prompt
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: Fibonacci hashing
@@ -152,3 +154,18 @@ def write_model(model: NgramModel, path: Path) -> None:
         version=np.str_(model.version),
         fitted_on=np.str_(model.fitted_on),
     )
+
+
+class NgramSettings(Settings):
+    """Scores texts with a small classifier over character n-grams."""
+
+    weights: str | None = None
+    threshold: Rate | None = None
+    view: View = View.TEXT
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        path = context.folder / self.weights if self.weights else BUILTIN_WEIGHTS
+        return NgramDefense(
+            name, read_model(path), threshold=self.threshold, view=self.view, files=(path,)
+        )

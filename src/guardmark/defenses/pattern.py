@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from guardmark.core.errors import ConfigError
+from pydantic import Field, field_validator, model_validator
+
+from guardmark.config.settings import Settings
+from guardmark.core.errors import BadSettings, ConfigError
 from guardmark.core.outcome import ALLOWED, Decision, Evidence, Outcome
 from guardmark.core.sample import View
 from guardmark.defenses.rules import BUILTIN_RULES, PatternRule
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.sample import Prompt
 
 FLAGS = {"I": re.IGNORECASE, "S": re.DOTALL, "M": re.MULTILINE, "X": re.VERBOSE}
@@ -166,3 +170,104 @@ def read_lines(path: Path, *, shown_as: str) -> tuple[tuple[int, str], ...]:
     if not lines:
         raise ConfigError(f"The list {shown_as} holds no entry: one a line, # for comments.")
     return lines
+
+
+class PatternSettings(Settings):
+    """Blocks what a regular expression or a keyword finds."""
+
+    patterns: str | list[str] | dict[str, str] | None = None
+    keywords: str | list[str] | None = None
+    flags: list[Literal["I", "S", "M", "X"]] = Field(default_factory=list)
+    builtin: bool = False
+    view: View = View.TEXT
+
+    @field_validator("patterns", "keywords")
+    @classmethod
+    def _no_blank_entries(
+        cls, value: str | list[str] | dict[str, str] | None
+    ) -> str | list[str] | dict[str, str] | None:
+        entries = value.values() if isinstance(value, dict) else value
+        for entry in [entries] if isinstance(entries, str) else entries or ():
+            if not entry.strip():
+                raise ValueError("holds an empty entry, which would match every text")
+        return value
+
+    @model_validator(mode="after")
+    def _something_to_look_for(self) -> PatternSettings:
+        if not (self.patterns or self.keywords or self.builtin):
+            raise ValueError(
+                "looks for nothing: add patterns (a list or a file), keywords or builtin: true"
+            )
+        return self
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the defense."""
+        from guardmark.defenses.rules import RULES_FILE
+
+        named = [entry for entry in (self.patterns, self.keywords) if isinstance(entry, str)]
+        return PatternDefense(
+            name,
+            (*self._rules(context.folder), *(builtin_rules() if self.builtin else ())),
+            keywords=self._words(context.folder),
+            view=self.view,
+            files=(
+                *(context.folder / each for each in named),
+                *((RULES_FILE,) if self.builtin else ()),
+            ),
+        )
+
+    def _rules(self, folder: Path) -> tuple[CompiledRule, ...]:
+        """Compile the patterns; each that does not compile is named with its own place."""
+        from guardmark.defenses.rules import PatternRule
+
+        if isinstance(self.patterns, str):
+            return _rules_of_file(folder / self.patterns, self.patterns, self.flags)
+        if isinstance(self.patterns, dict):
+            keys = list(self.patterns)
+            rules = [PatternRule(name=rule, pattern=p) for rule, p in self.patterns.items()]
+        else:
+            keys = [str(index) for index in range(len(self.patterns or ()))]
+            listed = enumerate(self.patterns or (), start=1)
+            rules = [PatternRule(name=f"pattern {n}: {p:.60}", pattern=p) for n, p in listed]
+        try:
+            return compile_rules(rules, flags=self.flags)
+        except BadPatterns as error:
+            raise BadSettings(
+                (("patterns", keys[index]), f"{_quoted(rules[index].pattern)} {message}")
+                for index, message, _ in error.faults
+            ) from error
+
+    def _words(self, folder: Path) -> Sequence[str]:
+        if not isinstance(self.keywords, str):
+            return self.keywords or ()
+        return [word for _, word in _lines(folder / self.keywords, self.keywords, "keywords")]
+
+
+def _rules_of_file(path: Path, shown_as: str, flags: Sequence[str]) -> tuple[CompiledRule, ...]:
+    from guardmark.defenses.rules import PatternRule
+
+    lines = _lines(path, shown_as, "patterns")
+    try:
+        return compile_rules(
+            [PatternRule(name=f"line {n}: {p:.60}", pattern=p) for n, p in lines], flags=flags
+        )
+    except BadPatterns as error:
+        raw = path.read_text(encoding="utf-8-sig").split("\n")
+        mistakes = []
+        for index, message, (_, column) in error.faults:
+            number, pattern = lines[index]
+            indent = len(raw[number - 1]) - len(raw[number - 1].lstrip())
+            place = f"{shown_as}:{number}:{indent + column}"
+            mistakes.append((("patterns",), f"{place}: {_quoted(pattern)} {message}"))
+        raise BadSettings(mistakes) from error
+
+
+def _quoted(pattern: str) -> str:
+    return repr(pattern if len(pattern) <= 60 else f"{pattern[:59]}…")
+
+
+def _lines(path: Path, shown_as: str, setting: str) -> tuple[tuple[int, str], ...]:
+    try:
+        return read_lines(path, shown_as=shown_as)
+    except ConfigError as error:
+        raise BadSettings([((setting,), str(error))]) from error

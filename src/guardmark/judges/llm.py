@@ -6,6 +6,10 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from pydantic import Field
+
+from guardmark.config.chat import ChatSettings
+from guardmark.config.source import read_text
 from guardmark.core.outcome import ErrorKind, Evidence, Usage, Verdict, VerdictLabel
 from guardmark.net.chat import json_form, refuses_options
 from guardmark.parsing.objects import ParseMethod
@@ -14,6 +18,7 @@ from guardmark.parsing.verdict import VERDICT_SCHEMA, VerdictReading, read_verdi
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.sample import Prompt
     from guardmark.net.chat import ChatAnswer, ChatEndpoint
 
@@ -168,3 +173,25 @@ def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
         completion_tokens=None if written is None else int(written),
         cost=total("cost"),
     )
+
+
+class LlmJudgeSettings(ChatSettings):
+    """Asks a chat model for a verdict in JSON."""
+
+    name: str = ""
+    rubric: str | None = None
+    strict: bool | None = None
+    retries: int = Field(1, ge=0, le=5)
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the judge."""
+        path = context.folder / self.rubric if self.rubric else None
+        return LlmJudge(
+            name,
+            self.chat_endpoint(name, context),
+            rubric=read_text(path, f"The file {path} of a judge") if path else RUBRIC,
+            system_prompt=context.system_prompt,
+            strict=self.strict,
+            retries=self.retries,
+            files=(path,) if path else (),
+        )

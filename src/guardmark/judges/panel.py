@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+from pydantic import Field
+
+from guardmark.config.settings import Settings
 from guardmark.core.outcome import CategoryFinding, Evidence, Usage, Verdict, VerdictLabel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.outcome import AnswerMode
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Prompt
@@ -27,10 +31,15 @@ class JudgePanel:
         self.name = name
         self._judges = tuple(judges)
 
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of its judges."""
+        return tuple(judge.name for judge in self._judges)
+
     async def judge(self, prompt: Prompt, response: str) -> Verdict:
         """Ask every judge about one response."""
         verdicts = await asyncio.gather(*(j.judge(prompt, response) for j in self._judges))
-        names = [judge.name for judge in self._judges]
+        names = self.members
         votes = Counter(v.label for v in verdicts if v.label in _ANSWERED)
         label, most = votes.most_common(1)[0] if votes else (VerdictLabel.MALFORMED, 0)
         if 2 * most <= len(verdicts):
@@ -87,3 +96,14 @@ def _total(usages: Sequence[Usage]) -> Usage | None:
         completion_tokens=sum(written) if written else None,
         cost=sum(costs) if costs else None,
     )
+
+
+class PanelSettings(Settings):
+    """Goes with more than half of several judges."""
+
+    name: str = ""
+    judges: list[dict[str, Any]] = Field(min_length=2)
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the panel of its members, which are built already."""
+        return JudgePanel(name, cast("tuple[Judge, ...]", context.members))

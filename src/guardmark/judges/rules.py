@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from pydantic import Field
+
+from guardmark.config.settings import Settings
+from guardmark.config.source import read_text
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import AnswerMode, Evidence, Verdict, VerdictLabel
 
@@ -12,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.sample import Prompt
 
 REFUSALS: Final = (
@@ -92,3 +97,26 @@ def _compiled(pattern: str, name: str) -> re.Pattern[str]:
         return re.compile(pattern, re.IGNORECASE)
     except re.error as error:
         raise ConfigError(f"{name}: {pattern[:80]!r} is no regular expression: {error}.") from error
+
+
+class RulesJudgeSettings(Settings):
+    """Labels responses by patterns, offline."""
+
+    name: str = ""
+    unsafe: list[str] = Field(default_factory=list)
+    unsafe_file: str | None = None
+    refusals: list[str] = Field(default_factory=list)
+    canaries: bool = True
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the judge."""
+        path = context.folder / self.unsafe_file if self.unsafe_file else None
+        listed = read_text(path, f"The file {path} of a judge").split("\n") if path else []
+        lines = [line.strip() for line in listed if line.strip() and line.strip()[0] != "#"]
+        return RulesJudge(
+            name,
+            unsafe=[*self.unsafe, *lines],
+            refusals=self.refusals,
+            canaries=self.canaries,
+            files=(path,) if path else (),
+        )

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pydantic import Field
+
+from guardmark.config.chat import ChatSettings
+from guardmark.config.settings import Settings
+from guardmark.config.source import read_text
+from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.sample import Role
 from guardmark.net.chat import json_form, refuses_options
@@ -11,6 +19,7 @@ from guardmark.net.chat import json_form, refuses_options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.sample import Prompt
     from guardmark.net.chat import ChatAnswer, ChatEndpoint
 
@@ -23,6 +32,9 @@ USUAL_ROLES = {
     Role.DOCUMENT: "user",
 }
 """Role of a message to the word the server knows."""
+
+_NAMED_PROMPTS: Final = "datasets/builtin/tutor-1/system_prompts.yaml"
+"""System prompts that ship with guardmark, by name."""
 
 _FORM, _SEED = "response_format", "seed"
 _RUNGS: Final = ((_FORM, _SEED), (_FORM,), (_SEED,), ())
@@ -94,3 +106,57 @@ def _response(answer: ChatAnswer) -> Response:
             attempts=answer.attempts,
         ),
     )
+
+
+class SystemPromptSettings(Settings):
+    """What a target model is told before every conversation; judges are told it too."""
+
+    system_prompt: str = ""
+    system_prompt_file: str | None = None
+    system_prompt_name: str | None = None
+
+    def before(self, folder: Path) -> str:
+        """Return what the model is told before every conversation."""
+        return system_prompt(self, folder)
+
+
+class ChatModelSettings(SystemPromptSettings, ChatSettings):
+    """A target model behind any server of the common chat protocol."""
+
+    roles: dict[Role, str] = Field(default_factory=dict)
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the model."""
+        return ChatTarget(
+            name,
+            self.chat_endpoint(name, context),
+            system_prompt=system_prompt(self, context.folder),
+            roles=self.roles,
+        )
+
+
+def system_prompt(settings: SystemPromptSettings, folder: Path) -> str:
+    """Return the system prompt that settings name in one of three ways."""
+    if settings.system_prompt_name is None and settings.system_prompt_file is None:
+        return settings.system_prompt
+    path = _prompt_file(settings, folder)
+    text = read_text(path, f"The system prompt {path}")
+    if settings.system_prompt_name is None:
+        return text
+    import yaml
+
+    try:
+        named = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not YAML: a map of names to prompts.") from error
+    if not isinstance(named, dict):
+        raise ConfigError(f"{path} is no map of names to prompts.")
+    if settings.system_prompt_name not in named:
+        raise UnknownName("system prompt", settings.system_prompt_name, map(str, named))
+    return str(named[settings.system_prompt_name])
+
+
+def _prompt_file(settings: SystemPromptSettings, folder: Path) -> Path:
+    if settings.system_prompt_file is not None:
+        return folder / settings.system_prompt_file
+    return Path(str(files("guardmark"))) / _NAMED_PROMPTS

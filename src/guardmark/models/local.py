@@ -8,18 +8,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from pydantic import Field, model_validator
 
 from guardmark.core.outcome import Evidence, Response
+from guardmark.core.sample import Role
 from guardmark.inference.drawing import Draws
-from guardmark.models.chat import USUAL_ROLES
+from guardmark.models.chat import USUAL_ROLES, SystemPromptSettings, system_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.outcome import Usage
-    from guardmark.core.sample import Prompt, Role
+    from guardmark.core.sample import Prompt
 
     ChatMessages = list[dict[str, str]]
 
@@ -164,3 +168,48 @@ class LocalTarget:
             return partial(self._generator.complete, asked)
         draws = self._randomness.draws([question.seed for question in batch])
         return partial(self._generator.complete, asked, draws=draws)
+
+
+class LocalModelSettings(SystemPromptSettings):
+    """A target model in this process; needs the [hf] extra.
+
+    It takes the likeliest token each time unless a temperature says otherwise.
+    """
+
+    path: str
+    temperature: float = Field(0.0, ge=0, le=2)
+    top_p: float = Field(1.0, gt=0, le=1)
+    seed: int | None = Field(None, ge=0)  # the seed of the run if not given
+    max_tokens: int = Field(256, ge=1)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    batch_tokens: int = Field(4096, ge=64)
+    roles: dict[Role, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _drawn(self) -> LocalModelSettings:
+        if not self.temperature and (self.top_p < 1 or self.seed is not None):
+            raise ValueError("top_p and seed need a temperature above 0: nothing is drawn at 0")
+        return self
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the model."""
+        from guardmark.inference.generator import LocalGenerator
+
+        path = context.folder / self.path
+        generator = LocalGenerator(
+            path, max_tokens=self.max_tokens, budget=self.batch_tokens, device=self.device
+        )
+        return LocalTarget(
+            name,
+            generator,
+            randomness=self._randomness(context.seed),
+            system_prompt=system_prompt(self, context.folder),
+            roles=self.roles,
+            files=(path,),
+        )
+
+    def _randomness(self, seed: int) -> Randomness | None:
+        if not self.temperature:
+            return None
+        seed = seed if self.seed is None else self.seed
+        return Randomness(temperature=self.temperature, top_p=self.top_p, seed=seed)

@@ -6,12 +6,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
+from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Evidence, Response
+from guardmark.models.chat import SystemPromptSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from guardmark.config.parts import BuildContext
     from guardmark.core.sample import Prompt
 
 
@@ -57,3 +62,27 @@ def _compiled(pattern: str, name: str) -> re.Pattern[str]:
         return re.compile(pattern, re.IGNORECASE | re.DOTALL)
     except re.error as error:
         raise ConfigError(f"{name}: {pattern[:80]!r} is no regular expression: {error}.") from error
+
+
+class RuleSettings(Settings):
+    """What a scripted part says when a pattern is found."""
+
+    when: str
+    answer: str
+
+
+class ScriptedModelSettings(SystemPromptSettings):
+    """Answers by fixed rules, offline; the system prompt changes nothing but is told to judges."""
+
+    rules: list[RuleSettings] = Field(default_factory=list)
+    otherwise: str = "I can help you with that."
+    by_sha256: dict[str, str] = Field(default_factory=dict)
+
+    def build(self, name: str, context: BuildContext) -> object:  # noqa: ARG002 - all have one signature
+        """Build the model."""
+        return ScriptedModel(
+            name,
+            [ScriptedRule(when=rule.when, answer=rule.answer) for rule in self.rules],
+            otherwise=self.otherwise,
+            by_digest=self.by_sha256,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from guardmark.core.outcome import ErrorKind, Usage
 
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from guardmark.core.outcome import Attempt
-    from guardmark.net.client import Endpoint
-    from guardmark.net.exchange import Exchange
+    from guardmark.net.exchange import Exchange, Sender
 
 _MOST_OF_A_BODY = 300
 _BEYOND = 1 << 53
@@ -25,13 +24,23 @@ _NOT_OF_THE_PROTOCOL = (
 _NOT_SUPPORTED = frozenset({400, 422, 501})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class Price(Protocol):
     """What a model costs, in the user's currency."""
 
-    input_per_1k: float = 0.0
-    output_per_1k: float = 0.0
-    per_call: float = 0.0
+    @property
+    def input_per_1k(self) -> float:
+        """Price of a thousand tokens read."""
+        ...
+
+    @property
+    def output_per_1k(self) -> float:
+        """Price of a thousand tokens written."""
+        ...
+
+    @property
+    def per_call(self) -> float:
+        """Price of a call."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +70,7 @@ class ChatAnswer:
 class ChatEndpoint:
     """A model behind a server that speaks the common chat protocol."""
 
-    endpoint: Endpoint
+    endpoint: Sender
     model: str
     options: Mapping[str, Any] = field(default_factory=dict)
     price: Price | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -14,7 +14,9 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import ErrorKind
 from guardmark.net.cassette import CassettePlayer, CassetteRecorder, CassetteRequest
+from guardmark.net.chat import ChatEndpoint
 from guardmark.net.deadline import start_time
+from guardmark.net.embeddings import EmbeddingEndpoint
 from guardmark.net.exchange import Exchange
 from guardmark.net.redaction import Redactor
 from guardmark.net.retry import as_attempts, try_again
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
+    from guardmark.net.chat import Price
     from guardmark.net.exchange import ServiceAnswer
 
 _USUAL_HEADERS = {
@@ -97,6 +100,32 @@ class Services:
             method=method, url=str(address), headers=dict(headers or {}), body=b""
         )
         return Endpoint(self, self._service_of(address), wire=wire, template=template)
+
+    def chat(
+        self,
+        address: str,
+        *,
+        model: str,
+        options: Mapping[str, Any],
+        price: Price | None,
+        secret_headers: Mapping[str, str],
+    ) -> ChatEndpoint:
+        """Prepare a model behind a server of the common chat protocol."""
+        endpoint = self.endpoint(f"{address}/chat/completions", secret_headers=secret_headers)
+        return ChatEndpoint(endpoint=endpoint, model=model, options=options, price=price)
+
+    def embeddings(
+        self,
+        address: str,
+        *,
+        model: str,
+        options: Mapping[str, Any],
+        price: Price | None,
+        secret_headers: Mapping[str, str],
+    ) -> EmbeddingEndpoint:
+        """Prepare a model behind a server of the common protocol of embeddings."""
+        endpoint = self.endpoint(f"{address}/embeddings", secret_headers=secret_headers)
+        return EmbeddingEndpoint(endpoint=endpoint, model=model, options=options, price=price)
 
     def hide(self, secret: str) -> None:
         """Redact a secret from every message and every cassette from now on."""

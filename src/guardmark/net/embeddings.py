@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.outcome import Vector
     from guardmark.net.chat import Price
-    from guardmark.net.client import Endpoint
-    from guardmark.net.exchange import Exchange
+    from guardmark.net.exchange import Exchange, Sender
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -24,7 +23,7 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 class EmbeddingEndpoint:
     """A model behind a server that speaks the common protocol of embeddings."""
 
-    endpoint: Endpoint
+    endpoint: Sender
     model: str
     options: Mapping[str, Any] = field(default_factory=dict)
     price: Price | None = None

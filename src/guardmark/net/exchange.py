@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from guardmark.core.outcome import Attempt, ErrorKind
@@ -37,3 +37,11 @@ class ServiceAnswer:
     message: str = ""
     worth_retrying: bool = False
     retry_after_s: float | None = None
+
+
+class Sender(Protocol):
+    """An address that takes one request after the other."""
+
+    async def send(self, body: bytes) -> Exchange:
+        """Send one request, retries included."""
+        ...

@@ -31,10 +31,9 @@ from guardmark.app.adapt.attacker import (
 )
 from guardmark.app.adapt.target_setup import protected_of, target_name
 from guardmark.app.data.reading import resolved
-from guardmark.app.parts.building import build_parts
+from guardmark.app.parts.building import build_gradient, build_parts
 from guardmark.app.parts.builtin import builtin_config
 from guardmark.app.parts.event_loop import run_on_loop
-from guardmark.app.parts.gradient_settings import build_gradient
 from guardmark.app.parts.loading import LoadedConfig, parse_config
 from guardmark.app.parts.probing import probe_parts
 from guardmark.app.parts.services import open_services

@@ -19,8 +19,8 @@ from guardmark.app.parts.loading import (
 from guardmark.app.parts.probing import probe_helper
 from guardmark.app.parts.services import has_address
 from guardmark.app.registry import helper_kind
-from guardmark.app.settings import AdaptiveSettings, PriceSettings, ServiceSettings
-from guardmark.config.settings import Settings
+from guardmark.app.settings import AdaptiveSettings, ServiceSettings
+from guardmark.config.settings import PriceSettings, Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.protocols import PairJudge
 

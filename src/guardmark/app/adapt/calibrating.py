@@ -13,12 +13,13 @@ from guardmark.analysis.adaptive.sameness_threshold import TauChoice, TextPair, 
 from guardmark.app.adapt.attacker import read_attacker_file
 from guardmark.app.adapt.pair_file import PairFile, read_pairs
 from guardmark.app.parts.building import build_one
-from guardmark.app.parts.embedding_settings import TauSettings
 from guardmark.app.parts.event_loop import run_on_loop
 from guardmark.app.parts.probing import probe_helper
 from guardmark.app.parts.services import has_address, open_services
 from guardmark.core.errors import ConfigError, StorageError, UntrustworthyRun
 from guardmark.core.protocols import Closable
+from guardmark.models.similarity import TauSettings
+from guardmark.reports.cells import rate_text
 from guardmark.reports.document.cells import rate_text
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from guardmark.app.parts.services import concurrency_of, judge_name, open_servic
 from guardmark.app.parts.working_directory import staying
 from guardmark.app.registry import settings_model
 from guardmark.app.results.reporting import find_run
-from guardmark.app.settings import PriceSettings, RunSettings, ServiceSettings
-from guardmark.config.settings import Settings
+from guardmark.app.settings import RunSettings, ServiceSettings
+from guardmark.config.settings import PriceSettings, Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.protocols import Closable
 from guardmark.core.record import FIRST_LAYER, Stage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 from guardmark.app.parts.error_location import placed
 from guardmark.app.parts.services import judge_name
 from guardmark.app.parts.working_directory import staying
-from guardmark.app.registry import BuildContext, build_part
+from guardmark.app.registry import build_part
+from guardmark.config.parts import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
+from guardmark.core.protocols import GradientAttack, GradientDefense
 from guardmark.engine.plan import NO_GUARD, Pipeline
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from guardmark.net.client import Services
 
 _CHUNK = 1 << 20
+_GRADIENT = ("adaptive", "gradient")
 _OURS = {
     *("allow-all", "block-all", "canonical", "chain", "coin", "ngram", "pattern"),
     *("panel", "rules", "scripted"),
@@ -179,6 +182,7 @@ def build_one(
         system_prompt=system_prompt if kind == "judge" else "",
         where=".".join(path),
     )
+    context = replace(context, members=_members(loaded, path, name, context))
     part = _built(loaded, path, name, context)
     manifest = _manifest(
         name=name,
@@ -190,6 +194,43 @@ def build_one(
         below=[sha256(system_prompt.encode()).hexdigest()] if system_prompt else (),
     )
     return BuiltPart(part=part, manifest=manifest)
+
+
+def build_gradient(loaded: LoadedConfig, attacked: Sequence[BuiltPart]) -> GradientAttack | None:
+    """Build the attack that follows gradients."""
+    settings = loaded.parts.get(_GRADIENT)
+    if settings is None:
+        return None
+    if not any(_has_gradient(built.part) for built in attacked):
+        names = ", ".join(built.manifest.name for built in attacked)
+        raise ConfigError(
+            f"{loaded.source.shown_as}: adaptive.gradient needs a defense in this process that has "
+            f"a gradient, and none of these has: {names}.\n"
+            "Next: add one, for example of type classifier (pip install 'guardmark[hf]'), or take "
+            "adaptive.gradient out."
+        )
+    context = BuildContext(
+        folder=loaded.folder, seed=loaded.config.run.seed, services=None, defenses={}
+    )
+    return cast("GradientAttack", build_part(settings, "gradient", context))
+
+
+def _has_gradient(part: object) -> bool:
+    return isinstance(part, GradientDefense) and part.gradients() is not None
+
+
+def _members(
+    loaded: LoadedConfig, path: tuple[str, ...], name: str, context: BuildContext
+) -> tuple[object, ...]:
+    """Build the judges that a panel is made of."""
+    members = []
+    for index, settings in enumerate(getattr(loaded.parts[path], "judges", ())):
+        below = (*path, "judges", str(index))
+        called = str(settings.get("name") or f"{name}-{index + 1}")
+        own = replace(context, where=".".join(below))
+        own = replace(own, members=_members(loaded, below, called, own))
+        members.append(_built(loaded, below, called, own))
+    return tuple(members)
 
 
 def _built(loaded: LoadedConfig, path: tuple[str, ...], name: str, context: BuildContext) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from guardmark.app.registry import helper_kind, settings_model
 from guardmark.app.settings import Config
 from guardmark.config.mistakes import told_mistakes
-from guardmark.config.source import Source, parse_yaml
+from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 
 if TYPE_CHECKING:
@@ -39,14 +40,8 @@ def load_config(path: Path) -> LoadedConfig:
             f"{path} is a folder, not a configuration.\n"
             f"To go on with a run: guardmark run CONFIG -o {path}"
         )
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(
-            f"The configuration {path} cannot be read: {reason}.\n"
-            "To start one: guardmark init > bench.yaml"
-        ) from error
+    hint = "\nTo start one: guardmark init > bench.yaml"
+    text = read_text(path, f"The configuration {path}", next_step=hint)
     return parse_config(text, folder=path.resolve().parent, shown_as=str(path))
 
 
@@ -99,11 +94,7 @@ def _checked(document: dict[str, Any], source: Source, folder: Path) -> LoadedCo
 
 def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
     """Read one section of settings, from a file of its own or from a whole configuration."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(f"The file {path} cannot be read: {reason}.") from error
+    text = read_text(path, f"The file {path}")
     document, source = parse_yaml(text, str(path))
     above: Place = ()
     if isinstance(document, dict) and key in document:
@@ -123,7 +114,9 @@ def _check_parts(
 ) -> dict[Place, BaseModel]:
     """Check the settings of every defense, model and judge against its own type."""
     checked: dict[Place, BaseModel] = {}
-    for kind, path, settings in _part_settings(document):
+    waiting = deque(_part_settings(document))
+    while waiting:
+        kind, path, settings = waiting.popleft()
         here = source.where(path)
         dotted = ".".join(path)
         part_type = settings.get("type")
@@ -134,6 +127,7 @@ def _check_parts(
             model = settings_model(kind, part_type)
             checked[path] = model.model_validate(_own_settings(settings, model))
             mistakes.extend(_version_mistakes(settings, path, source))
+            waiting.extendleft(reversed(list(_members(kind, path, checked[path]))))
         except ConfigError as error:
             mistakes.append(f"{source.where((*path, 'type'))}: {dotted}: {error}")
         except ValidationError as error:
@@ -175,6 +169,15 @@ def _part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Place, dict[
         for index, settings in enumerate(judges):
             if isinstance(settings, dict):
                 yield "judge", ("pipeline", "judges", str(index)), settings
+
+
+def _members(
+    kind: str, path: Place, settings: BaseModel
+) -> Iterator[tuple[str, Place, dict[str, Any]]]:
+    """Judges that a panel is made of."""
+    members = getattr(settings, "judges", ()) if kind == "judge" else ()
+    for index, member in enumerate(members):
+        yield kind, (*path, "judges", str(index)), member
 
 
 def _helper_settings(adaptive: object) -> Iterator[tuple[str, Place, dict[str, Any]]]:

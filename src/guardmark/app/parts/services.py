@@ -101,7 +101,7 @@ def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
 def _name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:
     """The name of the part whose settings stand at a path."""
     if path[0] == "pipeline" and path[1] == "judges" and loaded.config.pipeline is not None:
-        return judge_name(loaded.config.pipeline.judges, int(path[-1]))
+        return judge_name(loaded.config.pipeline.judges, int(path[2]))
     return path[-1]
 
 

@@ -1,4 +1,4 @@
-"""Settings of a defense behind HTTP, and how it is built."""
+"""A defense behind HTTP: any service that takes JSON and answers in JSON."""
 
 from __future__ import annotations
 
@@ -6,25 +6,81 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from guardmark.config.secrets import read_secret
-from guardmark.config.settings import Rate, Secret, Settings
+from guardmark.config.settings import Rate, Secret, Settings, read_secret
 from guardmark.core.errors import ConfigError
-from guardmark.core.outcome import Outcome, ScoreKind
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Role, View
+from guardmark.defenses.http.answer import AnswerRules, read_answer
+from guardmark.defenses.http.body import RequestBody
+from guardmark.defenses.http.values import (
+    ScoreScale,
+    compile_path,
+    is_at_least,
+    is_one_of,
+    is_there,
+    is_true,
+)
+from guardmark.defenses.skipping import NOTHING_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from guardmark.app.registry import BuildContext
-    from guardmark.defenses.http_answer import AnswerRules
-    from guardmark.defenses.http_rules import BlockedRule
-    from guardmark.defenses.json_path import JsonPath
+    from guardmark.config.parts import BuildContext
+    from guardmark.core.sample import Prompt
+    from guardmark.defenses.http.values import BlockedRule, JsonPath
+    from guardmark.net.client import Endpoint
+
 
 Meaning = Literal["allow", "block", "error"]
 Scalar = str | bool | int | float | None
 _SECRET_HEADERS: Final = frozenset(
     {"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token"}
 )
+
+
+class HttpDefense:
+    """Asks a service about each prompt."""
+
+    def __init__(
+        self,
+        name: str,
+        endpoint: Endpoint,
+        *,
+        body: RequestBody,
+        rules: AnswerRules,
+        view: View = View.TEXT,
+        max_chars: int | None = None,
+        cut: bool = False,
+    ) -> None:
+        self.name = name
+        self.view = view
+        self.threshold = rules.threshold
+        self._endpoint = endpoint
+        self._body = body
+        self._rules = rules
+        self._max_chars = max_chars
+        self._cut = cut
+
+    async def decide(self, prompt: Prompt) -> Decision:
+        """Ask about one prompt."""
+        shown = prompt.shown(self.view)
+        if shown is None:
+            return NOTHING_SHOWN[self.view]
+        too_long = self._max_chars is not None and len(shown) > self._max_chars
+        if too_long and not self._cut:
+            return self._skipped(len(shown))
+        if too_long:
+            shown = shown[: self._max_chars]
+        exchange = await self._endpoint.send(self._body.encode(prompt, shown))
+        return read_answer(self._rules, exchange, truncated=too_long)
+
+    def _skipped(self, length: int) -> Decision:
+        message = f"{length} characters are more than the {self._max_chars} the service takes"
+        return Decision(
+            outcome=Outcome.ERROR,
+            error_kind=ErrorKind.SKIPPED,
+            evidence=Evidence(message=message),
+        )
 
 
 class HeaderSecret(Secret):
@@ -124,9 +180,6 @@ class HttpSettings(Settings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
-        from guardmark.defenses.http import HttpDefense
-        from guardmark.defenses.http_request import RequestBody
-
         where = f"defenses.{name}"
         if context.services is None:
             raise ConfigError(f"{where} calls {self.url}, and this run may call nothing.")
@@ -175,9 +228,6 @@ class HttpSettings(Settings):
         return self.view or implied
 
     def _rules(self, where: str) -> AnswerRules:
-        from guardmark.defenses.http_answer import AnswerRules
-        from guardmark.defenses.http_rules import ScoreScale
-
         score = self._path(where, "score")
         rejection = self.rejection
         return AnswerRules(
@@ -206,8 +256,6 @@ class HttpSettings(Settings):
         return None if text is None else _compiled(text, f"{where}.{setting}")
 
     def _blocked_rule(self) -> BlockedRule:
-        from guardmark.defenses.http_rules import is_at_least, is_one_of, is_there, is_true
-
         when = self.blocked_when
         if when is None:
             return is_true
@@ -229,6 +277,4 @@ class HttpSettings(Settings):
 
 
 def _compiled(text: str, where: str) -> JsonPath:
-    from guardmark.defenses.json_path import compile_path
-
     return compile_path(text, where=where)

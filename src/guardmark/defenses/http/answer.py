@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
-from guardmark.defenses.http_rules import ScoreScale, findings, is_true
+from guardmark.defenses.http.values import ScoreScale, findings, is_true
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from guardmark.defenses.http_rules import BlockedRule
-    from guardmark.defenses.json_path import JsonPath
+    from guardmark.defenses.http.values import BlockedRule, JsonPath
     from guardmark.net.exchange import Exchange
 
 _RAW = 2_000

@@ -1,18 +1,22 @@
-"""How a value in a service's answer is read as blocked, allowed, or a score."""
+"""Values in a service's answer: found by JSONPath, read as blocked, allowed, or a score."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
+from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import CategoryFinding
 
 BlockedRule = Callable[[list[object]], bool | None]
 """Values found at the path -> blocked, allowed, or None when they cannot be understood."""
 
 
+_PLAIN = re.compile(r"\$(?:\.[A-Za-z_]\w*|\[\d+\]|\['[^'\\]*'\])*", re.ASCII)
+_STEP = re.compile(r"\.(?P<name>\w+)|\[(?P<index>\d+)\]|\['(?P<quoted>[^'\\]*)'\]", re.ASCII)
 _SLACK = 1e-6
 """Sums of probabilities miss 1 by a little."""
 
@@ -134,3 +138,58 @@ def _typed(value: object) -> tuple[str, object]:
     if isinstance(value, str):
         return "text", value
     return ("null", None) if value is None else ("structure", id(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonPath:
+    """A path into JSON values."""
+
+    text: str
+    find: Callable[[object], list[object]]
+    is_singular: bool
+
+
+def compile_path(text: str, *, where: str) -> JsonPath:
+    """Read a JSONPath."""
+    if _PLAIN.fullmatch(text):
+        return JsonPath(text=text, find=_plain(text), is_singular=True)
+    from jsonpath import JSONPath, JSONPathError
+    from jsonpath import compile as compile_any
+
+    try:
+        if not text.startswith("$"):
+            raise ConfigError(f"{where}: {text!r} is no JSONPath: it must begin with $.")
+        path = compile_any(text)
+    except JSONPathError as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ConfigError(f"{where}: {text!r} is no JSONPath: {reason}.") from error
+
+    def find(value: object) -> list[object]:
+        try:
+            return list(path.findall(value))  # type: ignore[arg-type]
+        except JSONPathError as error:
+            raise ValueError(str(error)) from error
+
+    singular = isinstance(path, JSONPath) and path.singular_query()
+    return JsonPath(text=text, find=find, is_singular=singular)
+
+
+def _plain(text: str) -> Callable[[object], list[object]]:
+    steps: list[str | int] = [
+        int(match["index"]) if match["index"] else match["name"] or match["quoted"] or ""
+        for match in _STEP.finditer(text)
+    ]
+
+    def find(value: object) -> list[object]:
+        for step in steps:
+            if isinstance(step, str):
+                if not isinstance(value, dict) or step not in value:
+                    return []
+                value = value[step]
+            else:
+                if not isinstance(value, list) or step >= len(value):
+                    return []
+                value = value[step]
+        return [value]
+
+    return find

@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from guardmark.app.settings import PriceSettings
-from guardmark.config.secrets import read_secret
-from guardmark.config.settings import Secret, Settings
+from guardmark.config.settings import PriceSettings, Secret, Settings, read_secret
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from guardmark.app.registry import BuildContext
-    from guardmark.net.chat import ChatEndpoint
+    from guardmark.config.parts import BuildContext
 
 Preset = Literal["openai", "scaleway", "vllm", "ollama", "llama.cpp", "together", "groq"]
 
@@ -53,26 +50,20 @@ class ChatSettings(Settings):
         """The base URL, without a slash at its end."""
         return (self.base_url or PRESETS[str(self.preset)][0]).rstrip("/")
 
-    def chat_endpoint(self, name: str, context: BuildContext) -> ChatEndpoint:
-        """Return the model as something that can be asked."""
-        from guardmark.net.chat import ChatEndpoint, Price
-
+    def chat_endpoint(self, name: str, context: BuildContext) -> Any:
+        """Return the model as something that can be asked, a `net.chat.ChatEndpoint`."""
         where = context.where or name
         if context.services is None:
             raise ConfigError(f"{where} calls {self.address}, which is not possible here.")
-        endpoint = context.services.endpoint(
-            f"{self.address}/chat/completions",
-            secret_headers=service_headers(self.preset, self.api_key, where),
-        )
         options = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.options}
         if self.seed is not None:
             options["seed"] = self.seed
-        price = self.price or context.prices.get(self.model)
-        return ChatEndpoint(
-            endpoint=endpoint,
+        return context.services.chat(
+            self.address,
             model=self.model,
             options=options,
-            price=None if price is None else Price(**price.model_dump()),
+            price=self.price or context.prices.get(self.model),
+            secret_headers=service_headers(self.preset, self.api_key, where),
         )
 
 

@@ -1,0 +1,1 @@
+"""A defense behind HTTP: what is sent, how the answer is read."""
