@@ -19,7 +19,6 @@ from guardmark.app.parts.services import has_address, open_services
 from guardmark.core.errors import ConfigError, StorageError, UntrustworthyRun
 from guardmark.core.protocols import Closable
 from guardmark.models.similarity import TauSettings
-from guardmark.reports.cells import rate_text
 from guardmark.reports.document.cells import rate_text
 
 if TYPE_CHECKING:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import Defense
     from guardmark.core.sample import Sample
     from guardmark.datasets.loading import LoadedData
-    from guardmark.datasets.sources import LoadedData
-    from guardmark.net import Services
     from guardmark.net.client import Services
 
 _NS_PER_MS = 1e6
