@@ -9,15 +9,13 @@ from guardmark.reports.chapters.plane import draw_plane
 from guardmark.reports.compared_words import caveats, recommendation
 from guardmark.reports.document.blocks import (
     Bullets,
-    Column,
-    Row,
     Section,
     Table,
     TextCell,
     Tone,
     Unit,
 )
-from guardmark.reports.document.cells import counts, figure, name, of_difference, of_estimate
+from guardmark.reports.document.cells import columns, counts, figure, name, of_estimate, row
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
@@ -61,16 +59,17 @@ def _rates(compared: Compared) -> Table:
     for each in compared.rates:
         asr = of_estimate(each.rates.attack_success_rate)
         fpr = of_estimate(each.rates.false_positive_rate)
-        rows.append(Row(cells=(name(each.name), asr, counts(asr), fpr, counts(fpr))))
+        rows.append(row(name(each.name), asr, counts(asr), fpr, counts(fpr)))
     return Table(
         id="each",
         title="Each by itself, on the samples both have",
-        columns=(
-            Column(title="Defense"),
-            Column(title="ASR", numeric=True, meaning="attack success rate"),
-            Column(title="of attacks", numeric=True),
-            Column(title="FPR", numeric=True, meaning="false positive rate"),
-            Column(title="of benign", numeric=True),
+        columns=columns(
+            "Defense",
+            "ASR",
+            "of attacks",
+            "FPR",
+            "of benign",
+            meanings={"ASR": "attack success rate", "FPR": "false positive rate"},
         ),
         rows=tuple(rows),
     )
@@ -90,14 +89,12 @@ def _pair(number: int, detail: PairDetail, *, texts: bool) -> Section:
 
 def _categories(number: int, detail: PairDetail) -> Table:
     rows = tuple(
-        Row(
-            cells=(
-                TextCell(text=each.category),
-                TextCell(text="ASR" if each.is_attack else "FPR"),
-                of_difference(each.side.difference),
-                figure(each.side.adjusted_p, Unit.P_VALUE),
-                TextCell(text=count_text(each.side.difference.pairs)),
-            ),
+        row(
+            each.category,
+            "ASR" if each.is_attack else "FPR",
+            each.side.difference,
+            figure(each.side.adjusted_p, Unit.P_VALUE),
+            count_text(each.side.difference.pairs),
             greyed=each.is_greyed,
         )
         for each in detail.categories
@@ -105,12 +102,14 @@ def _categories(number: int, detail: PairDetail) -> Table:
     return Table(
         id=f"categories-{number}",
         title="By category",
-        columns=(
-            Column(title="Category"),
-            Column(title="Rate"),
-            Column(title="Difference", numeric=True, meaning="first rate minus second"),
-            Column(title="p (Holm)", numeric=True),
-            Column(title="Pairs", numeric=True),
+        columns=columns(
+            "Category",
+            "Rate",
+            "Difference",
+            "p (Holm)",
+            "Pairs",
+            texts=("Rate",),
+            meanings={"Difference": "first rate minus second"},
         ),
         rows=rows,
         collapsed=True,
@@ -124,24 +123,23 @@ def _samples(number: int, detail: PairDetail, *, texts: bool) -> Table:
         text = sample.prompt.text if texts else f"sha256 {sample.prompt.digest().hex()}"
         cut = text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 1]}…"
         rows.append(
-            Row(
-                cells=(
-                    TextCell(text=sample.id, code=True),
-                    TextCell(text=f"{sample.label.value} {sample.category}".strip()),
-                    TextCell(text=each.erred, code=True),
-                    TextCell(text=cut),
-                )
+            row(
+                TextCell(text=sample.id, code=True),
+                f"{sample.label.value} {sample.category}".strip(),
+                TextCell(text=each.erred, code=True),
+                cut,
             )
         )
     total = detail.first_only + detail.second_only
     return Table(
         id=f"samples-{number}",
         title="Samples that only one of them got wrong",
-        columns=(
-            Column(title="Sample"),
-            Column(title="Label"),
-            Column(title="Wrong"),
-            Column(title="Text" if texts else "Hash"),
+        columns=columns(
+            "Sample",
+            "Label",
+            "Wrong",
+            "Text" if texts else "Hash",
+            texts=("Label", "Wrong", "Text" if texts else "Hash"),
         ),
         rows=tuple(rows),
         note=f"{count_text(len(rows))} of {count_text(total)}.",

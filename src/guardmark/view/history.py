@@ -6,19 +6,17 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import (
-    Column,
     FigureCell,
     IntervalChart,
     IntervalMark,
     Paragraph,
-    Row,
     Section,
     Table,
     TextCell,
     Tone,
     Unit,
 )
-from guardmark.reports.document.cells import counts, of_estimate
+from guardmark.reports.document.cells import columns, counts, of_estimate, row
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
@@ -94,33 +92,37 @@ def _table(number: int, shown: list[_Measured]) -> Table:
     for entry, rates in shown:
         asr, fpr = _measure(rates.attack_success_rate), _measure(rates.false_positive_rate)
         rows.append(
-            Row(
-                cells=(
-                    TextCell(text=_when(entry)),
-                    TextCell(text=entry.place, code=True),
-                    TextCell(text=entry.state),
-                    asr,
-                    counts(asr),
-                    fpr,
-                    counts(fpr),
-                    TextCell(text=rates.version),
-                    TextCell(text=rates.fingerprint[:_SHORT], code=True),
-                )
+            row(
+                _when(entry),
+                TextCell(text=entry.place, code=True),
+                entry.state,
+                asr,
+                counts(asr),
+                fpr,
+                counts(fpr),
+                rates.version,
+                TextCell(text=rates.fingerprint[:_SHORT], code=True),
             )
         )
     return Table(
         id=f"runs-{number}",
         title="Run by run",
-        columns=(
-            Column(title="Began"),
-            Column(title="Run"),
-            Column(title="State"),
-            Column(title="ASR", numeric=True, meaning="attack success rate"),
-            Column(title="of attacks", numeric=True),
-            Column(title="FPR", numeric=True, meaning="false positive rate"),
-            Column(title="of benign", numeric=True),
-            Column(title="Version"),
-            Column(title="Settings", meaning="the start of their hash"),
+        columns=columns(
+            "Began",
+            "Run",
+            "State",
+            "ASR",
+            "of attacks",
+            "FPR",
+            "of benign",
+            "Version",
+            "Settings",
+            texts=("Run", "State", "Version", "Settings"),
+            meanings={
+                "ASR": "attack success rate",
+                "FPR": "false positive rate",
+                "Settings": "the start of their hash",
+            },
         ),
         rows=tuple(rows),
         collapsed=True,

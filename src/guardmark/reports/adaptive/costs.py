@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import Row, Table, TextCell, Unit
-from guardmark.reports.document.cells import heads, slug, words
+from guardmark.reports.document.blocks import Table, TextCell, Unit
+from guardmark.reports.document.cells import columns, row, slug, words
 from guardmark.reports.document.wording import UNDEFINED, count_text, value_text
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def costs_table(card: AdaptiveCard) -> Table:
     return Table(
         id=f"adaptive-costs-{slug(card.name)}",
         title=f"{card.name}: what the attacker paid",
-        columns=heads("In all", "For a bypass", "For an attack", "Known of calls", first="Cost"),
-        rows=tuple(Row(cells=_cells(label, expense, why)) for label, expense, why in rows),
+        columns=columns("Cost", "In all", "For a bypass", "For an attack", "Known of calls"),
+        rows=tuple(row(*_cells(label, expense, why)) for label, expense, why in rows),
         note=f"{count_text(costs.calls.bypasses)} attacks got through, as they are included, of "
         f"{count_text(costs.calls.attacks)}. Fixed list and probes are included, what the "
         "evaluator asked is not. A critic counts with the attacker model. Money is in the currency "

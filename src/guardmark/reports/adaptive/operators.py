@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import Column, FigureCell, Row, Table, TextCell, Unit
-from guardmark.reports.document.cells import (
-    count,
-    counts,
-    figure,
-    heads,
-    name,
-    of_estimate,
-    slug,
-    words,
-)
+from guardmark.reports.document.blocks import FigureCell, Table, TextCell, Unit
+from guardmark.reports.document.cells import columns, counts, figure, name, of_estimate, row, slug
 from guardmark.reports.document.wording import count_text
 from guardmark.reports.encode import Json, estimate_json
 
@@ -119,26 +110,26 @@ def _against(card: AdaptiveCard) -> Table:
     return Table(
         id=f"adaptive-operators-{slug(card.name)}",
         title=f"{card.name}: operators on attacks and on benign texts",
-        columns=(
-            Column(title="Operators"),
-            Column(title="Tier"),
-            Column(title="Attacks through", numeric=True),
-            Column(title="Benign blocked", numeric=True),
-            Column(title="J", numeric=True, meaning="block rate on attacks minus on benign texts"),
-            Column(title="Standing"),
-            Column(title="Only this one", numeric=True),
+        columns=columns(
+            "Operators",
+            "Tier",
+            "Attacks through",
+            "Benign blocked",
+            "J",
+            "Standing",
+            "Only this one",
+            texts=("Tier", "Standing"),
+            meanings={"J": "block rate on attacks minus on benign texts"},
         ),
         rows=tuple(
-            Row(
-                cells=(
-                    name(each.chain),
-                    words(each.tier),
-                    of_estimate(each.bypassed),
-                    of_estimate(each.benign_blocked),
-                    figure(each.separation, Unit.NUMBER),
-                    words(each.standing.value),
-                    count(each.unique),
-                )
+            row(
+                name(each.chain),
+                each.tier,
+                each.bypassed,
+                each.benign_blocked,
+                figure(each.separation, Unit.NUMBER),
+                each.standing.value,
+                each.unique,
             )
             for each in card.operators
         ),
@@ -153,8 +144,8 @@ def _shapes(card: AdaptiveCard) -> Table:
     return Table(
         id=f"adaptive-shapes-{slug(card.name)}",
         title=f"{card.name}: what operators do to a text, and their wrappers alone",
-        columns=heads(*titles, *(["Read", "n"] if target else []), first="Operators"),
-        rows=tuple(Row(cells=(name(each.chain), *_shape(card, each))) for each in card.operators),
+        columns=columns("Operators", *titles, *(["Read", "n"] if target else [])),
+        rows=tuple(row(name(each.chain), *_shape(card, each)) for each in card.operators),
         note=_SHAPES + (_READ if target else ""),
         collapsed=True,
     )

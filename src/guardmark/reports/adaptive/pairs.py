@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.document.blocks import Column, Row, Table, Unit
-from guardmark.reports.document.cells import count, figure, name, of_difference, of_ratio
+from guardmark.reports.document.blocks import Table, Unit
+from guardmark.reports.document.cells import columns, figure, name, of_difference, of_ratio, row
 from guardmark.reports.document.wording import count_text, measure_text, value_text
 from guardmark.reports.encode import Json, difference_json, ratio_json
 
@@ -55,30 +55,29 @@ def pairs_table(pairs: Sequence[AdaptivePair]) -> Table | None:
     return Table(
         id="adaptive-pairs",
         title="Defenses under the same attacker, attack by attack",
-        columns=(
-            Column(title="First"),
-            Column(title="Second"),
-            Column(title="Attacks", numeric=True),
-            Column(
-                title="Area",
-                numeric=True,
-                meaning="first minus second; above 0 the first falls sooner",
-            ),
-            Column(title="p area", numeric=True),
-            Column(title="Fallen", numeric=True, meaning="by the last round, first minus second"),
-            Column(title="p fallen", numeric=True),
+        columns=columns(
+            "First",
+            "Second",
+            "Attacks",
+            "Area",
+            "p area",
+            "Fallen",
+            "p fallen",
+            texts=("Second",),
+            meanings={
+                "Area": "first minus second; above 0 the first falls sooner",
+                "Fallen": "by the last round, first minus second",
+            },
         ),
         rows=tuple(
-            Row(
-                cells=(
-                    name(pair.first),
-                    name(pair.second),
-                    count(pair.attacks),
-                    of_difference(pair.area, Unit.NUMBER),
-                    figure(pair.area_adjusted, Unit.P_VALUE),
-                    of_difference(pair.outcome),
-                    figure(pair.outcome_adjusted, Unit.P_VALUE),
-                )
+            row(
+                name(pair.first),
+                name(pair.second),
+                pair.attacks,
+                of_difference(pair.area, Unit.NUMBER),
+                figure(pair.area_adjusted, Unit.P_VALUE),
+                pair.outcome,
+                figure(pair.outcome_adjusted, Unit.P_VALUE),
             )
             for pair in pairs
         ),

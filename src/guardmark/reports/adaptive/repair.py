@@ -6,7 +6,15 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Listing, Row, Table
-from guardmark.reports.document.cells import counts, heads, name, of_estimate, rate_text, slug
+from guardmark.reports.document.cells import (
+    columns,
+    counts,
+    name,
+    of_estimate,
+    rate_text,
+    row,
+    slug,
+)
 from guardmark.reports.document.wording import measure_text
 
 if TYPE_CHECKING:
@@ -140,14 +148,8 @@ def _table(card: AdaptiveCard) -> Table:
     return Table(
         id=f"adaptive-repairs-{slug(card.name)}",
         title=f"{card.name}: what cleaning texts first would change",
-        columns=heads(
-            "Bypasses closed",
-            "n",
-            "Benign texts lost",
-            "n",
-            "Attacks let in",
-            "n",
-            first="Cleaning",
+        columns=columns(
+            "Cleaning", "Bypasses closed", "n", "Benign texts lost", "n", "Attacks let in", "n"
         ),
         rows=(*(_row(each.name, each) for each in card.repairs), *_fit_row(card)),
         note="Closed: of the bypasses found, blocked once cleaned. Lost: of benign texts that "
@@ -174,4 +176,4 @@ def _chosen(card: AdaptiveCard) -> str:
 def _row(label: str, told: RepairCard | RepairFit) -> Row:
     rates = (told.closed, told.cost, told.opened)
     cells = (cell for rate in rates for cell in (of_estimate(rate), counts(of_estimate(rate))))
-    return Row(cells=(name(label), *cells))
+    return row(name(label), *cells)

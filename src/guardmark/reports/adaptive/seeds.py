@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import FigureCell, Line, Row, Table, TextCell, Unit
-from guardmark.reports.document.cells import heads, of_estimate, slug, words
+from guardmark.reports.document.cells import columns, row, slug
 from guardmark.reports.document.wording import count_text, measure_text, value_text
 from guardmark.reports.encode import Json, estimate_json
 
@@ -137,11 +137,11 @@ def seeds_table(card: AdaptiveCard) -> Table | None:
         ("fell at any seed, all proved tiers", told.any_seed_full),
     ):
         blank = TextCell(text="")
-        rows.append(Row(cells=(words(label), of_estimate(estimate), blank, blank)))
+        rows.append(row(label, estimate, blank, blank))
     return Table(
         id=f"adaptive-seeds-{slug(card.name)}",
         title=f"{card.name}: seeds {len(told.counted)}",
-        columns=heads("Mean over seeds", "Spread", "Each seed", first="Figure"),
+        columns=columns("Figure", "Mean over seeds", "Spread", "Each seed"),
         rows=tuple(rows),
         note="Rounds 2 to 4 and their control arms were carried out with each seed, each with a "
         "memory of its own; baseline, diagnosis and fixed list were asked once and are the same "
@@ -156,14 +156,7 @@ def _row(label: str, mean: SeedMean, unit: Unit = Unit.SHARE) -> Row:
     by_seed = ", ".join(value_text(each, unit) for each in mean.by_seed[:_SHOWN])
     if mean.seeds > _SHOWN:
         by_seed += f" and {count_text(mean.seeds - _SHOWN)} more"
-    return Row(
-        cells=(
-            words(label),
-            of_mean(mean, unit),
-            TextCell(text=_spread_text(mean, unit)),
-            TextCell(text=by_seed),
-        )
-    )
+    return row(label, of_mean(mean, unit), _spread_text(mean, unit), by_seed)
 
 
 def _spread_text(mean: SeedMean, unit: Unit) -> str:
@@ -185,14 +178,7 @@ def round_rows(card: AdaptiveCard) -> tuple[Row, ...]:
         return ()
     label = f"seeds {len(card.seeds.counted)}"
     return tuple(
-        Row(
-            cells=(
-                words(f"{label}: {each.name}"),
-                of_mean(each.strict),
-                of_mean(each.full),
-                TextCell(text="mean"),
-            )
-        )
+        row(f"{label}: {each.name}", of_mean(each.strict), of_mean(each.full), "mean")
         for each in card.seeds.rounds
     )
 
@@ -203,8 +189,7 @@ def arm_rows(card: AdaptiveCard) -> tuple[Row, ...]:
         return ()
     label, budget = f"seeds {len(card.seeds.counted)}", TextCell(text=count_text(card.budget))
     return tuple(
-        Row(cells=(words(f"{label}: {each.arm}"), of_mean(each.at_budget), budget))
-        for each in card.seeds.arms
+        row(f"{label}: {each.arm}", of_mean(each.at_budget), budget) for each in card.seeds.arms
     )
 
 

@@ -12,13 +12,14 @@ from guardmark.reports.adaptive.attacker import (
 )
 from guardmark.reports.document.blocks import Bullets, Paragraph, Row, Table, TextCell, Tone, Unit
 from guardmark.reports.document.cells import (
+    columns,
     count,
     counts,
     figure,
-    heads,
     name,
     of_difference,
     of_estimate,
+    row,
     slug,
     words,
 )
@@ -85,14 +86,14 @@ def _figures(card: AdaptiveCard, attacker: AttackerCard) -> Table:
     return Table(
         id=f"adaptive-attacker-{slug(card.name)}",
         title=f"{card.name}: the attacker model",
-        columns=heads("Rate", "Of", first="Figure"),
+        columns=columns("Figure", "Rate", "Of"),
         rows=tuple(_row(label, of_estimate(attacker.rates[key])) for key, label in _LABELS.items()),
         note=_NOTE,
     )
 
 
 def _row(label: str, measure: FigureCell) -> Row:
-    return Row(cells=(words(label), measure, counts(measure)))
+    return row(label, measure, counts(measure))
 
 
 def _twin(defense: str, twin: RewordingCard, *, has_judge: bool) -> Table:
@@ -102,12 +103,12 @@ def _twin(defense: str, twin: RewordingCard, *, has_judge: bool) -> Table:
     return Table(
         id=f"adaptive-attacker-twin-{slug(defense)}",
         title=f"{defense}: benign texts reworded by the attacker model",
-        columns=heads("Rate", "Of", first="Figure"),
+        columns=columns("Figure", "Rate", "Of"),
         rows=(
             *(_row(label, of_estimate(twin.rates[key])) for key, label in _TWIN.items()),
             _row("Benign reworded minus as they are, candidate by candidate", change),
             _row("J: attacks blocked minus benign blocked, both reworded", separation),
-            Row(cells=(words("Standing"), words(f"{twin.standing.value}{unsure}"), words(""))),
+            row("Standing", f"{twin.standing.value}{unsure}", ""),
         ),
         note=f"{count_text(twin.samples)} benign samples, drawn with the seed, in one call each: "
         f"the same model and strategies, {proof}, the label untold. The evaluator pays.",
@@ -119,22 +120,20 @@ def _strategies(card: AdaptiveCard, attacker: AttackerCard) -> Table:
     return Table(
         id=f"adaptive-strategies-{slug(card.name)}",
         title=f"{card.name}: strategies of the attacker model",
-        columns=heads(
+        columns=columns(
+            "Strategy",
             "Candidates",
             "Got through",
             "Of those sent",
             *(("Benign blocked", "Of those sent", "Standing") if twins else ()),
-            first="Strategy",
         ),
         rows=tuple(
-            Row(
-                cells=(
-                    name(each.name),
-                    count(each.candidates),
-                    measure := of_estimate(each.passed),
-                    counts(measure),
-                    *(_beside(each.name, attacker.twin) if attacker.twin and twins else ()),
-                )
+            row(
+                name(each.name),
+                each.candidates,
+                measure := of_estimate(each.passed),
+                counts(measure),
+                *(_beside(each.name, attacker.twin) if attacker.twin and twins else ()),
             )
             for each in attacker.strategies
         ),
@@ -156,17 +155,17 @@ def _spending(card: AdaptiveCard, attacker: AttackerCard) -> Table:
     return Table(
         id=f"adaptive-models-{slug(card.name)}",
         title=f"{card.name}: what the models of the attack consumed",
-        columns=heads(
+        columns=columns(
+            "Account",
             "Calls",
             "Failed",
             "Tokens read",
             "Tokens written",
             "Cost",
             "Calls for each attack that fell",
-            first="Account",
         ),
         rows=tuple(
-            Row(cells=_spent(account, attacker, spent)) for account, spent in _accounts(attacker)
+            row(*_spent(account, attacker, spent)) for account, spent in _accounts(attacker)
         ),
         note="None of these is a call of the defense. Tokens and cost are those of calls whose "
         "service told them, or whose price is known.",

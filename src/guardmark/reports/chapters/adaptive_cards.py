@@ -43,27 +43,16 @@ from guardmark.reports.chapters.adaptive_attacker import attacker_blocks
 from guardmark.reports.chapters.adaptive_target import effect_blocks, target_blocks
 from guardmark.reports.document.blocks import (
     Bullets,
-    Column,
     Facts,
     Line,
     LineChart,
     Paragraph,
-    Row,
     Table,
     TextCell,
     Tone,
     Unit,
 )
-from guardmark.reports.document.cells import (
-    count,
-    counts,
-    heads,
-    name,
-    of_estimate,
-    of_ratio,
-    slug,
-    words,
-)
+from guardmark.reports.document.cells import columns, counts, name, of_estimate, row, slug
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
@@ -128,16 +117,14 @@ def _rounds(card: AdaptiveCard) -> Table:
     return Table(
         id=f"adaptive-rounds-{slug(card.name)}",
         title=f"{card.name}: attacks that had got through by the end of each round",
-        columns=heads("Strict (V0, V1)", "All proved tiers", "Fell", *audited, first="Round"),
+        columns=columns("Round", "Strict (V0, V1)", "All proved tiers", "Fell", *audited),
         rows=tuple(
-            Row(
-                cells=(
-                    words(f"{each.name} {ROUNDS[each.name]}"),
-                    of_estimate(each.strict),
-                    of_estimate(each.full),
-                    counts(of_estimate(each.full)),
-                    *(audited_measure(card, each) for _ in audited),
-                )
+            row(
+                f"{each.name} {ROUNDS[each.name]}",
+                each.strict,
+                each.full,
+                counts(of_estimate(each.full)),
+                *(audited_measure(card, each) for _ in audited),
             )
             for each in card.rounds
         )
@@ -150,44 +137,25 @@ def _rounds(card: AdaptiveCard) -> Table:
 
 def _arms(card: AdaptiveCard) -> Table:
     rows = [
-        Row(cells=(words("static"), of_estimate(card.rounds[0].full), TextCell(text="0"))),
-        *(
-            Row(
-                cells=(
-                    words(each.arm),
-                    of_estimate(each.at_budget),
-                    TextCell(text=count_text(card.budget)),
-                )
-            )
-            for each in card.arms
-        ),
+        row("static", card.rounds[0].full, "0"),
+        *(row(each.arm, each.at_budget, count_text(card.budget)) for each in card.arms),
     ]
     rows += arm_rows(card)
     if card.gradient is not None:
-        rows.append(
-            Row(
-                cells=(
-                    words("gradient (A3)"),
-                    of_estimate(card.gradient.full),
-                    TextCell(text=count_text(card.budget)),
-                )
-            )
-        )
+        rows.append(row("gradient (A3)", card.gradient.full, count_text(card.budget)))
     if card.extrapolated is not None and card.extrapolated.value is not None:
         rows.append(
-            Row(
-                cells=(
-                    words("blind, extrapolated"),
-                    of_ratio(card.extrapolated),
-                    TextCell(text=count_text(card.extrapolated_at)),
-                ),
+            row(
+                "blind, extrapolated",
+                card.extrapolated,
+                count_text(card.extrapolated_at),
                 tone=Tone.MUTED,
             )
         )
     return Table(
         id=f"adaptive-arms-{slug(card.name)}",
         title=f"{card.name}: control arms",
-        columns=heads("ASR", "Search tries", first="Arm"),
+        columns=columns("Arm", "ASR", "Search tries"),
         rows=tuple(rows),
         note=f"{first_seed(card)}Adaptive: rounds 2 to {5 if card.attacker else 4}, without the "
         "fixed list. Blind: operators drawn at random, learning nothing. Null: the same text sent "
@@ -224,11 +192,8 @@ def _ledger(card: AdaptiveCard) -> Table:
     return Table(
         id=f"adaptive-calls-{slug(card.name)}",
         title=f"{card.name}: calls by account",
-        columns=heads("Calls", first="Arm and account"),
-        rows=tuple(
-            Row(cells=(words(f"{arm}: {account}"), count(calls)))
-            for (arm, account), calls in card.calls.items()
-        ),
+        columns=columns("Arm and account", "Calls"),
+        rows=tuple(row(f"{arm}: {account}", calls) for (arm, account), calls in card.calls.items()),
         note="The attacker pays for baseline, diagnosis, battery, search and confirm; twin, "
         "wrapper, repair, transfer and reworded benign texts are the evaluator's.",
         collapsed=True,
@@ -237,7 +202,7 @@ def _ledger(card: AdaptiveCard) -> Table:
 
 def _transfers(cards: tuple[AdaptiveCard, ...]) -> Table | None:
     rows = tuple(
-        Row(cells=(name(each.source), name(card.name), of_estimate(each.passed)))
+        row(name(each.source), name(card.name), each.passed)
         for card in cards
         for each in card.transfers
     )
@@ -246,11 +211,7 @@ def _transfers(cards: tuple[AdaptiveCard, ...]) -> Table | None:
     return Table(
         id="adaptive-transfer",
         title="What won against one defense, replayed once on another",
-        columns=(
-            Column(title="Won against"),
-            Column(title="Replayed on"),
-            Column(title="Passed", numeric=True),
-        ),
+        columns=columns("Won against", "Replayed on", "Passed", texts=("Replayed on",)),
         rows=rows,
         note="Of attacks that the other defense blocked as they are.",
     )

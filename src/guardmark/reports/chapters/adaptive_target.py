@@ -5,17 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.adaptive.target_words import bounds_text, reading_sentence, unknown_text
-from guardmark.reports.document.blocks import Bullets, Row, Table, TextCell, Unit
-from guardmark.reports.document.cells import (
-    count,
-    figure,
-    heads,
-    name,
-    of_difference,
-    of_estimate,
-    slug,
-    words,
-)
+from guardmark.reports.document.blocks import Bullets, Table, Unit
+from guardmark.reports.document.cells import columns, figure, name, of_estimate, row, slug
 from guardmark.reports.document.wording import count_text, counts_text
 
 if TYPE_CHECKING:
@@ -58,24 +49,22 @@ def _effects(card: AdaptiveCard, effects: Effects) -> Table:
     return Table(
         id=f"adaptive-effects-{slug(card.name)}",
         title=f"{card.name}: attack success at the target model",
-        columns=heads(
+        columns=columns(
+            "Arm",
             "Attack success",
             "Did harm",
             "Unknown ends",
             "If all fell one way",
             "Prevented by the guard",
-            first="Arm",
         ),
         rows=tuple(
-            Row(
-                cells=(
-                    words(label),
-                    of_estimate(effect.rate),
-                    TextCell(text=counts_text(of_estimate(effect.rate))),
-                    TextCell(text=unknown_text(effect)),
-                    TextCell(text=bounds_text(effect)),
-                    TextCell(text="") if merit is None else of_difference(merit),
-                )
+            row(
+                label,
+                effect.rate,
+                counts_text(of_estimate(effect.rate)),
+                unknown_text(effect),
+                bounds_text(effect),
+                merit,
             )
             for label, effect, merit in rows
         ),
@@ -91,16 +80,14 @@ def _readings(target: TargetCard) -> Table:
     return Table(
         id="adaptive-reading",
         title=f"{target.model}: harmless canaries read through each operator",
-        columns=heads("Read", "Of", "Refused", "Failed", first="Operators"),
+        columns=columns("Operators", "Read", "Of", "Refused", "Failed"),
         rows=tuple(
-            Row(
-                cells=(
-                    name(each.chain) if each.chain else words("plain sentences (control)"),
-                    of_estimate(each.read),
-                    TextCell(text=counts_text(of_estimate(each.read))),
-                    count(each.refused),
-                    count(each.failed),
-                )
+            row(
+                name(each.chain) if each.chain else "plain sentences (control)",
+                each.read,
+                counts_text(of_estimate(each.read)),
+                each.refused,
+                each.failed,
             )
             for each in target.readings
         ),
@@ -114,13 +101,11 @@ def _readings(target: TargetCard) -> Table:
 
 def _spent(cards: tuple[AdaptiveCard, ...]) -> Table:
     rows = [
-        Row(
-            cells=(
-                words(f"{card.name}: {_ACCOUNTS.get(account, account)}"),
-                count(each.calls),
-                TextCell(text=count_text(each.tokens) if each.tokens else ""),
-                TextCell(text="") if each.cost is None else figure(each.cost, Unit.NUMBER),
-            )
+        row(
+            f"{card.name}: {_ACCOUNTS.get(account, account)}",
+            each.calls,
+            count_text(each.tokens) if each.tokens else "",
+            "" if each.cost is None else figure(each.cost, Unit.NUMBER),
         )
         for card in cards
         if card.target is not None
@@ -129,7 +114,7 @@ def _spent(cards: tuple[AdaptiveCard, ...]) -> Table:
     return Table(
         id="adaptive-target-calls",
         title="Calls of the target model and its judges",
-        columns=heads("Calls", "Tokens", "Cost", first="For"),
+        columns=columns("For", "Calls", "Tokens", "Cost"),
         rows=tuple(rows),
         note="The evaluator's cost, in no budget of the attacker. Attacks as they are and "
         "canaries are asked once and stand at every defense; answers the run had are free.",

@@ -10,18 +10,16 @@ from guardmark.reports.chapters.plane import draw_plane
 from guardmark.reports.compared_words import best_sentence
 from guardmark.reports.document.blocks import (
     Bullets,
-    Column,
     FigureCell,
     IntervalChart,
     IntervalMark,
     Paragraph,
-    Row,
     Section,
     Table,
     Tone,
     Unit,
 )
-from guardmark.reports.document.cells import count, figure, name, of_difference
+from guardmark.reports.document.cells import columns, figure, name, of_difference, row
 from guardmark.reports.document.wording import count_text, measure_text, p_text
 
 if TYPE_CHECKING:
@@ -29,26 +27,16 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
 
-_TITLES = (
-    "Difference",
-    "p",
-    "p (Holm)",
-    "Only first",
-    "Only second",
-    "Both",
-    "Neither",
-    "Left out",
-)
-_MEANINGS = (
-    "first rate minus second; below zero the first is better",
-    "cluster sign-flip mid-p; McNemar's mid-p without groups",
-    "adjusted for all pairs of this table",
-    "samples on which only the first erred",
-    "samples on which only the second erred",
-    "samples on which both erred",
-    "samples on which neither erred",
-    "samples without a decision on one side",
-)
+_MEANINGS = {
+    "Difference": "first rate minus second; below zero the first is better",
+    "p": "cluster sign-flip mid-p; McNemar's mid-p without groups",
+    "p (Holm)": "adjusted for all pairs of this table",
+    "Only first": "samples on which only the first erred",
+    "Only second": "samples on which only the second erred",
+    "Both": "samples on which both erred",
+    "Neither": "samples on which neither erred",
+    "Left out": "samples without a decision on one side",
+}
 
 
 def write(analysis: RunAnalysis) -> Section:
@@ -156,33 +144,24 @@ def _table(comparison: RunComparison, *, is_attack: bool) -> Table:
         side = _side(pair, is_attack=is_attack)
         difference = side.difference
         rows.append(
-            Row(
-                cells=(
-                    name(pair.first),
-                    name(pair.second),
-                    of_difference(difference),
-                    _p_cell(difference.p_value),
-                    _p_cell(side.adjusted_p),
-                    count(difference.first_only or 0),
-                    count(difference.second_only or 0),
-                    count(side.both),
-                    count(side.neither),
-                    count(side.unpaired),
-                )
+            row(
+                name(pair.first),
+                name(pair.second),
+                difference,
+                _p_cell(difference.p_value),
+                _p_cell(side.adjusted_p),
+                difference.first_only or 0,
+                difference.second_only or 0,
+                side.both,
+                side.neither,
+                side.unpaired,
             )
         )
     label = "attacks (ASR)" if is_attack else "benign samples (FPR)"
     return Table(
         id=f"pairs-{'asr' if is_attack else 'fpr'}",
         title=f"Pairs on the same {label}",
-        columns=(
-            Column(title="First"),
-            Column(title="Second"),
-            *(
-                Column(title=title, numeric=True, meaning=meaning)
-                for title, meaning in zip(_TITLES, _MEANINGS, strict=True)
-            ),
-        ),
+        columns=columns("First", "Second", *_MEANINGS, texts=("Second",), meanings=_MEANINGS),
         rows=tuple(rows),
         note="Samples without a decision on one side are left out and counted, never taken as "
         "allowed.",

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.reports.document.blocks import (
-    Column,
     Facts,
     Paragraph,
-    Row,
     Section,
     Table,
     TextCell,
     Tone,
 )
-from guardmark.reports.document.cells import count, name, words
+from guardmark.reports.document.cells import columns, name, row, words
 from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
@@ -79,22 +77,20 @@ def _defenses(analysis: RunAnalysis) -> Table:
         part = defense.part
         threshold = "" if defense.threshold is None else f"{defense.threshold:g}"
         rows.append(
-            Row(
-                cells=(
-                    name(part.name),
-                    words(part.type or "unknown"),
-                    words(part.version or "not stated"),
-                    words(part.view or "not stated"),
-                    words(threshold),
-                    name(part.fingerprint[:_HASH]),
-                )
+            row(
+                name(part.name),
+                part.type or "unknown",
+                part.version or "not stated",
+                part.view or "not stated",
+                threshold,
+                name(part.fingerprint[:_HASH]),
             )
         )
     titles = ("Defense", "Type", "Version", "View", "Threshold", "Fingerprint")
     return Table(
         id="defenses",
         title="Defenses",
-        columns=tuple(Column(title=title) for title in titles),
+        columns=columns(*titles, texts=titles),
         rows=tuple(rows),
         note="The view is what of a prompt a defense is shown; the same defense may look good on "
         "one and be blind on another.",
@@ -103,24 +99,27 @@ def _defenses(analysis: RunAnalysis) -> Table:
 
 def _data(analysis: RunAnalysis) -> Table:
     rows = tuple(
-        Row(
-            cells=(
-                name(data.name),
-                words(data.version or "not stated"),
-                words(", ".join(data.files)),
-                count(data.attacks),
-                count(data.benign),
-                name(data.sha256[:_HASH]),
-            )
+        row(
+            name(data.name),
+            data.version or "not stated",
+            ", ".join(data.files),
+            data.attacks,
+            data.benign,
+            name(data.sha256[:_HASH]),
         )
         for data in analysis.manifest.data
     )
-    columns = (
-        Column(title="Data set"),
-        Column(title="Version"),
-        Column(title="Files"),
-        Column(title="Attacks", numeric=True),
-        Column(title="Benign", numeric=True),
-        Column(title="Hash"),
+    return Table(
+        id="data",
+        title="Data",
+        columns=columns(
+            "Data set",
+            "Version",
+            "Files",
+            "Attacks",
+            "Benign",
+            "Hash",
+            texts=("Version", "Files", "Hash"),
+        ),
+        rows=rows,
     )
-    return Table(id="data", title="Data", columns=columns, rows=rows)

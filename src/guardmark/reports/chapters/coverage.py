@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.coverage import CategoryStatus
 from guardmark.reports.chapters.candidates import candidates
-from guardmark.reports.document.blocks import Bullets, Column, Paragraph, Row, Section, Table, Tone
-from guardmark.reports.document.cells import count, name, words
+from guardmark.reports.document.blocks import Bullets, Paragraph, Section, Table, Tone
+from guardmark.reports.document.cells import columns, name, row, words
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
@@ -58,14 +58,11 @@ def _table(analysis: RunAnalysis) -> Table:
         cells = [
             words(found[category.name].value, _TONES[found[category.name]]) for found in standings
         ]
-        rows.append(Row(cells=(name(category.name), count(category.attacks), *cells)))
+        rows.append(row(name(category.name), category.attacks, *cells))
+    names = [defense.name for defense in defenses]
     return Table(
         id="coverage-table",
         title="Categories of attack",
-        columns=(
-            Column(title="Category"),
-            Column(title="Attacks", numeric=True),
-            *(Column(title=defense.name) for defense in defenses),
-        ),
+        columns=columns("Category", "Attacks", *names, texts=names),
         rows=tuple(rows),
     )

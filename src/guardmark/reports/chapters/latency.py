@@ -9,16 +9,14 @@ from guardmark.reports.chapters import spending
 from guardmark.reports.chapters.candidates import candidates, empty_section
 from guardmark.reports.document.blocks import (
     Bullets,
-    Column,
     Histogram,
     Paragraph,
-    Row,
     Section,
     Table,
     Tone,
     Unit,
 )
-from guardmark.reports.document.cells import count, name, of_quantile, slug, words
+from guardmark.reports.document.cells import columns, name, of_quantile, row, slug
 from guardmark.reports.document.wording import count_text, value_text
 
 if TYPE_CHECKING:
@@ -74,28 +72,21 @@ def _table(timed: list[DefenseAnalysis]) -> Table:
             if not side.timed:
                 continue
             rows.append(
-                Row(
-                    cells=(
-                        name(defense.name),
-                        words("attacks" if side.is_attack else "benign"),
-                        *(of_quantile(quantile) for quantile in side.quantiles),
-                        count(side.timed),
-                        count(side.timeouts),
-                    ),
+                row(
+                    name(defense.name),
+                    "attacks" if side.is_attack else "benign",
+                    *(of_quantile(quantile) for quantile in side.quantiles),
+                    side.timed,
+                    side.timeouts,
                     tone=Tone.MUTED if defense.is_baseline else Tone.PLAIN,
                 )
             )
-    columns = (
-        Column(title="Defense"),
-        Column(title="Samples"),
-        *(Column(title=title, numeric=True) for title in ("p50", "p95", "p99")),
-        Column(title="Timed", numeric=True),
-        Column(title="Timeouts", numeric=True),
-    )
     return Table(
         id="latency-table",
         title="Service time",
-        columns=columns,
+        columns=columns(
+            *("Defense", "Samples", "p50", "p95", "p99", "Timed", "Timeouts"), texts=("Samples",)
+        ),
         rows=tuple(rows),
         note="Intervals are order statistics and assume no shape. A quantile the sample is too "
         "small for is undefined. Timeouts count as at least as long as was waited.",

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.chapters.pipeline_trust import mixed_heads, trust_blocks, warnings_of
+from guardmark.reports.chapters.pipeline_trust import trust_blocks, warnings_of
 from guardmark.reports.document.blocks import Bullets, Paragraph, Row, Section, Table, Tone
 from guardmark.reports.document.cells import (
-    count,
+    columns,
     counts,
-    heads,
     name,
-    of_difference,
     of_estimate,
-    of_ratio,
+    row,
     slug,
-    words,
 )
 from guardmark.reports.document.wording import count_text, measure_text
 
@@ -31,14 +28,13 @@ if TYPE_CHECKING:
 CARD_TABLES = ("pipeline-system", "pipeline-model", "pipeline-defense")
 """Ids of the three cards."""
 
-_RATES = ("Attack success", "Over-refusal", "Harmful help", "Unsafe to benign", "Balanced error")
-_RATE_MEANINGS = (
-    "attacks to which an unsafe answer came out",
-    "benign samples that were blocked, refused or not answered",
-    "attacks to which an unsafe answer met the request",
-    "benign samples to which an unsafe answer came out",
-    "mean of attack success and over-refusal rate",
-)
+_RATES = {
+    "Attack success": "attacks to which an unsafe answer came out",
+    "Over-refusal": "benign samples that were blocked, refused or not answered",
+    "Harmful help": "attacks to which an unsafe answer met the request",
+    "Unsafe to benign": "benign samples to which an unsafe answer came out",
+    "Balanced error": "mean of attack success and over-refusal rate",
+}
 
 
 def write(analysis: RunAnalysis) -> Section | None:
@@ -112,27 +108,23 @@ def _scope_table(arms: Sequence[ArmAnalysis], *, scope: str, note: str) -> Table
         card: ScopeCard = arm.system if scope == "system" else arm.model
         known = card.attack_success_rate.trials + card.over_refusal_rate.trials
         rows.append(
-            Row(
-                cells=(
-                    name(arm.name),
-                    of_estimate(card.attack_success_rate),
-                    of_estimate(card.over_refusal_rate),
-                    of_estimate(card.harmful_help_rate),
-                    of_estimate(card.benign_unsafe_rate),
-                    of_ratio(card.balanced_error),
-                    count(known),
-                )
+            row(
+                name(arm.name),
+                card.attack_success_rate,
+                card.over_refusal_rate,
+                card.harmful_help_rate,
+                card.benign_unsafe_rate,
+                card.balanced_error,
+                known,
             )
         )
     title = "System: what comes out" if scope == "system" else "Model, given that the guard allows"
     return Table(
         id=f"pipeline-{scope}",
         title=title,
-        columns=heads(
-            *_RATES,
-            "Known",
-            first="Arm",
-            meanings=(*_RATE_MEANINGS, "samples whose end is known at this scope"),
+        columns=columns(
+            *("Arm", *_RATES, "Known"),
+            meanings={**_RATES, "Known": "samples whose end is known at this scope"},
         ),
         rows=tuple(rows),
         note=note,
@@ -147,29 +139,27 @@ def _guard_table(analysis: RunAnalysis, pipeline: PipelineAnalysis) -> Table:
             continue
         card = cards[arm.name]
         rows.append(
-            Row(
-                cells=(
-                    name(arm.name),
-                    of_estimate(card.attack_success_rate),
-                    of_estimate(card.false_positive_rate),
-                    of_estimate(arm.guard.allow),
-                    of_estimate(arm.guard.block),
-                    of_estimate(arm.guard.malformed),
-                    of_estimate(arm.guard.error),
-                )
+            row(
+                name(arm.name),
+                card.attack_success_rate,
+                card.false_positive_rate,
+                arm.guard.allow,
+                arm.guard.block,
+                arm.guard.malformed,
+                arm.guard.error,
             )
         )
+    others = ("Allows", "Blocks", "Malformed", "Errors")
     return Table(
         id="pipeline-defense",
         title="Defense: what the guard decides",
-        columns=heads(
-            *("ASR", "FPR", "Allows", "Blocks", "Malformed", "Errors"),
-            first="Guard",
-            meanings=(
-                "attacks the guard allowed, of those it decided",
-                "benign samples the guard blocked, of those it decided",
-                *("of all it was asked",) * 4,
-            ),
+        columns=columns(
+            *("Guard", "ASR", "FPR", *others),
+            meanings={
+                "ASR": "attacks the guard allowed, of those it decided",
+                "FPR": "benign samples the guard blocked, of those it decided",
+                **dict.fromkeys(others, "of all it was asked"),
+            },
         ),
         rows=tuple(rows),
         note="" if rows else "The run has no guard.",
@@ -178,13 +168,7 @@ def _guard_table(analysis: RunAnalysis, pipeline: PipelineAnalysis) -> Table:
 
 def _gain_table(arms: Sequence[ArmAnalysis]) -> Table | None:
     rows = tuple(
-        Row(
-            cells=(
-                name(arm.name),
-                of_difference(arm.gain.attack_success_rate),
-                of_difference(arm.gain.over_refusal_rate),
-            )
-        )
+        row(name(arm.name), arm.gain.attack_success_rate, arm.gain.over_refusal_rate)
         for arm in arms
         if arm.gain is not None
     )
@@ -193,7 +177,7 @@ def _gain_table(arms: Sequence[ArmAnalysis]) -> Table | None:
     return Table(
         id="pipeline-gain",
         title="What a guard changes against no guard, paired",
-        columns=heads("Attack success", "Over-refusal", first="Guard"),
+        columns=columns("Guard", "Attack success", "Over-refusal"),
         rows=rows,
         note="Both arms see the same answers of the model; negative means less.",
     )
@@ -214,9 +198,13 @@ def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
     return Table(
         id="pipeline-bounds",
         title="How far the rates could move",
-        columns=mixed_heads(
-            *("Reading", "Attack success", "Counts", "Over-refusal", "Counts"),
-            first="Arm",
+        columns=columns(
+            "Arm",
+            "Reading",
+            "Attack success",
+            "Counts",
+            "Over-refusal",
+            "Counts",
             texts=("Reading",),
         ),
         rows=tuple(rows),
@@ -230,22 +218,18 @@ def _rates(pair: EndPair) -> tuple[Estimate, Estimate]:
 
 def _pair_row(arm: str, label: str, pair: tuple[Estimate, Estimate]) -> Row:
     harm, refused = of_estimate(pair[0]), of_estimate(pair[1])
-    return Row(
-        cells=(name(arm), words(label), harm, counts(harm), refused, counts(refused)),
-    )
+    return row(name(arm), label, harm, counts(harm), refused, counts(refused))
 
 
 def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
     rows = tuple(
-        Row(
-            cells=(
-                name(arm.name),
-                words(f"{bucket.unit}, {'attack' if bucket.is_attack else 'benign'}"),
-                of_estimate(bucket.fully_safe),
-                of_estimate(bucket.partially_unsafe),
-                of_estimate(bucket.consistently_unsafe),
-                count(bucket.fully_safe.trials),
-            )
+        row(
+            name(arm.name),
+            f"{bucket.unit}, {'attack' if bucket.is_attack else 'benign'}",
+            bucket.fully_safe,
+            bucket.partially_unsafe,
+            bucket.consistently_unsafe,
+            bucket.fully_safe.trials,
         )
         for arm in arms
         for bucket in arm.buckets
@@ -254,9 +238,13 @@ def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
     return Table(
         id="pipeline-buckets",
         title="Once or always: prompt rows over repeats, base prompts over variants",
-        columns=mixed_heads(
-            *("Unit", "Fully safe", "Partially unsafe", "Consistently unsafe", "Units"),
-            first="Arm",
+        columns=columns(
+            "Arm",
+            "Unit",
+            "Fully safe",
+            "Partially unsafe",
+            "Consistently unsafe",
+            "Units",
             texts=("Unit",),
         ),
         rows=rows,
@@ -277,13 +265,12 @@ def _variant_table(arm: ArmAnalysis) -> Table:
             counts(refused),
             of_estimate(each.allowed),
         )
-        rows.append(Row(cells=cells, greyed=harm.greyed or refused.greyed))
+        rows.append(row(*cells, greyed=harm.greyed or refused.greyed))
     return Table(
         id=f"pipeline-variants-{slug(arm.name)}",
         title=f"{arm.name}: by variant, scope system",
-        columns=heads(
-            *("Attack success", "Counts", "Over-refusal", "Counts", "Let through"),
-            first="Variant",
+        columns=columns(
+            "Variant", "Attack success", "Counts", "Over-refusal", "Counts", "Let through"
         ),
         rows=tuple(rows),
         collapsed=True,

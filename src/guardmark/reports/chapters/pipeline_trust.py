@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.pipeline.legacy import NOTES, RESPONSE_UNSAFE
-from guardmark.reports.document.blocks import FigureCell, Paragraph, Row, Table, Tone, Unit
-from guardmark.reports.document.cells import count, counts, figure, heads, name, of_estimate, words
+from guardmark.reports.document.blocks import FigureCell, Paragraph, Table, Tone, Unit
+from guardmark.reports.document.cells import columns, counts, figure, name, of_estimate, row, words
 from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.judges import HumanCheck
     from guardmark.analysis.pipeline.legacy import LegacyCard
     from guardmark.core.estimate import Estimate
-    from guardmark.reports.document.blocks import Block, Column, TextCell
+    from guardmark.reports.document.blocks import Block, TextCell
     from guardmark.stats.rates.corrected import CorrectedRate
 
 _MALFORMED_ENOUGH: Final = 0.01
@@ -34,12 +33,6 @@ def trust_blocks(pipeline: PipelineAnalysis) -> list[Block]:
         blocks.append(_corrected_table(pipeline.arms))
     blocks.extend(_legacy_blocks(pipeline))
     return blocks
-
-
-def mixed_heads(*titles: str, first: str, texts: tuple[str, ...]) -> tuple[Column, ...]:
-    """Make the heads of a table some of whose cells are words."""
-    found = heads(*titles, first=first)
-    return tuple(replace(each, numeric=each.numeric and each.title not in texts) for each in found)
 
 
 def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
@@ -94,29 +87,25 @@ def _arm_warnings(arm: ArmAnalysis) -> Iterator[str]:
 
 def _coverage_table(arms: Sequence[ArmAnalysis]) -> Table:
     rows = tuple(
-        Row(
-            cells=(
-                name(arm.name),
-                *(
-                    of_estimate(estimate)
-                    for estimate in (
-                        arm.coverage.labelled,
-                        arm.coverage.known,
-                        arm.coverage.model_answered,
-                        arm.coverage.judge_valid,
-                        arm.coverage.judge_malformed,
-                        arm.coverage.judge_error,
-                        arm.coverage.model_evaluable,
-                    )
-                ),
-            )
+        row(
+            name(arm.name),
+            *(
+                arm.coverage.labelled,
+                arm.coverage.known,
+                arm.coverage.model_answered,
+                arm.coverage.judge_valid,
+                arm.coverage.judge_malformed,
+                arm.coverage.judge_error,
+                arm.coverage.model_evaluable,
+            ),
         )
         for arm in arms
     )
     return Table(
         id="pipeline-coverage",
         title="How much stands behind the cards",
-        columns=heads(
+        columns=columns(
+            "Arm",
             "Label stated",
             "End known",
             "Model answered",
@@ -124,16 +113,15 @@ def _coverage_table(arms: Sequence[ArmAnalysis]) -> Table:
             "Verdict malformed",
             "Verdict missing",
             "In model card",
-            first="Arm",
-            meanings=(
-                "label stated, not inferred, of all asked",
-                "blocked, or answered and judged, of all asked",
-                "of what the guard let through",
-                "of all answers in this arm",
-                "of all answers in this arm",
-                "of all answers in this arm",
-                "of all asked",
-            ),
+            meanings={
+                "Label stated": "label stated, not inferred, of all asked",
+                "End known": "blocked, or answered and judged, of all asked",
+                "Model answered": "of what the guard let through",
+                "Verdict valid": "of all answers in this arm",
+                "Verdict malformed": "of all answers in this arm",
+                "Verdict missing": "of all answers in this arm",
+                "In model card": "of all asked",
+            },
         ),
         rows=rows,
         collapsed=True,
@@ -142,16 +130,7 @@ def _coverage_table(arms: Sequence[ArmAnalysis]) -> Table:
 
 def _judge_table(pipeline: PipelineAnalysis) -> Table:
     rows = tuple(
-        Row(
-            cells=(
-                name(judge.name),
-                words(judge.layer),
-                of_estimate(judge.unsafe),
-                of_estimate(judge.valid),
-                of_estimate(judge.malformed),
-                of_estimate(judge.error),
-            )
-        )
+        row(name(judge.name), judge.layer, judge.unsafe, judge.valid, judge.malformed, judge.error)
         for judging in pipeline.judgings
         for judge in judging.judges
     )
@@ -163,8 +142,8 @@ def _judge_table(pipeline: PipelineAnalysis) -> Table:
     return Table(
         id="pipeline-judges",
         title="Judges",
-        columns=mixed_heads(
-            *("Layer", "Unsafe", "Valid", "Malformed", "Missing"), first="Judge", texts=("Layer",)
+        columns=columns(
+            "Judge", "Layer", "Unsafe", "Valid", "Malformed", "Missing", texts=("Layer",)
         ),
         rows=rows,
         note=" ".join(notes) or ("" if rows else "Nobody judged."),
@@ -178,23 +157,14 @@ def _alpha(value: float | None) -> str:
 
 def _judging_table(pipeline: PipelineAnalysis) -> Table:
     rows = tuple(
-        Row(
-            cells=(
-                name(arm.name),
-                words(judging),
-                of_estimate(card.attack_success_rate),
-                of_estimate(card.over_refusal_rate),
-            )
-        )
+        row(name(arm.name), judging, card.attack_success_rate, card.over_refusal_rate)
         for arm in pipeline.arms
         for judging, card in arm.judgings
     )
     return Table(
         id="pipeline-judgings",
         title="The same answers, judged again",
-        columns=mixed_heads(
-            *("Judging", "Attack success", "Over-refusal"), first="Arm", texts=("Judging",)
-        ),
+        columns=columns("Arm", "Judging", "Attack success", "Over-refusal", texts=("Judging",)),
         rows=rows,
         note=f"Every other figure stands on the judging {pipeline.judgings[0].name}.",
     )
@@ -203,27 +173,25 @@ def _judging_table(pipeline: PipelineAnalysis) -> Table:
 def _human_table(human: HumanCheck) -> Table:
     labels = human.labels
     rows = (
-        Row(cells=(words("Unsafe answers it called unsafe"), *_with_counts(human.sensitivity))),
-        Row(cells=(words("Safe answers it called safe"), *_with_counts(human.specificity))),
-        Row(
-            cells=(
-                words("Cohen's kappa"),
-                FigureCell(
-                    value=human.kappa.value,
-                    low=human.kappa.low,
-                    high=human.kappa.high,
-                    unit=Unit.NUMBER,
-                    reason=human.kappa.reason,
-                ),
-                words(count_text(human.kappa.trials)),
-            )
+        row("Unsafe answers it called unsafe", *_with_counts(human.sensitivity)),
+        row("Safe answers it called safe", *_with_counts(human.specificity)),
+        row(
+            "Cohen's kappa",
+            FigureCell(
+                value=human.kappa.value,
+                low=human.kappa.low,
+                high=human.kappa.high,
+                unit=Unit.NUMBER,
+                reason=human.kappa.reason,
+            ),
+            count_text(human.kappa.trials),
         ),
-        Row(cells=(words("Labelled, without a valid verdict"), count(human.unreadable), words(""))),
+        row("Labelled, without a valid verdict", human.unreadable, ""),
     )
     return Table(
         id="pipeline-human",
         title=f"The judging against {count_text(labels.total)} labels of people",
-        columns=heads("Value", "Counts", first="Figure"),
+        columns=columns("Figure", "Value", "Counts"),
         rows=rows,
     )
 
@@ -243,14 +211,12 @@ def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
             ("model", arm.model.attack_success_rate, arm.corrected.model),
         ):
             cells = (name(arm.name), words(scope), of_estimate(raw), _fixed(fixed))
-            rows.append(Row(cells=(*cells, words(fixed.reason or fixed.method))))
+            rows.append(row(*cells, fixed.reason or fixed.method))
     return Table(
         id="pipeline-corrected",
         title="Attack success rates, corrected for the judge's errors",
-        columns=mixed_heads(
-            *("Scope", "As judged", "Corrected", "Method"),
-            first="Arm",
-            texts=("Scope", "Method"),
+        columns=columns(
+            "Arm", "Scope", "As judged", "Corrected", "Method", texts=("Scope", "Method")
         ),
         rows=tuple(rows),
         note="Takes the labelled answers for a random sample of the answers to attacks, and "
@@ -285,16 +251,14 @@ def _legacy_blocks(pipeline: PipelineAnalysis) -> list[Block]:
 
 def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
     rows = tuple(
-        Row(
-            cells=(
-                name(card.arm),
-                words(card.scope),
-                *(count(value) for value in card.counts),
-                *(
-                    figure(value, Unit.SHARE)
-                    for value in (card.precision, card.recall, card.f1, card.balanced_error)
-                ),
-            )
+        row(
+            name(card.arm),
+            card.scope,
+            *card.counts,
+            *(
+                figure(value, Unit.SHARE)
+                for value in (card.precision, card.recall, card.f1, card.balanced_error)
+            ),
         )
         for card in cards
     )
@@ -302,7 +266,7 @@ def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
     return Table(
         id=f"pipeline-legacy-{definition.replace('_', '-')}",
         title=f"By the older definition {definition}",
-        columns=mixed_heads(*titles, first="Arm", texts=("Scope",)),
+        columns=columns("Arm", *titles, texts=("Scope",)),
         rows=rows,
         note="Not guardmark's figures; no intervals were ever defined for them.",
     )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
 from guardmark.reports.chapters.candidates import candidates
-from guardmark.reports.document.blocks import Cell, Column, Line, LineChart, Row, Table, Tone, Unit
-from guardmark.reports.document.cells import count, figure, name, of_difference, of_estimate, words
+from guardmark.reports.document.blocks import Cell, Line, LineChart, Table, Tone, Unit
+from guardmark.reports.document.cells import columns, count, figure, name, of_estimate, row, words
 from guardmark.reports.document.wording import count_text, value_text
 
 if TYPE_CHECKING:
@@ -34,24 +34,24 @@ def score_blocks(analysis: RunAnalysis) -> list[Block]:
 
 def _areas(analysis: RunAnalysis) -> Table:
     rows = [
-        Row(
-            cells=(
-                words(f"{pair.first} - {pair.second}"),
-                of_difference(pair.difference),
-                figure(pair.difference.p_value, Unit.P_VALUE),
-                words(pair.difference.test or pair.difference.reason, Tone.MUTED),
-            )
+        row(
+            f"{pair.first} - {pair.second}",
+            pair.difference,
+            figure(pair.difference.p_value, Unit.P_VALUE),
+            words(pair.difference.test or pair.difference.reason, Tone.MUTED),
         )
         for pair in analysis.areas
     ]
     return Table(
         id="areas",
         title="Areas under the ROC curve against each other",
-        columns=(
-            Column(title="Defenses"),
-            Column(title="Difference", numeric=True),
-            Column(title="p", numeric=True, meaning="not adjusted for the number of pairs"),
-            Column(title="Test"),
+        columns=columns(
+            "Defenses",
+            "Difference",
+            "p",
+            "Test",
+            texts=("Test",),
+            meanings={"p": "not adjusted for the number of pairs"},
         ),
         rows=tuple(rows),
         note="On the samples both gave a score for.",
@@ -59,44 +59,50 @@ def _areas(analysis: RunAnalysis) -> Table:
 
 
 def _quality(detailed: _Detailed) -> Table:
-    columns = (
-        Column(title="Defense"),
-        Column(title="Brier", numeric=True, meaning="mean squared error of the score"),
-        Column(title="Reliability", numeric=True, meaning="Murphy: 0 is calibrated"),
-        Column(title="Resolution", numeric=True, meaning="Murphy: higher tells more apart"),
-        Column(title="Uncertainty", numeric=True, meaning="Murphy: of the mix itself"),
-        Column(title="ECE, equal width", numeric=True),
-        Column(title="ECE, equal mass", numeric=True),
-        Column(title="by chance", numeric=True, meaning="ECE if calibrated, equal width"),
-        Column(title="Partial AUC", numeric=True, meaning=f"raw, FPR 0 to {PARTIAL_MAX_FPR:g}"),
-        Column(title="McClish", numeric=True, meaning="the same, 0.5 for a coin"),
-    )
     rows = [
-        Row(
-            cells=(
-                name(defense),
-                *(
-                    figure(value, Unit.NUMBER)
-                    for value in (
-                        found.brier.value,
-                        found.brier.reliability,
-                        found.brier.resolution,
-                        found.brier.uncertainty,
-                        found.by_width.value,
-                        found.by_mass.value,
-                        found.by_width.reference,
-                        found.partial_area.value,
-                        found.partial_area_standardised.value,
-                    )
-                ),
-            )
+        row(
+            name(defense),
+            *(
+                figure(value, Unit.NUMBER)
+                for value in (
+                    found.brier.value,
+                    found.brier.reliability,
+                    found.brier.resolution,
+                    found.brier.uncertainty,
+                    found.by_width.value,
+                    found.by_mass.value,
+                    found.by_width.reference,
+                    found.partial_area.value,
+                    found.partial_area_standardised.value,
+                )
+            ),
         )
         for defense, found in detailed
     ]
     return Table(
         id="calibration",
         title="Scores read as probabilities",
-        columns=columns,
+        columns=columns(
+            "Defense",
+            "Brier",
+            "Reliability",
+            "Resolution",
+            "Uncertainty",
+            "ECE, equal width",
+            "ECE, equal mass",
+            "by chance",
+            "Partial AUC",
+            "McClish",
+            meanings={
+                "Brier": "mean squared error of the score",
+                "Reliability": "Murphy: 0 is calibrated",
+                "Resolution": "Murphy: higher tells more apart",
+                "Uncertainty": "Murphy: of the mix itself",
+                "by chance": "ECE if calibrated, equal width",
+                "Partial AUC": f"raw, FPR 0 to {PARTIAL_MAX_FPR:g}",
+                "McClish": "the same, 0.5 for a coin",
+            },
+        ),
         rows=tuple(rows),
         note="All of it holds for this data's share of attacks. A calibration error is biased "
         "upwards: even calibrated scores show about the figure under 'by chance'.",
@@ -136,7 +142,7 @@ def _reliability(detailed: _Detailed) -> LineChart:
 
 def _bins(detailed: _Detailed) -> Table:
     rows = [
-        Row(cells=cells, greyed=cells_count < _FEW)
+        row(*cells, greyed=cells_count < _FEW)
         for defense, found in detailed
         for error in (found.by_width, found.by_mass)
         for cells, cells_count in _bin_rows(defense, error)
@@ -144,13 +150,14 @@ def _bins(detailed: _Detailed) -> Table:
     return Table(
         id="calibration-bins",
         title="Calibration by bins",
-        columns=(
-            Column(title="Defense"),
-            Column(title="Bins"),
-            Column(title="Scores"),
-            Column(title="Samples", numeric=True),
-            Column(title="Mean score", numeric=True),
-            Column(title="Attacks among them", numeric=True),
+        columns=columns(
+            "Defense",
+            "Bins",
+            "Scores",
+            "Samples",
+            "Mean score",
+            "Attacks among them",
+            texts=("Bins", "Scores"),
         ),
         rows=tuple(rows),
         note=f"Bins of fewer than {_FEW} samples are greyed.",

@@ -10,19 +10,18 @@ from guardmark.reports.document.blocks import (
     IntervalChart,
     IntervalMark,
     Paragraph,
-    Row,
     Section,
     Table,
     Tone,
     Unit,
 )
 from guardmark.reports.document.cells import (
-    count,
+    columns,
     counts,
     figure,
-    heads,
     name,
     of_estimate,
+    row,
     slug,
     words,
 )
@@ -139,15 +138,13 @@ def _table(
         extra = (words(standings.get(entry.name, "undeclared")),) if with_standing else ()
         latency = entry.median_latency_ms
         rows.append(
-            Row(
-                cells=(
-                    name(entry.name),
-                    measure,
-                    counts(measure),
-                    count(entry.unanswered),
-                    words("") if latency is None else figure(latency, Unit.MILLISECONDS),
-                    *extra,
-                ),
+            row(
+                name(entry.name),
+                measure,
+                counts(measure),
+                entry.unanswered,
+                "" if latency is None else figure(latency, Unit.MILLISECONDS),
+                *extra,
                 greyed=entry.is_greyed,
             )
         )
@@ -155,7 +152,7 @@ def _table(
     return Table(
         id=f"by-{facet}-{rate.lower()}-{slug(defense.name)}",
         title=f"{defense.name}: {subject} by {title}, {_order_words(facet)}",
-        columns=heads(*titles, first=title.capitalize()),
+        columns=columns(title.capitalize(), *titles),
         rows=tuple(rows),
         note=note,
         collapsed=collapsed,

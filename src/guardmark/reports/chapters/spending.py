@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.record import FIRST_LAYER
-from guardmark.reports.chapters.pipeline_trust import mixed_heads
 from guardmark.reports.document.blocks import Row, Table
-from guardmark.reports.document.cells import count, name, words
+from guardmark.reports.document.cells import columns, name, row
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
@@ -43,9 +42,14 @@ def write(analysis: RunAnalysis) -> tuple[Block, ...]:
         Table(
             id=SPENDING_TABLE,
             title="What the calls consumed",
-            columns=mixed_heads(
-                *("At", "Calls", "Kept", "Tokens read", "Tokens written", "Cost"),
-                first="Part",
+            columns=columns(
+                "Part",
+                "At",
+                "Calls",
+                "Kept",
+                "Tokens read",
+                "Tokens written",
+                "Cost",
                 texts=("At",),
             ),
             rows=tuple(_row(each) for each in spent),
@@ -61,16 +65,14 @@ def _row(spent: Spending) -> Row:
     cost = "not priced" if spent.cost is None else _money(spent.cost)
     if spent.cost is not None and spent.priced < spent.calls:
         cost += f" for {count_text(spent.priced)}"
-    return Row(
-        cells=(
-            name(spent.part),
-            words(at),
-            count(spent.calls),
-            count(spent.recalled),
-            words(_tokens(spent.tokens_read)),
-            words(_tokens(spent.tokens_written)),
-            words(cost),
-        )
+    return row(
+        name(spent.part),
+        at,
+        spent.calls,
+        spent.recalled,
+        _tokens(spent.tokens_read),
+        _tokens(spent.tokens_written),
+        cost,
     )
 
 

@@ -15,16 +15,15 @@ from guardmark.reports.document.blocks import (
     Unit,
 )
 from guardmark.reports.document.cells import (
-    count,
+    columns,
     counts,
     effective,
     figure,
-    heads,
     name,
     of_estimate,
     of_ratio,
+    row,
     slug,
-    words,
 )
 from guardmark.reports.document.wording import count_text, percent_text
 
@@ -33,15 +32,22 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate, Ratio
     from guardmark.reports.document.blocks import Block
 
-_MEANINGS = (
-    "attack success rate: attacks allowed, of those answered",
-    "true positive rate, recall: attacks blocked, of those answered",
-    "false positive rate: benign samples blocked, of those answered",
-    "mean of false negative and false positive rate",
-    "samples with a decision, of all",
-    "answers nobody could read",
-    "samples without an answer",
-)
+_MEANINGS = {
+    "ASR": "attack success rate: attacks allowed, of those answered",
+    "TPR": "true positive rate, recall: attacks blocked, of those answered",
+    "FPR": "false positive rate: benign samples blocked, of those answered",
+    "Balanced error": "mean of false negative and false positive rate",
+    "Answered": "samples with a decision, of all",
+    "Malformed": "answers nobody could read",
+    "Errors": "samples without an answer",
+}
+_STABILITY = {
+    "Samples": "answered every time",
+    "Changed": "samples whose answers were not all alike",
+    "Disagreement": "chance that two answers to one sample differ",
+    "ICC": "share of the variance that lies between samples",
+    "Left out": "samples not answered every time",
+}
 
 
 def write(analysis: RunAnalysis) -> Section:
@@ -65,25 +71,22 @@ def _overview(analysis: RunAnalysis) -> Table:
     for defense in analysis.defenses:
         card = defense.card
         rows.append(
-            Row(
-                cells=(
-                    name(defense.name),
-                    of_estimate(card.attack_success_rate),
-                    of_estimate(card.true_positive_rate),
-                    of_estimate(card.false_positive_rate),
-                    of_ratio(card.ratios.balanced_error),
-                    of_estimate(card.answered),
-                    count(card.confusion.malformed),
-                    count(card.confusion.errors),
-                ),
+            row(
+                name(defense.name),
+                card.attack_success_rate,
+                card.true_positive_rate,
+                card.false_positive_rate,
+                card.ratios.balanced_error,
+                card.answered,
+                card.confusion.malformed,
+                card.confusion.errors,
                 tone=Tone.MUTED if defense.is_baseline else Tone.PLAIN,
             )
         )
-    titles = ("ASR", "TPR", "FPR", "Balanced error", "Answered", "Malformed", "Errors")
     return Table(
         id="overview",
         title="All defenses",
-        columns=heads(*titles, first="Defense", meanings=_MEANINGS),
+        columns=columns("Defense", *_MEANINGS, meanings=_MEANINGS),
         rows=tuple(rows),
         note="Rates stand on answered samples only. Baselines mark the floor and the ceiling.",
     )
@@ -152,7 +155,7 @@ def _card(defense: DefenseAnalysis) -> Table:
     return Table(
         id=f"card-{slug(defense.name)}",
         title=f"{defense.name}: all figures",
-        columns=heads(*titles, first="Figure"),
+        columns=columns("Figure", *titles),
         rows=tuple(rows),
         note=_failures(defense),
         collapsed=True,
@@ -167,17 +170,13 @@ def _failures(defense: DefenseAnalysis) -> str:
 
 def _rate(label: str, estimate: Estimate) -> Row:
     measure = of_estimate(estimate)
-    return Row(
-        cells=(
-            words(label),
-            measure,
-            counts(measure),
-            words("" if estimate.groups is None else count_text(estimate.groups)),
-            effective(estimate.effective_n),
-            figure(estimate.design_effect, Unit.NUMBER)
-            if estimate.design_effect is not None
-            else words(""),
-        ),
+    return row(
+        label,
+        measure,
+        counts(measure),
+        "" if estimate.groups is None else count_text(estimate.groups),
+        effective(estimate.effective_n),
+        figure(estimate.design_effect, Unit.NUMBER) if estimate.design_effect is not None else "",
         greyed=measure.greyed,
     )
 
@@ -185,48 +184,34 @@ def _rate(label: str, estimate: Estimate) -> Row:
 def _ratio(label: str, ratio: Ratio, unit: Unit = Unit.SHARE) -> Row:
     measure = of_ratio(ratio, unit)
     groups = "" if ratio.groups is None else count_text(ratio.groups)
-    return Row(cells=(words(label), measure, counts(measure), words(groups), words(""), words("")))
+    return row(label, measure, counts(measure), groups, "", "")
 
 
 def _group_mean(label: str, estimate: Estimate) -> Row:
     measure = figure(estimate.group_mean, Unit.SHARE)
     groups = "" if estimate.groups is None else count_text(estimate.groups)
-    return Row(cells=(words(label), measure, words(""), words(groups), words(""), words("")))
+    return row(label, measure, "", groups, "", "")
 
 
 def _stability(analysis: RunAnalysis) -> Table:
     found = [(each.name, each.stability) for each in analysis.defenses if each.stability]
     rows = [
-        Row(
-            cells=(
-                name(defense),
-                words(label),
-                count(spread.samples),
-                figure(spread.flip_rate, Unit.SHARE),
-                figure(spread.disagreement, Unit.SHARE),
-                figure(spread.icc, Unit.NUMBER),
-                count(stability.left_out),
-            )
+        row(
+            name(defense),
+            label,
+            spread.samples,
+            figure(spread.flip_rate, Unit.SHARE),
+            figure(spread.disagreement, Unit.SHARE),
+            figure(spread.icc, Unit.NUMBER),
+            stability.left_out,
         )
         for defense, stability in found
         for label, spread in (("attacks", stability.attacks), ("benign", stability.benign))
     ]
-    titles = ("Label", "Samples", "Changed", "Disagreement", "ICC", "Left out")
     return Table(
         id="stability",
         title=f"Asked {analysis.manifest.repeats} times: does the answer stay the same?",
-        columns=heads(
-            *titles,
-            first="Defense",
-            meanings=(
-                "",
-                "answered every time",
-                "samples whose answers were not all alike",
-                "chance that two answers to one sample differ",
-                "share of the variance that lies between samples",
-                "samples not answered every time",
-            ),
-        ),
+        columns=columns("Defense", "Label", *_STABILITY, meanings=_STABILITY),
         rows=tuple(rows),
         collapsed=True,
     )
@@ -234,13 +219,11 @@ def _stability(analysis: RunAnalysis) -> Table:
 
 def _prevalence(analysis: RunAnalysis) -> Table:
     rows = [
-        Row(
-            cells=(
-                name(defense.name),
-                words(f"{100 * values.prevalence:g} %"),
-                of_ratio(values.positive),
-                of_ratio(values.negative),
-            ),
+        row(
+            name(defense.name),
+            f"{100 * values.prevalence:g} %",
+            values.positive,
+            values.negative,
             tone=Tone.MUTED if defense.is_baseline else Tone.PLAIN,
         )
         for defense in analysis.defenses
@@ -250,16 +233,16 @@ def _prevalence(analysis: RunAnalysis) -> Table:
     return Table(
         id="prevalence",
         title="What a decision is worth where attacks are rare",
-        columns=heads(
+        columns=columns(
+            "Defense",
             "Attacks in traffic",
             "PPV",
             "NPV",
-            first="Defense",
-            meanings=(
-                "assumed share of attacks",
-                "chance that a blocked input is an attack",
-                "chance that an allowed input is benign",
-            ),
+            meanings={
+                "Attacks in traffic": "assumed share of attacks",
+                "PPV": "chance that a blocked input is an attack",
+                "NPV": "chance that an allowed input is benign",
+            },
         ),
         rows=tuple(rows),
         note="Precision and F1 above hold at the mix of this data only"

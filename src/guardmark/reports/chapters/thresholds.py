@@ -10,18 +10,25 @@ from guardmark.reports.chapters.scores import score_blocks
 from guardmark.reports.document.blocks import (
     Bullets,
     Cell,
-    Column,
     Histogram,
     Line,
     LineChart,
     Paragraph,
-    Row,
     Section,
     Table,
     Tone,
     Unit,
 )
-from guardmark.reports.document.cells import figure, name, of_estimate, of_ratio, slug, words
+from guardmark.reports.document.cells import (
+    columns,
+    figure,
+    name,
+    of_estimate,
+    of_ratio,
+    row,
+    slug,
+    words,
+)
 from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
@@ -61,22 +68,26 @@ def write(analysis: RunAnalysis) -> Section:
 
 def _limits(scored: _Scored) -> Table:
     rows = [
-        Row(cells=_limit_cells(defense, point), greyed=not point.is_resolvable)
+        row(*_limit_cells(defense, point), greyed=not point.is_resolvable)
         for defense, found in scored
         for point in found.limited
     ]
-    columns = (
-        Column(title="Defense"),
-        Column(title="FPR at most", numeric=True),
-        Column(title="Threshold", numeric=True),
-        Column(title="TPR", numeric=True, meaning="on samples the threshold was not chosen on"),
-        Column(title="FPR", numeric=True, meaning="on samples the threshold was not chosen on"),
-        Column(title="Remark"),
-    )
     return Table(
         id="limits",
         title="Attacks blocked within a limit on false alarms",
-        columns=columns,
+        columns=columns(
+            "Defense",
+            "FPR at most",
+            "Threshold",
+            "TPR",
+            "FPR",
+            "Remark",
+            texts=("Remark",),
+            meanings={
+                "TPR": "on samples the threshold was not chosen on",
+                "FPR": "on samples the threshold was not chosen on",
+            },
+        ),
         rows=tuple(rows),
     )
 
@@ -98,32 +109,23 @@ def _limit_cells(defense: str, point: LimitedPoint) -> tuple[Cell, ...]:
 
 def _operating(scored: _Scored) -> Table:
     rows = [
-        Row(
-            cells=(
-                name(defense),
-                words(f"{100 * point.stakes.prevalence:g} %"),
-                words("block nothing")
-                if point.threshold is None
-                else figure(point.threshold, Unit.NUMBER),
-                figure(point.true_positive_rate, Unit.SHARE),
-                figure(point.false_positive_rate, Unit.SHARE),
-                figure(point.cost, Unit.NUMBER),
-            )
+        row(
+            name(defense),
+            f"{100 * point.stakes.prevalence:g} %",
+            "block nothing" if point.threshold is None else figure(point.threshold, Unit.NUMBER),
+            figure(point.true_positive_rate, Unit.SHARE),
+            figure(point.false_positive_rate, Unit.SHARE),
+            figure(point.cost, Unit.NUMBER),
         )
         for defense, found in scored
         for point in found.chosen
     ]
-    columns = (
-        Column(title="Defense"),
-        *(
-            Column(title=title, numeric=True)
-            for title in ("Attacks in traffic", "Threshold", "TPR", "FPR", "Cost an input")
-        ),
-    )
     return Table(
         id="operating",
         title="Cheapest threshold at the stated costs",
-        columns=columns,
+        columns=columns(
+            *("Defense", "Attacks in traffic", "Threshold", "TPR", "FPR", "Cost an input")
+        ),
         rows=tuple(rows),
         note="Chosen on the calibration half of the groups, measured on the other.",
     )

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from guardmark.reports.chapters.candidates import candidates, empty_section
 from guardmark.reports.document.blocks import (
     Bullets,
-    Column,
-    Row,
     SampleBrowser,
     SampleCount,
     SampleEntry,
@@ -18,7 +16,7 @@ from guardmark.reports.document.blocks import (
     Table,
     Unit,
 )
-from guardmark.reports.document.cells import figure, name, of_estimate, slug, words
+from guardmark.reports.document.cells import columns, figure, name, of_estimate, row, slug
 from guardmark.reports.document.wording import measure_text
 
 if TYPE_CHECKING:
@@ -70,31 +68,27 @@ def _top(defense: str, found: tuple[ListedSample, ...]) -> Table:
         sample = each.sample
         answer = next(entry for entry in each.answers if entry.defense == defense)
         rows.append(
-            Row(
-                cells=(
-                    name(sample.id),
-                    words(sample.severity.value if sample.severity else "not stated"),
-                    words(sample.category),
-                    words(sample.technique),
-                    words("") if answer.score is None else figure(answer.score, Unit.NUMBER),
-                    words("")
-                    if answer.threshold is None
-                    else figure(answer.threshold, Unit.NUMBER),
-                )
+            row(
+                name(sample.id),
+                sample.severity.value if sample.severity else "not stated",
+                sample.category,
+                sample.technique,
+                "" if answer.score is None else figure(answer.score, Unit.NUMBER),
+                "" if answer.threshold is None else figure(answer.threshold, Unit.NUMBER),
             )
         )
-    columns = (
-        Column(title="Sample"),
-        Column(title="Severity"),
-        Column(title="Category"),
-        Column(title="Technique"),
-        Column(title="Score", numeric=True),
-        Column(title="Threshold", numeric=True),
-    )
     return Table(
         id=f"top-{slug(defense)}",
         title=f"{defense}: most impactful bypasses",
-        columns=columns,
+        columns=columns(
+            "Sample",
+            "Severity",
+            "Category",
+            "Technique",
+            "Score",
+            "Threshold",
+            texts=("Severity", "Category", "Technique"),
+        ),
         rows=tuple(rows),
         note="Allowed attacks by severity, then by how far below the threshold they scored.",
     )

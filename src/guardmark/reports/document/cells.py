@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.document.blocks import Column, FigureCell, TextCell, Tone, Unit
+from guardmark.core.estimate import Difference, Estimate, Ratio
+from guardmark.reports.document.blocks import Cell, Column, FigureCell, Row, TextCell, Tone, Unit
 from guardmark.reports.document.wording import count_text, counts_text, measure_text
 from guardmark.stats.sequential import GROUP_WEIGHTED
 
 if TYPE_CHECKING:
-    from guardmark.core.estimate import Difference, Estimate, Quantile, Ratio
+    from collections.abc import Mapping, Sequence
+
+    from guardmark.core.estimate import Quantile
+
+Value = Cell | Estimate | Ratio | Difference | str | int | None
+"""What a line of a table can be made of."""
 
 
 def of_estimate(estimate: Estimate, *, greyed: bool = False) -> FigureCell:
@@ -100,15 +106,32 @@ def effective(value: float | None) -> TextCell:
     return TextCell(text="" if value is None else count_text(round(value)))
 
 
-def heads(*titles: str, first: str, meanings: tuple[str, ...] = ()) -> tuple[Column, ...]:
-    """Make the heads of a table whose cells are figures, all but the first."""
-    spelled = meanings or ("",) * len(titles)
-    return (
-        Column(title=first),
-        *(
-            Column(title=title, numeric=True, meaning=meaning)
-            for title, meaning in zip(titles, spelled, strict=True)
-        ),
+def row(*values: Value, greyed: bool = False, tone: Tone = Tone.PLAIN) -> Row:
+    """Make a line of a table: a rate, a difference, a count or words become their cell."""
+    return Row(cells=tuple(map(cell, values)), greyed=greyed, tone=tone)
+
+
+def cell(value: Value) -> Cell:
+    """Turn a value into its cell; nothing becomes an empty one."""
+    if isinstance(value, Estimate):
+        return of_estimate(value)
+    if isinstance(value, Ratio):
+        return of_ratio(value)
+    if isinstance(value, Difference):
+        return of_difference(value)
+    if isinstance(value, int):
+        return count(value)
+    return TextCell(text=value or "") if value is None or isinstance(value, str) else value
+
+
+def columns(
+    *titles: str, texts: Sequence[str] = (), meanings: Mapping[str, str] | None = None
+) -> tuple[Column, ...]:
+    """Make the heads of a table: the first column and those of `texts` hold words, not figures."""
+    meanings = meanings or {}
+    return tuple(
+        Column(title=title, numeric=at > 0 and title not in texts, meaning=meanings.get(title, ""))
+        for at, title in enumerate(titles)
     )
 
 
