@@ -21,7 +21,7 @@ from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
 from guardmark.engine.stop import StopSignal
 from guardmark.reports.adaptive.card_json import adaptive_json
-from guardmark.reports.adaptive.words import holding_sentence
+from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.store.integrity import check
 from guardmark.store.records import RecordReader, RecordWriter
 

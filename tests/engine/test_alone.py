@@ -18,7 +18,8 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt, Sample
 from guardmark.engine.stop import StopSignal
-from guardmark.reports.adaptive.words import holding_sentence, threat_card
+from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
+from guardmark.reports.chapters.adaptive.threat_model import threat_card
 from guardmark.store.records import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))

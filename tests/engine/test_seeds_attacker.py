@@ -12,8 +12,8 @@ from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
 from guardmark.core.layers import ADAPTIVE
 from guardmark.reports.adaptive.card_json import adaptive_json
-from guardmark.reports.adaptive.seeds import headline, seeds_sentence, seeds_table
-from guardmark.reports.adaptive.words import holding_sentence
+from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
+from guardmark.reports.chapters.adaptive.seeds import headline, seeds_sentence, seeds_table
 
 sys.path.insert(0, str(Path(__file__).parent))
 from attacking import OPEN, Seat, Table, card_of, said

@@ -31,8 +31,8 @@ from guardmark.core.layers import TARGET, VERDICT
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.stop import StopSignal
-from guardmark.reports.adaptive.target_words import reading_sentence
-from guardmark.reports.adaptive.words import holding_sentence
+from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
+from guardmark.reports.chapters.adaptive.target_model import reading_sentence
 from guardmark.store.integrity import check
 from guardmark.store.records import RecordReader, RecordWriter
 

@@ -15,7 +15,8 @@ from guardmark.analysis.adaptive.operators import OperatorCard
 from guardmark.core.layers import ADAPTIVE
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt
-from guardmark.reports.adaptive.operators import operator_json, operator_tables, wrapper_sentence
+from guardmark.reports.adaptive.operators import operator_json
+from guardmark.reports.chapters.adaptive.operators import operator_tables, wrapper_sentence
 from guardmark.reports.summary import summary_schema
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -21,7 +21,7 @@ from guardmark.attacks.validity import is_bounded
 from guardmark.config.parts import BuildContext
 from guardmark.core.protocols import GradientDefense
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.reports.adaptive.words import threat_card
+from guardmark.reports.chapters.adaptive.threat_model import threat_card
 from guardmark.store.records import RecordReader
 
 pytestmark = pytest.mark.hf

@@ -95,8 +95,8 @@ def _fitted(lines: Iterator[str]) -> Iterator[str]:
 
 def _lines(cards: Sequence[AdaptiveCard], files: Sequence[tuple[str, Path]]) -> Iterator[str]:
     from guardmark.analysis.adaptive.pairs import compare_adaptive
-    from guardmark.reports.adaptive.pairs import pair_lines
     from guardmark.reports.adaptive.text import adaptive_lines
+    from guardmark.reports.chapters.adaptive.attack_success import pair_lines
     from guardmark.reports.document.safe_text import clean
 
     for card in cards:

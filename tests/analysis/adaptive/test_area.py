@@ -15,7 +15,12 @@ import pytest
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.pairs import compare_adaptive
-from guardmark.reports.adaptive.pairs import area_sentence, pair_lines, pairs_json, pairs_table
+from guardmark.reports.adaptive.pairs import pairs_json
+from guardmark.reports.chapters.adaptive.attack_success import (
+    area_sentence,
+    pair_lines,
+    pairs_table,
+)
 from guardmark.reports.summary import summary_schema
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))

@@ -17,7 +17,8 @@ from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.costs import Bill, CostCard, read_costs
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence, Usage
 from guardmark.core.sample import Prompt, View
-from guardmark.reports.adaptive.costs import cost_words, costs_json, costs_table, seconds_json
+from guardmark.reports.adaptive.costs import costs_json, seconds_json
+from guardmark.reports.chapters.adaptive.costs import cost_words, costs_table
 from guardmark.reports.document.wording import cell_text
 from guardmark.reports.summary import summary_schema
 

@@ -16,9 +16,9 @@ from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.rows import FULL, read_battles
 from guardmark.core.layers import ADAPTIVE
 from guardmark.reports.adaptive.card_json import adaptive_json
-from guardmark.reports.adaptive.seeds import seed_line, seeds_sentence, seeds_table
 from guardmark.reports.adaptive.text import adaptive_lines
-from guardmark.reports.adaptive.words import gain_sentence, holding_sentence
+from guardmark.reports.chapters.adaptive.attack_success import gain_sentence, holding_sentence
+from guardmark.reports.chapters.adaptive.seeds import seed_line, seeds_sentence, seeds_table
 from guardmark.reports.summary import summary_schema
 from guardmark.store.records import RecordReader
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.app.data.reading import load_data
 from guardmark.core.errors import ConfigError
 from guardmark.core.sample import View
-from guardmark.reports.adaptive.words import sight_text
+from guardmark.reports.chapters.adaptive.threat_model import sight_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.adaptive.repair import repair_fragment
+from guardmark.reports.chapters.adaptive.repair import repair_fragment
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from guardmark.reports.adaptive.operators import operator_json
 from guardmark.reports.adaptive.pairs import area_json
 from guardmark.reports.adaptive.seeds import seeds_json
 from guardmark.reports.adaptive.target_json import gradient_json, target_json
-from guardmark.reports.adaptive.words import holding_sentence, threat_card
+from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
+from guardmark.reports.chapters.adaptive.threat_model import threat_card
 from guardmark.reports.encode import Json, difference_json, estimate_json, ratio_json
 
 if TYPE_CHECKING:

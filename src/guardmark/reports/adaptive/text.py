@@ -5,31 +5,30 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.adaptive.attacker import (
+from guardmark.reports.chapters.adaptive.attack_success import (
+    ARMS,
+    ROUNDS,
+    area_sentence,
+    gain_sentence,
+    holding_sentences,
+    proof_words,
+)
+from guardmark.reports.chapters.adaptive.attacker_model import (
     attacker_cautions,
     attacker_sentences,
     control_sentences,
 )
-from guardmark.reports.adaptive.audited import (
+from guardmark.reports.chapters.adaptive.audited import (
     audit_sentence,
     audited_measure,
     resting_sentence,
 )
-from guardmark.reports.adaptive.operators import standing_sentence, wrapper_sentence
-from guardmark.reports.adaptive.pairs import area_sentence
-from guardmark.reports.adaptive.repair import repair_sentence
-from guardmark.reports.adaptive.seeds import of_mean, seeds_sentence
-from guardmark.reports.adaptive.target_words import reading_sentence, unknown_text
-from guardmark.reports.adaptive.words import (
-    ARMS,
-    ROUNDS,
-    effort_sentence,
-    flag_lines,
-    gain_sentence,
-    holding_sentences,
-    proof_words,
-    threat_card,
-)
+from guardmark.reports.chapters.adaptive.costs import effort_sentence
+from guardmark.reports.chapters.adaptive.operators import standing_sentence, wrapper_sentence
+from guardmark.reports.chapters.adaptive.repair import repair_sentence
+from guardmark.reports.chapters.adaptive.seeds import of_mean, seeds_sentence
+from guardmark.reports.chapters.adaptive.target_model import reading_sentence, unknown_text
+from guardmark.reports.chapters.adaptive.threat_model import flag_lines, threat_card
 from guardmark.reports.document.cells import of_estimate
 from guardmark.reports.document.wording import counts_text, measure_text
 

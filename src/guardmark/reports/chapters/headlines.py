@@ -56,7 +56,10 @@ def _errors(errors: int) -> str:
 
 def _adapted(card: AdaptiveCard) -> str:
     """Say how the defense fared when the attacks were rewritten, which its rates do not know."""
-    from guardmark.reports.adaptive.seeds import headline, of_mean  # most runs were not attacked
+    from guardmark.reports.chapters.adaptive.seeds import (
+        headline,
+        of_mean,  # most runs were not attacked
+    )
 
     last, mean = card.rounds[-1].full, headline(card)
     share = measure_text(of_estimate(last) if mean is None else of_mean(mean))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.reports.chapters import (
-    adaptive,
     advice,
     comparison,
     configuration,
@@ -18,8 +17,9 @@ from guardmark.reports.chapters import (
     thresholds,
     worst,
 )
+from guardmark.reports.chapters.candidates import empty_section
 from guardmark.reports.chapters.headlines import write_verdicts
-from guardmark.reports.document.blocks import Document
+from guardmark.reports.document.blocks import Document, Section
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
@@ -57,12 +57,22 @@ def build_document(analysis: RunAnalysis) -> Document:
             latency.write(analysis),
             comparison.write(analysis),
             thresholds.write(analysis),
-            adaptive.write(analysis),
+            _adaptive(analysis),
             worst.write(analysis),
             advice.write(analysis),
             method.write(analysis),
         ),
     )
+
+
+def _adaptive(analysis: RunAnalysis) -> Section:
+    if not analysis.adaptive:
+        text = "No adaptive rounds were run; an attacker who adapts may do better than these rates."
+        return empty_section("adaptive", "Adaptive rounds", text)
+    # Most runs were not attacked, and these pages take a twentieth of a short run to load.
+    from guardmark.reports.chapters.adaptive import chapter
+
+    return chapter.write(analysis)
 
 
 def _data_words(manifest: RunManifest) -> str:

@@ -11,8 +11,9 @@ import pytest
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
-from guardmark.reports.adaptive.operators import standing_sentence
-from guardmark.reports.adaptive.words import gain_sentence, proof_words, threat_card
+from guardmark.reports.chapters.adaptive.attack_success import gain_sentence, proof_words
+from guardmark.reports.chapters.adaptive.operators import standing_sentence
+from guardmark.reports.chapters.adaptive.threat_model import threat_card
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))
 from planted import AtOnce, attack, cards, keyword, samples

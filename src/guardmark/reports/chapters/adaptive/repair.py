@@ -1,4 +1,4 @@
-"""What a repair would do, in words, as a table, and as lines of a configuration."""
+"""What cleaning texts first would change, as a table and as lines of a configuration."""
 
 from __future__ import annotations
 
@@ -26,9 +26,16 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Block
 
+
 _LONGEST: Final = 80
+
+
 _WIDTH: Final = 96
+
+
 _FLOW: Final = 72  # where a list is broken: after the word that passes it
+
+
 _HEAD: Final = (
     "# Repairs found by guardmark adapt. Add the entries to `defenses:` of the configuration.",
     "# Found on attacks of this run: measure them on others before relying on them.",
@@ -64,7 +71,7 @@ def _fit_words(card: AdaptiveCard, *, with_counts: bool = False) -> str:
 
 def repair_blocks(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
     """Return the table of repairs, and the best one as lines to copy."""
-    blocks: list[Block] = [_table(card)]
+    blocks: list[Block] = [_repairs_table(card)]
     if entry := _repair_entry(card, taken):
         blocks.append(
             Listing(
@@ -144,7 +151,7 @@ def _share(estimate: Estimate, *, with_counts: bool) -> str:
     return rate_text(estimate) if with_counts else measure_text(of_estimate(estimate))
 
 
-def _table(card: AdaptiveCard) -> Table:
+def _repairs_table(card: AdaptiveCard) -> Table:
     return Table(
         id=f"adaptive-repairs-{slug(card.name)}",
         title=f"{card.name}: what cleaning texts first would change",

@@ -8,8 +8,8 @@ from guardmark.analysis.adaptive.attacker import AttackerCard
 from guardmark.analysis.adaptive.attacker_rows import Spending
 from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.estimate import Estimate
-from guardmark.reports.adaptive.attacker import (
-    attacker_json,
+from guardmark.reports.adaptive.attacker import attacker_json
+from guardmark.reports.chapters.adaptive.attacker_model import (
     attacker_text,
     brought_sentence,
     cost_text,

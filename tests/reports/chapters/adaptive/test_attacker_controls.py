@@ -13,12 +13,11 @@ from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rewording import RewordingCard
 from guardmark.analysis.defense.grouped_rates import rate_of_marks
 from guardmark.core.estimate import Estimate
-from guardmark.reports.adaptive.attacker_controls import (
+from guardmark.reports.adaptive.attacker_controls import critic_json, twin_json
+from guardmark.reports.chapters.adaptive.attacker_model import (
     critic_cautions,
-    critic_json,
     critic_sentence,
     twin_cautions,
-    twin_json,
     twin_sentence,
 )
 from guardmark.stats.rates.proportion import mover
