@@ -20,7 +20,7 @@ from guardmark.reports.chapters.adaptive.repair import (
 )
 from guardmark.reports.document.blocks import Listing, Table
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "engine"))
 from planted import AtOnce, attack, cards, keyword, odd_characters, samples
 
 

@@ -15,7 +15,7 @@ from guardmark.reports.chapters.adaptive.attack_success import gain_sentence, pr
 from guardmark.reports.chapters.adaptive.operators import standing_sentence
 from guardmark.reports.chapters.adaptive.threat_model import threat_card
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "engine"))
 from planted import AtOnce, attack, cards, keyword, samples
 
 
