@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from guardmark.analysis.compare.recommendations import Advice, AdviceBasis, recommend
 from guardmark.analysis.defense.adequacy import Width, assess_widths
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.pairs import AdaptivePair
     from guardmark.analysis.compare.comparison import RunComparison
+    from guardmark.analysis.defense.confusion import Confusion
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.score_details import AreaPair, ScoreDetails
     from guardmark.analysis.defense.thresholds import ThresholdAnalysis
@@ -82,20 +83,29 @@ class DefenseAnalysis:
         stopped: What its rules decided when they ended it early; empty otherwise.
     """
 
-    part: PartManifest
+    DERIVED: ClassVar = ("counts",)
+
+    part: PartManifest = field(
+        metadata={"json": ("name", "type", "version", "fingerprint", "view")}
+    )
     is_baseline: bool
     threshold: float | None
     is_redecided: bool
-    card: Scorecard
+    card: Scorecard = field(metadata={"json": "rates"})
     slices: tuple[SliceTable, ...]
-    standings: tuple[CategoryStanding, ...]
-    latency: Latency
+    standings: tuple[CategoryStanding, ...] = field(metadata={"json": "categories"})
+    latency: Latency = field(metadata={"json": False})
     thresholds: ThresholdAnalysis | None
     widths: tuple[Width, ...]
     stability: Stability | None
     scores: ScoreDetails | None = None
     deployment: DeploymentRates | None = None
-    stopped: tuple[StopVerdict, ...] = ()
+    stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
+
+    @property
+    def counts(self) -> Confusion:
+        """How often each outcome occurred."""
+        return self.card.confusion
 
     @property
     def name(self) -> str:
@@ -132,15 +142,15 @@ class RunAnalysis:
         spending: What each part consumed, as far as it reported.
     """
 
-    manifest: RunManifest
-    status: RunStatus
-    settings: AnalysisSettings
+    manifest: RunManifest = field(metadata={"json": False})
+    status: RunStatus = field(metadata={"json": False})
+    settings: AnalysisSettings = field(metadata={"json": False})
     samples: SampleCounts
-    taxonomy: TaxonomyCoverage
+    taxonomy: TaxonomyCoverage = field(metadata={"json": "coverage"})
     defenses: tuple[DefenseAnalysis, ...]
     comparison: RunComparison | None
     worst: WorstSamples
-    advice: tuple[Advice, ...]
+    advice: tuple[Advice, ...] = field(metadata={"json": "recommendations"})
     areas: tuple[AreaPair, ...] = ()
     pipeline: PipelineAnalysis | None = None
     adaptive: tuple[AdaptiveCard, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class Estimate:
         few_groups: Whether fewer than 10 groups carry the interval: shown greyed.
         reason: Why something is undefined, or empty.
     """
+
+    DERIVED: ClassVar = ("value",)
 
     successes: int
     trials: int

@@ -72,8 +72,8 @@ class DataManifest:
     sha256: str
     attacks: int
     benign: int
-    files: Mapping[str, str] = field(default_factory=dict)
-    mapping: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict, metadata={"json": False})
+    mapping: Mapping[str, str] = field(default_factory=dict, metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,14 @@ from guardmark.reports.encode import Json, estimate_json, ratio_json
 from guardmark.reports.summary import summary_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from guardmark.analysis.pipeline.small_slices import SliceCard, SliceFigure, SliceStability
+    from guardmark.analysis.pipeline.small_slices import (
+        SliceCard,
+        SliceFigure,
+        SliceStability,
+        VariantRows,
+    )
 
 SCHEMA_VERSION: Final = 1
 _HEADS: Final = ("Figure", "Whole run", "Counts", "Mean of slices", "Range", "Off by up to")
@@ -78,7 +83,7 @@ def stability_json(found: SliceStability) -> str:
             }
             for card in found.cards
         ],
-        "warnings": list(_warnings(found)),
+        "warnings": list(stability_warnings(found)),
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -86,7 +91,7 @@ def stability_json(found: SliceStability) -> str:
 def stability_markdown(found: SliceStability) -> str:
     """Write `slice_stability.md`: every arm, scope and variant."""
     lines = [f"# {markdown_line(_title(found))}", "", markdown_line(_request(found)), ""]
-    lines.extend(f"- {markdown_line(warning)}" for warning in _warnings(found))
+    lines.extend(f"- {markdown_line(warning)}" for warning in stability_warnings(found))
     for card in found.cards:
         lines.extend(("", f"## {markdown_line(_place(card))}", ""))
         lines.append(f"| {' | '.join(_HEADS)} |")
@@ -99,7 +104,7 @@ def stability_markdown(found: SliceStability) -> str:
 def stability_lines(found: SliceStability) -> tuple[str, ...]:
     """Say how far slices of all variants together lie from the run, for a terminal."""
     lines = [plain_line(_title(found)), plain_line(_request(found))]
-    lines.extend(plain_line(f"Beware: {warning}") for warning in _warnings(found))
+    lines.extend(plain_line(f"Beware: {warning}") for warning in stability_warnings(found))
     cards = [card for card in found.cards if card.variant is None]
     rows = [_HEADS, *(_cells(figure) for card in cards for figure in card.figures)]
     head, *told = _aligned(rows)
@@ -128,8 +133,13 @@ def _request(found: SliceStability) -> str:
     )
 
 
-def _warnings(found: SliceStability) -> Iterator[str]:
-    for each in found.variants:
+def stability_warnings(found: SliceStability) -> tuple[str, ...]:
+    """Say where slices cannot vary, or hold nothing."""
+    return tuple(_warnings(found.variants))
+
+
+def _warnings(variants: Iterable[VariantRows]) -> Iterator[str]:
+    for each in variants:
         for what, held, drawn in (
             ("attacks", each.attacks, each.drawn_attacks),
             ("benign samples", each.benign, each.drawn_benign),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from guardmark.core.layers import ADAPTIVE, BLIND
@@ -50,7 +50,7 @@ class AreaCard:
     adaptive: Ratio
     blind: Ratio
     given_up: int
-    fates: tuple[SurvivalTime, ...]
+    fates: tuple[SurvivalTime, ...] = field(metadata={"json": False})
 
 
 def read_fates(

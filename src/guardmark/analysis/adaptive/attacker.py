@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -100,7 +100,7 @@ class AttackerCard:
     equivalent: Estimate
     undecided: Estimate
     unjudged: int
-    strict: int
+    strict: int = field(metadata={"json": "same_letters"})
     passed: Estimate
     strategies: tuple[StrategyCard, ...]
     spending: Mapping[str, Spending]

@@ -35,16 +35,16 @@ class Spending:
         tokens_read: Over those.
         tokens_written: Over those.
         priced: Calls with a price.
-        cost: Over those, in the user's currency.
+        cost: Over those, in the user's currency; None where no call has a price.
     """
 
     calls: int = 0
     failed: int = 0
-    reported: int = 0
+    reported: int = field(default=0, metadata={"json": "calls_with_tokens"})
     tokens_read: int = 0
     tokens_written: int = 0
-    priced: int = 0
-    cost: float = 0.0
+    priced: int = field(default=0, metadata={"json": "calls_with_price"})
+    cost: float | None = None
 
     def take(self, usage: Usage | None, *, failed: bool) -> None:
         """Count one question."""
@@ -58,7 +58,7 @@ class Spending:
             self.tokens_written += usage.completion_tokens
         if usage.cost is not None:
             self.priced += 1
-            self.cost += usage.cost
+            self.cost = (self.cost or 0.0) + usage.cost
 
 
 @dataclass(slots=True, kw_only=True)

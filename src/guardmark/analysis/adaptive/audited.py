@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class AuditedRound:
         full: The rate of all proved tiers, its part by somebody's word times `valid`.
     """
 
-    name: str
+    name: str = field(metadata={"json": "round"})
     resting: int
     valid: Estimate
     full: Ratio
@@ -64,6 +64,8 @@ class AuditCard:
         tiers: `valid` for each of these tiers.
         rounds: Every round by whose end something rested on a judgement.
     """
+
+    DERIVED: ClassVar = ("least", "most")
 
     source: str
     resting: int

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class RoundRate:
         full: By these, by bounded or listed changes, and by what was judged the same (V2, V3).
     """
 
-    name: str
+    name: str = field(metadata={"json": "round"})
     strict: Estimate
     full: Estimate
 
@@ -121,21 +121,23 @@ class AdaptiveCard:
         seeds: What several seeds came to, or None for one; all else is of the first seed.
     """
 
-    name: str
+    DERIVED: ClassVar = ("best_repair",)
+
+    name: str = field(metadata={"json": "defense"})
     settings: Mapping[str, object]
     findings: Mapping[str, object]
     attacks: int
     missing: int
     rounds: tuple[RoundRate, ...]
     arms: tuple[ArmCurve, ...]
-    asr_at: tuple[tuple[int, Ratio], ...]
+    asr_at: tuple[tuple[int, Ratio], ...] = field(metadata={"json": "blind_asr_at"})
     gains: tuple[tuple[int, Difference], ...]
     null_gain: Difference
-    delta: Difference
+    delta: Difference = field(metadata={"json": "robustness_delta"})
     battery_strict: Estimate
     battery_full: Estimate
-    survival: SurvivalCurve | None
-    mean_tries: RestrictedMean | None
+    survival: SurvivalCurve | None = field(metadata={"json": {"median_tries": "median"}})
+    mean_tries: RestrictedMean | None = field(metadata={"json": {"mean_tries": "value"}})
     area: AreaCard
     reliability: Estimate | None
     operators: tuple[OperatorCard, ...]

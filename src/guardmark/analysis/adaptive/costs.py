@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -77,11 +77,13 @@ class Expense:
         attacks: Attacks that were answered.
     """
 
+    DERIVED: ClassVar = ("per_bypass", "per_attack")
+
     total: float | None
     known: int
     calls: int
-    bypasses: int
-    attacks: int
+    bypasses: int = field(metadata={"json": False})
+    attacks: int = field(metadata={"json": False})
 
     @property
     def is_partial(self) -> bool:
@@ -115,7 +117,7 @@ class CostCard:
     model_calls: Expense
     tokens: Expense
     money: Expense
-    seconds: Expense
+    seconds: Expense = field(metadata={"json": False})
 
 
 def read_costs(bills: Mapping[str, Bill], *, bypasses: int, attacks: int) -> CostCard:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from guardmark.analysis.adaptive.attacker_rows import read_exchanges
@@ -43,7 +43,7 @@ class CriticCard:
     refused: Estimate
     invalid: Estimate
     repairs: int
-    spending: Spending
+    spending: Spending = field(metadata={"json": False})
 
     @property
     def rates(self) -> Mapping[str, Estimate]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from guardmark.analysis.adaptive.operators import rate_of_tries
 
@@ -31,6 +31,8 @@ class RepairCard:
         cost: Share of benign texts let through that are blocked once cleaned.
         opened: Share of attacks blocked as they are that pass once cleaned.
     """
+
+    DERIVED: ClassVar = ("steps",)
 
     name: str
     closed: Estimate

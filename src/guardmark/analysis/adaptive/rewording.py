@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from guardmark.analysis.adaptive.attacker_rows import OF_BENIGN, read_attacker_rows
 from guardmark.analysis.adaptive.operators import OperatorClass, standing_of
@@ -65,6 +65,8 @@ class RewordingCard:
         strategies: One for each strategy that was sent, most candidates first.
         spending: `attacker` and `equivalence` to what they consumed, at the evaluator's cost.
     """
+
+    DERIVED: ClassVar = ("is_clear",)
 
     samples: int
     refused: Estimate

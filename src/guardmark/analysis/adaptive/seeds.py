@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -44,7 +44,7 @@ class SeedRound:
         full: By all proved tiers.
     """
 
-    name: str
+    name: str = field(metadata={"json": "round"})
     strict: SeedMean
     full: SeedMean
 
@@ -94,10 +94,10 @@ class SeedsCard:
     counted: tuple[int, ...]
     rounds: tuple[SeedRound, ...]
     arms: tuple[SeedCurve, ...]
-    asr_at: tuple[tuple[int, SeedMean], ...]
+    asr_at: tuple[tuple[int, SeedMean], ...] = field(metadata={"json": "blind_asr_at"})
     gains: tuple[tuple[int, SeedMean], ...]
     null_gain: SeedMean
-    delta: SeedMean
+    delta: SeedMean = field(metadata={"json": "robustness_delta"})
     mean_tries: SeedMean | None
     area_adaptive: SeedMean
     area_blind: SeedMean

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -52,8 +52,8 @@ class DefenseRates:
         rates: Attack success rate and false positive rate over the common samples it answered.
     """
 
-    name: str
-    rates: RatePair
+    name: str = field(metadata={"json": "defense"})
+    rates: RatePair = field(metadata={"json": ("attack_success_rate", "false_positive_rate")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +79,26 @@ class Compared:
     """
 
     runs: tuple[ComparedRun, ...]
-    origins: tuple[Origin, ...]
+    origins: tuple[Origin, ...] = field(metadata={"json": "defenses"})
     attacks: int
     benign: int
     is_grouped: bool
     confidence: float
-    min_per_category: int
+    min_per_category: int = field(metadata={"json": False})
     margin: float | None
-    comparison: RunComparison
-    details: tuple[PairDetail, ...]
+    comparison: RunComparison = field(
+        metadata={
+            "json": {
+                "lowest_attack_success_rate": "attacks",
+                "lowest_false_positive_rate": "benign",
+                "left_out": "left_out",
+            }
+        }
+    )
+    details: tuple[PairDetail, ...] = field(metadata={"json": False})
     rates: tuple[DefenseRates, ...]
     front: tuple[str, ...]
-    remarks: tuple[str, ...]
+    remarks: tuple[str, ...] = field(metadata={"json": False})
 
 
 def compare_matched(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -42,13 +42,32 @@ class PairedSide:
             both ways round; None without a margin fixed before the run.
     """
 
+    DERIVED: ClassVar = ("first_not_worse", "second_not_worse", "margin")
+
     difference: Difference
     adjusted_p: float | None
     both: int
     neither: int
     unpaired: int
     detectable: float | None
-    not_worse: tuple[NonInferiority, NonInferiority] | None = None
+    not_worse: tuple[NonInferiority, NonInferiority] | None = field(
+        default=None, metadata={"json": False}
+    )
+
+    @property
+    def first_not_worse(self) -> bool | None:
+        """Whether the first is not worse by more than the margin, or None without one."""
+        return None if self.not_worse is None else self.not_worse[0].is_noninferior
+
+    @property
+    def second_not_worse(self) -> bool | None:
+        """Whether the second is not worse by more than the margin, or None without one."""
+        return None if self.not_worse is None else self.not_worse[1].is_noninferior
+
+    @property
+    def margin(self) -> float | None:
+        """The margin fixed before the run, or None without one."""
+        return None if self.not_worse is None else self.not_worse[0].margin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +84,8 @@ class PairedComparison:
 
     first: str
     second: str
-    attacks: PairedSide
-    benign: PairedSide
+    attacks: PairedSide = field(metadata={"json": "attack_success_rate"})
+    benign: PairedSide = field(metadata={"json": "false_positive_rate"})
     verdict: PairVerdict
 
 
@@ -82,7 +101,7 @@ class BestSet:
     """
 
     best: str
-    undistinguished: tuple[str, ...]
+    undistinguished: tuple[str, ...] = field(metadata={"json": "not_distinguishable"})
     omnibus: CochranQ | None = None
 
 
@@ -98,8 +117,8 @@ class RunComparison:
     """
 
     pairs: tuple[PairedComparison, ...]
-    attacks: BestSet
-    benign: BestSet
+    attacks: BestSet = field(metadata={"json": "lowest_attack_success_rate"})
+    benign: BestSet = field(metadata={"json": "lowest_false_positive_rate"})
     left_out: tuple[str, ...] = ()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class CategoryDifference:
 
     category: str
     is_attack: bool
-    side: PairedSide
+    side: PairedSide = field(metadata={"json": "*"})
     is_greyed: bool
 
 
@@ -65,9 +65,9 @@ class LatencyDifference:
     """
 
     is_attack: bool
-    median: Difference
-    first_ms: float | None
-    second_ms: float | None
+    median: Difference = field(metadata={"json": "median_difference_ms"})
+    first_ms: float | None = field(metadata={"json": "first_median_ms"})
+    second_ms: float | None = field(metadata={"json": "second_median_ms"})
     untimed: int
 
 
@@ -80,8 +80,20 @@ class DiscordantSample:
         erred: Name of the defense that was wrong.
     """
 
-    sample: Sample
+    DERIVED: ClassVar = ("sha256", "text")
+
+    sample: Sample = field(metadata={"json": ("id", "label", "category", "severity")})
     erred: str
+
+    @property
+    def sha256(self) -> str:
+        """Content hash (hex) of the prompt."""
+        return self.sample.prompt.digest().hex()
+
+    @property
+    def text(self) -> str | None:
+        """The text under test; null where texts are withheld."""
+        return self.sample.prompt.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +112,10 @@ class PairDetail:
         second_only: Samples only the second got wrong, at least once.
     """
 
-    first: str
-    second: str
+    first: str = field(metadata={"json": False})
+    second: str = field(metadata={"json": False})
     categories: tuple[CategoryDifference, ...]
-    latency: tuple[LatencyDifference, ...]
+    latency: tuple[LatencyDifference, ...] = field(metadata={"json": "timing"})
     costs: tuple[CostDifference, ...]
     discordant: tuple[DiscordantSample, ...]
     first_only: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from guardmark.stats.planning import trials_for_half_width
@@ -27,7 +27,7 @@ class Width:
         wanted: The wanted half-width.
     """
 
-    name: str
+    name: str = field(metadata={"json": "rate"})
     half_width: float | None
     trials: int
     needed: int | None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from guardmark.core.sample import Severity
 from guardmark.store.codes import ERROR_KINDS, OUTCOME_NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
@@ -92,7 +94,7 @@ class FlawCount:
 
     flaw: Flaw
     total: int
-    listed: int
+    listed: int = field(metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +108,16 @@ class WorstSamples:
             `listed` or samples of their own.
     """
 
-    listed: tuple[ListedSample, ...]
+    DERIVED: ClassVar = ("most_impactful_bypasses",)
+
+    listed: tuple[ListedSample, ...] = field(metadata={"json": False})
     counts: tuple[FlawCount, ...]
-    top: tuple[tuple[str, tuple[ListedSample, ...]], ...]
+    top: tuple[tuple[str, tuple[ListedSample, ...]], ...] = field(metadata={"json": False})
+
+    @property
+    def most_impactful_bypasses(self) -> Mapping[str, tuple[str, ...]]:
+        """Ids of the worst bypasses of each defense."""
+        return {name: tuple(each.sample.id for each in listed) for name, listed in self.top}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

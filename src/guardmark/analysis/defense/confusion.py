@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class OutcomeCounts:
         malformed: Answered, but not understandably.
         error: Not answered.
     """
+
+    DERIVED: ClassVar = ("answered", "total")
 
     allow: int
     block: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -48,9 +48,9 @@ class CostDifference:
 
     is_attack: bool
     unit: CostUnit
-    mean: Difference
-    first: float
-    second: float
+    mean: Difference = field(metadata={"json": "mean_difference"})
+    first: float = field(metadata={"json": "first_mean"})
+    second: float = field(metadata={"json": "second_mean"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class TaxonomyCoverage:
         categories: Every declared category, then undeclared ones that occur.
         subcategories: Likewise for subcategories.
     """
+
+    DERIVED: ClassVar = ("declared", "tested", "gaps", "undeclared")
 
     categories: tuple[CategoryCount, ...]
     subcategories: tuple[CategoryCount, ...]

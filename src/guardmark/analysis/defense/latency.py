@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -43,8 +43,8 @@ class SideLatency:
         timeouts: Calls that ran into the time limit; they count as at least that long.
     """
 
-    is_attack: bool
-    quantiles: tuple[Quantile, ...]
+    is_attack: bool = field(metadata={"json": False})
+    quantiles: tuple[Quantile, ...] = field(metadata={"json": "quantiles_ms"})
     timed: int
     timeouts: int
 
@@ -90,7 +90,7 @@ class Latency:
     is_amortised: bool
     is_from_plan: bool
     cached: int
-    histogram: LatencyHistogram | None
+    histogram: LatencyHistogram | None = field(metadata={"json": False})
 
 
 def measure_latency(frame: Frame, arm: DefenseColumn, settings: AnalysisSettings) -> Latency:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,7 +36,7 @@ class BenchmarkRatios:
     f1: Ratio
     balanced_error: Ratio
     youden: Ratio
-    correlation: Ratio
+    correlation: Ratio = field(metadata={"json": "matthews_correlation"})
     prevalence: float | None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
@@ -45,7 +45,7 @@ class ScoreDetails:
     by_mass: CalibrationError
     partial_area: Ratio
     partial_area_standardised: Ratio
-    costs: tuple[OperatingPoint, ...]
+    costs: tuple[OperatingPoint, ...] = field(metadata={"json": "expected_costs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

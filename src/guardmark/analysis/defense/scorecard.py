@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -71,7 +71,7 @@ class Scorecard:
         predictive: What a block and an allow are worth at stated shares of attacks.
     """
 
-    confusion: Confusion
+    confusion: Confusion = field(metadata={"json": False})
     attack_success_rate: Estimate
     true_positive_rate: Estimate
     false_positive_rate: Estimate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -66,7 +66,7 @@ class SliceRate:
     name: str
     rate: Estimate
     asked: int
-    median_latency_ms: float | None
+    median_latency_ms: float | None = field(metadata={"json": False})
     is_greyed: bool
     folded: int = 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -76,8 +76,8 @@ class CurvePoint:
     true_positive_rate: float
     false_positive_rate: float
     precision: float
-    true_positive_limits: tuple[float, float]
-    precision_limits: tuple[float, float]
+    true_positive_limits: tuple[float, float] = field(metadata={"json": False})
+    precision_limits: tuple[float, float] = field(metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +116,11 @@ class ThresholdAnalysis:
         calibration_share: Share of groups in the calibration split.
     """
 
-    area: Ratio
-    precision_area: AveragePrecision
-    points: tuple[CurvePoint, ...]
+    area: Ratio = field(metadata={"json": "area_under_roc"})
+    precision_area: AveragePrecision = field(
+        metadata={"json": {"average_precision": "value", "prevalence": "prevalence"}}
+    )
+    points: tuple[CurvePoint, ...] = field(metadata={"json": "curve"})
     limited: tuple[LimitedPoint, ...]
     chosen: tuple[OperatingPoint, ...]
     histogram: ScoreHistogram

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
 EVERY_CATEGORY = "*"
 """Stands in a policy for all categories that are not named."""
@@ -107,6 +108,8 @@ class GateResult:
         checks: By defense, in the order of the policy.
         confidence: Nominal coverage of the intervals.
     """
+
+    DERIVED: ClassVar = ("standing",)
 
     checks: tuple[GateCheck, ...]
     confidence: float

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -46,13 +46,28 @@ class LegacyCard:
         false_negatives: As above.
     """
 
-    arm: str
+    DERIVED: ClassVar = (
+        "note",
+        "precision",
+        "recall",
+        "f1",
+        "false_positive_rate",
+        "false_negative_rate",
+        "balanced_error",
+    )
+
+    arm: str = field(metadata={"json": False})
     definition: str
     scope: str
     true_positives: int
     false_positives: int
     true_negatives: int
     false_negatives: int
+
+    @property
+    def note(self) -> str:
+        """What a reader must know of the definition."""
+        return NOTES[self.definition]
 
     @property
     def counts(self) -> tuple[int, int, int, int]:

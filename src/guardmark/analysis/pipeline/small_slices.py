@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -84,11 +84,13 @@ class SliceFigure:
         confidence: Nominal coverage of `half_width`, in (0, 1).
     """
 
+    DERIVED: ClassVar = ("mean", "half_width", "standard_deviation", "low", "high", "farthest")
+
     name: str
     whole: Estimate | Ratio
     values: tuple[float | None, ...]
     trials: tuple[int, ...]
-    confidence: float
+    confidence: float = field(metadata={"json": False})
 
     @property
     def defined(self) -> tuple[float, ...]:
@@ -166,7 +168,7 @@ class SliceStability:
     """
 
     run: str
-    request: SliceRequest
+    request: SliceRequest = field(metadata={"json": ("attacks", "benign", "seeds")})
     confidence: float
     variants: tuple[VariantRows, ...]
     cards: tuple[SliceCard, ...]

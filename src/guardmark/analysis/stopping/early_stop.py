@@ -8,8 +8,8 @@ alone. So neither which answer is faster nor where a run was interrupted moves a
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -49,9 +49,11 @@ class StopVerdict:
         groups: Groups seen by then.
     """
 
-    statement: StopStatement
+    DERIVED: ClassVar = ("sentence",)
+
+    statement: StopStatement = field(metadata={"json": {"rule": "said"}})
     answer: str
-    look: int
+    look: int = field(metadata={"json": False})
     groups: int
 
     @property

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -147,6 +147,8 @@ class SeedMean:
         by_seed: The figure at each seed, in order.
         reason: Why something is undefined, or empty.
     """
+
+    DERIVED: ClassVar = ("seeds", "spread", "least", "most")
 
     value: float | None
     low: float | None

@@ -209,7 +209,7 @@ def _spent(account: str, attacker: AttackerCard, spent: Spending) -> tuple[Cell,
         count(spent.calls),
         count(spent.failed),
         *(TextCell(text="not told") if each is None else count(each) for each in told),
-        figure(spent.cost, Unit.NUMBER) if spent.priced else TextCell(text="no price"),
+        TextCell(text="no price") if spent.cost is None else figure(spent.cost, Unit.NUMBER),
         TextCell(text=none) if per is None else figure(per, Unit.COUNT),
     )
 
@@ -271,7 +271,7 @@ def cost_text(attacker: AttackerCard) -> str:
     """Say what the models consumed on attacks, and what that is for each attack that fell."""
     asked = sum(each.calls for each in attacker.spending.values())
     tokens = sum(each.tokens_read + each.tokens_written for each in attacker.spending.values())
-    cost = sum(each.cost for each in attacker.spending.values())
+    cost = sum(each.cost or 0.0 for each in attacker.spending.values())
     parts = [f"{count_text(asked)} calls", f"{count_text(tokens)} tokens told"]
     if any(each.priced for each in attacker.spending.values()):
         parts.append(f"{cost:.4g} of the price table's currency")

@@ -1,0 +1,1 @@
+"""Figures for machines: one encoder, and the schemas of what it writes."""

@@ -1,0 +1,318 @@
+"""Every JSON document that guardmark writes about figures, with its schema.
+
+Times stand in the block `timing` of a summary and nowhere else, so equal records give equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.reports.render.json.encoder import encode, lay_out
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.costs import Expense
+    from guardmark.analysis.compare.compared import Compared
+    from guardmark.analysis.compare.comparison import PairedComparison
+    from guardmark.analysis.compare.paired_details import PairDetail
+    from guardmark.analysis.defense.latency import Latency
+    from guardmark.analysis.gate.limits import GateResult
+    from guardmark.analysis.pipeline.judge_quality import JudgeQuality
+    from guardmark.analysis.pipeline.small_slices import SliceStability
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.manifest import DataManifest, RunManifest
+    from guardmark.store.reader import RunStatus
+
+SCHEMA_VERSION: Final = 2
+"""Of `summary.json` and `comparison.json`: raised when a field goes or changes its meaning."""
+
+_FIRST_VERSION: Final = 1
+"""Of the documents whose fields never changed."""
+
+SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
+    "AdaptiveCard": {
+        "text": "guardmark.reports.chapters.adaptive.attack_success:holding_sentence",
+        "threat_model": "guardmark.reports.chapters.adaptive.threat_model:threat_card",
+    },
+    "Advice": {"text": "guardmark.reports.chapters.advice:advice_sentence"},
+    "GateCheck": {"text": "guardmark.reports.gate_words:check_sentence"},
+    "GateResult": {"text": "guardmark.reports.gate_words:conclusion"},
+    "PairedComparison": {"text": "guardmark.reports.chapters.comparison:pair_sentence"},
+    "PipelineAnalysis": {"warnings": "guardmark.reports.chapters.pipeline_trust:warnings_of"},
+    "SliceStability": {"warnings": "guardmark.reports.small_slices:stability_warnings"},
+}
+"""Words that stand beside figures: class, key, and who writes them. Imported where they occur."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryRun:
+    """What was run, and how far it came.
+
+    Attributes:
+        manifest: What was run.
+        status: How far the run is.
+        settings: What the reader decided beforehand.
+    """
+
+    manifest: RunManifest = field(
+        metadata={
+            "json": (
+                "name",
+                "guardmark_version",
+                "config_sha256",
+                "data_sha256",
+                "evaluator",
+                "seed",
+                "repeats",
+                "on_malformed",
+                "on_error",
+            )
+        }
+    )
+    status: RunStatus = field(metadata={"json": ("state", "planned", "stored", "retried")})
+    settings: AnalysisSettings = field(
+        metadata={"json": ("confidence", "min_per_category", "margin")}
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceTimes:
+    """Median latency of the slices of one facet.
+
+    Attributes:
+        facet: Name of the facet.
+        is_attack: Whether these are attacks or benign samples.
+        median_ms: Of all timed answers of each slice, or None without any.
+    """
+
+    facet: str
+    is_attack: bool
+    median_ms: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Everything that comes from a clock.
+
+    Attributes:
+        created_utc: Start of the run.
+        defenses: Latencies of each defense.
+        slice_medians: Median latencies of the slices of each defense.
+        adaptive: Service time in seconds of what attacked each defense.
+    """
+
+    created_utc: str
+    defenses: Mapping[str, Latency]
+    slice_medians: Mapping[str, tuple[SliceTimes, ...]]
+    adaptive: Mapping[str, Expense]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The figures of a run.
+
+    Attributes:
+        schema_version: Raised when a field goes or changes its meaning.
+        run: What was run, and how far it came.
+        data: Each data set with version, hash and counts.
+        verdicts: The verdict line of each defense.
+        analysis: Everything a report says.
+        timing: Everything that comes from a clock.
+    """
+
+    schema_version: int
+    run: SummaryRun
+    data: tuple[DataManifest, ...]
+    verdicts: Mapping[str, str]
+    analysis: RunAnalysis = field(metadata={"json": "*"})
+    timing: Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPair:
+    """Two defenses side by side.
+
+    Attributes:
+        pair: Both rates against each other.
+        recommendation: What follows for a choice between the two.
+        detail: What lies behind, or None beyond the first twelve pairs.
+    """
+
+    pair: PairedComparison = field(metadata={"json": "*"})
+    recommendation: str
+    detail: PairDetail | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonDocument:
+    """Defenses against each other, in one run or across runs.
+
+    Attributes:
+        schema_version: Raised when a field goes or changes its meaning.
+        compared: The comparison.
+        caveats: What weakens it.
+        pairs: Every compared pair.
+    """
+
+    schema_version: int
+    compared: Compared = field(metadata={"json": "*"})
+    caveats: tuple[str, ...]
+    pairs: tuple[ComparedPair, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateDocument:
+    """A gate and how each limit stands.
+
+    Attributes:
+        schema_version: Raised when a field goes or changes its meaning.
+        run: The run that was checked.
+        baseline: The run it was checked against, or None.
+        result: Every check.
+        caveats: What weakens them.
+    """
+
+    schema_version: int
+    run: str
+    baseline: str | None
+    result: GateResult = field(metadata={"json": "*"})
+    caveats: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StabilityDocument:
+    """How far small slices of a run lie from the whole.
+
+    Attributes:
+        schema_version: Raised when a field goes or changes its meaning.
+        stability: The figures.
+    """
+
+    schema_version: int
+    stability: SliceStability = field(metadata={"json": "*"})
+
+
+_DOCUMENTS: Final = {
+    "summary": (Summary, "guardmark summary.json", "Everything from clocks stands under timing."),
+    "comparison": (ComparisonDocument, "guardmark comparison.json", "Defenses side by side."),
+    "gate": (GateDocument, "guardmark gate --json", "Limits of a release, and how each stands."),
+    "stability": (StabilityDocument, "guardmark slice_stability.json", "Small slices of a run."),
+}
+DOCUMENTS: Final = tuple(_DOCUMENTS)
+"""Names of the documents that have a schema."""
+
+
+def document_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a document."""
+    from guardmark.reports.render.json.schema import schema_of
+
+    kind, title, description = _DOCUMENTS[name]
+    return schema_of(kind, title=title, description=description, sentences=SENTENCES)
+
+
+def summary_json(analysis: RunAnalysis) -> str:
+    """Write the figures of a run as JSON."""
+    from guardmark.reports.chapters.headlines import write_verdicts
+
+    summary = Summary(
+        schema_version=SCHEMA_VERSION,
+        run=SummaryRun(
+            manifest=analysis.manifest, status=analysis.status, settings=analysis.settings
+        ),
+        data=analysis.manifest.data,
+        verdicts={each.defense: each.sentence for each in write_verdicts(analysis)},
+        analysis=analysis,
+        timing=_timing(analysis),
+    )
+    return lay_out(encode(summary, SENTENCES))
+
+
+def _timing(analysis: RunAnalysis) -> Timing:
+    return Timing(
+        created_utc=analysis.manifest.created_utc,
+        defenses={each.name: each.latency for each in analysis.defenses},
+        slice_medians={
+            each.name: tuple(
+                SliceTimes(
+                    facet=table.facet,
+                    is_attack=table.is_attack,
+                    median_ms={entry.name: entry.median_latency_ms for entry in table.rates},
+                )
+                for table in each.slices
+            )
+            for each in analysis.defenses
+        },
+        adaptive={card.name: card.costs.seconds for card in analysis.adaptive},
+    )
+
+
+def comparison_json(compared: Compared, *, texts: bool = True, timing: bool = True) -> str:
+    """Write a comparison as JSON."""
+    from guardmark.reports.compared_words import caveats, recommendation
+
+    details = {(each.first, each.second): each for each in compared.details}
+    document: Any = encode(
+        ComparisonDocument(
+            schema_version=SCHEMA_VERSION,
+            compared=compared,
+            caveats=tuple(caveats(compared)),
+            pairs=tuple(
+                ComparedPair(
+                    pair=pair,
+                    recommendation=recommendation(pair, margin=compared.margin),
+                    detail=details.get((pair.first, pair.second)),
+                )
+                for pair in compared.comparison.pairs
+            ),
+        ),
+        SENTENCES,
+    )
+    detailed = [pair["detail"] for pair in document["pairs"] if pair["detail"]]
+    if not texts:
+        for sample in (each for detail in detailed for each in detail["discordant"]):
+            sample["text"] = None
+    if not timing:
+        for run in document["runs"]:
+            run["created_utc"] = ""
+        for detail in detailed:
+            detail["timing"] = []
+    return lay_out(document)
+
+
+def gate_json(
+    result: GateResult, *, run: str, baseline: str = "", caveats: Sequence[str] = ()
+) -> str:
+    """Write a gate as JSON."""
+    document = GateDocument(
+        schema_version=_FIRST_VERSION,
+        run=run,
+        baseline=baseline or None,
+        result=result,
+        caveats=tuple(caveats),
+    )
+    return _indented(document)
+
+
+def stability_json(stability: SliceStability) -> str:
+    """Write `slice_stability.json`."""
+    return _indented(StabilityDocument(schema_version=_FIRST_VERSION, stability=stability))
+
+
+def quality_json(qualities: Sequence[JudgeQuality]) -> str:
+    """Write `judge_quality.json`."""
+    return _indented(tuple(qualities))
+
+
+def adaptive_json(cards: Sequence[AdaptiveCard]) -> str:
+    """Write what adaptive measurements say, on one line."""
+    return json.dumps(encode(tuple(cards), SENTENCES), ensure_ascii=False, allow_nan=False)
+
+
+def _indented(document: object) -> str:
+    text = json.dumps(encode(document, SENTENCES), indent=2, ensure_ascii=False, allow_nan=False)
+    return text + "\n"

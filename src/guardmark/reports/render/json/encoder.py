@@ -1,0 +1,211 @@
+"""A frozen value as JSON, by its fields.
+
+A dataclass becomes an object with one key for each field. What differs is declared in the class:
+
+* `field(metadata={"json": False})`: the field does not travel.
+* `field(metadata={"json": "other"})`: its key is `other`.
+* `field(metadata={"json": "*"})`: the keys of its value stand beside those of the object.
+* `field(metadata={"json": {"key": "attribute"}})`: only these attributes of its value do; a tuple
+  of attributes where keys are equal to them.
+* `DERIVED = ("value",)`: these properties travel with the fields.
+
+Tuples are lists; a tuple of pairs that begin with a name or a number is an object keyed by these.
+None is null, an enum its value. A number that is not finite is a mistake and raises `ValueError`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from importlib import import_module
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    Tree = dict[str, "Tree"] | list["Tree"] | str | float | int | bool | None
+    Sentences = Mapping[str, Mapping[str, str]]
+
+BESIDE: Final = "*"
+"""Key of an entry whose own keys stand beside those of the object."""
+
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+_TABLE: Final = re.compile(r"tuple\[tuple\[(str|int), .+\], \.\.\.\]", re.DOTALL)
+_WIDEST: Final = 400  # an estimate, all of its fields, is some 350 characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One key of an object.
+
+    Attributes:
+        key: As JSON has it; `*` where the keys of the value stand for it.
+        name: Field or property that holds the value.
+        within: Attribute of this value that is meant; empty for the value itself.
+        annotation: Type of the field, as it is written in the class.
+    """
+
+    key: str
+    name: str
+    within: str
+    annotation: str
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the value is a tuple of pairs that becomes an object."""
+        return not self.within and is_table(self.annotation)
+
+    def reader(self) -> Callable[[Any], object]:
+        """Return what reads the value that stands under the key."""
+        outer: Callable[[Any], object] = attrgetter(self.name)
+        if not self.within:
+            return outer
+        inner: Callable[[Any], object] = attrgetter(self.within)
+        return lambda value: None if (held := outer(value)) is None else inner(held)
+
+
+def is_table(annotation: str) -> bool:
+    """Tell whether values of a type are tuples of pairs that begin with a name or a number."""
+    return _TABLE.fullmatch(annotation) is not None
+
+
+@cache
+def entries_of(kind: type) -> tuple[Entry, ...]:
+    """Return the keys of the objects that values of a dataclass become."""
+    found = [
+        Entry(key=name, name=name, within="", annotation=_returned(getattr(kind, name).fget))
+        for name in getattr(kind, "DERIVED", ())
+    ]
+    for each in fields(kind):
+        said = each.metadata.get("json", each.name)
+        if said is False:
+            continue
+        taken = {said: ""} if isinstance(said, str) else said
+        if isinstance(taken, tuple):
+            taken = {name: name for name in taken}
+        found += [
+            Entry(key=key, name=each.name, within=within, annotation=str(each.type))
+            for key, within in taken.items()
+        ]
+    return tuple(found)
+
+
+@cache
+def _readers(kind: type) -> tuple[tuple[str, Callable[[Any], Any], bool], ...]:
+    """Return key, reader and whether it is a table, for each key of a dataclass."""
+    return tuple((entry.key, entry.reader(), entry.is_table) for entry in entries_of(kind))
+
+
+@cache
+def function_at(place: str) -> Callable[[Any], object]:
+    """Import the function that a table of sentences names as `module:function`."""
+    module, _, name = place.partition(":")
+    function: Callable[[Any], object] = getattr(import_module(module), name)
+    return function
+
+
+def encode(value: object, sentences: Sentences | None = None) -> Tree:
+    """Turn a value into what the JSON writer of the standard library takes.
+
+    Args:
+        value: A dataclass, or what one may hold.
+        sentences: Name of a class to key and function that puts such a value into words.
+    """
+    return _encode(value, sentences or {})
+
+
+def _encode(value: object, sentences: Sentences) -> Tree:
+    kind = type(value)
+    if kind in _PLAIN:
+        return value  # type: ignore[return-value]  # one of the five, which no narrowing sees
+    if isinstance(value, tuple | list):
+        return [_encode(each, sentences) for each in value]
+    if is_dataclass(kind):
+        return _object(value, sentences)
+    if isinstance(value, Enum):
+        plain: Tree = value.value
+        return plain
+    if isinstance(value, Mapping):
+        return _table(value.items(), sentences)
+    if hasattr(value, "item"):  # a number of NumPy
+        number: Tree = value.item()
+        return number
+    raise TypeError(f"{kind.__name__} has no JSON form")
+
+
+def _object(value: object, sentences: Sentences) -> dict[str, Tree]:
+    kind: type = type(value)
+    found: dict[str, Tree] = {}
+    for key, read, table in _readers(kind):
+        held = read(value)
+        if type(held) in _PLAIN:
+            found[key] = held
+        elif key == BESIDE:
+            found |= _object(held, sentences)
+        elif table:
+            found[key] = _table(held, sentences)
+        else:
+            found[key] = _encode(held, sentences)
+    for key, place in sentences.get(kind.__name__, {}).items():
+        function = function_at(place)
+        told = function(value)
+        pairs: Any = dict(told) if is_table(_returned(function)) else told  # type: ignore[call-overload]
+        found[key] = _encode(pairs, sentences)
+    return found
+
+
+def _table(pairs: Iterable[tuple[object, object]], sentences: Sentences) -> dict[str, Tree]:
+    return {_key(key): _encode(value, sentences) for key, value in pairs}
+
+
+def _key(key: object) -> str:
+    if isinstance(key, tuple):
+        return ":".join(map(_key, key))
+    return str(key.value if isinstance(key, Enum) else key)
+
+
+def _returned(function: Callable[..., object]) -> str:
+    return str(function.__annotations__["return"])
+
+
+def lay_out(value: Tree) -> str:
+    """Write a value as JSON.
+
+    A list that holds nothing but words and numbers takes one line, and so does an object that is
+    no wider than an estimate: half of the bytes are no longer indentation, and the compiled
+    encoder of the standard library, which cannot indent, writes nearly all of it.
+    """
+    return "".join(_parts(value, "")) + "\n"
+
+
+def _parts(value: Tree, indent: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        line = _line(value) if _is_flat(value.values()) else ""
+        heads = [f"{_line(key)}: " for key in value]
+        entries, brackets = list(value.values()), "{}"
+    elif isinstance(value, list):
+        line = _line(value) if _is_flat(value) else ""
+        heads, entries, brackets = [""] * len(value), value, "[]"
+    else:
+        yield _line(value)
+        return
+    if line and (len(line) <= _WIDEST or isinstance(value, list)):
+        yield line
+        return
+    for number, (head, entry) in enumerate(zip(heads, entries, strict=True)):
+        yield f"{',' if number else brackets[0]}\n{indent}  {head}"
+        yield from _parts(entry, f"{indent}  ")
+    yield f"\n{indent}{brackets[1]}"
+
+
+def _line(value: Tree) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _is_flat(values: Iterable[Tree]) -> bool:
+    return not any(isinstance(each, dict | list) for each in values)

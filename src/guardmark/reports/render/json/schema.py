@@ -1,0 +1,187 @@
+"""The JSON Schema of what the encoder writes, made from the types of the values."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from enum import Enum
+from functools import cache
+from importlib import import_module
+from inspect import cleandoc, getsource
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+
+from guardmark.reports.render.json.encoder import BESIDE, entries_of, function_at, is_table
+
+if TYPE_CHECKING:
+    from guardmark.reports.render.json.encoder import Entry, Sentences
+
+    Json = dict[str, Any]
+
+_PLAIN: Final = {bool: "boolean", int: "integer", float: "number", str: "string", NoneType: "null"}
+_ATTRIBUTE: Final = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+
+
+def schema_of(
+    kind: type, *, title: str, description: str, sentences: Sentences | None = None
+) -> Json:
+    """Make the JSON Schema (draft 2020-12) of the objects that values of a dataclass become.
+
+    Args:
+        kind: The dataclass.
+        title: Of the schema.
+        description: Of the whole document.
+        sentences: What the encoder is given.
+    """
+    made = _Definitions(sentences or {})
+    root = made.object(kind)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **root,
+        "title": title,
+        "description": description,
+        "$defs": dict(sorted(made.definitions.items())),
+    }
+
+
+class _Definitions:
+    """Makes schemas, and keeps those of dataclasses by name."""
+
+    def __init__(self, sentences: Sentences) -> None:
+        self.definitions: dict[str, Json] = {}
+        self._sentences = sentences
+
+    def object(self, kind: type) -> Json:
+        """Return the schema of a dataclass, written out."""
+        properties = self._properties(kind)
+        return {
+            "type": "object",
+            "description": _first_line(kind),
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+
+    def _properties(self, kind: type) -> dict[str, Json]:
+        about = _attributes(kind)
+        found: dict[str, Json] = {}
+        for entry in entries_of(kind):
+            hint, is_optional, description = _resolved(kind, entry, about)
+            if entry.key == BESIDE:
+                found |= self._properties(hint)
+                continue
+            schema = self._table(hint) if entry.is_table else self.of(hint)
+            if is_optional:
+                schema = _union([schema, {"type": "null"}])
+            found[entry.key] = {**schema, "description": description} if description else schema
+        for key, place in self._sentences.get(kind.__name__, {}).items():
+            function = function_at(place)
+            text = str(function.__annotations__["return"])
+            hint = _hint(text, function.__module__)
+            schema = self._table(hint) if is_table(text) else self.of(hint)
+            found[key] = {**schema, "description": _first_line(function)}
+        return found
+
+    def of(self, hint: Any) -> Json:
+        """Return the schema of a type; of a dataclass a reference."""
+        if hint in _PLAIN:
+            return {"type": _PLAIN[hint]}
+        if is_dataclass(hint):
+            return self._reference(hint)  # type: ignore[arg-type]  # a class, never a value
+        if isinstance(hint, type) and issubclass(hint, Enum):
+            return {"enum": [each.value for each in hint]}
+        origin, arguments = get_origin(hint), get_args(hint)
+        if origin is Literal:
+            return {"enum": list(arguments)}
+        if origin in {Union, UnionType}:
+            return _union([self.of(each) for each in arguments])
+        return self._collection(origin, arguments)
+
+    def _collection(self, origin: Any, arguments: tuple[Any, ...]) -> Json:
+        if origin in {tuple, list, Sequence}:
+            return {"type": "array", "items": self.of(arguments[0])}
+        if origin in {dict, Mapping}:
+            return {"type": "object", "additionalProperties": self.of(arguments[1])}
+        return {}  # anything a configuration may hold
+
+    def _table(self, hint: Any) -> Json:
+        _, value = get_args(get_args(hint)[0])
+        return {"type": "object", "additionalProperties": self.of(value)}
+
+    def _reference(self, kind: type) -> Json:
+        if kind.__name__ not in self.definitions:
+            self.definitions[kind.__name__] = {}  # a type may hold itself
+            self.definitions[kind.__name__] = self.object(kind)
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+
+
+def _resolved(kind: type, entry: Entry, about: Mapping[str, str]) -> tuple[Any, bool, str]:
+    """Return the type of an entry, whether null may stand for it, and what it is."""
+    hint = _hint(entry.annotation, kind.__module__)
+    description = about.get(entry.name) or _first_line(getattr(kind, entry.name, None))
+    if not entry.within:
+        return hint, False, description
+    parts = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+    (inner,) = (each for each in parts if each is not NoneType)
+    annotation = next(
+        (each.annotation for each in entries_of(inner) if each.name == entry.within),
+        None,
+    ) or str(inner.__annotations__.get(entry.within) or _getter(inner, entry.within))
+    return (
+        _hint(annotation, inner.__module__),
+        NoneType in parts,
+        _attributes(inner).get(entry.within, ""),
+    )
+
+
+def _getter(kind: type, name: str) -> object:
+    return getattr(kind, name).fget.__annotations__["return"]
+
+
+def _union(schemas: list[Json]) -> Json:
+    """Join schemas; plain types stand in one list."""
+    if all(each.keys() == {"type"} for each in schemas):
+        kinds: list[str] = []
+        for each in schemas:
+            kinds += [each["type"]] if isinstance(each["type"], str) else each["type"]
+        return {"type": list(dict.fromkeys(kinds))}
+    return {"anyOf": schemas}
+
+
+@cache
+def _hint(annotation: str, module: str) -> Any:
+    """Resolve an annotation, also where its names are imported for type checkers alone."""
+    holder = type("Holder", (), {"__annotations__": {"it": annotation}})
+    return get_type_hints(holder, globalns=_names(module))["it"]
+
+
+@cache
+def _names(module: str) -> dict[str, Any]:
+    """Return the names of a module, with those it imports for type checkers alone."""
+    loaded = import_module(module)
+    blocks = [each for each in ast.parse(getsource(loaded)).body if isinstance(each, ast.If)]
+    imports = [
+        each
+        for block in blocks
+        if ast.unparse(block.test) == "TYPE_CHECKING"
+        for each in block.body
+        if isinstance(each, ast.ImportFrom) and each.module
+    ]
+    return vars(loaded) | {
+        name.asname or name.name: getattr(import_module(str(each.module)), name.name)
+        for each in imports
+        for name in each.names
+    }
+
+
+def _attributes(kind: type) -> dict[str, str]:
+    """Read what a docstring says of the attributes of a class."""
+    _, _, section = cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")
+    return {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
+
+
+def _first_line(of: object) -> str:
+    text = getattr(of, "__doc__", None) or ""
+    return cleandoc(text).partition("\n")[0]
