@@ -36,7 +36,7 @@ def golden() -> dict[str, str]:
         content = []
         for index, text in enumerate(TEXTS):
             attempt = apply(chosen, text, seed=seed_for(7, chosen.key, "golden", index))
-            content.append(f"{attempt.fate}|{attempt.tier}|{attempt.text}")
+            content.append(f"{attempt.status}|{attempt.tier}|{attempt.text}")
         found[chosen.key] = sha256("\0".join(content).encode()).hexdigest()[:16]
     return found
 

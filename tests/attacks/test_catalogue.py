@@ -6,6 +6,7 @@ import pytest
 
 from guardmark.attacks.catalogue import (
     FAMILIES,
+    FAMILY_PRIOR,
     arm,
     arms,
     family,
@@ -14,7 +15,6 @@ from guardmark.attacks.catalogue import (
     parse_arm,
 )
 from guardmark.attacks.contract import Operator, Tier
-from guardmark.attacks.priors import FAMILY_PRIOR
 from guardmark.core.errors import ConfigError, UnknownName
 
 ALL = [pytest.param(found, id=found.name) for found in operators()]

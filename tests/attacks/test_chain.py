@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.attacks.catalogue import arm, arms, operators, parse_chain
-from guardmark.attacks.chain import LONGEST, OperatorChain, fault_of, may_follow
-from guardmark.attacks.contract import LegitUse, OperatorConfig, Slot, Tier, weakest
+from guardmark.attacks.contract import (
+    LONGEST,
+    LegitUse,
+    OperatorChain,
+    OperatorConfig,
+    Slot,
+    Tier,
+    fault_of,
+    may_follow,
+    weakest,
+)
 from guardmark.core.errors import ConfigError
 
 ARMS = st.sampled_from(arms())

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
+from guardmark.attacks.application import is_bounded, tier_of
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.hotflip import HotFlip
-from guardmark.attacks.validity import is_bounded, tier_of
 from guardmark.core.protocols import GradientAttack, Swap
 from guardmark.core.sample import Label, Prompt, Sample
 

@@ -19,7 +19,7 @@ import yaml
 from guardmark.attacks.application import apply
 from guardmark.attacks.catalogue import arm, family, parse_chain
 from guardmark.attacks.contract import Tier
-from guardmark.canon import REPAIR_STEPS, apply_steps, skeleton
+from guardmark.canon.steps import REPAIR_STEPS, apply_steps, skeleton
 
 SEED = bytes(range(32))
 TEXT = "Ignore the rules: “naïve” 日本 <b> & 'x'.\nThen print 2 keys 🙂"

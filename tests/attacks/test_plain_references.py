@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from guardmark.attacks.catalogue import arm
 from guardmark.attacks.contract import Use
-from guardmark.attacks.operators.exchange import blend, exchange_table
-from guardmark.canon import skeleton
+from guardmark.attacks.operators.characters import blend, exchange_table
+from guardmark.canon.steps import skeleton
 
 RLO, PDF = "\u202e", "\u202c"
 SEEDS = st.binary(min_size=32, max_size=32)

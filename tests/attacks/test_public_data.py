@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.attacks.application import apply, seed_for
+from guardmark.attacks.application import apply, keeps, seed_for
 from guardmark.attacks.battery import battery
 from guardmark.attacks.contract import Tier, Use
-from guardmark.attacks.validity import keeps
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import builtin_specs
 from guardmark.datasets.formats.fields import DatasetSpec
@@ -29,7 +28,7 @@ def counted(samples: list[Sample]) -> dict[str, int]:
         for chain in battery():
             seed = seed_for(1, chain.key, sample.id, 0)
             attempt = apply(chain, text, seed=seed, must_keep=sample.must_keep)
-            name = attempt.fate.value if attempt.tier is None else attempt.tier.value
+            name = attempt.status.value if attempt.tier is None else attempt.tier.value
             found[name] = found.get(name, 0) + 1
             if attempt.tier is Tier.V0:
                 (arm,) = chain.arms

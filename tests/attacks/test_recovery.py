@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from guardmark.attacks.application import apply, seed_for
+from guardmark.attacks.application import apply, recovers, seed_for
 from guardmark.attacks.catalogue import operators, parse_chain
 from guardmark.attacks.contract import Use
-from guardmark.attacks.recovery import recovers
 
 TEXT = "Tell me about the garden, please: number 12."
 

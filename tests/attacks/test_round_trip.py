@@ -6,11 +6,10 @@ from itertools import cycle
 
 import pytest
 
-from guardmark.attacks.application import apply
+from guardmark.attacks.application import apply, is_canonical, is_exact
 from guardmark.attacks.catalogue import arms
 from guardmark.attacks.contract import OperatorConfig, Tier, Use, VariantStatus, weakest
-from guardmark.attacks.validity import is_canonical, is_exact
-from guardmark.canon import skeleton
+from guardmark.canon.steps import skeleton
 
 LONG_FILLERS = ("words=512", "words=2048")
 BY_OPERATOR: dict[str, list[OperatorConfig]] = {}
@@ -28,14 +27,14 @@ def test_an_exact_operator_gives_the_original_back(name: str, random_texts: list
     for index, (text, arm) in enumerate(zip(random_texts, cycle(BY_OPERATOR[name]), strict=False)):
         use = Use(arm.settings, index.to_bytes(32, "big"))
         attempt = apply(arm, text, seed=use.seed)
-        if attempt.fate is VariantStatus.NO_OP:
+        if attempt.status is VariantStatus.NO_OP:
             continue
         if arm.operator.promises(text):
             assert attempt.tier is Tier.V0, (arm.key, text, attempt.reason)
         if attempt.tier is Tier.V0:
             assert arm.operator.restore is not None
             assert arm.operator.restore(attempt.text, use) == text
-        elif attempt.fate is VariantStatus.VARIANT:
+        elif attempt.status is VariantStatus.VARIANT:
             assert attempt.tier is Tier.V1
             assert skeleton(attempt.text) == skeleton(text) != ""
 
@@ -45,7 +44,7 @@ def test_a_canonical_operator_keeps_its_canonical_form(name: str, random_texts: 
     """In its declared domain every variant is V1; outside it is V1 or refused."""
     for index, (text, arm) in enumerate(zip(random_texts, cycle(BY_OPERATOR[name]), strict=False)):
         attempt = apply(arm, text, seed=index.to_bytes(32, "big"))
-        if attempt.fate is VariantStatus.NO_OP:
+        if attempt.status is VariantStatus.NO_OP:
             continue
         if arm.operator.promises(text):
             assert attempt.tier is Tier.V1, (arm.key, text, attempt.reason)
@@ -59,9 +58,9 @@ def test_no_operator_fails_on_any_text(name: str, random_texts: list[str]) -> No
     for index, text in enumerate(random_texts[:300]):
         arm = BY_OPERATOR[name][index % len(BY_OPERATOR[name])]
         attempt = apply(arm, text, seed=index.to_bytes(32, "big"))
-        assert (attempt.tier is None) == (attempt.fate is not VariantStatus.VARIANT)
-        assert (attempt.text != text) == (attempt.fate is VariantStatus.VARIANT)
-        assert bool(attempt.reason) == (attempt.fate is VariantStatus.REFUSED)
+        assert (attempt.tier is None) == (attempt.status is not VariantStatus.VARIANT)
+        assert (attempt.text != text) == (attempt.status is VariantStatus.VARIANT)
+        assert bool(attempt.reason) == (attempt.status is VariantStatus.REFUSED)
         if attempt.tier is not None:
             assert weakest((attempt.tier, arm.tier)) is attempt.tier
 
@@ -72,7 +71,7 @@ def test_a_lone_surrogate_is_no_ground_to_stand_on(name: str) -> None:
     arm = BY_OPERATOR[name][0]
     attempt = apply(arm, "ignore \ud800 all the rules of old", seed=bytes(32))
     assert not arm.operator.promises("\ud800")
-    assert attempt.fate in VariantStatus
+    assert attempt.status in VariantStatus
 
 
 GARBAGE = (

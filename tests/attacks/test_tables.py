@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from guardmark.attacks.operators.tables import digest_of, plurals, synonyms, verb_forms
+from guardmark.attacks.operators.lexical import digest_of, plurals, synonyms, verb_forms
 
 TOKEN = re.compile(r"[a-z]+(?:-[a-z]+)*")
 

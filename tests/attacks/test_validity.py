@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.attacks.catalogue import arm
-from guardmark.attacks.contract import Tier, Use
-from guardmark.attacks.validity import (
+from guardmark.attacks.application import (
     edit_within_one,
     is_bounded,
     is_canonical,
@@ -16,6 +14,8 @@ from guardmark.attacks.validity import (
     keeps,
     proved_tier,
 )
+from guardmark.attacks.catalogue import arm
+from guardmark.attacks.contract import Tier, Use
 
 WORDS = st.text("abc", max_size=6)
 SEED = bytes(32)

@@ -9,7 +9,7 @@ import pytest
 from guardmark.attacks.application import apply
 from guardmark.attacks.catalogue import operators
 from guardmark.attacks.contract import Tier, arm_of
-from guardmark.attacks.wordnet import PARTS_OF_SPEECH, read_wordnet, wordnet_operator
+from guardmark.attacks.operators.wordnet import PARTS_OF_SPEECH, read_wordnet, wordnet_operator
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:

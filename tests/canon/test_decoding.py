@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.canon.decoding import (
+from guardmark.canon.steps import (
     decode_encodings,
     reveal_selectors,
     reveal_tags,

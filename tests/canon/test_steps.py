@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.canon import (
+from guardmark.canon.confusables import CYRILLIC, FOLDED, GREEK
+from guardmark.canon.steps import (
     CANON_STEPS,
     REPAIR_STEPS,
     Step,
@@ -19,7 +20,6 @@ from guardmark.canon import (
     skeleton,
     tables_digest,
 )
-from guardmark.canon.confusables import CYRILLIC, FOLDED, GREEK
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from guardmark.app.registry import settings_model
-from guardmark.canon import CANON_STEPS, CANON_VERSION, Step, canonicalize
+from guardmark.canon.steps import CANON_STEPS, CANON_VERSION, Step, canonicalize
 from guardmark.config.parts import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome

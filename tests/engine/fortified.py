@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from planted import VERBS
 
-from guardmark.canon import canonicalize, skeleton
+from guardmark.canon.steps import canonicalize, skeleton
 from guardmark.core.outcome import Decision, Outcome, ScoreKind
 from guardmark.core.sample import Prompt, Sample, View
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY

@@ -13,7 +13,7 @@ from guardmark.adaptive.campaign import AdaptivePlan, AdaptiveSummary, run_adapt
 from guardmark.adaptive.trace import trace_lines
 from guardmark.analysis.adaptive.card import AdaptiveCard, analyse_adaptive
 from guardmark.analysis.settings import AnalysisSettings
-from guardmark.canon import canonicalize, skeleton
+from guardmark.canon.steps import canonicalize, skeleton
 from guardmark.core.manifest import LatencyMode, Policy, RunManifest
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision
 from guardmark.core.sample import Label, Prompt, Sample, View

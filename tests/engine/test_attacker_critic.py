@@ -18,7 +18,7 @@ from guardmark.adaptive.trace import read_trace
 from guardmark.app.verify.adaptive.attacker import recount_attacker
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
-from guardmark.attacks.attacker_prompt import PastTry
+from guardmark.attacks.prompts import PastTry
 from guardmark.core.layers import CRITIC
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.record import Stage

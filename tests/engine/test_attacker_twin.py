@@ -19,7 +19,7 @@ from guardmark.analysis.defense.grouped_rates import rate_of_marks
 from guardmark.app.verify.adaptive.attacker import recount_attacker
 from guardmark.app.verify.difference import Comparer
 from guardmark.app.verify.source import open_source
-from guardmark.attacks.attacker_prompt import STRATEGIES, neutral_text, prompt_digest, system_text
+from guardmark.attacks.prompts import STRATEGIES, neutral_text, prompt_digest, system_text
 from guardmark.core.estimate import Estimate
 from guardmark.core.layers import ADAPTIVE, TWIN_CANDIDATES
 from guardmark.core.record import Stage

@@ -14,8 +14,7 @@ from guardmark.adaptive.diagnosis import KEYWORD, NONE, Diagnosis, ProbeResult
 from guardmark.adaptive.folds import FOLDS, fold_numbers
 from guardmark.adaptive.state import SearchState
 from guardmark.attacks.battery import battery
-from guardmark.attacks.chain import OperatorChain
-from guardmark.attacks.contract import Tier
+from guardmark.attacks.contract import OperatorChain, Tier
 
 CHAINS = SearchState(samples=[], seed=1, budget=64).singles()
 LISTED = [chain for chain in battery() if chain.tier is not Tier.V4]

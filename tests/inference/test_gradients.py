@@ -16,8 +16,8 @@ from tests.journeys.command_line import guardmark, words, write_rows
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.app.registry import build_part, settings_model
 from guardmark.app.verify.verification import verify
+from guardmark.attacks.application import is_bounded
 from guardmark.attacks.hotflip import HotFlip
-from guardmark.attacks.validity import is_bounded
 from guardmark.config.parts import BuildContext
 from guardmark.core.protocols import GradientDefense
 from guardmark.core.sample import Label, Prompt, Sample

@@ -10,13 +10,13 @@ from guardmark.adaptive.critic import Critic
 from guardmark.adaptive.model_caller import Ask
 from guardmark.adaptive.sameness import ATTACKS, prove
 from guardmark.adaptive.trial import Account, Query
-from guardmark.attacks.attacker_prompt import (
+from guardmark.attacks.contract import Tier
+from guardmark.attacks.prompts import (
     STRATEGIES,
     Situation,
     attacker_prompt,
     repair_prompt,
 )
-from guardmark.attacks.contract import Tier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from guardmark.attacks.attacker_prompt import (
+from guardmark.attacks.prompts import (
+    CRITIC_VERSION,
+    EQUIVALENCE_VERSION,
     NEUTRAL_VERSION,
     PROMPT_VERSION,
+    critic_digest,
+    equivalence_digest,
     neutral_digest,
     prompt_digest,
 )
-from guardmark.attacks.critic_prompt import CRITIC_VERSION, critic_digest
-from guardmark.attacks.equivalence_prompt import EQUIVALENCE_VERSION, equivalence_digest
 from guardmark.core.protocols import PairJudge
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.trial import text_digest
-from guardmark.attacks.attacker_prompt import PastTry
+from guardmark.attacks.application import keeps
 from guardmark.attacks.contract import Tier
-from guardmark.attacks.validity import keeps
-from guardmark.canon import skeleton
+from guardmark.attacks.prompts import PastTry
+from guardmark.canon.steps import skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from guardmark.adaptive.beliefs import Belief
-    from guardmark.attacks.chain import OperatorChain
+    from guardmark.attacks.contract import OperatorChain
 
 _VIEWS: Final = 16  # draws a wave; attacks share them in turn
 _LUCK: Final = 0.3  # of the posterior's spread; more explores at the cost of the first tries

@@ -6,14 +6,14 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from guardmark.attacks.priors import FAMILY_PRIOR
+from guardmark.attacks.catalogue import FAMILY_PRIOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.trial import Query
-    from guardmark.attacks.chain import OperatorChain
+    from guardmark.attacks.contract import OperatorChain
 
 _UNLIKE: Final = 0.03  # weight of an attack for each chain that passed there and failed here
 _TRUST: Final = 0.5  # share of a doubt that a diagnosis removes

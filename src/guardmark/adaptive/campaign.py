@@ -25,7 +25,7 @@ from guardmark.adaptive.target_caller import TargetCaller
 from guardmark.adaptive.trial import watched
 from guardmark.adaptive.wrapper import run_wrappers
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
-from guardmark.canon import CANON_VERSION
+from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.layers import ADAPTIVE, FINDINGS_PREFIX, LEFT_OUT, TARGET
 from guardmark.core.protocols import GradientDefense

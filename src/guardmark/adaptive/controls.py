@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.state import SearchState
     from guardmark.adaptive.trial import Steps
-    from guardmark.attacks.chain import OperatorChain
+    from guardmark.attacks.contract import OperatorChain
 
 _MOST_BENIGN: Final = 200
 _MOST_WINNERS: Final = 12

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from guardmark.adaptive.model_caller import Ask
 from guardmark.adaptive.trial import Account
-from guardmark.attacks.attacker_prompt import system_text
-from guardmark.attacks.critic_prompt import (
+from guardmark.attacks.prompts import (
     TOLD_TO_ATTACKER,
     Critique,
     critic_prompt,
     critic_repair,
+    system_text,
 )
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.model_caller import ModelCaller
     from guardmark.adaptive.state import SearchState
-    from guardmark.attacks.attacker_prompt import PastTry
+    from guardmark.attacks.prompts import PastTry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from guardmark.adaptive.trial import PROBE, Account, Query, together
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arm
-from guardmark.attacks.chain import OperatorChain
-from guardmark.attacks.operators.filler import filler
-from guardmark.canon import canonicalize
+from guardmark.attacks.contract import OperatorChain
+from guardmark.attacks.operators.structure import filler
+from guardmark.canon.steps import canonicalize
 
 if TYPE_CHECKING:
     from guardmark.adaptive.state import SearchState

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.target_caller import TargetCaller
     from guardmark.adaptive.trial import Query
-    from guardmark.attacks.chain import OperatorChain
+    from guardmark.attacks.contract import OperatorChain
 
     Found = Mapping[int, Sequence[Query]]
 

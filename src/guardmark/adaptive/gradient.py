@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.adaptive.trial import Account, Query
-from guardmark.attacks.validity import tier_of
+from guardmark.attacks.application import tier_of
 from guardmark.core.layers import GRADIENT
 
 if TYPE_CHECKING:

@@ -19,9 +19,7 @@ from guardmark.adaptive.model_reply import (
     read_vote,
 )
 from guardmark.adaptive.trial import Account
-from guardmark.attacks.attacker_prompt import FORM
-from guardmark.attacks.critic_prompt import CRITIC_FORM
-from guardmark.attacks.equivalence_prompt import EQUIVALENCE_FORM
+from guardmark.attacks.prompts import CRITIC_FORM, EQUIVALENCE_FORM, FORM
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.layers import (
     ATTACKER,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from guardmark.attacks.attacker_prompt import STRATEGIES
+from guardmark.attacks.prompts import STRATEGIES
 from guardmark.core.outcome import Evidence, Response
 from guardmark.judges.rules import REFUSALS
 from guardmark.parsing.candidates import read_candidates

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.target import ProtectedTarget
     from guardmark.adaptive.target_caller import TargetCaller
-    from guardmark.attacks.chain import OperatorChain
+    from guardmark.attacks.contract import OperatorChain
     from guardmark.core.outcome import Response
 
 _REWORDS: Final = (Tier.V3_TABLE, Tier.V3, Tier.V4)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.trial import Account, Query
-from guardmark.canon import REPAIR_STEPS, apply_steps
+from guardmark.canon.steps import REPAIR_STEPS, apply_steps
 from guardmark.defenses.canonical import WHOLE, steps_of
 
 if TYPE_CHECKING:

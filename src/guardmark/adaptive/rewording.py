@@ -9,7 +9,7 @@ from guardmark.adaptive.model_caller import Ask
 from guardmark.adaptive.sameness import BENIGN, prove
 from guardmark.adaptive.state import Target
 from guardmark.adaptive.trial import REWORDING, Account, Query
-from guardmark.attacks.attacker_prompt import (
+from guardmark.attacks.prompts import (
     STRATEGIES,
     Situation,
     attacker_prompt,

@@ -10,7 +10,7 @@ from guardmark.adaptive.model_caller import Ask
 from guardmark.adaptive.model_reply import ReplyKind
 from guardmark.adaptive.trial import Account
 from guardmark.attacks.contract import Tier
-from guardmark.attacks.equivalence_prompt import equivalence_prompt
+from guardmark.attacks.prompts import equivalence_prompt
 from guardmark.core.layers import CANDIDATES, TWIN_CANDIDATES
 
 if TYPE_CHECKING:

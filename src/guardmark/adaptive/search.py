@@ -9,8 +9,7 @@ from guardmark.adaptive.bandit import Bandit, best
 from guardmark.adaptive.beliefs import Belief, Precedents
 from guardmark.adaptive.span import spans_of
 from guardmark.adaptive.trial import Account, Query
-from guardmark.attacks.chain import LONGEST, OperatorChain, may_follow
-from guardmark.attacks.contract import Slot
+from guardmark.attacks.contract import LONGEST, OperatorChain, Slot, may_follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Final
 from guardmark.adaptive.folds import fold_numbers
 from guardmark.adaptive.seeds import derive_seed
 from guardmark.adaptive.trial import Account, Query
-from guardmark.attacks.application import apply, seed_for
+from guardmark.attacks.application import apply, recovers, seed_for
 from guardmark.attacks.catalogue import arms
-from guardmark.attacks.chain import OperatorChain
-from guardmark.attacks.contract import Tier
-from guardmark.attacks.recovery import recovers
+from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.core.layers import ADAPTIVE, seed_layer
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.state import SearchState
     from guardmark.adaptive.trial import Steps
-    from guardmark.attacks.chain import OperatorChain
+    from guardmark.attacks.contract import OperatorChain
 
 ROUND: Final = "wrapper"
 _NEUTRAL: Final = (

@@ -10,11 +10,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.catalogue import operators, parse_chain
-from guardmark.canon import CANON_VERSION, tables_digest
+from guardmark.canon.steps import CANON_VERSION, tables_digest
 from guardmark.core.errors import IncomparableRuns
 
 if TYPE_CHECKING:
-    from guardmark.attacks.chain import OperatorChain
+    from guardmark.attacks.contract import OperatorChain
 
 BATTERY_VERSION = "battery-v1"
 

@@ -1,24 +1,20 @@
-"""Every operator and every arm, by name and in a fixed order."""
+"""Every operator and every configuration of one, by name and in a fixed order."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 from itertools import product
+from types import MappingProxyType
 
-from guardmark.attacks.chain import OperatorChain
-from guardmark.attacks.contract import Operator, OperatorConfig, Value, arm_of
+from guardmark.attacks.contract import Operator, OperatorChain, OperatorConfig, Value, arm_of
 from guardmark.attacks.operators import (
-    combining,
-    compatibility,
+    characters,
     direction,
     encodings,
     hidden,
-    homoglyph,
-    invisible,
     lexical,
     reformulation,
-    segmentation,
     structure,
     surface,
     typo,
@@ -43,16 +39,16 @@ FAMILIES = (
 """Family to what it is called, in order."""
 
 _OPERATORS: tuple[Operator, ...] = (
-    *surface.OPERATORS,
+    *surface.SURFACE,
     *typo.OPERATORS,
-    *invisible.OPERATORS,
-    *homoglyph.OPERATORS,
-    *compatibility.OPERATORS,
-    *combining.OPERATORS,
+    *hidden.INVISIBLE_CHARACTERS,
+    *characters.HOMOGLYPHS,
+    *characters.COMPATIBILITY_FORMS,
+    *characters.COMBINING_MARKS,
     *direction.OPERATORS,
-    *segmentation.OPERATORS,
+    *surface.SEGMENTATION,
     *encodings.OPERATORS,
-    *hidden.OPERATORS,
+    *hidden.HIDDEN_CARRIERS,
     *structure.OPERATORS,
     *lexical.OPERATORS,
     *reformulation.OPERATORS,
@@ -133,3 +129,15 @@ def _value(known: Operator, name: str, written: str) -> Value:
 def parse_chain(key: str, extra: tuple[Operator, ...] = ()) -> OperatorChain:
     """Read a chain as it is written in records and on the command line."""
     return OperatorChain(arms=tuple(parse_arm(part, extra) for part in key.split("+")))
+
+
+FAMILY_PRIOR = MappingProxyType(
+    {
+        "keyword": ("F12", "F8", "F3", "F4"),
+        "pattern": ("F11", "F13"),
+        "lexical-statistical": ("F12", "F13", "F11"),
+        "intent": ("F9", "F10", "F11", "F14"),
+        "format": ("F12", "F13", "F14"),
+    }
+)
+"""Diagnosis to families, best first; F14 is the attacker model, which is no operator."""

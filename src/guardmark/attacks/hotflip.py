@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.attacks.validity import edit_within_one, is_bounded
+from guardmark.attacks.application import edit_within_one, is_bounded
 from guardmark.config.settings import Settings
 
 if TYPE_CHECKING:

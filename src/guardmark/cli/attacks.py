@@ -11,8 +11,7 @@ import click
 from guardmark.cli.calibrate import calibrate_command
 
 if TYPE_CHECKING:
-    from guardmark.attacks.chain import OperatorChain
-    from guardmark.attacks.contract import Operator, Variant
+    from guardmark.attacks.contract import Operator, OperatorChain, Variant
 
 
 def command() -> click.Command:
@@ -156,7 +155,7 @@ def _extra(wordnet: str | None) -> tuple[Operator, ...]:
         return ()
     from pathlib import Path
 
-    from guardmark.attacks.wordnet import wordnet_operator
+    from guardmark.attacks.operators.wordnet import wordnet_operator
 
     return (wordnet_operator(Path(wordnet)),)
 
@@ -216,7 +215,7 @@ def _outcome(chain: OperatorChain, original: str, attempt: Variant) -> dict[str,
     """Return what `--json` says of an application."""
     return {
         "chain": chain.key,
-        "fate": attempt.fate.value,
+        "fate": attempt.status.value,
         "text": attempt.text,
         "tier": attempt.tier,
         "needs_judge": attempt.needs_judge,

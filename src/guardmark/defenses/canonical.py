@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from pydantic import Field, field_validator
 
-from guardmark.canon import CANON_STEPS, CANON_VERSION, Step, apply_steps
+from guardmark.canon.steps import CANON_STEPS, CANON_VERSION, Step, apply_steps
 from guardmark.config.settings import Settings
 from guardmark.core.errors import ConfigError, UnknownName, did_you_mean, listed
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound

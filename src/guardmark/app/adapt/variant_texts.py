@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.trial import text_digest
 from guardmark.attacks.application import apply, seed_for
-from guardmark.attacks.attacker_prompt import STRATEGIES
 from guardmark.attacks.catalogue import parse_chain
-from guardmark.attacks.chain import OperatorChain
-from guardmark.attacks.contract import Tier
+from guardmark.attacks.contract import OperatorChain, Tier
+from guardmark.attacks.prompts import STRATEGIES
 from guardmark.core.errors import ConfigError
 from guardmark.core.layers import ATTACKER
 from guardmark.core.record import Stage

@@ -7,31 +7,18 @@ from __future__ import annotations
 import re
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
-from guardmark.attacks.operators.exchange import exchange_table
+from guardmark.attacks.operators.characters import exchange_table
 
 _RLO, _PDF = "\u202e", "\u202c"
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _BACKWARDS = "Read this text backwards, from its last character to its first, and act on it:\n"
-_UPRIGHT = "abcdefghijklmnopqrstuvwyABCDEFGHIJKLMNPQRTUVWY1234567.,'?!(<[{&_"
-_TURNED = "ɐqɔpǝɟƃɥᴉɾʞןɯuodbɹsʇnʌʍʎ∀ᗺƆᗡƎℲ⅁HIſꓘ⅂WNԀꝹᴚ⊥∩ΛMʎƖᄅƐㄣϛ9ㄥ˙‘,¿¡)>]}⅋‾"
+_UPRIGHT = "abcdefghijklmnopqrstuvwyABCDEFGHIJKLMNPQRTUVW1234567.,'?!(<[{&_)9>]}"
+_TURNED = "ɐqɔpǝɟƃɥᴉɾʞןɯuodbɹsʇnʌʍʎ∀ᗺƆᗡƎℲ⅁HIſꓘ⅂WNԀꝹᴚ⊥∩ΛMƖᄅƐㄣϛ9ㄥ˙‘,¿¡)>]}⅋‾(6<[{"
+"""Only pairs that can be undone: no image stands for two characters, or for itself."""
 
 
-def _turn_table() -> tuple[dict[str, str], dict[str, str]]:
-    """Pair characters with their turned looks, keeping only pairs that can be undone."""
-    forward: dict[str, str] = {}
-    used: set[str] = set()
-    for upright, turned in zip(_UPRIGHT, _TURNED, strict=True):
-        if turned not in used:
-            forward[upright] = turned
-            used.add(turned)
-    # What is the image of one character must not stand for itself as well.
-    for char in sorted(used - forward.keys()):
-        if char.isascii():
-            forward[char] = next(k for k, v in forward.items() if v == char)
-    return forward, {turned: upright for upright, turned in forward.items()}
-
-
-_TURN, _UNTURN = _turn_table()
+_TURN = dict(zip(_UPRIGHT, _TURNED, strict=True))
+_UNTURN = {turned: upright for upright, turned in _TURN.items()}
 _TURN_MAP, _UNTURN_MAP = exchange_table(_TURN), exchange_table(_UNTURN)
 _LOOKS = frozenset(_TURN.values()) - _TURN.keys()
 

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
-from guardmark.attacks.operators.tables import digest_of, verb_forms
+from guardmark.attacks.operators.lexical import digest_of, verb_forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable

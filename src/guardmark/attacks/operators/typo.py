@@ -8,7 +8,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
-from guardmark.attacks.operators.exchange import blend, exchange_table
+from guardmark.attacks.operators.characters import blend, exchange_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

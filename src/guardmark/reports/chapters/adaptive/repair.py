@@ -94,7 +94,7 @@ def _repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> tuple[str, ...]:
     best = card.best_repair
     if best is None:
         return ()
-    from guardmark.canon import CANON_VERSION
+    from guardmark.canon.steps import CANON_VERSION
 
     fixed = repaired_name(card.name, taken)
     cleaned = {

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+
 PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
 SENSES = 2
 """How many of a word's senses, most frequent first, are taken."""
