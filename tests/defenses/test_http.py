@@ -344,6 +344,117 @@ async def test_texts_beyond_the_services_limit(
     assert decision.evidence.truncated is (rule == "cut")
 
 
+LETTER = Prompt(
+    messages=(
+        Message(role=Role.SYSTEM, content="be kind"),
+        Message(role=Role.TOOL, content="a letter"),
+        Message(role=Role.USER, content="sum it up"),
+    ),
+    under_test=1,
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "limit", "sent"),
+    [
+        (
+            "{m: {$input: messages}}",
+            19,
+            (
+                b'{"m":[{"role":"system","content":"be kind"},{"role":"tool","content":"a l"},'
+                b'{"role":"user","content":"sum it up"}]}'
+            ),
+        ),
+        ("{d: {$input: documents}}", 5, b'{"d":["a let"]}'),
+        ("{t: {$input: text}, d: {$input: documents}}", 3, b'{"t":"a l","d":["a l"]}'),
+        (
+            "{t: {$input: text}, m: {$input: messages}}",
+            18,
+            (
+                b'{"t":"system: be kind\\n\\nt","m":[{"role":"system","content":"be kind"},'
+                b'{"role":"tool","content":"a "},{"role":"user","content":"sum it up"}]}'
+            ),
+        ),
+        (
+            "{id: {$input: id}, d: {$input: documents}}",
+            1,
+            b'{"id":"%s","d":["a"]}' % LETTER.digest().hex().encode(),
+        ),
+    ],
+)
+async def test_what_is_cut_is_cut_in_the_bytes_that_are_sent(
+    services: Services, serve: Any, *, body: str, limit: int, sent: bytes
+) -> None:
+    """The text under test is shortened among messages and documents; the rest is sent whole."""
+    received: list[bytes] = []
+
+    async def look(request: web.Request) -> web.Response:
+        received.append(await request.read())
+        return web.json_response({"f": True})
+
+    server = await serve(look)
+    defense = build(
+        f"{{body: {body}, blocked: $.f, max_chars: {limit}, too_long: cut}}",
+        services,
+        url=server.url,
+    )
+    decision = await defense.decide(LETTER)
+    assert received == [sent]
+    assert decision.evidence is not None
+    assert decision.evidence.truncated
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [("{m: {$input: messages}}", 24), ("{d: {$input: documents}}", 8)],
+)
+async def test_what_fits_is_sent_whole(
+    services: Services, serve: Any, body: str, limit: int
+) -> None:
+    """As long as the service takes is not too long; the limit counts all messages together."""
+    received: list[bytes] = []
+
+    async def look(request: web.Request) -> web.Response:
+        received.append(await request.read())
+        return web.json_response({"f": True})
+
+    server = await serve(look)
+    settings = f"body: {body}, blocked: $.f, too_long: cut"
+    whole = build(f"{{{settings}}}", services, url=server.url)
+    limited = build(f"{{{settings}, max_chars: {limit}}}", services, url=server.url)
+    for defense in (whole, limited):
+        decision = await defense.decide(LETTER)
+        assert decision.evidence is None
+    assert received[0] == received[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "under_test", "rule"),
+    [
+        ("{m: {$input: messages}}", 1, "skip"),
+        ("{m: {$input: messages}}", 1, "cut"),
+        ("{d: {$input: documents}}", 2, "cut"),
+    ],
+)
+async def test_what_cannot_be_cut_to_fit_is_skipped(
+    services: Services, serve: Any, *, body: str, under_test: int, rule: str
+) -> None:
+    """What stands around the text under test is never cut, and nothing is sent that is too long."""
+
+    async def never(_request: web.Request) -> web.Response:
+        pytest.fail("nothing may be sent")
+
+    server = await serve(never)
+    defense = build(
+        f"{{body: {body}, blocked: $.f, max_chars: 5, too_long: {rule}}}", services, url=server.url
+    )
+    decision = await defense.decide(Prompt(messages=LETTER.messages, under_test=under_test))
+    assert (decision.outcome, decision.error_kind) == (Outcome.ERROR, ErrorKind.SKIPPED)
+    assert decision.evidence is not None
+    assert "characters are more than the 5" in decision.evidence.message
+    assert ("even without" in decision.evidence.message) is (rule == "cut")
+
+
 async def test_order_is_kept_under_concurrency(services: Services, serve: Any) -> None:
     """Many questions at once, each with its own answer."""
 

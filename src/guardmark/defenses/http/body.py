@@ -11,12 +11,12 @@ from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.core.sample import Role
 
 if TYPE_CHECKING:
-    from guardmark.core.sample import Prompt
+    from guardmark.core.sample import Message, Prompt
 
 INSERTION = "$input"
 """Key of a mapping that is replaced: `{$input: text}`."""
 
-_Slot = Callable[["Prompt", str], str]
+_Slot = Callable[["Prompt", str, "Prompt"], str]
 _NO_ROLES: Mapping[Role, str] = {}
 
 
@@ -56,11 +56,46 @@ class RequestBody:
                 "Write for example  body: {text: {$input: text}}"
             )
 
-    def encode(self, prompt: Prompt, shown: str) -> bytes:
-        """Encode one request."""
+    def encode(self, prompt: Prompt, shown: str, *, original: Prompt | None = None) -> bytes:
+        """Encode one request; the id is that of the original where a prompt was cut."""
+        known = original or prompt
         return "".join(
-            [piece if isinstance(piece, str) else piece(prompt, shown) for piece in self._pieces]
+            [
+                piece if isinstance(piece, str) else piece(prompt, shown, known)
+                for piece in self._pieces
+            ]
         ).encode()
+
+    def length(self, prompt: Prompt, shown: str) -> int:
+        """Return the characters of the longest insertion; messages count together."""
+        lengths = [sum(len(m.content) for m in found) for found in self._messages(prompt)]
+        return max([*lengths, len(shown)] if "text" in self.inserts else lengths)
+
+    def cut(self, prompt: Prompt, shown: str, limit: int) -> tuple[Prompt, str] | None:
+        """Shorten what is sent until no insertion is longer than a limit.
+
+        Among messages and documents the text under test is cut; what stands around it is sent
+        whole. None where that is not enough.
+        """
+        under_test = prompt.messages[prompt.under_test]
+        keep = len(under_test.content)
+        for found in self._messages(prompt):
+            excess = sum(len(m.content) for m in found) - limit
+            if excess <= 0:
+                continue
+            if not any(m is under_test for m in found):
+                return None
+            keep = min(keep, len(under_test.content) - excess)
+        if keep <= 0 < len(under_test.content):
+            return None
+        return prompt.with_text(under_test.content[:keep]), shown[:limit]
+
+    def _messages(self, prompt: Prompt) -> Iterator[list[Message]]:
+        """The messages of each insertion that sends some."""
+        if "messages" in self.inserts:
+            yield list(prompt.messages)
+        if "documents" in self.inserts:
+            yield _documents(prompt)
 
 
 class _Insertion:
@@ -75,24 +110,26 @@ class _Insertion:
 def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:
     heads = {role: '{"role":' + json.dumps(roles.get(role, role.value)) for role in Role}
 
-    def messages(prompt: Prompt, _shown: str) -> str:
+    def messages(prompt: Prompt, _shown: str, _known: Prompt) -> str:
         parts = [
             heads[m.role] + ',"content":' + encode_basestring(m.content) + "}"
             for m in prompt.messages
         ]
         return "[" + ",".join(parts) + "]"
 
-    def documents(prompt: Prompt, _shown: str) -> str:
-        kinds = (Role.TOOL, Role.DOCUMENT)
-        parts = [encode_basestring(m.content) for m in prompt.messages if m.role in kinds]
-        return "[" + ",".join(parts) + "]"
+    def documents(prompt: Prompt, _shown: str, _known: Prompt) -> str:
+        return "[" + ",".join(encode_basestring(m.content) for m in _documents(prompt)) + "]"
 
     return {
-        "text": lambda _prompt, shown: encode_basestring(shown),
+        "text": lambda _prompt, shown, _known: encode_basestring(shown),
         "messages": messages,
         "documents": documents,
-        "id": lambda prompt, _shown: f'"{prompt.digest().hex()}"',
+        "id": lambda _prompt, _shown, known: f'"{known.digest().hex()}"',
     }
+
+
+def _documents(prompt: Prompt) -> list[Message]:
+    return [m for m in prompt.messages if m.role in (Role.TOOL, Role.DOCUMENT)]
 
 
 _KNOWN = ("text", "messages", "documents", "id")

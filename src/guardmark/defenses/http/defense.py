@@ -66,16 +66,24 @@ class HttpDefense:
         shown = prompt.shown(self.view)
         if shown is None:
             return NOTHING_SHOWN[self.view]
-        too_long = self._max_chars is not None and len(shown) > self._max_chars
-        if too_long and not self._cut:
-            return self._skipped(len(shown))
-        if too_long:
-            shown = shown[: self._max_chars]
-        exchange = await self._endpoint.send(self._body.encode(prompt, shown))
-        return read_answer(self._rules, exchange, truncated=too_long)
+        if self._max_chars is None:
+            request, is_cut = self._body.encode(prompt, shown), False
+        else:
+            sent: tuple[Prompt, str] | None = prompt, shown
+            length = self._body.length(prompt, shown)
+            is_cut = length > self._max_chars
+            if is_cut:
+                sent = self._body.cut(prompt, shown, self._max_chars) if self._cut else None
+            if sent is None:
+                return self._skipped(length)
+            request = self._body.encode(*sent, original=prompt)
+        exchange = await self._endpoint.send(request)
+        return read_answer(self._rules, exchange, truncated=is_cut)
 
     def _skipped(self, length: int) -> Decision:
         message = f"{length} characters are more than the {self._max_chars} the service takes"
+        if self._cut:
+            message += ", even without the text under test"
         return Decision(
             outcome=Outcome.ERROR,
             error_kind=ErrorKind.SKIPPED,
