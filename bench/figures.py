@@ -146,7 +146,7 @@ def read_columns(folder: Path) -> float:
             for n in range(STORED)
         )
         writer.put_manifest(replace(MANIFEST))
-        lane = writer.lane("guard", Stage.DEFENSE)
+        lane = writer.record_batch("guard", Stage.DEFENSE)
         for position in range(STORED):
             decision = BLOCKED if position % 3 else ALLOWED
             lane.add_decision(position, decision, latency_ns=1000 + position)

@@ -21,7 +21,7 @@ from guardmark.core.protocols import (
     SampleBound,
 )
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, View
-from guardmark.engine.asking import asking
+from guardmark.engine.calls import as_coroutine
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits
 
@@ -148,7 +148,7 @@ async def test_every_prompt_gets_a_decision_that_holds_together(
     build: Callable[[str], Any], name: str
 ) -> None:
     """Empty, huge, hostile and many-voiced prompts are ordinary input."""
-    ask = asking(build(name))
+    ask = as_coroutine(build(name))
     for prompt in PROMPTS:
         _holds_together(await ask(prompt))
 
@@ -158,7 +158,7 @@ async def test_the_same_prompt_gets_the_same_decision_in_any_order_and_company(
     build: Callable[[str], Any], name: str
 ) -> None:
     """Answers come back to those who asked, also when asked all at once."""
-    ask = asking(build(name))
+    ask = as_coroutine(build(name))
     alone = [await ask(prompt) for prompt in PROMPTS]
     backwards = [await ask(prompt) for prompt in reversed(PROMPTS)][::-1]
     together = await asyncio.gather(*(ask(prompt) for prompt in PROMPTS))
@@ -174,7 +174,7 @@ async def test_a_cancelled_question_leaves_the_defense_usable(
     build: Callable[[str], Any], name: str
 ) -> None:
     """A run may stop at any moment, and a pooled connection must not be poisoned."""
-    ask = asking(build(name))
+    ask = as_coroutine(build(name))
     for _ in range(5):
         task = asyncio.ensure_future(ask(PROMPTS[0]))
         await asyncio.sleep(0)

@@ -142,7 +142,7 @@ def write_run(
         writer.begin(len(samples) * len(planned) * manifest.repeats)
         for each in planned:
             for repeat in range(manifest.repeats):
-                lane = writer.lane(each.name, repeat=repeat)
+                lane = writer.record_batch(each.name, repeat=repeat)
                 for position, sample in enumerate(samples):
                     latency = 1_000_000 + 1_000 * ((position * 7919) % 997)
                     lane.add_decision(position, each.answers(position, sample), latency_ns=latency)

@@ -43,13 +43,13 @@ def records(tmp_path: Path) -> Path:
     path = tmp_path / "records.sqlite"
     write_pipeline(path, PlannedPipeline(samples=samples, fails=lambda _at: True))
     with RecordWriter(path) as writer:
-        model = writer.lane("none", Stage.MODEL, layer="run", repeat=1)
-        judge = writer.lane("none", Stage.JUDGE, layer="run", repeat=1)
+        model = writer.record_batch("none", Stage.MODEL, layer="run", repeat=1)
+        judge = writer.record_batch("none", Stage.JUDGE, layer="run", repeat=1)
         for at, text in enumerate(ANSWERS):
             model.add_response(at, Response(text=text), latency_ns=None)
             judge.add_verdict(at, said(at, samples[at]), latency_ns=None)
         writer.add_layer("human", {"kind": "human"})
-        people = writer.lane("none", Stage.JUDGE, layer="human", repeat=1)
+        people = writer.record_batch("none", Stage.JUDGE, layer="human", repeat=1)
         for at, label in enumerate("ssxusx"):  # x: nobody looked
             if label != "x":
                 said_by = VerdictLabel.SAFE if label == "s" else VerdictLabel.UNSAFE

@@ -24,7 +24,7 @@ def written(folder: Path, rows: list[Row]) -> Latency:
         writer.put_manifest(make_manifest(planned, SAMPLES))
         writer.load_samples(SAMPLES)
         writer.begin(len(rows))
-        lane = writer.lane("one")
+        lane = writer.record_batch("one")
         for position, (decision, latency, flags) in enumerate(rows):
             lane.add_decision(position, decision, latency_ns=latency, flags=flags)
         writer.finish(RunState.COMPLETE)

@@ -216,10 +216,10 @@ def test_an_unfinished_run_is_analysed_as_far_as_it_is(tmp_path: Path) -> None:
         writer.put_manifest(make_manifest(planned, SAMPLES))
         writer.load_samples(SAMPLES)
         writer.begin(2 * len(SAMPLES))
-        lane = writer.lane("one")
+        lane = writer.record_batch("one")
         for position in range(700):
             lane.add_decision(position, block(), latency_ns=1)
-        writer.lane("two")
+        writer.record_batch("two")
         writer.flush()
     with RecordReader(tmp_path / "records.sqlite") as reader:
         found = analyse_run(reader)

@@ -19,7 +19,7 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.layers import ADAPTIVE, NULL
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
-from guardmark.engine.stop import StopSignal
+from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.store.integrity import check

@@ -13,7 +13,7 @@ from guardmark.adaptive.campaign import check_settings
 from guardmark.adaptive.resume import earlier_replies, earlier_tries
 from guardmark.adaptive.trace import read_trace
 from guardmark.core.errors import IncomparableRuns
-from guardmark.engine.stop import StopSignal
+from guardmark.engine.run_monitor import StopSignal
 from guardmark.store.records import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -23,7 +23,7 @@ from guardmark.core.layers import CRITIC
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
-from guardmark.engine.stop import StopSignal
+from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.adaptive.text import adaptive_lines
 from guardmark.store.records import RecordReader

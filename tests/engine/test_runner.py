@@ -37,8 +37,8 @@ from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt, Sample, View
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.progress import Progress
+from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import Ending, run
-from guardmark.engine.stop import StopSignal
 from guardmark.store.codes import FLAG_AMORTISED, FLAG_COLD, FLAG_PLANNED
 from guardmark.store.columns import record_columns
 from guardmark.store.records import RecordReader, RecordWriter, RunState

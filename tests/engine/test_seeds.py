@@ -20,7 +20,7 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.layers import BLIND, NULL, first_layer, seed_layer
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
-from guardmark.engine.stop import StopSignal
+from guardmark.engine.run_monitor import StopSignal
 from guardmark.store.integrity import check
 from guardmark.store.records import RecordReader
 

@@ -30,7 +30,7 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.layers import TARGET, VERDICT
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.engine.stop import StopSignal
+from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.target_model import reading_sentence
 from guardmark.store.integrity import check

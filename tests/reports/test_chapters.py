@@ -190,7 +190,7 @@ def written(folder: Path, rows: list[tuple[Decision, int | None, int]]) -> RunAn
         writer.put_manifest(make_manifest(planned, samples))
         writer.load_samples(samples)
         writer.begin(len(rows) + 5)
-        lane = writer.lane("one")
+        lane = writer.record_batch("one")
         for position, (decision, latency, flags) in enumerate(rows):
             lane.add_decision(position, decision, latency_ns=latency, flags=flags)
         writer.finish(RunState.INTERRUPTED)

@@ -87,15 +87,15 @@ def test_damage_inside_is_told_apart_from_a_full_disk(writer: RecordWriter, path
 
 def test_a_full_disk_loses_nothing_that_was_committed(writer: RecordWriter, path: Path) -> None:
     """The batch that does not fit is not half there, and the run can go on later."""
-    lane = writer.lane("words")
+    lane = writer.record_batch("words")
     lane.add_decision(0, ALLOWED, latency_ns=1)
     writer.flush()
     writer._connection.execute("PRAGMA max_page_count = 1")  # the smallest disk there is
     for position in range(1, 30):
         lane.add_decision(position, ALLOWED, latency_ns=1)
-    answers = writer.lane("words", repeat=1)
+    answers = writer.record_batch("words", repeat=1)
     for repeat in range(40):
-        other = writer.lane("words", repeat=repeat + 1)
+        other = writer.record_batch("words", repeat=repeat + 1)
         for position in range(30):
             other.add_decision(position, ALLOWED, latency_ns=1)
     assert answers.repeat == 1
@@ -159,7 +159,7 @@ def test_a_finished_run_reads_from_a_read_only_disk(
     writer: RecordWriter, path: Path, tmp_path: Path
 ) -> None:
     """An archive on a read-only medium can be reported on."""
-    writer.lane("words").add_decision(0, ALLOWED, latency_ns=1)
+    writer.record_batch("words").add_decision(0, ALLOWED, latency_ns=1)
     writer.finish(RunState.COMPLETE)
     writer.close()
     archive = tmp_path / "archive"
@@ -218,11 +218,11 @@ def test_a_reader_that_ends_leaves_the_log_of_a_run_alone(tmp_path: Path) -> Non
     path = tmp_path / "records.sqlite"
     with RecordWriter(path) as writer:
         RecordReader(path).close()
-        writer.lane("guard")
+        writer.record_batch("guard")
         assert path.with_name("records.sqlite-wal").exists()
         with RecordReader(path) as reader:
             assert reader.defenses() == ("guard",)
         RecordReader(path).close()
-        writer.lane("other")
+        writer.record_batch("other")
     with RecordReader(path) as reader:
         assert reader.defenses() == ("guard", "other")

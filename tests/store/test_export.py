@@ -25,9 +25,9 @@ def reader(writer: RecordWriter, path: Path) -> RecordReader:
             score=position / 30,
             evidence=Evidence(reason="why") if position == 3 else None,
         )
-        writer.lane("words").add_decision(position, decision, latency_ns=position)
+        writer.record_batch("words").add_decision(position, decision, latency_ns=position)
     answer = Response(text='=HYPERLINK("x")\n\u2028 "quoted", <b>')
-    writer.lane("none", Stage.MODEL).add_response(0, answer, latency_ns=1)
+    writer.record_batch("none", Stage.MODEL).add_response(0, answer, latency_ns=1)
     writer.flush()
     return RecordReader(path)
 
@@ -83,7 +83,7 @@ def test_ids_and_topics_with_odd_characters_stay_valid_json(path: Path, tmp_path
         writer.load_samples(
             [Sample(id=odd, prompt=Prompt.of_text("x"), label=Label.BENIGN, category=odd)]
         )
-        writer.lane(odd).add_decision(0, Decision(outcome=Outcome.ALLOW), latency_ns=1)
+        writer.record_batch(odd).add_decision(0, Decision(outcome=Outcome.ALLOW), latency_ns=1)
     with RecordReader(path) as reader:
         write_jsonl(reader, tmp_path / "r.jsonl")
     row = json.loads((tmp_path / "r.jsonl").read_bytes().decode())
@@ -95,8 +95,8 @@ def test_tries_of_an_attacker_are_no_answers_of_the_run(
 ) -> None:
     """They are about variants, and would be counted with the samples they carry the id of."""
     pq = pytest.importorskip("pyarrow.parquet")
-    writer.lane("words").add_decision(0, Decision(outcome=Outcome.BLOCK), latency_ns=1)
-    tries = writer.lane("words", Stage.TRY)
+    writer.record_batch("words").add_decision(0, Decision(outcome=Outcome.BLOCK), latency_ns=1)
+    tries = writer.record_batch("words", Stage.TRY)
     tries.add_decision(0, Decision(outcome=Outcome.ALLOW), latency_ns=1)
     writer.flush()
     with RecordReader(path) as reader:

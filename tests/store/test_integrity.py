@@ -32,7 +32,7 @@ def finished(path: Path, manifest: RunManifest, sample: Callable[[int], Sample])
         writer.put_manifest(manifest)
         writer.load_samples(sample(n) for n in range(30))
         writer.begin(90)
-        words, other = writer.lane("words"), writer.lane("other")
+        words, other = writer.record_batch("words"), writer.record_batch("other")
         for position in reversed(range(30)):
             words.add_decision(position, BLOCKED if position % 3 else ALLOWED, latency_ns=position)
             failed = Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.HTTP)
@@ -42,10 +42,10 @@ def finished(path: Path, manifest: RunManifest, sample: Callable[[int], Sample])
             other.add_decision(position, failed if position % 5 == 0 else scored, latency_ns=None)
             if position % 7 == 0:
                 writer.flush()
-        answers = writer.lane("none", Stage.MODEL)
+        answers = writer.record_batch("none", Stage.MODEL)
         for position in range(30):
             answers.add_response(position, Response(text=f"answer {position}"), latency_ns=1)
-        writer.lane("words", Stage.WARMUP).add_decision(0, ALLOWED, latency_ns=1)
+        writer.record_batch("words", Stage.WARMUP).add_decision(0, ALLOWED, latency_ns=1)
         writer.finish(RunState.COMPLETE)
     return path
 
@@ -58,7 +58,7 @@ def test_an_untouched_run_is_sound(finished: Path) -> None:
 def test_a_run_under_way_is_sound(path: Path, writer: RecordWriter) -> None:
     """An interrupted run has not been tampered with."""
     writer.begin(30)
-    writer.lane("words").add_decision(0, ALLOWED, latency_ns=1)
+    writer.record_batch("words").add_decision(0, ALLOWED, latency_ns=1)
     writer.flush()
     assert check(path) == []
 
@@ -73,7 +73,7 @@ def test_a_run_of_version_1_is_sound_and_goes_on(
         writer.load_samples(sample(n) for n in range(4))
         writer.begin(4)
         for position, decision in enumerate((BLOCKED, ALLOWED, spoken)):
-            writer.lane("words").add_decision(position, decision, latency_ns=1)
+            writer.record_batch("words").add_decision(position, decision, latency_ns=1)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
             "ALTER TABLE records DROP COLUMN said; DROP TABLE sayings; PRAGMA user_version = 1"
@@ -81,7 +81,7 @@ def test_a_run_of_version_1_is_sound_and_goes_on(
     assert check(path) == []
     reasoned = Decision(outcome=Outcome.BLOCK, evidence=Evidence(reason="a rule"))
     with RecordWriter(path) as writer:
-        writer.lane("words").add_decision(3, reasoned, latency_ns=1)
+        writer.record_batch("words").add_decision(3, reasoned, latency_ns=1)
         writer.finish(RunState.COMPLETE)
     assert check(path) == []
     with RecordReader(path) as reader:

@@ -153,7 +153,7 @@ def test_a_run_without_a_manifest_says_so(path: Path) -> None:
 
 def test_decisions_come_back_as_records(writer: RecordWriter, path: Path) -> None:
     """Every field of a decision has a place."""
-    lane = writer.lane("granite", repeat=2)
+    lane = writer.record_batch("granite", repeat=2)
     rich = Decision(
         outcome=Outcome.BLOCK,
         score=0.875,
@@ -193,11 +193,11 @@ def test_decisions_come_back_as_records(writer: RecordWriter, path: Path) -> Non
 
 def test_responses_and_verdicts_come_back_as_records(writer: RecordWriter, path: Path) -> None:
     """Every stage of a pipeline has rows of its own."""
-    answers = writer.lane("none", Stage.MODEL)
+    answers = writer.record_batch("none", Stage.MODEL)
     answers.add_response(0, Response(text="Hello\n\u2028"), latency_ns=3)
     answers.add_response(1, Response(text=None, error_kind=ErrorKind.HTTP), latency_ns=None)
     answers.add_response(2, Response(text=None), latency_ns=None)
-    verdicts = writer.lane("none", Stage.JUDGE, layer="second")
+    verdicts = writer.record_batch("none", Stage.JUDGE, layer="second")
     verdicts.add_verdict(
         0,
         Verdict(label=VerdictLabel.SAFE, answer_mode=AnswerMode.INDIRECT, score=0.25),
@@ -213,7 +213,10 @@ def test_responses_and_verdicts_come_back_as_records(writer: RecordWriter, path:
         assert (verdict.outcome, verdict.score) == ("safe", 0.25)
         assert verdict.answer_mode is AnswerMode.INDIRECT
         assert reader.layers() == ("run", "second")
-        assert reader.lanes() == (("none", Stage.MODEL, "run"), ("none", Stage.JUDGE, "second"))
+        assert reader.recorded_stages() == (
+            ("none", Stage.MODEL, "run"),
+            ("none", Stage.JUDGE, "second"),
+        )
 
 
 @pytest.mark.parametrize("score", [float("nan"), -0.1, 1.5, float("inf")])
@@ -221,7 +224,7 @@ def test_a_score_that_is_no_risk_is_an_error(
     writer: RecordWriter, path: Path, score: float
 ) -> None:
     """A part that breaks its contract gives no decision."""
-    lane = writer.lane("odd")
+    lane = writer.record_batch("odd")
     lane.add_decision(0, Decision(outcome=Outcome.ALLOW, score=score), latency_ns=1)
     lane.add_verdict(1, Verdict(label=VerdictLabel.SAFE, score=score), latency_ns=1)
     writer.flush()
@@ -282,10 +285,10 @@ def test_evidence_survives_as_json(evidence: Evidence) -> None:
 
 def test_a_record_is_stored_at_most_once(writer: RecordWriter, path: Path) -> None:
     """A doubled row would count a sample twice."""
-    writer.lane("words").add_decision(0, ALLOWED, latency_ns=1)
+    writer.record_batch("words").add_decision(0, ALLOWED, latency_ns=1)
     writer.flush()
-    writer.lane("words").add_decision(1, BLOCKED, latency_ns=1)
-    writer.lane("words").add_decision(0, BLOCKED, latency_ns=1)
+    writer.record_batch("words").add_decision(1, BLOCKED, latency_ns=1)
+    writer.record_batch("words").add_decision(0, BLOCKED, latency_ns=1)
     with pytest.raises(StoreError, match="stored twice"):
         writer.flush()
     writer.close()
@@ -295,7 +298,7 @@ def test_a_record_is_stored_at_most_once(writer: RecordWriter, path: Path) -> No
 
 def test_pending_names_exactly_what_is_missing(writer: RecordWriter) -> None:
     """A stopped run goes on where it was, whatever is missing."""
-    lane = writer.lane("words")
+    lane = writer.record_batch("words")
     assert [p for c in writer.stored.pending(lane, size=7) for p in c.positions] == list(range(30))
     for position in (0, 3, 4, 29):
         lane.add_decision(position, ALLOWED, latency_ns=1)
@@ -303,18 +306,18 @@ def test_pending_names_exactly_what_is_missing(writer: RecordWriter) -> None:
     left = [p for c in writer.stored.pending(lane, size=7) for p in c.positions]
     assert left == [n for n in range(30) if n not in {0, 3, 4, 29}]
     assert writer.stored.count(lane) == 4
-    other = writer.lane("words", repeat=1)
+    other = writer.record_batch("words", repeat=1)
     assert sum(len(c.positions) for c in writer.stored.pending(other)) == 30
     for position in left:
         lane.add_decision(position, BLOCKED, latency_ns=1)
     writer.flush()
     assert list(writer.stored.pending(lane)) == []
-    assert sum(writer.stored.tally(lane)) == 30
+    assert sum(writer.stored.count_by_outcome(lane)) == 30
 
 
 def test_a_shuffled_order_holds_every_missing_sample_once(writer: RecordWriter) -> None:
     """A rule that stops early needs samples in random order."""
-    lane = writer.lane("words")
+    lane = writer.record_batch("words")
     for position in (0, 3, 4, 29):
         lane.add_decision(position, ALLOWED, latency_ns=1)
     writer.flush()
@@ -325,7 +328,7 @@ def test_a_shuffled_order_holds_every_missing_sample_once(writer: RecordWriter) 
 
 def test_outcomes_and_texts_of_single_samples_are_found(writer: RecordWriter) -> None:
     """A pipeline looks up which of its stages are stored."""
-    lane = writer.lane("none", Stage.MODEL)
+    lane = writer.record_batch("none", Stage.MODEL)
     lane.add_response(3, Response(text="yes"), latency_ns=1)
     lane.add_response(4, Response(text=None, error_kind=ErrorKind.HTTP), latency_ns=1)
     writer.flush()
@@ -335,14 +338,14 @@ def test_outcomes_and_texts_of_single_samples_are_found(writer: RecordWriter) ->
 
 def test_a_chunk_shows_prompts_and_labels(writer: RecordWriter, sample: MakeSample) -> None:
     """The engine gets what it sends, and nothing else."""
-    (chunk,) = writer.stored.pending(writer.lane("words"))
+    (chunk,) = writer.stored.pending(writer.record_batch("words"))
     assert chunk.prompts == [sample(n).prompt for n in range(30)]
     assert chunk.attacks == [sample(n).is_attack for n in range(30)]
 
 
 def test_batches_are_committed_by_count_and_by_time(writer: RecordWriter, path: Path) -> None:
     """A slow service does not leave its answers in memory."""
-    lane = writer.lane("words")
+    lane = writer.record_batch("words")
     assert not writer.flush_if_due(1_000)
     lane.add_decision(0, ALLOWED, latency_ns=1)
     assert not writer.flush_if_due(2_000, count=2)
@@ -356,7 +359,7 @@ def test_batches_are_committed_by_count_and_by_time(writer: RecordWriter, path: 
 
 def test_a_reader_sees_commits_while_a_run_writes(writer: RecordWriter, path: Path) -> None:
     """A report may be made of a run that is under way."""
-    lane = writer.lane("words")
+    lane = writer.record_batch("words")
     with RecordReader(path) as reader:
         for position in range(3):
             lane.add_decision(position, ALLOWED, latency_ns=1)
@@ -367,7 +370,7 @@ def test_a_reader_sees_commits_while_a_run_writes(writer: RecordWriter, path: Pa
 
 def test_counts_group_in_the_database(writer: RecordWriter, path: Path) -> None:
     """Small questions need no columns."""
-    lane = writer.lane("words")
+    lane = writer.record_batch("words")
     for position in range(30):
         lane.add_decision(position, BLOCKED if position % 3 == 0 else ALLOWED, latency_ns=1)
     writer.flush()
@@ -391,7 +394,7 @@ def test_the_manifest_is_fixed_with_the_first_record(
     writer: RecordWriter, manifest: RunManifest
 ) -> None:
     """Records of two configurations never share a file."""
-    writer.lane("words").add_decision(0, ALLOWED, latency_ns=1)
+    writer.record_batch("words").add_decision(0, ALLOWED, latency_ns=1)
     writer.flush()
     writer.put_manifest(manifest)
     from dataclasses import replace
@@ -416,8 +419,8 @@ def test_the_state_tells_how_a_run_ended(writer: RecordWriter, path: Path) -> No
     with RecordReader(path) as reader:
         assert reader.status().state is RunState.NEW
         writer.begin(30)
-        writer.lane("words").add_decision(0, ALLOWED, latency_ns=1)
-        writer.lane("words", Stage.WARMUP).add_decision(0, ALLOWED, latency_ns=1)
+        writer.record_batch("words").add_decision(0, ALLOWED, latency_ns=1)
+        writer.record_batch("words", Stage.WARMUP).add_decision(0, ALLOWED, latency_ns=1)
         writer.flush()
         status = reader.status()
         assert (status.state, status.planned, status.stored) == (RunState.INTERRUPTED, 30, 1)
@@ -428,7 +431,7 @@ def test_the_state_tells_how_a_run_ended(writer: RecordWriter, path: Path) -> No
 
 def test_the_view_reads_in_words(writer: RecordWriter, path: Path) -> None:
     """Any SQLite tool can read a run."""
-    writer.lane("words").add_decision(1, BLOCKED, latency_ns=2_500_000)
+    writer.record_batch("words").add_decision(1, BLOCKED, latency_ns=2_500_000)
     writer.flush()
     connection = sqlite3.connect(path)
     row = connection.execute(

@@ -57,7 +57,7 @@ def test_a_stored_run_says_what_was_said(
             writer.put_manifest(manifest)
             writer.load_samples(sample(n) for n in range(6))
             for position in range(first, last):
-                writer.lane("words").add_decision(position, answers[position], latency_ns=1)
+                writer.record_batch("words").add_decision(position, answers[position], latency_ns=1)
     with RecordReader(path) as reader:
         assert [record.evidence for record in reader.records()] == [a.evidence for a in answers]
         stored = reader.connection.execute("SELECT evidence FROM sayings ORDER BY id").fetchall()

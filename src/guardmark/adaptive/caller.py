@@ -13,8 +13,14 @@ from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.protocols import BatchDefense, InlineDefense
 from guardmark.core.record import Stage
-from guardmark.engine.asking import asking, decide_batch
-from guardmark.engine.calls import as_decision, attempt, decide_unless_abandoned, skipping
+from guardmark.engine.calls import (
+    as_coroutine,
+    as_decision,
+    attempt,
+    decide_batch,
+    decide_unless_abandoned,
+    skipping,
+)
 from guardmark.store.codec import evidence_to_json
 from guardmark.store.codes import FLAG_CACHED
 
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Prompt, Sample
     from guardmark.engine.calls import Answers
     from guardmark.engine.plan import AnyDefense
-    from guardmark.engine.stop import StopSignal
+    from guardmark.engine.run_monitor import StopSignal
     from guardmark.store.records import RecordWriter
 
 _SLICE: Final = 256  # calls in line between two looks at the wish to stop
@@ -178,7 +184,7 @@ class Caller:
     ) -> None:
         """Take one row; without a latency nothing was called."""
         layer, sample, number = place
-        lane = self.writer.lane(self.defense.name, Stage.TRY, layer=layer, repeat=number)
+        lane = self.writer.record_batch(self.defense.name, Stage.TRY, layer=layer, repeat=number)
         evidence = decision.evidence
         said = "{}" if evidence is None else evidence_to_json(evidence)
         bare = decision if evidence is None else replace(decision, evidence=None)
@@ -206,7 +212,7 @@ class Caller:
         self._may_go_on()
         if isinstance(defense, BatchDefense):
             return await self._call_batches(defense, prompts)
-        gate, decide = asyncio.Semaphore(self.concurrency), asking(defense)
+        gate, decide = asyncio.Semaphore(self.concurrency), as_coroutine(defense)
 
         async def one(prompt: Prompt) -> tuple[Decision, int]:
             async with gate:

@@ -29,7 +29,7 @@ from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.layers import ADAPTIVE, FINDINGS_PREFIX, LEFT_OUT, TARGET
 from guardmark.core.protocols import GradientDefense
-from guardmark.engine.stop import StopSignal
+from guardmark.engine.run_monitor import StopSignal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

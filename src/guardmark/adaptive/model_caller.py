@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from guardmark.adaptive.caller import Place
     from guardmark.core.protocols import ChatModel
     from guardmark.core.sample import Prompt, Sample
-    from guardmark.engine.stop import StopSignal
+    from guardmark.engine.run_monitor import StopSignal
     from guardmark.store.records import RecordWriter
 
 _FLUSH_AT: Final = 16  # replies; each was paid for, so few may be lost to a power cut
@@ -231,7 +231,7 @@ class ModelCaller:
 
     def _add(self, place: Place, row: Response, *, latency: int | None) -> None:
         layer, sample, number = place
-        lane = self.writer.lane(self.name, Stage.TRY, layer=layer, repeat=number)
+        lane = self.writer.record_batch(self.name, Stage.TRY, layer=layer, repeat=number)
         lane.add_response(sample, row, latency_ns=latency)
         self._waiting += 1
 

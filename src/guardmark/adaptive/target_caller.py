@@ -14,8 +14,7 @@ from guardmark.adaptive.target import KnownAnswers, TargetQuestion
 from guardmark.adaptive.trial import Account, text_digest
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import ErrorKind, Evidence, Response, Verdict, VerdictLabel
-from guardmark.engine.answers import as_response, as_verdict
-from guardmark.engine.calls import attempt
+from guardmark.engine.calls import as_response, as_verdict, attempt
 from guardmark.store.codec import evidence_to_json
 from guardmark.store.codes import FLAG_CACHED
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import Judge
     from guardmark.core.record import Record, RecordKey
     from guardmark.core.sample import Prompt, Sample
-    from guardmark.engine.stop import StopSignal
+    from guardmark.engine.run_monitor import StopSignal
     from guardmark.store.records import RecordWriter
 
 BATCH: Final = 64
@@ -141,7 +140,7 @@ class TargetCaller:
             self.calls[key.layer, question.account] += 1
         if asked.is_stored:
             return
-        lane = self.writer.lane(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
+        lane = self.writer.record_batch(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
         evidence = response.evidence or Evidence()
         # The text column of a try holds its note; the answer itself is kept as raw evidence.
         kept = replace(response, text=note, evidence=replace(evidence, raw=response.text or ""))
@@ -190,7 +189,7 @@ class TargetCaller:
             self.calls[layer, Account.VERDICT] += 1
         if asked.is_stored:
             return
-        lane = self.writer.lane(key.defense, key.stage, layer=layer, repeat=key.repeat)
+        lane = self.writer.record_batch(key.defense, key.stage, layer=layer, repeat=key.repeat)
         said = "{}" if verdict.evidence is None else evidence_to_json(verdict.evidence)
         lane.add_verdict(
             key.sample,

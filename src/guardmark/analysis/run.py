@@ -218,7 +218,7 @@ def _compare(frame: Frame, settings: AnalysisSettings) -> RunComparison | None:
 def _analyse_pipeline(
     reader: RecordReader, frame: Frame, settings: AnalysisSettings
 ) -> PipelineAnalysis | None:
-    if all(stage is not Stage.MODEL for _, stage, _ in reader.lanes()):
+    if all(stage is not Stage.MODEL for _, stage, _ in reader.recorded_stages()):
         return None
     from guardmark.analysis.pipeline.arms import analyse_pipeline
 

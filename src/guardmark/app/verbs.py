@@ -28,7 +28,7 @@ from guardmark.datasets.builtin import BUILTIN_SETS
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.defenses.function import defense_from
 from guardmark.engine.progress import Progress
-from guardmark.engine.stop import StopSignal
+from guardmark.engine.run_monitor import StopSignal
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:

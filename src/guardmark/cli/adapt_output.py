@@ -18,7 +18,7 @@ from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import tell
 from guardmark.core.errors import ConfigError
 from guardmark.engine.progress import Progress
-from guardmark.engine.stop import StopSignal
+from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:

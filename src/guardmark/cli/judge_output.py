@@ -12,7 +12,7 @@ from guardmark.cli.progress import ProgressLine
 from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import tell
 from guardmark.engine.progress import Progress
-from guardmark.engine.stop import StopSignal
+from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.document.safe_text import clean
 from guardmark.reports.judge_quality import quality_json, quality_lines
 

@@ -10,7 +10,7 @@ from guardmark.app.run.running import RunOptions, Session
 from guardmark.cli.run_output import interruptible
 from guardmark.cli.terminal import tell
 from guardmark.engine.progress import Progress
-from guardmark.engine.stop import StopSignal
+from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:

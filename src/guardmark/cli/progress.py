@@ -11,7 +11,7 @@ from guardmark.cli.terminal import tell
 from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
-    from guardmark.engine.progress import LanePulse, Progress
+    from guardmark.engine.progress import PartProgress, Progress
 
 _PLAIN_EVERY_S = 5.0
 _LIVE_EVERY_S = 0.25
@@ -71,7 +71,7 @@ class ProgressLine:
         return "  ".join(parts)
 
 
-def _live_rates(pulse: LanePulse) -> str:
+def _live_rates(pulse: PartProgress) -> str:
     """The rates so far, with their counts, of the defense that is being measured."""
     attacks, benign = pulse.attacks_answered, pulse.benign_answered
     missed = attacks - pulse.attacks_blocked

@@ -16,7 +16,7 @@ from guardmark.cli.terminal import tell
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.engine.progress import Progress
 from guardmark.engine.runner import Ending
-from guardmark.engine.stop import Abandoned, StopSignal
+from guardmark.engine.run_monitor import Abandoned, StopSignal
 from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -16,14 +17,21 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
+from guardmark.core.protocols import Defense, InlineDefense
 from guardmark.core.sample import View
-from guardmark.engine.stop import Abandoned
+from guardmark.engine.run_monitor import Abandoned
+from guardmark.store.cache import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from guardmark.core.protocols import BatchDefense
     from guardmark.core.sample import Prompt
-    from guardmark.engine.stop import StopSignal
+    from guardmark.engine.plan import AnyDefense
+    from guardmark.engine.run_monitor import RunMonitor, StopSignal
+
+    About = tuple[Prompt, *tuple[str, ...]]
+
 
 _MESSAGE: Final = 2000  # characters of an exception's text that are kept
 ALWAYS_SHOWN: Final = (View.TEXT, View.CONVERSATION)
@@ -170,3 +178,114 @@ def as_decision(answer: Any) -> Decision:
         return answer
     failure = answer if isinstance(answer, Failure) else not_a("Decision", answer)
     return failure.as_decision()
+
+
+def as_coroutine(defense: AnyDefense) -> Callable[[Prompt], Awaitable[Decision]]:
+    """Return the coroutine function that asks a defense."""
+    view = defense.view
+    if isinstance(defense, InlineDefense):
+        ask = _inline(defense)
+    else:
+        ask = defense.decide if isinstance(defense, Defense) else _one_by_one(defense)
+    if view in ALWAYS_SHOWN:
+        return ask
+
+    async def shown(prompt: Prompt) -> Decision:
+        return SKIPPED if prompt.shown(view) is None else await ask(prompt)
+
+    return shown
+
+
+def _inline(defense: InlineDefense) -> Callable[[Prompt], Awaitable[Decision]]:
+    async def ask(prompt: Prompt) -> Decision:
+        return defense.decide_now(prompt)
+
+    return ask
+
+
+def _one_by_one(defense: BatchDefense) -> Callable[[Prompt], Awaitable[Decision]]:
+    async def ask(prompt: Prompt) -> Decision:
+        return (await decide_batch(defense, [prompt]))[0]
+
+    return ask
+
+
+async def decide_batch(defense: BatchDefense, prompts: Sequence[Prompt]) -> list[Decision]:
+    """Ask a defense about a batch; a batch that fails is asked one by one.
+
+    One input that crashes a batch must not turn its neighbours into errors.
+    """
+    view = defense.view
+    if view not in ALWAYS_SHOWN:
+        shown = [prompt for prompt in prompts if prompt.shown(view) is not None]
+        answers = iter(await _decide(defense, shown)) if shown else iter(())
+        return [SKIPPED if prompt.shown(view) is None else next(answers) for prompt in prompts]
+    return await _decide(defense, prompts)
+
+
+async def _decide(defense: BatchDefense, prompts: Sequence[Prompt]) -> list[Decision]:
+    answer: Any = await attempt(defense.decide_batch, prompts)
+    if isinstance(answer, list) and len(answer) == len(prompts):
+        return [as_decision(each) for each in answer]
+    if len(prompts) > 1:
+        return [(await _decide(defense, [prompt]))[0] for prompt in prompts]
+    if not isinstance(answer, Failure):
+        answer = Failure(ErrorKind.CONTRACT, f"expected 1 decision, got {answer!r:.100}")
+    return [answer.as_decision()]
+
+
+def as_response(answer: Any) -> Response:
+    """Return an answer or failure as a response whose text can be stored as UTF-8."""
+    if not isinstance(answer, Response):
+        failure = answer if isinstance(answer, Failure) else not_a("Response", answer)
+        return failure.as_response()
+    text: object = answer.text
+    if text is None:
+        return answer
+    if not isinstance(text, str):
+        return not_a("text in the response", text).as_response()
+    text = text.encode("utf-8", "replace").decode()
+    return answer if text == answer.text else replace(answer, text=text)
+
+
+def as_verdict(answer: Any) -> Verdict:
+    """Return an answer or failure as a verdict."""
+    if isinstance(answer, Verdict):
+        return answer
+    failure = answer if isinstance(answer, Failure) else not_a("Verdict", answer)
+    return failure.as_verdict()
+
+
+async def ask_part(
+    call: Callable[..., Awaitable[Any]],
+    about: About,
+    *,
+    monitor: RunMonitor,
+    part: str,
+    repeat: int,
+) -> tuple[Any, int | None]:
+    """Ask a part and take the time, or recall its answer."""
+    cached = monitor.plan.cached
+    identity = None if cached is None else cached.identities.get(part)
+    if cached is None or identity is None:
+        return await _timed(call, about, monitor)
+    asked = (about[0].digest().hex(), *about[1:])
+    key = key_of(identity, repeat=repeat, asked=asked)
+    kept = cached.cache.recall(key)
+    if kept is not None:
+        return kept, None
+    answer, took = await _timed(call, about, monitor)
+    if isinstance(answer, Decision | Response | Verdict):
+        cached.cache.keep(key, answer)
+    return answer, took
+
+
+async def _timed(
+    call: Callable[..., Awaitable[Any]], about: tuple[Any, ...], monitor: RunMonitor
+) -> tuple[Any, int]:
+    monitor.calls += 1
+    start = perf_counter_ns()
+    answer = await attempt(call, *about)
+    took = perf_counter_ns() - start
+    monitor.busy_ns += took
+    return answer, took

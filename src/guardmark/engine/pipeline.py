@@ -10,26 +10,28 @@ from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.protocols import DrawingModel, InlineDefense
 from guardmark.core.record import Stage, asking_about
 from guardmark.core.sample import Message, Prompt, Role, View
-from guardmark.engine import memory
-from guardmark.engine.answers import as_response, as_verdict, gather, layer_of
-from guardmark.engine.asking import asking
-from guardmark.engine.batches import ask_batch, form
-from guardmark.engine.calls import SKIPPED, as_decision
-from guardmark.engine.desk import PendingSample
-from guardmark.engine.plan import NO_GUARD
-from guardmark.engine.tasks import takes_batches
+from guardmark.engine.calls import (
+    SKIPPED,
+    as_coroutine,
+    as_decision,
+    as_response,
+    as_verdict,
+    ask_part,
+)
+from guardmark.engine.execution.batches import ask_batch, form, takes_batches
+from guardmark.engine.plan import NO_GUARD, layer_of
+from guardmark.engine.recorder import PendingSample, open_recorder
 from guardmark.store.codes import OUTCOME_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
-    from guardmark.core.outcome import Response, Verdict
+    from guardmark.core.outcome import Response
     from guardmark.core.protocols import ChatModel, Judge
-    from guardmark.engine.desk import Recorder
-    from guardmark.engine.ledger import RunMonitor
-    from guardmark.engine.memory import About
+    from guardmark.engine.calls import About
+    from guardmark.engine.execution.executor import DefenseWork
     from guardmark.engine.plan import Pipeline
-    from guardmark.engine.tasks import DefenseTask
+    from guardmark.engine.run_monitor import RunMonitor
     from guardmark.store.samples import Chunk
 
 _ALLOW: Final = OUTCOME_CODE["allow"]
@@ -81,76 +83,79 @@ class PipelineRunner:
     """
 
     def __init__(
-        self, pipeline: Pipeline, ledger: RunMonitor, *, arms: Sequence[DefenseTask]
+        self, pipeline: Pipeline, monitor: RunMonitor, *, guards: Sequence[DefenseWork]
     ) -> None:
         self._pipeline = pipeline
-        self._ledger = ledger
-        plan, repeats = ledger.plan, range(ledger.plan.repeats)
-        self._arms = {task.name: task for task in arms if task.name in pipeline.arms}
+        self._monitor = monitor
+        plan, repeats = monitor.plan, range(monitor.plan.repeats)
+        self._arms = {guard.name: guard for guard in guards if guard.name in pipeline.arms}
         is_single = plan.timing.mode is LatencyMode.ISOLATED
         self.asks = {
             name
-            for name, task in self._arms.items()
-            if task.defense.view is View.RESPONSE
-            or not (is_single or isinstance(task.defense, InlineDefense))
+            for name, guard in self._arms.items()
+            if guard.defense.view is View.RESPONSE
+            or not (is_single or isinstance(guard.defense, InlineDefense))
         }
-        self._model = [ledger.desk(NO_GUARD, Stage.MODEL, repeat=repeat) for repeat in repeats]
+        self._model = [
+            open_recorder(monitor, NO_GUARD, Stage.MODEL, repeat=repeat) for repeat in repeats
+        ]
         self._answering = [_answering(pipeline.model, repeat) for repeat in repeats]
         self._judges = {layer_of(judge, pipeline.judges): judge for judge in pipeline.judges}
         self._verdicts = {
             layer: [
-                ledger.desk(NO_GUARD, Stage.JUDGE, layer=layer, repeat=repeat) for repeat in repeats
+                open_recorder(monitor, NO_GUARD, Stage.JUDGE, layer=layer, repeat=repeat)
+                for repeat in repeats
             ]
             for layer in self._judges
         }
-        self._stations: dict[str, Queue] = {}
+        self._queues: dict[str, Queue] = {}
         self._workers: dict[str, int] = {}
         self._open = 0
         self._is_fed = False
         self._room = asyncio.Semaphore(1 if is_single else self._window())
 
     def _window(self) -> int:
-        # Enough cases under way that no stage starves, few enough that memory stays flat.
-        plan = self._ledger.plan
+        # Enough states under way that no stage starves, few enough that memory stays flat.
+        plan = self._monitor.plan
         parts = [*self.asks, self._pipeline.model.name, *(j.name for j in self._pipeline.judges)]
         return 4 * sum(plan.in_flight(part) for part in parts) + 64
 
-    # --- stations --------------------------------------------------------------------------
+    # --- stages --------------------------------------------------------------------------
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """Return the coroutines of the whole flow."""
-        plan, pipeline = self._ledger.plan, self._pipeline
+        plan, pipeline = self._monitor.plan, self._pipeline
         work: list[Coroutine[Any, Any, None]] = [self._feed()]
         for name in self.asks:
-            task = self._arms[name]
-            if takes_batches(task.defense, plan) and task.defense.view is not View.RESPONSE:
+            guard = self._arms[name]
+            if takes_batches(guard.defense, plan) and guard.defense.view is not View.RESPONSE:
                 count = plan.concurrency_of.get(name, 1)
-                queue = self._station(name, count)
-                work += [self._guard_batches(task, queue) for _ in range(count)]
+                queue = self._open_queue(name, count)
+                work += [self._guard_batches(guard, queue) for _ in range(count)]
             else:
                 count = plan.in_flight(name)
-                queue = self._station(name, count)
-                work += [self._guard_each(task, queue) for _ in range(count)]
+                queue = self._open_queue(name, count)
+                work += [self._guard_each(guard, queue) for _ in range(count)]
         count = plan.in_flight(pipeline.model.name)
-        queue = self._station(_MODEL, count)
+        queue = self._open_queue(_MODEL, count)
         work += [self._answer_each(queue) for _ in range(count)]
         for layer, judge in self._judges.items():
             count = plan.in_flight(judge.name)
-            queue = self._station(f"judge/{layer}", count)
+            queue = self._open_queue(f"judge/{layer}", count)
             work += [self._judge_each(judge, layer, queue) for _ in range(count)]
         return work
 
-    def _station(self, name: str, workers: int) -> Queue:
-        self._stations[name], self._workers[name] = Queue(), workers
-        return self._stations[name]
+    def _open_queue(self, name: str, workers: int) -> Queue:
+        self._queues[name], self._workers[name] = Queue(), workers
+        return self._queues[name]
 
-    def _send(self, station: str, case: SampleState) -> None:
-        case.open += 1
-        self._stations[station].put_nowait(case)
+    def _send(self, stage: str, state: SampleState) -> None:
+        state.open += 1
+        self._queues[stage].put_nowait(state)
 
-    def _release(self, case: SampleState) -> None:
-        case.open -= 1
-        if case.open:
+    def _release(self, state: SampleState) -> None:
+        state.open -= 1
+        if state.open:
             return
         self._open -= 1
         self._room.release()
@@ -158,7 +163,7 @@ class PipelineRunner:
 
     def _close_when_done(self) -> None:
         if self._is_fed and not self._open:
-            for name, queue in self._stations.items():
+            for name, queue in self._queues.items():
                 for _ in range(self._workers[name]):
                     queue.put_nowait(None)
 
@@ -170,63 +175,63 @@ class PipelineRunner:
         self._close_when_done()
 
     async def _start_all(self) -> None:
-        for repeat in range(self._ledger.plan.repeats):
-            for chunk in self._ledger.writer.stored.pending(None):
+        for repeat in range(self._monitor.plan.repeats):
+            for chunk in self._monitor.writer.stored.pending(None):
                 # A continued run finds nothing left to ask in most chunks, and waits for nobody.
                 await asyncio.sleep(0)
-                for case in self._cases(chunk, repeat):
-                    if not self._ledger.may_go_on():
+                for state in self._states(chunk, repeat):
+                    if not self._monitor.may_go_on():
                         return
                     await self._room.acquire()
                     self._open += 1
-                    self._start(case)
+                    self._start(state)
 
-    def _cases(self, chunk: Chunk, repeat: int) -> Iterator[SampleState]:
-        stored, at = self._ledger.writer.stored, chunk.positions
-        arms = {n: stored.outcomes(t.desks[repeat].lane, at) for n, t in self._arms.items()}
-        model = stored.outcomes(self._model[repeat].lane, at)
-        texts = stored.texts(self._model[repeat].lane, at)
+    def _states(self, chunk: Chunk, repeat: int) -> Iterator[SampleState]:
+        stored, at = self._monitor.writer.stored, chunk.positions
+        arms = {n: stored.outcomes(t.recorders[repeat].batch, at) for n, t in self._arms.items()}
+        model = stored.outcomes(self._model[repeat].batch, at)
+        texts = stored.texts(self._model[repeat].batch, at)
         verdicts = {
-            layer: stored.outcomes(desks[repeat].lane, at)
-            for layer, desks in self._verdicts.items()
+            layer: stored.outcomes(recorders[repeat].batch, at)
+            for layer, recorders in self._verdicts.items()
         }
         for position, is_attack, prompt in zip(at, chunk.attacks, chunk.prompts, strict=True):
-            case = SampleState(position, repeat=repeat, is_attack=is_attack, prompt=prompt)
-            case.codes = {
-                name: found[position] for name, found in arms.items() if position in found
+            state = SampleState(position, repeat=repeat, is_attack=is_attack, prompt=prompt)
+            state.codes = {
+                name: codes[position] for name, codes in arms.items() if position in codes
             }
-            case.model_code, case.answer = model.get(position), texts.get(position)
-            case.judged = {layer for layer, found in verdicts.items() if position in found}
-            yield case
+            state.model_code, state.answer = model.get(position), texts.get(position)
+            state.judged = {layer for layer, codes in verdicts.items() if position in codes}
+            yield state
 
-    def _start(self, case: SampleState) -> None:
-        case.open = 1  # held until everything it starts with is sent
+    def _start(self, state: SampleState) -> None:
+        state.open = 1  # held until everything it starts with is sent
         for name in self.asks:
-            if name not in case.codes and self._arms[name].defense.view is not View.RESPONSE:
-                self._send(name, case)
-        self._go_on(case)
-        self._release(case)
+            if name not in state.codes and self._arms[name].defense.view is not View.RESPONSE:
+                self._send(name, state)
+        self._go_on(state)
+        self._release(state)
 
     # --- from stage to stage ---------------------------------------------------------------
 
-    def _go_on(self, case: SampleState) -> None:
-        if case.is_asked:
+    def _go_on(self, state: SampleState) -> None:
+        if state.is_asked:
             return
-        if not self._needs_answer(case):
-            if len(case.codes) == len(self._arms):
-                self._expect_less(case, has_answer=False)
+        if not self._needs_answer(state):
+            if len(state.codes) == len(self._arms):
+                self._expect_less(state, has_answer=False)
             return
-        case.is_asked = True
-        if case.model_code is None:
-            self._send(_MODEL, case)
+        state.is_asked = True
+        if state.model_code is None:
+            self._send(_MODEL, state)
         else:
-            self._after_answer(case)
+            self._after_answer(state)
 
-    def _needs_answer(self, case: SampleState) -> bool:
+    def _needs_answer(self, state: SampleState) -> bool:
         for arm in self._pipeline.arms:
             if arm == NO_GUARD or self._arms[arm].defense.view is View.RESPONSE:
                 return True
-            code = case.codes.get(arm)
+            code = state.codes.get(arm)
             if code is not None and self._passes(code):
                 return True
         return False
@@ -234,122 +239,138 @@ class PipelineRunner:
     def _passes(self, code: int) -> bool:
         if code in {_ALLOW, _BLOCK}:
             return code == _ALLOW
-        plan = self._ledger.plan
+        plan = self._monitor.plan
         return (plan.on_malformed if code == _MALFORMED else plan.on_error) in _LETS_THROUGH
 
-    def _expect_less(self, case: SampleState, *, has_answer: bool) -> None:
+    def _expect_less(self, state: SampleState, *, has_answer: bool) -> None:
         # What is stored already stays planned: an arm that failed before may have let it through.
-        desks = [
-            desks[case.repeat]
-            for layer, desks in self._verdicts.items()
-            if layer not in case.judged
+        recorders = [
+            recorders[state.repeat]
+            for layer, recorders in self._verdicts.items()
+            if layer not in state.judged
         ]
-        if not has_answer and case.model_code is None:
-            desks.append(self._model[case.repeat])
-        for desk in desks:
-            desk.tally.planned -= 1
+        if not has_answer and state.model_code is None:
+            recorders.append(self._model[state.repeat])
+        for recorder in recorders:
+            recorder.progress.planned -= 1
 
-    def _after_answer(self, case: SampleState) -> None:
+    def _after_answer(self, state: SampleState) -> None:
         for name in self.asks:
-            if self._arms[name].defense.view is View.RESPONSE and name not in case.codes:
-                self._send(name, case)
-        if case.answer is None:
-            self._expect_less(case, has_answer=True)
+            if self._arms[name].defense.view is View.RESPONSE and name not in state.codes:
+                self._send(name, state)
+        if state.answer is None:
+            self._expect_less(state, has_answer=True)
             return
         for layer in self._judges:
-            if layer not in case.judged:
-                self._send(f"judge/{layer}", case)
+            if layer not in state.judged:
+                self._send(f"judge/{layer}", state)
 
     # --- the stages ------------------------------------------------------------------------
 
-    async def _guard_each(self, task: DefenseTask, queue: Queue) -> None:
-        ask = asking(task.defense)
-        is_last = task.defense.view is View.RESPONSE
-        while (case := await queue.get()) is not None:
-            if self._ledger.may_go_on():
-                prompt = _answered(case) if is_last else case.prompt
-                item = _item(task, case, prompt or case.prompt)
+    async def _guard_each(self, guard: DefenseWork, queue: Queue) -> None:
+        ask = as_coroutine(guard.defense)
+        is_last = guard.defense.view is View.RESPONSE
+        while (state := await queue.get()) is not None:
+            if self._monitor.may_go_on():
+                prompt = _answered(state) if is_last else state.prompt
+                item = _item(guard, state, prompt or state.prompt)
                 answer, took = SKIPPED, None
                 if prompt is not None:
-                    answer, took = await self._ask(ask, (prompt,), task.name, case)
-                case.codes[task.name] = self._ledger.took_decision(
+                    answer, took = await self._ask(ask, (prompt,), guard.name, state)
+                state.codes[guard.name] = item.recorder.record_decision(
                     item, as_decision(answer), latency_ns=took
                 )
-                self._go_on(case)
-            self._release(case)
+                self._go_on(state)
+            self._release(state)
 
-    async def _guard_batches(self, task: DefenseTask, queue: Queue) -> None:
-        defense = task.defense
-        if not takes_batches(defense, self._ledger.plan):
+    async def _guard_batches(self, guard: DefenseWork, queue: Queue) -> None:
+        defense = guard.defense
+        if not takes_batches(defense, self._monitor.plan):
             return
         limits, is_open = defense.batch_limits, True
         while is_open:
-            cases, is_open = await gather(queue, limits.max_count, limits.max_wait_s)
-            by_item = {_item(task, case, case.prompt): case for case in cases}
+            states, is_open = await _gather(queue, limits.max_count, limits.max_wait_s)
+            by_item = {_item(guard, state, state.prompt): state for state in states}
             for batch in form(list(by_item), defense):
-                room = self._ledger.room(len(batch))
-                codes = await ask_batch(defense, batch[:room], ledger=self._ledger) if room else []
+                room = self._monitor.room(len(batch))
+                codes = (
+                    await ask_batch(defense, batch[:room], monitor=self._monitor) if room else []
+                )
                 for item, code in zip(batch, codes, strict=False):
-                    by_item[item].codes[task.name] = code
+                    by_item[item].codes[guard.name] = code
                     self._go_on(by_item[item])
-            for case in cases:
-                self._release(case)
+            for state in states:
+                self._release(state)
 
     async def _answer_each(self, queue: Queue) -> None:
-        ledger, model = self._ledger, self._pipeline.model
-        while (case := await queue.get()) is not None:
-            if ledger.may_go_on():
-                call = self._answering[case.repeat]
-                answer, took = await self._ask(call, (case.prompt,), model.name, case)
+        monitor, model = self._monitor, self._pipeline.model
+        while (state := await queue.get()) is not None:
+            if monitor.may_go_on():
+                call = self._answering[state.repeat]
+                answer, took = await self._ask(call, (state.prompt,), model.name, state)
                 response = as_response(answer)
-                desk = self._model[case.repeat]
-                code = desk.lane.add_response(case.position, response, latency_ns=took)
-                case.model_code = code
-                case.answer = response.text if code == _ANSWERED else None
-                self._took(desk, case, code=code, answer=response)
-                self._after_answer(case)
-            self._release(case)
+                code = self._model[state.repeat].record_answer(
+                    state.position, response, is_attack=state.is_attack, latency_ns=took
+                )
+                state.model_code = code
+                state.answer = response.text if code == _ANSWERED else None
+                self._after_answer(state)
+            self._release(state)
 
     async def _judge_each(self, judge: Judge, layer: str, queue: Queue) -> None:
-        ledger = self._ledger
-        while (case := await queue.get()) is not None:
-            if ledger.may_go_on() and case.answer is not None:
-                about = (case.prompt, case.answer)
-                answer, took = await self._ask(judge.judge, about, judge.name, case)
-                verdict = as_verdict(answer)
-                desk = self._verdicts[layer][case.repeat]
-                code = desk.lane.add_verdict(case.position, verdict, latency_ns=took)
-                self._took(desk, case, code=code, answer=verdict)
-            self._release(case)
+        monitor = self._monitor
+        while (state := await queue.get()) is not None:
+            if monitor.may_go_on() and state.answer is not None:
+                about = (state.prompt, state.answer)
+                answer, took = await self._ask(judge.judge, about, judge.name, state)
+                self._verdicts[layer][state.repeat].record_answer(
+                    state.position, as_verdict(answer), is_attack=state.is_attack, latency_ns=took
+                )
+            self._release(state)
 
     async def _ask(
-        self, call: Callable[..., Awaitable[Any]], about: About, part: str, case: SampleState
+        self, call: Callable[..., Awaitable[Any]], about: About, part: str, state: SampleState
     ) -> tuple[Any, int | None]:
-        with asking_about(part, case.repeat, case.position):
-            return await memory.ask(call, about, ledger=self._ledger, part=part, repeat=case.repeat)
-
-    def _took(
-        self, desk: Recorder, case: SampleState, *, code: int, answer: Response | Verdict
-    ) -> None:
-        self._ledger.took(desk, code=code, is_attack=case.is_attack, evidence=answer.evidence)
-        if code == _ERROR:
-            self._ledger.met_error()
+        with asking_about(part, state.repeat, state.position):
+            return await ask_part(
+                call, about, monitor=self._monitor, part=part, repeat=state.repeat
+            )
 
 
 def _answering(model: ChatModel, repeat: int) -> Callable[[Prompt], Awaitable[Response]]:
     return partial(model.draw, repeat=repeat) if isinstance(model, DrawingModel) else model.answer
 
 
-def _item(task: DefenseTask, case: SampleState, prompt: Prompt) -> PendingSample:
-    desk = task.desks[case.repeat]
-    return PendingSample(desk=desk, position=case.position, is_attack=case.is_attack, prompt=prompt)
-
-
-def _answered(case: SampleState) -> Prompt | None:
-    if case.answer is None:
-        return None
-    messages = case.prompt.messages
-    return Prompt(
-        messages=(*messages, Message(role=Role.ASSISTANT, content=case.answer)),
-        under_test=case.prompt.under_test % len(messages),
+def _item(guard: DefenseWork, state: SampleState, prompt: Prompt) -> PendingSample:
+    recorder = guard.recorders[state.repeat]
+    return PendingSample(
+        recorder=recorder, position=state.position, is_attack=state.is_attack, prompt=prompt
     )
+
+
+def _answered(state: SampleState) -> Prompt | None:
+    if state.answer is None:
+        return None
+    messages = state.prompt.messages
+    return Prompt(
+        messages=(*messages, Message(role=Role.ASSISTANT, content=state.answer)),
+        under_test=state.prompt.under_test % len(messages),
+    )
+
+
+async def _gather(queue: Queue, most: int, wait_s: float) -> tuple[list[SampleState], bool]:
+    """Take what waits in a queue, and wait a little for more."""
+    first = await queue.get()
+    if first is None:
+        return [], False
+    taken, deadline = [first], asyncio.get_running_loop().time() + wait_s
+    while len(taken) < most:
+        left = deadline - asyncio.get_running_loop().time()
+        try:
+            more = queue.get_nowait() if left <= 0 else await asyncio.wait_for(queue.get(), left)
+        except (asyncio.QueueEmpty, TimeoutError):
+            break
+        if more is None:
+            return taken, False
+        taken.append(more)
+    return taken, True

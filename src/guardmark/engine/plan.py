@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import LatencyMode, Policy
 from guardmark.core.protocols import BatchDefense, ChatModel, Defense, InlineDefense, Judge
+from guardmark.core.record import FIRST_LAYER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.store.cache import AnswerCache
 
@@ -52,8 +53,8 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """Kept answers, and which parts may use them."""
+class CachedParts:
+    """The answer cache, and which parts may use it, each under what identifies it."""
 
     cache: AnswerCache
     identities: Mapping[str, str]
@@ -85,13 +86,18 @@ class Plan:
     worker_count: int = 0
     factories: Mapping[str, Callable[[], InlineDefense]] = field(default_factory=dict)
     pipeline: Pipeline | None = None
-    memory: Memory | None = None
+    cached: CachedParts | None = None
 
     def in_flight(self, part: str) -> int:
         """Return how many calls a part may have in flight."""
         if self.timing.mode is LatencyMode.ISOLATED:
             return 1
         return max(1, self.concurrency_of.get(part, self.concurrency))
+
+
+def layer_of(judge: Judge, judges: Sequence[Judge]) -> str:
+    """Return the layer a judge's verdicts are stored in."""
+    return FIRST_LAYER if len(judges) == 1 else f"{FIRST_LAYER}/{judge.name}"
 
 
 def check(plan: Plan) -> None:
@@ -112,8 +118,8 @@ def check(plan: Plan) -> None:
         )
     unknown = [arm for arm in plan.pipeline.arms if arm != NO_GUARD and arm not in names]
     if unknown or not plan.pipeline.arms:
-        said = f"unknown arm {unknown[0]!r}" if unknown else "no arm"
-        raise ConfigError(f"The pipeline has {said}. Known: {', '.join([NO_GUARD, *names])}.")
+        mistake = f"unknown arm {unknown[0]!r}" if unknown else "no arm"
+        raise ConfigError(f"The pipeline has {mistake}. Known: {', '.join([NO_GUARD, *names])}.")
     judges = [judge.name for judge in plan.pipeline.judges]
     if len(set(judges)) < len(judges):
         raise ConfigError(f"Two judges have the same name: {', '.join(sorted(judges))}.")

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from guardmark.core.record import Stage
 
 OUTCOMES: Final = len(OUTCOME_NAMES)
-"""Width of a tally: the count of an outcome lies at `outcome + OUTCOMES * is_attack`."""
+"""Outcomes counted for each label; a count lies at `outcome + OUTCOMES * is_attack`."""
 _FAILED: Final = (OUTCOME_CODE["malformed"], OUTCOME_CODE["error"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LanePulse:
+class PartProgress:
     """How far one part is, at one moment."""
 
     name: str
@@ -47,12 +47,12 @@ class ProgressCounts:
         """Number of records."""
         return sum(self.counts)
 
-    def pulse(self) -> LanePulse:
+    def pulse(self) -> PartProgress:
         """Return the present counts as a value."""
         counts = list(self.counts)
         benign, attacks = counts[:OUTCOMES], counts[OUTCOMES:]
         malformed, error = _FAILED
-        return LanePulse(
+        return PartProgress(
             name=self.name,
             stage=self.stage,
             planned=self.planned,
@@ -69,30 +69,30 @@ class ProgressCounts:
 class Progress:
     """Counters of a run; written by the engine, read by anybody, also by another thread."""
 
-    __slots__ = ("tallies",)
+    __slots__ = ("parts",)
 
     def __init__(self) -> None:
-        self.tallies: list[ProgressCounts] = []
+        self.parts: list[ProgressCounts] = []
 
-    def tally(self, name: str, stage: Stage) -> ProgressCounts:
+    def of(self, name: str, stage: Stage) -> ProgressCounts:
         """Return the counts of a part, new ones if it has none."""
-        for tally in self.tallies:
-            if tally.name == name and tally.stage == stage:
-                return tally
-        tally = ProgressCounts(name, stage)
-        self.tallies.append(tally)
-        return tally
+        for part in self.parts:
+            if part.name == name and part.stage == stage:
+                return part
+        part = ProgressCounts(name, stage)
+        self.parts.append(part)
+        return part
 
     @property
     def planned(self) -> int:
         """Records the run will have, as far as known."""
-        return sum(tally.planned for tally in self.tallies)
+        return sum(part.planned for part in self.parts)
 
     @property
     def done(self) -> int:
         """Records the run has, earlier runs of the same command included."""
-        return sum(tally.done for tally in self.tallies)
+        return sum(part.done for part in self.parts)
 
-    def snapshot(self) -> tuple[LanePulse, ...]:
+    def snapshot(self) -> tuple[PartProgress, ...]:
         """Return the present counts of every part."""
-        return tuple(tally.pulse() for tally in list(self.tallies))
+        return tuple(part.pulse() for part in list(self.parts))

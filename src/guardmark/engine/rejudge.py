@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from guardmark.core.errors import ConfigError
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.engine import memory
-from guardmark.engine.answers import as_verdict
-from guardmark.engine.ledger import RunMonitor
+from guardmark.engine.calls import as_verdict, ask_part
 from guardmark.engine.plan import NO_GUARD, Plan
-from guardmark.engine.progress import Progress
+from guardmark.engine.progress import OUTCOMES, Progress
+from guardmark.engine.recorder import open_recorder
+from guardmark.engine.run_monitor import RunMonitor, StopSignal, supervise
 from guardmark.engine.runner import raise_for, summary_of
-from guardmark.engine.stop import StopSignal
-from guardmark.engine.watch import supervise
 from guardmark.store.codes import OUTCOME_CODE
 
 if TYPE_CHECKING:
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Prompt
-    from guardmark.engine.desk import Recorder
+    from guardmark.engine.recorder import Recorder
     from guardmark.engine.runner import RunSummary
     from guardmark.store.records import RecordWriter
 
@@ -42,61 +40,65 @@ async def judge_again(
     if layer == FIRST_LAYER or layer.startswith(f"{FIRST_LAYER}/"):
         raise ConfigError(f"The layer {layer!r} belongs to the run. Next: choose another name.")
     counters = progress or Progress()
-    ledger = RunMonitor(plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=None)
-    desks = [
-        ledger.desk(NO_GUARD, Stage.JUDGE, layer=layer, repeat=repeat)
+    monitor = RunMonitor(plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=None)
+    recorders = [
+        open_recorder(monitor, NO_GUARD, Stage.JUDGE, layer=layer, repeat=repeat)
         for repeat in range(plan.repeats)
     ]
-    answers = [writer.lane(NO_GUARD, Stage.MODEL, repeat=repeat) for repeat in range(plan.repeats)]
-    tally = counters.tally(layer, Stage.JUDGE)
-    tally.planned = sum(writer.stored.tally(lane)[code] for lane in answers for code in _ANSWERED)
-    if not tally.planned:
+    answers = [
+        writer.record_batch(NO_GUARD, Stage.MODEL, repeat=repeat) for repeat in range(plan.repeats)
+    ]
+    part = counters.of(layer, Stage.JUDGE)
+    part.planned = sum(
+        writer.stored.count_by_outcome(batch)[code] for batch in answers for code in _ANSWERED
+    )
+    if not part.planned:
         raise ConfigError(
             "The run holds no answers of a target model, so there is nothing to judge.\n"
             "Next: name a run with a pipeline."
         )
-    feed = _answers(desks, ledger)
+    feed = _answers(recorders, monitor)
     workers: list[Coroutine[Any, Any, None]] = [
-        _judge_each(judge, feed, ledger) for _ in range(plan.in_flight(judge.name))
+        _judge_each(judge, feed, monitor) for _ in range(plan.in_flight(judge.name))
     ]
-    await supervise(workers, ledger)
-    ledger.store(is_forced=True)
+    await supervise(workers, monitor)
+    monitor.store(is_forced=True)
     writer.note_head()
-    raise_for(ledger)
-    return summary_of(ledger, counters)
+    raise_for(monitor)
+    return summary_of(monitor, counters)
 
 
-_ANSWERED = (OUTCOME_CODE["answered"], OUTCOME_CODE["answered"] + len(OUTCOME_CODE))
+_ANSWERED = (OUTCOME_CODE["answered"], OUTCOME_CODE["answered"] + OUTCOMES)
 
 
 def _answers(
-    desks: list[Recorder], ledger: RunMonitor
+    recorders: list[Recorder], monitor: RunMonitor
 ) -> Iterator[tuple[Recorder, int, bool, Prompt, str]]:
-    stored = ledger.writer.stored
-    for repeat, desk in enumerate(desks):
-        lane = ledger.writer.lane(NO_GUARD, Stage.MODEL, repeat=repeat)
-        for chunk in stored.pending(desk.lane):
-            texts = stored.texts(lane, chunk.positions)
-            outcomes = stored.outcomes(lane, chunk.positions)
+    stored = monitor.writer.stored
+    for repeat, recorder in enumerate(recorders):
+        batch = monitor.writer.record_batch(NO_GUARD, Stage.MODEL, repeat=repeat)
+        for chunk in stored.pending(recorder.batch):
+            texts = stored.texts(batch, chunk.positions)
+            outcomes = stored.outcomes(batch, chunk.positions)
             for position, is_attack, prompt in zip(
                 chunk.positions, chunk.attacks, chunk.prompts, strict=True
             ):
                 if outcomes.get(position) == _ANSWERED[0]:
-                    yield desk, position, is_attack, prompt, texts[position]
+                    yield recorder, position, is_attack, prompt, texts[position]
 
 
 async def _judge_each(
-    judge: Judge, feed: Iterator[tuple[Recorder, int, bool, Prompt, str]], ledger: RunMonitor
+    judge: Judge, feed: Iterator[tuple[Recorder, int, bool, Prompt, str]], monitor: RunMonitor
 ) -> None:
-    for desk, position, is_attack, prompt, text in feed:
-        if not ledger.may_go_on():
+    for recorder, position, is_attack, prompt, text in feed:
+        if not monitor.may_go_on():
             return
-        answer, took = await memory.ask(
-            judge.judge, (prompt, text), ledger=ledger, part=judge.name, repeat=desk.lane.repeat
+        answer, took = await ask_part(
+            judge.judge,
+            (prompt, text),
+            monitor=monitor,
+            part=judge.name,
+            repeat=recorder.batch.repeat,
         )
-        verdict = as_verdict(answer)
-        code = desk.lane.add_verdict(position, verdict, latency_ns=took)
-        ledger.took(desk, code=code, is_attack=is_attack, evidence=verdict.evidence)
-        if code == OUTCOME_CODE["error"]:
-            ledger.met_error()
-        ledger.store()
+        recorder.record_answer(position, as_verdict(answer), is_attack=is_attack, latency_ns=took)
+        monitor.store()

@@ -6,30 +6,30 @@ import asyncio
 import gc
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from os import cpu_count
+from typing import TYPE_CHECKING, Final
 
-from guardmark.core.errors import BudgetReached, StorageError, UntrustworthyRun
+from guardmark.core.errors import BudgetReached, ConfigError, StorageError, UntrustworthyRun
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
 from guardmark.engine import plan as planning
-from guardmark.engine.batches import ask_batches, batches_of
-from guardmark.engine.execution.inline import AT_ONCE, run_inline
-from guardmark.engine.execution.pool import run_pooled
-from guardmark.engine.execution.service import feed_of, workers_of
-from guardmark.engine.ledger import Halt, RunMonitor
+from guardmark.engine.execution.batches import BatchExecutor, takes_batches
+from guardmark.engine.execution.executor import DefenseWork
+from guardmark.engine.execution.inline import InlineExecutor
+from guardmark.engine.execution.pool import ProcessExecutor, ThreadExecutor
+from guardmark.engine.execution.service import ServiceExecutor
+from guardmark.engine.execution.warm_up import warm_up
 from guardmark.engine.pipeline import PipelineRunner
 from guardmark.engine.plan import Workers
 from guardmark.engine.progress import Progress
-from guardmark.engine.stop import StopSignal
-from guardmark.engine.tasks import DefenseTask, takes_batches, warm_up
-from guardmark.engine.watch import supervise
+from guardmark.engine.recorder import open_recorder
+from guardmark.engine.run_monitor import Halt, RunMonitor, StopSignal, supervise
 from guardmark.store.records import RunState
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from guardmark.core.protocols import StopRule
+    from guardmark.engine.execution.executor import Executor
     from guardmark.engine.plan import AnyDefense, Plan
     from guardmark.store.records import RecordWriter
 
@@ -78,16 +78,16 @@ async def run(
     """
     planning.check(plan)
     counters = progress or Progress()
-    ledger = RunMonitor(
+    monitor = RunMonitor(
         plan, writer, progress=counters, stop=stop or StopSignal(), stop_rule=stop_rule
     )
     threshold = gc.get_threshold()
     gc.freeze()  # what is loaded stays: looking at it again and again is wasted
     gc.set_threshold(_GC_EVERY, *threshold[1:])
     try:
-        await _carry_out(ledger, counters)
-        ledger.store(is_forced=True)
-        ledger.note_early_end()
+        await _carry_out(monitor, counters)
+        monitor.store(is_forced=True)
+        monitor.note_early_end()
     except StorageError:
         raise
     except asyncio.CancelledError:
@@ -100,9 +100,11 @@ async def run(
         gc.set_threshold(*threshold)
         gc.unfreeze()
     writer.plan(counters.planned)
-    writer.finish(_STATES.get(ledger.halt, RunState.COMPLETE) if ledger.halt else RunState.COMPLETE)
-    raise_for(ledger)
-    return summary_of(ledger, counters)
+    writer.finish(
+        _STATES.get(monitor.halt, RunState.COMPLETE) if monitor.halt else RunState.COMPLETE
+    )
+    raise_for(monitor)
+    return summary_of(monitor, counters)
 
 
 _STATES = {
@@ -114,102 +116,98 @@ _STATES = {
 }
 
 
-def raise_for(ledger: RunMonitor) -> None:
+def raise_for(monitor: RunMonitor) -> None:
     """Raise the error that stands for an early end, if there is one."""
-    if ledger.halt in {Halt.BUDGET, Halt.TIME}:
+    if monitor.halt in {Halt.BUDGET, Halt.TIME}:
         raise BudgetReached(
-            f"The budget is reached: {ledger.reason}. {ledger.added} records were added.\n"
+            f"The budget is reached: {monitor.reason}. {monitor.added} records were added.\n"
             "Next: give the same command again to go on; its budget begins anew."
         )
-    if ledger.halt in {Halt.ERRORS, Halt.POLICY}:
+    if monitor.halt in {Halt.ERRORS, Halt.POLICY}:
         raise UntrustworthyRun(
-            f"Stopped: {ledger.reason}.\n"
+            f"Stopped: {monitor.reason}.\n"
             "Next: guardmark show RUN --errors tells what failed; then go on, or start again"
             " with --fresh."
         )
 
 
-def summary_of(ledger: RunMonitor, progress: Progress) -> RunSummary:
+def summary_of(monitor: RunMonitor, progress: Progress) -> RunSummary:
     """Say what an invocation did."""
     endings = {Halt.INTERRUPTED: Ending.INTERRUPTED, Halt.EARLY: Ending.EARLY}
-    elapsed = ledger.elapsed_s
+    elapsed = monitor.elapsed_s
     return RunSummary(
-        ending=endings.get(ledger.halt, Ending.COMPLETE) if ledger.halt else Ending.COMPLETE,
-        reason=ledger.reason,
+        ending=endings.get(monitor.halt, Ending.COMPLETE) if monitor.halt else Ending.COMPLETE,
+        reason=monitor.reason,
         planned=progress.planned,
         stored=progress.done,
-        added=ledger.added,
-        calls=ledger.calls,
-        tokens=ledger.tokens,
-        cost=ledger.cost,
+        added=monitor.added,
+        calls=monitor.calls,
+        tokens=monitor.tokens,
+        cost=monitor.cost,
         elapsed_s=elapsed,
-        mean_in_flight=ledger.busy_ns / 1e9 / elapsed if elapsed else 0.0,
-        loop_lag_ms=ledger.lag_ns / 1e6,
+        mean_in_flight=monitor.busy_ns / 1e9 / elapsed if elapsed else 0.0,
+        loop_lag_ms=monitor.lag_ns / 1e6,
     )
 
 
-async def _carry_out(ledger: RunMonitor, progress: Progress) -> None:
-    plan = ledger.plan
-    tasks = [_task(defense, ledger) for defense in plan.defenses]
-    flow = None if plan.pipeline is None else PipelineRunner(plan.pipeline, ledger, arms=tasks)
-    ledger.writer.begin(progress.planned)
-    inside = set() if flow is None else flow.asks
-    for task in tasks:
-        if task.name not in inside and _is_inline(task, plan):
-            await _run_inline(task, ledger)
-    waiting = [task for task in tasks if task.name not in inside and not _is_inline(task, plan)]
-    for task in tasks:
-        if task.name in inside or task in waiting:
-            await warm_up(task, ledger)
+async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
+    plan = monitor.plan
+    every = [_work(defense, monitor) for defense in plan.defenses]
+    pipeline = None
+    if plan.pipeline is not None:
+        pipeline = PipelineRunner(plan.pipeline, monitor, guards=every)
+    monitor.writer.begin(progress.planned)
+    inside = set() if pipeline is None else pipeline.asks
+    outside = [(work, choose_executor(work.defense, plan)) for work in every]
+    outside = [(work, executor) for work, executor in outside if work.name not in inside]
+    alone = {work.name for work, executor in outside if executor.runs_alone}
+    for work, executor in outside:
+        if executor.runs_alone:
+            await warm_up(work)
+            await executor.execute(work)
+    for work in every:
+        if work.name not in alone:
+            await warm_up(work)
+    waiting = [executor.execute(work) for work, executor in outside if not executor.runs_alone]
     if plan.timing.mode is LatencyMode.ISOLATED:
-        for task in waiting:
-            await supervise(_workers(task, ledger), ledger)
+        for each in waiting:
+            await supervise([each], monitor)
         waiting = []
-    work = [worker for task in waiting for worker in _workers(task, ledger)]
-    if flow is not None:
-        ledger.store(is_forced=True)  # the flow reads the decisions of the other arms
-        work += flow.work()
-    await supervise(work, ledger)
+    if pipeline is not None:
+        monitor.store(is_forced=True)  # the pipeline reads the decisions of the other arms
+        waiting += pipeline.work()
+    await supervise(waiting, monitor)
 
 
-def _task(defense: AnyDefense, ledger: RunMonitor) -> DefenseTask:
-    desks = tuple(
-        ledger.desk(defense.name, Stage.DEFENSE, repeat=repeat)
-        for repeat in range(ledger.plan.repeats)
+def _work(defense: AnyDefense, monitor: RunMonitor) -> DefenseWork:
+    recorders = tuple(
+        open_recorder(monitor, defense.name, Stage.DEFENSE, repeat=repeat)
+        for repeat in range(monitor.plan.repeats)
     )
-    return DefenseTask(defense=defense, desks=desks)
+    return DefenseWork(defense, recorders, monitor)
 
 
-def _is_inline(task: DefenseTask, plan: Plan) -> bool:
-    if plan.timing.mode is LatencyMode.OPEN or not isinstance(task.defense, InlineDefense):
-        return False
-    is_single = plan.timing.mode is LatencyMode.ISOLATED
-    return is_single or not isinstance(task.defense, BatchDefense)
+def choose_executor(defense: AnyDefense, plan: Plan) -> Executor:
+    """Return what makes the calls of a defense, by its kind and the plan."""
+    mode = plan.timing.mode
+    if isinstance(defense, InlineDefense) and mode is not LatencyMode.OPEN:
+        is_single = mode is LatencyMode.ISOLATED
+        if is_single or not isinstance(defense, BatchDefense):
+            # What answers by looking samples up knows them in this process only.
+            if is_single or plan.workers is Workers.INLINE or isinstance(defense, SampleBound):
+                return InlineExecutor(defense)
+            return _pool_executor(defense, plan)
+    return BatchExecutor(defense) if takes_batches(defense, plan) else ServiceExecutor(defense)
 
 
-async def _run_inline(task: DefenseTask, ledger: RunMonitor) -> None:
-    defense = task.defense
-    if not isinstance(defense, InlineDefense):
-        return
-    await warm_up(task, ledger)
-    is_pooled = ledger.plan.workers is not Workers.INLINE
-    is_pooled = is_pooled and ledger.plan.timing.mode is not LatencyMode.ISOLATED
-    # What answers by looking samples up knows them in this process only, and gains nothing.
-    is_pooled = is_pooled and not isinstance(defense, SampleBound)
-    is_cold = ledger.plan.timing.warmup == 0
-    ask = run_pooled if is_pooled else run_inline
-    for desk in task.desks:
-        stored = ledger.writer.stored
-        chunks = stored.pending(desk.lane, size=AT_ONCE, order=ledger.order)
-        await ask(defense, desk, ledger=ledger, chunks=chunks, is_cold=is_cold)
-        is_cold = False
-
-
-def _workers(task: DefenseTask, ledger: RunMonitor) -> list[Coroutine[Any, Any, None]]:
-    plan, defense = ledger.plan, task.defense
-    feed = feed_of(task.desks, ledger)
-    is_cold = plan.timing.warmup == 0
-    if not takes_batches(defense, plan):
-        return workers_of(defense, feed, ledger=ledger)
-    batches, count = batches_of(feed, defense), plan.concurrency_of.get(defense.name, 1)
-    return [ask_batches(defense, batches, ledger=ledger, is_cold=is_cold) for _ in range(count)]
+def _pool_executor(defense: InlineDefense, plan: Plan) -> Executor:
+    count = plan.worker_count or cpu_count() or 1
+    if plan.workers is Workers.THREADS:
+        return ThreadExecutor(defense, count)
+    factory = plan.factories.get(defense.name)
+    if factory is None:
+        raise ConfigError(
+            f"{defense.name} cannot run in processes: it cannot be built there.\n"
+            "Next: set workers to threads or inline."
+        )
+    return ProcessExecutor(factory, count)

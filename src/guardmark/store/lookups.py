@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from guardmark.store.lanes import RecordBatch
+    from guardmark.store.record_batch import RecordBatch
     from guardmark.store.samples import Chunk
 
 _CHUNK: Final = 250
@@ -50,7 +50,7 @@ class Stored:
         query = f"SELECT count(*) FROM records r WHERE {_LANE}"  # noqa: S608 - a constant of ours
         return int(self._all(query, lane.key)[0][0])
 
-    def tally(self, lane: RecordBatch) -> list[int]:
+    def count_by_outcome(self, lane: RecordBatch) -> list[int]:
         """Count the records of a lane by label and outcome."""
         query = (
             "SELECT k.is_attack, r.outcome, count(*) FROM records r"  # noqa: S608 - a constant of ours

@@ -138,7 +138,7 @@ class RecordReader:
         """Return the names of layers: `run` first, then later judgings."""
         return tuple(row[0] for row in self._all("SELECT name FROM layers ORDER BY id"))
 
-    def lanes(self) -> tuple[tuple[str, Stage, str], ...]:
+    def recorded_stages(self) -> tuple[tuple[str, Stage, str], ...]:
         """Return which combinations of defense, stage and layer have records, in order."""
         query = (
             "SELECT d.name, r.stage, l.name FROM"

@@ -13,9 +13,9 @@ from guardmark.store import chain, connect, lookups, samples
 from guardmark.store.codec import manifest_from_json, manifest_to_json
 from guardmark.store.codes import STAGE_CODE
 from guardmark.store.encode import details_of, row_of, shared_of
-from guardmark.store.lanes import RecordBatch
 from guardmark.store.lookups import Stored
 from guardmark.store.reader import RecordReader, RunState, RunStatus
+from guardmark.store.record_batch import RecordBatch
 from guardmark.store.sayings import SharedEvidence, sayings_of
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class RecordWriter:
 
     # --- lanes -----------------------------------------------------------------------------
 
-    def lane(
+    def record_batch(
         self,
         defense: str,
         stage: Stage = Stage.DEFENSE,
@@ -191,7 +191,7 @@ class RecordWriter:
     def add(self, record: Record) -> None:
         """Take one record in its readable form; for imports and tests."""
         key = record.key
-        lane = self.lane(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
+        lane = self.record_batch(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
         lane.groups[shared_of(record)].append(row_of(record))
         details = details_of(record)
         if details is not None:

@@ -162,7 +162,7 @@ def _stops(reader: RecordReader, rules: tuple[str, ...]) -> EarlyStop | None:
 
 def _asked(reader: RecordReader) -> tuple[str, ...]:
     """Defenses of the run; the arm without a guard holds answers and verdicts only."""
-    lanes = reader.lanes()
+    lanes = reader.recorded_stages()
     others = {name for name, stage, _ in lanes if stage in {Stage.MODEL, Stage.JUDGE}}
     guards = {name for name, stage, _ in lanes if stage is Stage.DEFENSE}
     return tuple(name for name in reader.defenses() if name in guards or name not in others)

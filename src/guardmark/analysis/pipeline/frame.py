@@ -121,7 +121,7 @@ class PipelineFrame:
 
 def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:
     """Read model and judges of a run as columns."""
-    lanes = reader.lanes()
+    lanes = reader.recorded_stages()
     if (NO_GUARD, Stage.MODEL, FIRST_LAYER) not in lanes:
         return None
     model = _places(frame, record_columns(reader, NO_GUARD, stage=Stage.MODEL))

@@ -67,7 +67,9 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
 
     Intervals take answers as independent: these are signs, not figures of a report.
     """
-    layers = [name for arm, stage, name in reader.lanes() if (arm, stage) == (_ARM, Stage.JUDGE)]
+    layers = [
+        name for arm, stage, name in reader.recorded_stages() if (arm, stage) == (_ARM, Stage.JUDGE)
+    ]
     if not layers:
         raise StoreError("The run holds no verdicts.\nNext: guardmark judge RUN --config JUDGE")
     if layer not in layers:

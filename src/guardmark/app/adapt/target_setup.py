@@ -10,8 +10,7 @@ from guardmark.attacks.comprehension import COMPREHENSION_VERSION, LEAST_OVERLAP
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
-from guardmark.engine.answers import layer_of
-from guardmark.engine.plan import NO_GUARD
+from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ def _order(record: Record, seed: int) -> bytes:
 
 
 def _verdicts(reader: RecordReader) -> dict[tuple[int, int], Record]:
-    layers = [layer for name, stage, layer in reader.lanes() if stage is Stage.JUDGE]
+    layers = [layer for name, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE]
     first = next((layer for layer in layers if layer.split("/")[0] == FIRST_LAYER), None)
     if first is None:
         return {}

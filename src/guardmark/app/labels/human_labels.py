@@ -71,13 +71,13 @@ def store_labels(writer: RecordWriter, labels: tuple[HumanLabel, ...], *, source
     digest = sha256(repr(said).encode()).hexdigest()
     layer = f"{HUMAN_LAYER}-{digest[:8]}"
     writer.add_layer(layer, {"kind": HUMAN_LAYER, "file": source.name, "sha256": digest})
-    lane = writer.lane(NO_GUARD, Stage.JUDGE, layer=layer)
-    if any(writer.stored.tally(lane)):
+    lane = writer.record_batch(NO_GUARD, Stage.JUDGE, layer=layer)
+    if any(writer.stored.count_by_outcome(lane)):
         return layer
     for each in labels:
         evidence = Evidence(reason=each.notes) if each.notes else None
         verdict = Verdict(label=each.label, evidence=evidence)
-        place = writer.lane(NO_GUARD, Stage.JUDGE, layer=layer, repeat=each.repeat)
+        place = writer.record_batch(NO_GUARD, Stage.JUDGE, layer=layer, repeat=each.repeat)
         place.add_verdict(each.position, verdict, latency_ns=None)
     writer.note_head()
     return layer
@@ -158,10 +158,10 @@ def store_bypass_labels(
     digest = sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
     layer = f"{AUDIT_PREFIX}{digest[:8]}"
     lanes = {
-        each.bypass.defense: writer.lane(each.bypass.defense, Stage.TRY, layer=layer)
+        each.bypass.defense: writer.record_batch(each.bypass.defense, Stage.TRY, layer=layer)
         for each in labels
     }
-    if any(any(writer.stored.tally(lane)) for lane in lanes.values()):
+    if any(any(writer.stored.count_by_outcome(lane)) for lane in lanes.values()):
         return layer
     writer.add_layer(layer, {"kind": "adaptive-audit", "file": source.name, "sha256": digest})
     for each in sorted(labels, key=lambda label: label.bypass.audit_id):

@@ -86,7 +86,10 @@ def judge_run(
         bypasses = () if sheet is None else read_bypass_labels(sheet, reader)
         human_labels = None if sheet is not None else human_labels
         is_about_answers = config is not None or human_labels is not None
-        if is_about_answers and (NO_GUARD, Stage.MODEL, FIRST_LAYER) not in reader.lanes():
+        if (
+            is_about_answers
+            and (NO_GUARD, Stage.MODEL, FIRST_LAYER) not in reader.recorded_stages()
+        ):
             raise ConfigError(
                 f"{run} holds no answers of a target model, so there is nothing to judge.\n"
                 "Next: name a run with a pipeline."
@@ -124,7 +127,7 @@ def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
     """Look for signs that a judge of a run is not to be trusted; nothing is called."""
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
-        layers = [layer for _, stage, layer in reader.lanes() if stage is Stage.JUDGE]
+        layers = [layer for _, stage, layer in reader.recorded_stages() if stage is Stage.JUDGE]
         judged = [
             layer for layer in layers if reader.layer_settings(layer).get("kind") != HUMAN_LAYER
         ]

@@ -206,7 +206,7 @@ def _asked(analysis: RunAnalysis, reader: RecordReader) -> Iterator[_Asked]:
             errors=counts.errors,
             malformed=counts.malformed,
         )
-    for arm, stage, layer in reader.lanes():
+    for arm, stage, layer in reader.recorded_stages():
         if stage not in {Stage.MODEL, Stage.JUDGE} or layer.partition("/")[0] != FIRST_LAYER:
             continue  # a later judging has said itself how it went
         found = Counter[str]()

@@ -12,7 +12,7 @@ from guardmark.app.parts.building import build_defenses
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import VERSION, LatencyMode
 from guardmark.core.protocols import InlineDefense
-from guardmark.engine.plan import Memory
+from guardmark.engine.plan import CachedParts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ function may depend on anything, so it is always asked."""
 
 
 @contextmanager
-def kept_answers(loaded: LoadedConfig, parts: Parts) -> Iterator[Memory | None]:
+def kept_answers(loaded: LoadedConfig, parts: Parts) -> Iterator[CachedParts | None]:
     """Open the kept answers for the time of a run."""
     if not loaded.config.run.cache:
         yield None
@@ -87,7 +87,7 @@ def kept_answers(loaded: LoadedConfig, parts: Parts) -> Iterator[Memory | None]:
 
     RunDir(path=ANSWERS.parent).create()
     with AnswerCache(ANSWERS) as cache:
-        yield Memory(cache=cache, identities=identities(parts))
+        yield CachedParts(cache=cache, identities=identities(parts))
 
 
 def identities(parts: Parts) -> dict[str, str]:

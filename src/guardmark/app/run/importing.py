@@ -113,16 +113,16 @@ def _store(writer: RecordWriter, found: ImportedRun, *, guard: str) -> int:
     for position, row in enumerate(found.rows):
         for answer in row.answers:
             if answer.decision is not None:
-                writer.lane(guard, repeat=answer.repeat).add_decision(
+                writer.record_batch(guard, repeat=answer.repeat).add_decision(
                     position, answer.decision, latency_ns=None
                 )
                 planned += 1
             if answer.response is not None:
-                lane = writer.lane(NO_GUARD, Stage.MODEL, repeat=answer.repeat)
+                lane = writer.record_batch(NO_GUARD, Stage.MODEL, repeat=answer.repeat)
                 lane.add_response(position, answer.response, latency_ns=None)
                 planned, answers = planned + 1, answers + 1
             if answer.verdict is not None:
-                lane = writer.lane(NO_GUARD, Stage.JUDGE, repeat=answer.repeat)
+                lane = writer.record_batch(NO_GUARD, Stage.JUDGE, repeat=answer.repeat)
                 lane.add_verdict(position, answer.verdict, latency_ns=None)
                 planned += 1
     writer.plan(planned)

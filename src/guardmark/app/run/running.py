@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from guardmark.datasets.loading import DataReading, LoadedData
     from guardmark.engine.progress import Progress
     from guardmark.engine.runner import RunSummary
-    from guardmark.engine.stop import StopSignal
+    from guardmark.engine.run_monitor import StopSignal
     from guardmark.net.client import Services
     from guardmark.store.run_dir import RunDir
 
@@ -207,7 +207,7 @@ class _Invocation:
         if manifest is None:
             raise StoreError(f"{writer.path} holds samples and no manifest.\nNext: use --fresh.")
         with (
-            kept_answers(self.loaded, self.parts) as memory,
+            kept_answers(self.loaded, self.parts) as cached,
             logbook(folder, self.session.now) as note,
         ):
             doing = "Continuing" if place.has_samples else "Writing"
@@ -218,7 +218,7 @@ class _Invocation:
                 self._describe(folder, manifest.data)
             with staying():
                 summary = await run_engine(
-                    replace(self._plan(), memory=memory),
+                    replace(self._plan(), cached=cached),
                     writer,
                     progress=self.session.progress,
                     stop=self.session.stop,

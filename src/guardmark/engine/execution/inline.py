@@ -1,4 +1,4 @@
-"""Defenses that answer at once, called in line."""
+"""Calls in this thread: for defenses that answer at once, one call after the other."""
 
 from __future__ import annotations
 
@@ -7,57 +7,46 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from guardmark.engine.calls import decide_unless_abandoned, skipping
-from guardmark.store.codes import FLAG_COLD
+from guardmark.engine.execution.executor import READ_TOGETHER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from guardmark.core.protocols import InlineDefense
-    from guardmark.engine.desk import Recorder
-    from guardmark.engine.ledger import RunMonitor
-    from guardmark.store.samples import Chunk
+    from guardmark.engine.execution.executor import DefenseWork
 
-_SLICE_NS: Final = 30_000_000  # a stop is seen, and a slow defense's answers stored, this often
-AT_ONCE: Final = 1000  # samples read, and answers committed, together
+SLICE_NS: Final = 30_000_000  # a stop is seen, and a slow defense's answers stored, this often
 _MOST_WATCHED: Final = 64  # a rule that ends a defense early is heard this often
 
 
-async def run_inline(
-    defense: InlineDefense,
-    desk: Recorder,
-    *,
-    ledger: RunMonitor,
-    chunks: Iterable[Chunk],
-    is_cold: bool,
-) -> None:
-    """Ask a defense about samples in this thread.
+class InlineExecutor:
+    """Calls a defense in this thread.
 
     Between slices of about 30 ms other tasks get their turn and the wish to stop is seen.
     """
-    decide = skipping(defense.decide_now, defense.view)
-    size, most = 1, _MOST_WATCHED if ledger.has_rule else AT_ONCE
-    for chunk in chunks:
-        start = 0
-        while start < len(chunk.positions):
-            size = ledger.room(size)
-            if not size or ledger.is_done(desk):
-                return
-            part = chunk.part(start, start + size)
+
+    runs_alone: Final = True
+
+    def __init__(self, defense: InlineDefense) -> None:
+        self._decide = skipping(defense.decide_now, defense.view)
+
+    async def execute(self, work: DefenseWork) -> None:
+        """Ask slice by slice."""
+        monitor, size = work.monitor, 1
+        most = READ_TOGETHER if monitor.rule is None else _MOST_WATCHED
+        while (dealt := work.deal(size)) is not None:
             began = perf_counter_ns()
-            decisions, latencies = decide_unless_abandoned(decide, part.prompts, ledger.stop)
-            part = part.part(0, len(decisions))
+            decisions, latencies = decide_unless_abandoned(
+                self._decide, dealt.chunk.prompts, monitor.stop
+            )
             took = perf_counter_ns() - began
-            flags = FLAG_COLD if is_cold else 0
-            ledger.took_all(desk, part, decisions=decisions, latencies=latencies, flags=flags)
-            is_cold = is_cold and not decisions
-            ledger.busy_ns += took
-            ledger.store(count=AT_ONCE)
-            start += len(decisions)
-            size = min(_next_size(size, took), most)
+            work.record(dealt, decisions, latencies)
+            monitor.busy_ns += took
+            monitor.store(count=READ_TOGETHER)
+            size = next_size(size, took, most=most)
             await asyncio.sleep(0)
 
 
-def _next_size(size: int, took_ns: int) -> int:
-    if took_ns < _SLICE_NS // 2:
-        return min(2 * size, AT_ONCE)
-    return max(1, size * _SLICE_NS // took_ns)
+def next_size(size: int, took_ns: int, *, most: int) -> int:
+    """Return how many samples fill a slice, after some took a time: few at first, then more."""
+    if took_ns < SLICE_NS // 2:
+        return min(2 * size, most)
+    return max(1, min(size * SLICE_NS // took_ns, most))

@@ -1,43 +1,25 @@
-"""Defenses behind a wire: workers that pull from one feed, never a task a sample."""
+"""Calls that wait for somebody else: workers that pull from one feed, never a task a sample."""
 
 from __future__ import annotations
 
 import asyncio
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.record import asking_about
-from guardmark.engine import memory
-from guardmark.engine.asking import asking
-from guardmark.engine.calls import as_decision
-from guardmark.engine.desk import PendingSample
+from guardmark.engine.calls import as_coroutine, as_decision, ask_part
+from guardmark.engine.run_monitor import run_together
 from guardmark.store.codes import FLAG_COLD, FLAG_PLANNED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator
 
     from guardmark.core.sample import Prompt
-    from guardmark.engine.desk import Recorder
-    from guardmark.engine.ledger import RunMonitor
+    from guardmark.engine.execution.executor import DefenseWork
     from guardmark.engine.plan import AnyDefense
-
-
-def feed_of(desks: Sequence[Recorder], ledger: RunMonitor) -> Iterator[PendingSample]:
-    """Yield what is not stored yet, sample by sample, repeat after repeat.
-
-    Several workers may pull from the one iterator: it never waits.
-    """
-    for desk in desks:
-        for chunk in ledger.writer.stored.pending(desk.lane, order=ledger.order):
-            for position, is_attack, prompt in zip(
-                chunk.positions, chunk.attacks, chunk.prompts, strict=True
-            ):
-                if ledger.is_done(desk):
-                    return
-                yield PendingSample(
-                    desk=desk, position=position, is_attack=is_attack, prompt=prompt
-                )
+    from guardmark.engine.recorder import PendingSample
+    from guardmark.engine.run_monitor import RunMonitor
 
 
 class Pace:
@@ -61,40 +43,47 @@ async def ask_each(
     ask: Callable[[Prompt], Awaitable[Any]],
     feed: Iterator[PendingSample],
     *,
-    ledger: RunMonitor,
+    monitor: RunMonitor,
     pace: Pace | None,
     is_cold: bool,
 ) -> None:
     """Pull samples and ask about them, one after the other: the work of one worker."""
     flags = FLAG_COLD if is_cold else 0
-    for item in feed:
-        if not ledger.may_go_on():
+    for sample in feed:
+        if not monitor.may_go_on():
             return
         planned = None if pace is None else await pace.turn()
         # Others asked while this one waited for its turn: a budget may be spent by now.
-        if planned is not None and not ledger.may_go_on():
+        if planned is not None and not monitor.may_go_on():
             return
-        lane = item.desk.lane
-        with asking_about(item.desk.name, lane.repeat, item.position):
-            answer, took = await memory.ask(
-                ask, (item.prompt,), ledger=ledger, part=item.desk.name, repeat=lane.repeat
+        name, repeat = sample.recorder.name, sample.recorder.batch.repeat
+        with asking_about(name, repeat, sample.position):
+            answer, took = await ask_part(
+                ask, (sample.prompt,), monitor=monitor, part=name, repeat=repeat
             )
         if planned is not None and took is not None:
             flags, took = flags | FLAG_PLANNED, perf_counter_ns() - planned
-        ledger.took_decision(item, as_decision(answer), latency_ns=took, flags=flags)
-        ledger.store()
+        sample.recorder.record_decision(sample, as_decision(answer), latency_ns=took, flags=flags)
+        monitor.store()
         flags = 0
 
 
-def workers_of(
-    defense: AnyDefense, feed: Iterator[PendingSample], *, ledger: RunMonitor
-) -> list[Coroutine[Any, Any, None]]:
-    """Return the coroutines that ask a defense about everything in a feed."""
-    timing = ledger.plan.timing
-    is_open = timing.mode is LatencyMode.OPEN
-    pace = Pace(timing.rate_per_s or 1.0) if is_open else None
-    ask = asking(defense)
-    return [
-        ask_each(ask, feed, ledger=ledger, pace=pace, is_cold=number >= timing.warmup)
-        for number in range(ledger.plan.in_flight(defense.name))
-    ]
+class ServiceExecutor:
+    """Asks a defense behind a wire, sample by sample, as many at once as the plan allows."""
+
+    runs_alone: Final = False
+
+    def __init__(self, defense: AnyDefense) -> None:
+        self._ask = as_coroutine(defense)
+
+    async def execute(self, work: DefenseWork) -> None:
+        """Ask until nothing is left."""
+        plan, feed = work.monitor.plan, work.samples()
+        timing = plan.timing
+        pace = Pace(timing.rate_per_s or 1.0) if timing.mode is LatencyMode.OPEN else None
+        await run_together(
+            ask_each(
+                self._ask, feed, monitor=work.monitor, pace=pace, is_cold=number >= timing.warmup
+            )
+            for number in range(plan.in_flight(work.name))
+        )

@@ -53,8 +53,8 @@ def _that_travels(decision: Decision) -> Decision:
     try:
         pickle.dumps(decision)
     except _CANNOT_TRAVEL as error:
-        said = f"the decision cannot leave its process: {type(error).__name__}: {error}"
-        return Failure(ErrorKind.CONTRACT, said).as_decision()
+        message = f"the decision cannot leave its process: {type(error).__name__}: {error}"
+        return Failure(ErrorKind.CONTRACT, message).as_decision()
     return decision
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.engine.parts import Inline, Judging, Model, Remote
 
 from guardmark.core.outcome import BLOCKED
-from guardmark.engine.plan import NO_GUARD, Memory, Pipeline, Plan
+from guardmark.engine.plan import NO_GUARD, CachedParts, Pipeline, Plan
 from guardmark.engine.runner import run
 from guardmark.store.cache import AnswerCache
 from guardmark.store.codes import FLAG_CACHED
@@ -28,7 +28,7 @@ async def test_a_second_run_recalls_what_the_first_was_told(
                 defenses=(guard, inline, Remote(name="other")),
                 pipeline=Pipeline(arms=(NO_GUARD, "remote"), model=model, judges=(judge,)),
                 repeats=repeats,
-                memory=Memory(cache=cache, identities=identities),
+                cached=CachedParts(cache=cache, identities=identities),
             )
             writer = open_writer(name=f"{turn}.sqlite")
             summary = await run(plan, writer)
@@ -41,6 +41,8 @@ async def test_a_second_run_recalls_what_the_first_was_told(
             assert (kept == ((columns.repeat == 0) & (turn == 1))).all()
             assert ((columns.latency_ns == -1) == kept).all()
         changed = Remote(rule=lambda _: BLOCKED)
-        plan = Plan(defenses=(changed,), memory=Memory(cache=cache, identities={"remote": "r2"}))
+        plan = Plan(
+            defenses=(changed,), cached=CachedParts(cache=cache, identities={"remote": "r2"})
+        )
         await run(plan, open_writer(name="changed.sqlite"))
         assert len(changed.calls) == 40

@@ -1,31 +1,26 @@
-"""What a run has spent and met, and whether it may go on."""
+"""Whether a run may go on: what it has spent and met, the wish to stop, its tasks."""
 
 from __future__ import annotations
 
+import asyncio
 from enum import StrEnum
 from time import monotonic, perf_counter_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
-from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.engine.desk import Recorder
-from guardmark.engine.progress import OUTCOMES
 from guardmark.store.codes import OUTCOME_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Iterable, Sequence
 
     from guardmark.core.outcome import Decision, Evidence
     from guardmark.core.protocols import StopRule
-    from guardmark.engine.desk import PendingSample
     from guardmark.engine.plan import Plan
-    from guardmark.engine.progress import Progress
-    from guardmark.engine.stop import StopSignal
+    from guardmark.engine.progress import Progress, ProgressCounts
     from guardmark.store.records import RecordWriter
-    from guardmark.store.samples import Chunk
 
-_MALFORMED: Final = OUTCOME_CODE["malformed"]
+
 _ERROR: Final = OUTCOME_CODE["error"]
 _FLUSH_EVERY: Final = 250  # a commit of this size stalls calls in flight for about a millisecond
 
@@ -58,26 +53,14 @@ class RunMonitor:
         self.halt: Halt | None = None
         self.reason = ""
         self.calls = self.tokens = self.added = 0
+        self.dealt = 0  # calls that an executor was dealt and that nobody has counted yet
         self.busy_ns = self.lag_ns = self.errors = 0
         self.cost = 0.0
-        self._progress = progress
+        self.progress = progress
         self.stop = stop
-        self._rule = stop_rule
+        self.rule = stop_rule
         self._ended: set[str] = set()
         self._began = monotonic()
-
-    def desk(
-        self, name: str, stage: Stage, *, layer: str = FIRST_LAYER, repeat: int = 0
-    ) -> Recorder:
-        """Open the desk of a part; what is stored already is counted in."""
-        lane = self.writer.lane(name, stage, layer=layer, repeat=repeat)
-        shown = name if layer == FIRST_LAYER else layer
-        tally = self._progress.tally(shown, stage)
-        if stage is not Stage.WARMUP:
-            tally.planned += self.writer.sample_count
-            for index, count in enumerate(self.writer.stored.tally(lane)):
-                tally.counts[index] += count
-        return Recorder(lane, tally)
 
     @property
     def order(self) -> Sequence[int] | None:
@@ -85,27 +68,22 @@ class RunMonitor:
 
         A rule that ends runs early says in which order it must see samples.
         """
-        return None if self._rule is None else self._rule.order
+        return None if self.rule is None else self.rule.order
 
-    @property
-    def has_rule(self) -> bool:
-        """Whether a rule may end this run, or single defenses, early."""
-        return self._rule is not None
-
-    def is_done(self, desk: Recorder) -> bool:
+    def is_done(self, part: ProgressCounts) -> bool:
         """Tell whether a rule says that a defense need not be asked any further."""
-        if self._rule is None or not self._rule.is_done(desk.name):
+        if self.rule is None or not self.rule.is_done(part.name):
             return False
-        if desk.tally.done < desk.tally.planned:
-            self._ended.add(desk.name)
-        desk.tally.planned = desk.tally.done
+        if part.done < part.planned:
+            self._ended.add(part.name)
+        part.planned = part.done
         return True
 
     def note_early_end(self) -> None:
         """Note, when all work is done, that some defenses were not asked about everything."""
-        if self._ended and self._rule is not None:
+        if self._ended and self.rule is not None:
             names = ", ".join(sorted(self._ended))
-            self.end(Halt.EARLY, self._rule.reason() or f"enough was seen of {names}")
+            self.end(Halt.EARLY, self.rule.reason() or f"enough was seen of {names}")
 
     def note_lag(self, lag_ns: int) -> None:
         """Note a delay of the event loop."""
@@ -146,58 +124,8 @@ class RunMonitor:
         if not self.may_go_on():
             return 0
         limit = self.plan.budget.calls
-        return wanted if limit is None else min(wanted, limit - self.calls)
-
-    def took_decision(
-        self, item: PendingSample, decision: Decision, *, latency_ns: int | None, flags: int = 0
-    ) -> int:
-        """Store and count one decision of a defense."""
-        desk = item.desk
-        code = desk.lane.add_decision(item.position, decision, latency_ns=latency_ns, flags=flags)
-        self.took(desk, code=code, is_attack=item.is_attack, evidence=decision.evidence)
-        if code >= _MALFORMED:
-            self.met_failure(desk, decision, code=code)
-        if self._rule is not None:
-            self._rule.observe(desk.name, item.position, code)
-            self._ask_rule(self._rule, desk)
-        return code
-
-    def took_all(
-        self,
-        desk: Recorder,
-        chunk: Chunk,
-        *,
-        decisions: list[Decision],
-        latencies: list[int],
-        flags: int,
-    ) -> None:
-        """Store and count the decisions of a defense that answers at once."""
-        add, counts, rule = desk.lane.add_decision, desk.tally.counts, self._rule
-        for position, is_attack, decision, latency in zip(
-            chunk.positions, chunk.attacks, decisions, latencies, strict=True
-        ):
-            code = add(position, decision, latency_ns=latency, flags=flags)
-            counts[code + OUTCOMES * is_attack] += 1
-            if decision.evidence is not None:
-                self.spend(decision.evidence)
-            if code >= _MALFORMED:
-                self.met_failure(desk, decision, code=code)
-            if rule is not None:
-                rule.observe(desk.name, position, code)
-            flags = 0
-        self.calls += len(decisions)
-        self.added += len(decisions)
-        if rule is not None:
-            self._ask_rule(rule, desk)
-
-    def took(
-        self, desk: Recorder, *, code: int, is_attack: bool, evidence: Evidence | None
-    ) -> None:
-        """Count one answer of any part."""
-        desk.tally.counts[code + OUTCOMES * is_attack] += 1
-        self.added += 1
-        if evidence is not None:
-            self.spend(evidence)
+        left = wanted if limit is None else limit - self.calls - self.dealt
+        return max(0, min(wanted, left))
 
     def spend(self, evidence: Evidence) -> None:
         """Count what a call consumed beyond itself."""
@@ -211,23 +139,23 @@ class RunMonitor:
         except (TypeError, AttributeError):
             return  # a part that says it in other types than agreed: stored as an error of it
 
-    def met_error(self) -> None:
+    def note_error(self) -> None:
         """Count one failed call against the limit."""
         self.errors += 1
         limit = self.plan.max_errors
         if limit is not None and self.errors > limit:
             self.end(Halt.ERRORS, f"{self.errors} calls failed, {limit} are allowed")
 
-    def met_failure(self, desk: Recorder, decision: Decision, *, code: int) -> None:
+    def note_failure(self, name: str, decision: Decision, *, code: int) -> None:
         """Count a decision that is none, and follow the policy for it."""
         if decision.error_kind is ErrorKind.SKIPPED:
             return
         policy, what = self.plan.on_malformed, "gave a malformed answer"
         if code == _ERROR:
-            self.met_error()
+            self.note_error()
             policy, what = self.plan.on_error, "failed"
         if policy is Policy.STOP:
-            self.end(Halt.POLICY, f"{desk.name} {what}, and the policy is to stop")
+            self.end(Halt.POLICY, f"{name} {what}, and the policy is to stop")
 
     def store(self, *, count: int = _FLUSH_EVERY, is_forced: bool = False) -> None:
         """Commit what is due."""
@@ -236,6 +164,73 @@ class RunMonitor:
         else:
             self.writer.flush_if_due(perf_counter_ns(), count=count)
 
-    def _ask_rule(self, rule: StopRule, desk: Recorder) -> None:
-        if self.is_done(desk) and self._ended and (reason := rule.reason()):
+    def ask_rule(self, part: ProgressCounts) -> None:
+        """End the run when its rule says that enough was seen."""
+        rule = self.rule
+        if rule is not None and self.is_done(part) and self._ended and (reason := rule.reason()):
             self.end(Halt.EARLY, reason)
+
+
+class Abandoned(KeyboardInterrupt):
+    """Raised into a call that does not come back although the run is to end."""
+
+
+class StopSignal:
+    """Set once; the engine looks at it many times a second."""
+
+    __slots__ = ("is_calling", "reason")
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self.is_calling = False
+
+    def set(self, reason: str = "interrupted") -> None:
+        """Ask the run to end; what is finished is stored, what is in flight is dropped."""
+        self.reason = self.reason or reason
+
+    @property
+    def is_set(self) -> bool:
+        """Whether somebody asked."""
+        return bool(self.reason)
+
+
+_TICK_S: Final = 0.05
+
+
+async def supervise(work: Iterable[Coroutine[Any, Any, None]], monitor: RunMonitor) -> None:
+    """Run coroutines beside each other until all are done or the run must end.
+
+    Answers that arrived are committed in time even when no further ones come. A run that
+    must end drops what is in flight, except when only a number of calls, tokens or money
+    ran out: those calls were paid for, so they are finished and stored.
+    """
+    tasks = [asyncio.ensure_future(part) for part in work]
+    try:
+        pending = set(tasks)
+        while pending:
+            before = perf_counter_ns()
+            done, pending = await asyncio.wait(
+                pending, timeout=_TICK_S, return_when=asyncio.FIRST_EXCEPTION
+            )
+            for task in done:
+                task.result()
+            if pending:
+                monitor.note_lag(perf_counter_ns() - before - int(_TICK_S * 1e9))
+            monitor.store()
+            if not monitor.may_go_on() and monitor.halt is not Halt.BUDGET:
+                return
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def run_together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run coroutines beside each other; one that raises ends the others."""
+    tasks = [asyncio.ensure_future(part) for part in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

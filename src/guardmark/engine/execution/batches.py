@@ -1,0 +1,114 @@
+"""Calls in batches, for defenses that gain from them: by count, by tokens, by like length."""
+
+from __future__ import annotations
+
+from itertools import islice
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+from guardmark.core.manifest import LatencyMode
+from guardmark.core.protocols import BatchDefense
+from guardmark.engine.calls import decide_batch
+from guardmark.engine.run_monitor import run_together
+from guardmark.store.codes import FLAG_AMORTISED, FLAG_COLD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from guardmark.core.sample import Prompt, View
+    from guardmark.engine.execution.executor import DefenseWork
+    from guardmark.engine.plan import AnyDefense, Plan
+    from guardmark.engine.recorder import PendingSample
+    from guardmark.engine.run_monitor import RunMonitor
+
+_WINDOW: Final = 16  # batches that are sorted by length together
+_CHARS_PER_TOKEN: Final = 3.0  # on the safe side for English; a model's own limit is its own affair
+
+
+def tokens_of(prompt: Prompt, view: View) -> int:
+    """Estimate the tokens a defense will see."""
+    text = prompt.shown(view)
+    return 1 + int(len(text or "") / _CHARS_PER_TOKEN)
+
+
+def form(samples: Sequence[PendingSample], defense: BatchDefense) -> Iterator[list[PendingSample]]:
+    """Cut samples into batches of like length."""
+    limits, view = defense.batch_limits, defense.view
+    sized = [(tokens_of(sample.prompt, view), at) for at, sample in enumerate(samples)]
+    batch: list[PendingSample] = []
+    for size, at in sorted(sized):
+        # Sorted: the newest is the longest, so it sets the padded width.
+        is_wide = limits.max_tokens is not None and size * (len(batch) + 1) > limits.max_tokens
+        if batch and (is_wide or len(batch) >= limits.max_count):
+            yield batch
+            batch = []
+        batch.append(samples[at])
+    if batch:
+        yield batch
+
+
+def batches_of(
+    feed: Iterator[PendingSample], defense: BatchDefense
+) -> Iterator[list[PendingSample]]:
+    """Cut a feed into batches, window by window, so that memory stays flat."""
+    while window := list(islice(feed, _WINDOW * max(1, defense.batch_limits.max_count))):
+        yield from form(window, defense)
+
+
+def takes_batches(defense: AnyDefense, plan: Plan) -> TypeGuard[BatchDefense]:
+    """Tell whether a defense is asked in batches.
+
+    Where single calls are timed, every defense is asked one by one.
+    """
+    return plan.timing.mode is LatencyMode.LOADED and isinstance(defense, BatchDefense)
+
+
+class BatchExecutor:
+    """Asks a defense about batches of samples of like length."""
+
+    runs_alone: Final = False
+
+    def __init__(self, defense: BatchDefense) -> None:
+        self._defense = defense
+
+    async def execute(self, work: DefenseWork) -> None:
+        """Ask batch by batch, one at a time unless the plan says more."""
+        batches, plan = batches_of(work.samples(), self._defense), work.monitor.plan
+        await run_together(
+            self._ask(batches, work.monitor, is_cold=plan.timing.warmup == 0)
+            for _ in range(plan.concurrency_of.get(work.name, 1))
+        )
+
+    async def _ask(
+        self, batches: Iterator[list[PendingSample]], monitor: RunMonitor, *, is_cold: bool
+    ) -> None:
+        """Pull batches and ask about them, one after the other: the work of one worker."""
+        for batch in batches:
+            room = monitor.room(len(batch))
+            if not room:
+                return
+            await ask_batch(self._defense, batch[:room], monitor=monitor, is_cold=is_cold)
+            is_cold = False
+
+
+async def ask_batch(
+    defense: BatchDefense,
+    samples: Sequence[PendingSample],
+    *,
+    monitor: RunMonitor,
+    is_cold: bool = False,
+) -> list[int]:
+    """Ask about one batch, and store its decisions, each with its share of the time."""
+    monitor.calls += len(samples)
+    start = perf_counter_ns()
+    decisions = await decide_batch(defense, [sample.prompt for sample in samples])
+    took = perf_counter_ns() - start
+    monitor.busy_ns += took
+    share = took // len(samples)
+    flags = (FLAG_COLD if is_cold else 0) | (FLAG_AMORTISED if len(samples) > 1 else 0)
+    codes = [
+        sample.recorder.record_decision(sample, decision, latency_ns=share, flags=flags)
+        for sample, decision in zip(samples, decisions, strict=True)
+    ]
+    monitor.store()
+    return codes

@@ -1,0 +1,100 @@
+"""Calls before the measured ones, so that connections are open and caches are warm."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from guardmark.core.protocols import InlineDefense
+from guardmark.core.record import Stage
+from guardmark.engine.calls import (
+    as_coroutine,
+    as_decision,
+    attempt,
+    decide_unless_abandoned,
+    skipping,
+)
+from guardmark.engine.run_monitor import supervise
+from guardmark.store.codes import FLAG_COLD
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from guardmark.core.outcome import Decision
+    from guardmark.core.sample import Prompt
+    from guardmark.engine.execution.executor import DefenseWork
+    from guardmark.engine.run_monitor import RunMonitor
+    from guardmark.store.record_batch import RecordBatch
+
+
+async def warm_up(work: DefenseWork) -> None:
+    """Make the warm-up calls of a defense, unless nothing is left to measure.
+
+    They are made as the measured calls will be: beside each other where those are, so that
+    as many connections are open when measuring begins.
+    """
+    monitor = work.monitor
+    wanted, stored = monitor.plan.timing.warmup, monitor.writer.stored
+    total = monitor.writer.sample_count
+    if not wanted or all(
+        stored.count(recorder.batch) >= total or monitor.is_done(recorder.progress)
+        for recorder in work.recorders
+    ):
+        return
+    batch, plan = _free_batch(work.name, monitor), monitor.plan
+    every = (
+        pair
+        for chunk in stored.pending(None)
+        for pair in zip(chunk.positions, chunk.prompts, strict=True)
+    )
+    samples = islice(every, wanted)
+    width, ask = plan.in_flight(work.name), as_coroutine(work.defense)
+    if isinstance(work.defense, InlineDefense):
+        width, ask = 1, _inline(work.defense, monitor)
+    await supervise(
+        [_warm_each(ask, samples, batch=batch, monitor=monitor) for _ in range(min(width, wanted))],
+        monitor,
+    )
+
+
+def _inline(defense: InlineDefense, monitor: RunMonitor) -> Callable[[Prompt], Awaitable[Decision]]:
+    decide = skipping(defense.decide_now, defense.view)
+
+    async def ask(prompt: Prompt) -> Decision:
+        decisions, _ = decide_unless_abandoned(decide, [prompt], monitor.stop)
+        if not decisions:
+            await asyncio.Event().wait()  # abandoned: whoever supervises us will cancel us
+        return decisions[0]
+
+    return ask
+
+
+async def _warm_each(
+    ask: Callable[[Prompt], Awaitable[Decision]],
+    samples: Iterator[tuple[int, Prompt]],
+    *,
+    batch: RecordBatch,
+    monitor: RunMonitor,
+) -> None:
+    flags = FLAG_COLD
+    for position, prompt in samples:
+        if not monitor.may_go_on():
+            return
+        monitor.calls += 1
+        start = perf_counter_ns()
+        decision = as_decision(await attempt(ask, prompt))
+        took = perf_counter_ns() - start
+        batch.add_decision(position, decision, latency_ns=took, flags=flags)
+        monitor.added += 1
+        if decision.evidence is not None:
+            monitor.spend(decision.evidence)
+        flags = 0
+
+
+def _free_batch(name: str, monitor: RunMonitor) -> RecordBatch:
+    # Each process warms up anew; its calls get a repeat of their own.
+    writer = monitor.writer
+    batches = (writer.record_batch(name, Stage.WARMUP, repeat=n) for n in range(1 << 31))
+    return next(batch for batch in batches if not writer.stored.count(batch))

@@ -1,0 +1,129 @@
+"""Where the answers of one part arrive: each is stored exactly once, and counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.core.outcome import Response
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.engine.progress import OUTCOMES
+from guardmark.store.codes import OUTCOME_CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from guardmark.core.outcome import Decision, Evidence, Verdict
+    from guardmark.core.sample import Prompt
+    from guardmark.engine.progress import ProgressCounts
+    from guardmark.engine.run_monitor import RunMonitor
+    from guardmark.store.record_batch import RecordBatch
+    from guardmark.store.samples import Chunk
+
+_MALFORMED: Final = OUTCOME_CODE["malformed"]
+_ERROR: Final = OUTCOME_CODE["error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingSample:
+    """One sample on its way to a defense."""
+
+    recorder: Recorder
+    position: int
+    is_attack: bool
+    prompt: Prompt
+
+
+class Recorder:
+    """Takes the answers of one part in one repeat.
+
+    The key of a record is that of the recorder and the position of a sample, and the store
+    refuses a key twice: executors need not care in which order answers come.
+    """
+
+    __slots__ = ("batch", "monitor", "name", "progress")
+
+    def __init__(
+        self, batch: RecordBatch, *, progress: ProgressCounts, monitor: RunMonitor
+    ) -> None:
+        self.batch = batch
+        self.monitor = monitor
+        self.name = progress.name
+        self.progress = progress
+
+    def record_decision(
+        self, sample: PendingSample, decision: Decision, *, latency_ns: int | None, flags: int = 0
+    ) -> int:
+        """Store and count one decision of a defense."""
+        position, monitor = sample.position, self.monitor
+        code = self.batch.add_decision(position, decision, latency_ns=latency_ns, flags=flags)
+        self._count(code, is_attack=sample.is_attack, evidence=decision.evidence)
+        if code >= _MALFORMED:
+            monitor.note_failure(self.name, decision, code=code)
+        if monitor.rule is not None:
+            monitor.rule.observe(self.name, position, code)
+            monitor.ask_rule(self.progress)
+        return code
+
+    def record_decisions(
+        self, chunk: Chunk, decisions: Sequence[Decision], latencies: Sequence[int], *, flags: int
+    ) -> None:
+        """Store and count the decisions of a defense that answers at once.
+
+        The flags are those of the first; the others have none.
+        """
+        add, counts, monitor = self.batch.add_decision, self.progress.counts, self.monitor
+        rule = monitor.rule
+        for position, is_attack, decision, latency in zip(
+            chunk.positions, chunk.attacks, decisions, latencies, strict=True
+        ):
+            code = add(position, decision, latency_ns=latency, flags=flags)
+            counts[code + OUTCOMES * is_attack] += 1
+            if decision.evidence is not None:
+                monitor.spend(decision.evidence)
+            if code >= _MALFORMED:
+                monitor.note_failure(self.name, decision, code=code)
+            if rule is not None:
+                rule.observe(self.name, position, code)
+            flags = 0
+        monitor.calls += len(decisions)
+        monitor.added += len(decisions)
+        if rule is not None:
+            monitor.ask_rule(self.progress)
+
+    def record_answer(
+        self,
+        position: int,
+        answer: Response | Verdict,
+        *,
+        is_attack: bool,
+        latency_ns: int | None,
+    ) -> int:
+        """Store and count one answer of a target model, or one verdict of a judge."""
+        if isinstance(answer, Response):
+            code = self.batch.add_response(position, answer, latency_ns=latency_ns)
+        else:
+            code = self.batch.add_verdict(position, answer, latency_ns=latency_ns)
+        self._count(code, is_attack=is_attack, evidence=answer.evidence)
+        if code == _ERROR:
+            self.monitor.note_error()
+        return code
+
+    def _count(self, code: int, *, is_attack: bool, evidence: Evidence | None) -> None:
+        self.progress.counts[code + OUTCOMES * is_attack] += 1
+        self.monitor.added += 1
+        if evidence is not None:
+            self.monitor.spend(evidence)
+
+
+def open_recorder(
+    monitor: RunMonitor, name: str, stage: Stage, *, layer: str = FIRST_LAYER, repeat: int = 0
+) -> Recorder:
+    """Open the recorder of a part in one repeat; what is stored already is counted in."""
+    writer = monitor.writer
+    batch = writer.record_batch(name, stage, layer=layer, repeat=repeat)
+    progress = monitor.progress.of(name if layer == FIRST_LAYER else layer, stage)
+    progress.planned += writer.sample_count
+    for index, count in enumerate(writer.stored.count_by_outcome(batch)):
+        progress.counts[index] += count
+    return Recorder(batch, progress=progress, monitor=monitor)
