@@ -15,8 +15,8 @@ from guardmark.cli.progress import ProgressLine
 from guardmark.cli.terminal import tell
 from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.engine.progress import Progress
-from guardmark.engine.runner import Ending
 from guardmark.engine.run_monitor import Abandoned, StopSignal
+from guardmark.engine.runner import Ending
 from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:

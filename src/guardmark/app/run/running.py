@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import DataManifest
     from guardmark.datasets.loading import DataReading, LoadedData
     from guardmark.engine.progress import Progress
-    from guardmark.engine.runner import RunSummary
     from guardmark.engine.run_monitor import StopSignal
+    from guardmark.engine.runner import RunSummary
     from guardmark.net.client import Services
     from guardmark.store.run_dir import RunDir
 
