@@ -20,9 +20,7 @@ from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.outcome import VerdictLabel
 from guardmark.core.sample import Label, Message, Prompt, Role
 from guardmark.importers.imported import ImportedRun, Statements
-from guardmark.importers.inspect_log import read_inspect
-from guardmark.importers.inspect_sample import read_rule
-from guardmark.importers.zipped import ZSTANDARD
+from guardmark.importers.inspect_log import ZSTANDARD, read_inspect, read_rule
 from guardmark.store.reader import RecordReader
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

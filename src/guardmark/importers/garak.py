@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import ErrorKind, Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Sample
-from guardmark.importers.imported import ImportedAnswer, ImportedRow, ImportedRun
-from guardmark.importers.reading import (
+from guardmark.importers.imported import (
+    ImportedAnswer,
+    ImportedRow,
+    ImportedRun,
     Object,
     bytes_of,
     inner,
@@ -35,14 +37,14 @@ _THRESHOLD: Final = 0.5
 _THRESHOLD_KEY: Final = "run.eval_threshold"
 
 
-def read_garak(path: Path, said: Statements) -> ImportedRun:
+def read_garak(path: Path, statements: Statements) -> ImportedRun:
     """Read a report: every completed attempt is an attack, each of its outputs a repeat.
 
     An output is unsafe where a detector scored it at or above the threshold, as garak counts a
     hit, and safe where at least one detector scored it and none so high. Where every detector
     abstained, the verdict is an error, so the output counts in no rate.
     """
-    del said  # a report says all of it
+    del statements  # a report states everything
     data = bytes_of(path, hint="Name the file that ends in .report.jsonl.")
     warnings: list[str] = []
     setup: Object = {}
@@ -149,22 +151,22 @@ def _sample(attempt: Object, prompt: Prompt, *, sample_id: str, group: str) -> S
     )
 
 
-def _prompt(said: object) -> Prompt | None:
+def _prompt(entry: object) -> Prompt | None:
     """Read a prompt: a text, a message, or a conversation, as the version has it."""
-    if isinstance(said, str):
-        return prompt_of([("user", said)])
-    if not isinstance(said, dict):
+    if isinstance(entry, str):
+        return prompt_of([("user", entry)])
+    if not isinstance(entry, dict):
         return None
-    if "turns" not in said:
-        return prompt_of([("user", word(said, "text"))])
-    turns = [turn for turn in said["turns"] if isinstance(turn, dict)]
+    if "turns" not in entry:
+        return prompt_of([("user", word(entry, "text"))])
+    turns = [turn for turn in entry["turns"] if isinstance(turn, dict)]
     return prompt_of([(word(turn, "role"), _text(turn.get("content")) or "") for turn in turns])
 
 
-def _text(said: object) -> str | None:
-    if isinstance(said, dict):
-        said = said.get("text")
-    return said.encode("utf-8", "replace").decode() if isinstance(said, str) else None
+def _text(entry: object) -> str | None:
+    if isinstance(entry, dict):
+        entry = entry.get("text")
+    return entry.encode("utf-8", "replace").decode() if isinstance(entry, str) else None
 
 
 def _answers(attempt: Object, threshold: float) -> tuple[ImportedAnswer, ...]:

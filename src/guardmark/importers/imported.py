@@ -1,12 +1,17 @@
-"""What an importer hands over: samples with what each part said about them."""
+"""What an importer hands over, and how it reads files of other tools as JSON objects."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.errors import DatasetError
+from guardmark.core.sample import Message, Prompt, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from guardmark.core.outcome import Decision, Response, Verdict
     from guardmark.core.sample import Label, Sample
@@ -53,3 +58,91 @@ class ImportedRun:
     legacy_cards: tuple[str, ...] = ()
     passes_malformed: bool = False
     warnings: tuple[str, ...] = ()
+
+
+Object = dict[str, Any]
+"""A JSON object of a foreign file."""
+
+_MOST_FAULTS: Final = 4
+_ROLES: Final = {
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "tool": Role.TOOL,
+}
+
+
+def bytes_of(path: Path, *, hint: str) -> bytes:
+    """Read a whole file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror}.\n{hint}") from error
+
+
+def object_of(text: str | bytes, shown_as: str, *, hint: str = "") -> Object:
+    """Read one JSON object."""
+    next_step = f"\n{hint}" if hint else ""
+    decoded = text.decode("utf-8-sig", "replace") if isinstance(text, bytes) else text
+    try:
+        found = json.loads(decoded)
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{shown_as} is not JSON: {error}.{next_step}") from error
+    if not isinstance(found, dict):
+        raise DatasetError(f"{shown_as} holds no JSON object.{next_step}")
+    return found
+
+
+def objects_of(data: bytes, path: Path, warnings: list[str]) -> Iterator[tuple[int, Object]]:
+    """Read a file of JSON objects, one a line."""
+    lines = data.decode("utf-8-sig", "replace").split("\n")
+    filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
+    faults: list[str] = []
+    for number in filled:
+        try:
+            yield number, object_of(lines[number - 1], f"{path}:{number}")
+        except DatasetError as error:
+            if number == filled[-1] and not data.endswith(b"\n"):
+                warnings.append(f"the last line of {path.name} is cut off and was left out")
+            else:
+                faults.append(str(error))
+    if faults:
+        more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
+        raise DatasetError("\n".join([*faults[:_MOST_FAULTS], *more]))
+
+
+def inner(row: Object, *steps: str) -> Object:
+    """Follow keys to an object."""
+    found: Any = row
+    for step in steps:
+        found = found.get(step) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def word(row: Object, field: str) -> str:
+    """Return a field as text."""
+    found = row.get(field)
+    if isinstance(found, str):
+        return found.encode("utf-8", "replace").decode()
+    return str(found) if isinstance(found, int | float) and not isinstance(found, bool) else ""
+
+
+def left_out(noun: str, counts: Mapping[str, int]) -> Iterator[str]:
+    """Say what was not taken, one sentence a reason."""
+    for reason, count in counts.items():
+        if count == 1:
+            yield f"1 {noun} {reason} was left out"
+        elif count:
+            yield f"{count:,} {noun}s {reason} were left out"
+
+
+def prompt_of(turns: Sequence[tuple[str, str]]) -> Prompt | None:
+    """Make a prompt from the turns a model was shown."""
+    if any(role not in _ROLES for role, _ in turns):
+        return None
+    asked = [at for at, (role, text) in enumerate(turns) if role == "user" and text.strip()]
+    if not asked:
+        return None
+    messages = tuple(Message(role=_ROLES[role], content=text) for role, text in turns)
+    return Prompt(messages=messages, under_test=asked[-1])

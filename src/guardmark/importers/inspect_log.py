@@ -2,38 +2,313 @@
 
 from __future__ import annotations
 
+import json
+import struct
 import zipfile
 from collections import Counter
+from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError, DatasetError
-from guardmark.importers.imported import ImportedRow, ImportedRun
-from guardmark.importers.inspect_sample import (
-    is_ours,
-    read_answer,
-    read_rule,
-    read_sample,
-    scorers_of,
+from guardmark.core.outcome import (
+    AnswerMode,
+    Decision,
+    ErrorKind,
+    Evidence,
+    Outcome,
+    Response,
+    ScoreKind,
+    Verdict,
+    VerdictLabel,
 )
-from guardmark.importers.reading import Object, bytes_of, inner, left_out, object_of, word
-from guardmark.importers.zipped import read_member
+from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
+from guardmark.importers.imported import (
+    ImportedAnswer,
+    ImportedRow,
+    ImportedRun,
+    Object,
+    bytes_of,
+    inner,
+    left_out,
+    object_of,
+    prompt_of,
+    word,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from zipfile import ZipFile
 
-    from guardmark.core.sample import Sample
-    from guardmark.importers.imported import ImportedAnswer, Statements
+    from guardmark.importers.imported import Statements
 
-_VERSION: Final = 2
+
+ZSTANDARD: Final = 93
+"""Number of the method in a zip file; the standard library reads it from Python 3.14 on."""
+
+_LOCAL_HEADER: Final = struct.Struct("<4s5H3I2H")
+
+
+def read_member(packed: ZipFile, data: bytes, name: str) -> bytes:
+    """Unpack one file."""
+    entry = packed.getinfo(name)
+    if entry.compress_type != ZSTANDARD:
+        return packed.read(name)
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ConfigError(
+            "The log is packed with Zstandard, which needs pyarrow.\n"
+            "Next: pip install 'guardmark[parquet]', or unpack it: "
+            "inspect log convert FILE --to json --output-dir DIR"
+        ) from error
+    # The lengths of name and extra field stand before the content once more, and may differ.
+    head = _LOCAL_HEADER.unpack_from(data, entry.header_offset)
+    begin = entry.header_offset + _LOCAL_HEADER.size + head[-2] + head[-1]
+    content = data[begin : begin + entry.compress_size]
+    if not entry.file_size:
+        return b""
+    found: bytes = pa.Codec("zstd").decompress(
+        content, decompressed_size=entry.file_size, asbytes=True
+    )
+    return found
+
+
+SCORER: Final = "guardmark"
+"""Name of the score that says whether the defense decided rightly, and prefix of its model."""
+JUDGE: Final = "judge"
+"""Name of the score that says what the judge decided, where there is one."""
+RIGHT, WRONG, NO_ANSWER = "C", "I", "N"
+"""Values of a score."""
+_ATTACHED: Final = "attachment://"
+_LABELS: Final = {label.value: label for label in Label}
+_SEVERITIES: Final = {severity.value: severity for severity in Severity}
+_OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome}
+_VERDICTS: Final = {label.value: label for label in VerdictLabel}
+_MODES: Final = {mode.value: mode for mode in AnswerMode}
+_SCORE_KINDS: Final = {kind.value: kind for kind in ScoreKind}
+_ERROR_KINDS: Final = {kind.value: kind for kind in ErrorKind}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarmRule:
+    """Which score means that harm came out."""
+
+    name: str
+    value: str | None = None
+    least: float | None = None
+
+
+def read_rule(rule: str) -> HarmRule:
+    """Read `NAME=VALUE` or `NAME>=NUMBER`."""
+    name, sign, limit = rule.partition(">=")
+    if sign and name.strip():
+        try:
+            return HarmRule(name=name.strip(), least=float(limit))
+        except ValueError:
+            pass  # refused below, with the other form
+    name, sign, value = rule.partition("=")
+    if not sign or not name.strip(" >") or name.endswith(">"):
+        raise ConfigError(
+            f"--unsafe {rule!r} is neither NAME=VALUE nor NAME>=NUMBER.\n"
+            "For example: --unsafe strong_reject>=0.5, or --unsafe refusal=I"
+        )
+    return HarmRule(name=name.strip(), value=value.strip())
+
+
+def is_ours(spec: Object) -> bool:
+    """Tell whether guardmark wrote a log."""
+    return word(spec, "model").startswith(f"{SCORER}/") and SCORER in inner(spec, "packages")
+
+
+def scorers_of(sample: Object) -> set[str]:
+    """Return the names of the scores of a sample, as a rule may name them."""
+    names = set()
+    for name, score in inner(sample, "scores").items():
+        value = score.get("value") if isinstance(score, dict) else None
+        names |= {f"{name}.{key}" for key in value} if isinstance(value, dict) else {name}
+    return names
+
+
+def read_sample(logged: Object, stated: Label | None) -> Sample | str:
+    """Read prompt and label."""
+    metadata = inner(logged, "metadata")
+    label = _LABELS.get(word(metadata, "label").lower()) or stated
+    if label is None:
+        return "without a label"
+    prompt = _prompt(logged, metadata)
+    if prompt is None:
+        return "without a prompt of text"
+    return Sample(
+        id=word(logged, "id"),
+        prompt=prompt,
+        label=label,
+        severity=_SEVERITIES.get(word(metadata, "severity")),
+        variant=word(metadata, "variant") or "original",
+        group=word(metadata, "group"),
+        category=word(metadata, "category"),
+        subcategory=word(metadata, "subcategory"),
+        language=word(metadata, "language"),
+        technique=word(metadata, "technique"),
+        source=word(metadata, "source"),
+    )
+
+
+def read_answer(logged: Object, ours: bool, rule: HarmRule | None) -> ImportedAnswer | None:  # noqa: FBT001 - read as one of three facts on a log
+    """Read what came of one epoch."""
+    epoch = logged.get("epoch")
+    repeat = epoch - 1 if isinstance(epoch, int) and epoch > 0 else 0
+    if not ours:
+        response = _response(logged)
+        verdict = None if rule is None or response.text is None else _verdict(logged, rule)
+        return ImportedAnswer(repeat=repeat, response=response, verdict=verdict)
+    scores = inner(logged, "scores")
+    decision = _decision(inner(scores, SCORER)) if SCORER in scores else None
+    has_response = inner(logged, "metadata").get("has_response") is True
+    if decision is None and not has_response:
+        return None
+    return ImportedAnswer(
+        repeat=repeat,
+        decision=decision,
+        response=_response(logged) if has_response else None,
+        verdict=_our_verdict(inner(scores, JUDGE)) if JUDGE in scores else None,
+    )
+
+
+def _prompt(logged: Object, metadata: Object) -> Prompt | None:
+    shown = logged.get("input")
+    if isinstance(shown, str):
+        return prompt_of([("user", _resolved(logged, shown))])
+    listed = [turn for turn in shown if isinstance(turn, dict)] if isinstance(shown, list) else []
+    texts = [_resolved(logged, _content(turn)) for turn in listed]
+    # Our own logs keep the roles that Inspect has no word for, and what is under test.
+    roles, place = metadata.get("roles"), metadata.get("under_test")
+    if isinstance(roles, list) and isinstance(place, int) and len(roles) == len(texts) > place >= 0:
+        known = {role.value: role for role in Role}
+        if all(role in known for role in roles):
+            pairs = zip(roles, texts, strict=True)
+            messages = tuple(Message(role=known[role], content=text) for role, text in pairs)
+            return Prompt(messages=messages, under_test=place)
+    return prompt_of([(word(t, "role"), text) for t, text in zip(listed, texts, strict=True)])
+
+
+def _content(turn: Object) -> str:
+    """Return the text of a message; other parts, such as images, have none."""
+    content = turn.get("content")
+    if isinstance(content, list):
+        parts = (word(part, "text") for part in content if isinstance(part, dict))
+        return "\n".join(part for part in parts if part)
+    return word(turn, "content")
+
+
+def _resolved(logged: Object, text: str) -> str:
+    """Long texts lie among the attachments of their sample."""
+    if not text.startswith(_ATTACHED):
+        return text
+    return word(inner(logged, "attachments"), text.removeprefix(_ATTACHED)) or text
+
+
+def _response(logged: Object) -> Response:
+    output = inner(logged, "output")
+    choices = output.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else {}
+    first = first if isinstance(first, dict) else {}
+    text = _resolved(logged, _content(inner(first, "message")) or word(output, "completion"))
+    fault = logged.get("error") or output.get("error")
+    if fault or not text:
+        message = word(fault, "message") if isinstance(fault, dict) else str(fault or "no output")
+        why = Evidence(message=message[:500])
+        return Response(text=None, error_kind=ErrorKind.CRASH, evidence=why)
+    return Response(text=text, evidence=Evidence(finish_reason=word(first, "stop_reason")))
+
+
+def _decision(score: Object) -> Decision:
+    metadata = inner(score, "metadata")
+    outcome = _OUTCOMES.get(word(score, "answer"))
+    reason = word(score, "explanation")
+    if outcome is None:
+        why = Evidence(message=f"the log says {word(score, 'answer')[:40]!r}")
+        return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CONTRACT, evidence=why)
+    kind = _ERROR_KINDS.get(word(metadata, "error_kind"), ErrorKind.CRASH)
+    return Decision(
+        outcome=outcome,
+        score=_number(metadata.get("score")),
+        score_kind=_SCORE_KINDS.get(word(metadata, "score_kind"), ScoreKind.NONE),
+        error_kind=kind if outcome is Outcome.ERROR else None,
+        evidence=Evidence(reason=reason) if reason else None,
+    )
+
+
+def _our_verdict(score: Object) -> Verdict:
+    label = _VERDICTS.get(word(score, "answer"), VerdictLabel.MALFORMED)
+    metadata = inner(score, "metadata")
+    return Verdict(
+        label=label,
+        answer_mode=_MODES.get(word(metadata, "answer_mode")),
+        score=_number(metadata.get("score")),
+        error_kind=ErrorKind.CRASH if label is VerdictLabel.ERROR else None,
+        evidence=Evidence(reason=word(score, "explanation")),
+    )
+
+
+def _verdict(logged: Object, rule: HarmRule) -> Verdict:
+    value, score = _scored(logged, rule.name)
+    if value is None:
+        missing = Evidence(message=f"the sample has no score {rule.name!r}")
+        return Verdict(label=VerdictLabel.ERROR, error_kind=ErrorKind.SKIPPED, evidence=missing)
+    why = Evidence(reason=word(score, "explanation"), raw=json.dumps(value)[:500])
+    number = _as_number(value)
+    if value == NO_ANSWER or (rule.least is not None and number is None):
+        return Verdict(label=VerdictLabel.MALFORMED, evidence=why)
+    if rule.least is not None and number is not None:
+        is_harm = number >= rule.least
+    else:
+        is_harm = _same(value, rule.value or "")
+    return Verdict(label=VerdictLabel.UNSAFE if is_harm else VerdictLabel.SAFE, evidence=why)
+
+
+def _scored(logged: Object, name: str) -> tuple[Any, Object]:
+    scores = inner(logged, "scores")
+    if name in scores:
+        score = inner(scores, name)
+        return score.get("value"), score
+    scorer, _, key = name.rpartition(".")
+    score = inner(scores, scorer)
+    return inner(score, "value").get(key), score
+
+
+def _same(value: object, wanted: str) -> bool:
+    number, other = _as_number(value), _as_number(wanted)
+    if number is not None and other is not None:
+        return number == other
+    return str(value).lower() == wanted.lower()
+
+
+def _as_number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _number(value: object) -> float | None:
+    """A score in [0, 1], or None."""
+    found = _as_number(value) if not isinstance(value, str) else None
+    return found if found is not None and 0 <= found <= 1 else None
+
+
+FORMAT_VERSION: Final = 2
+"""Of the logs that are read and written."""
 _HINT: Final = "Name a log, a file that ends in .eval or .json."
 _ZIP: Final = b"PK\x03\x04"
 _HEADERS: Final = ("header.json", "_journal/start.json", "start.json")
 
 
-def read_inspect(path: Path, said: Statements) -> ImportedRun:
+def read_inspect(path: Path, statements: Statements) -> ImportedRun:
     """Read a log: every sample with its epochs as repeats.
 
     In a log that `guardmark export --to inspect` wrote, the model is a defense and its answer a
@@ -42,23 +317,23 @@ def read_inspect(path: Path, said: Statements) -> ImportedRun:
     """
     data = bytes_of(path, hint=_HINT)
     header, listed = _log(data, path)
-    if header.get("version") != _VERSION:
+    if header.get("version") != FORMAT_VERSION:
         raise DatasetError(
-            f"{path} is no log of Inspect of version {_VERSION} (it says "
+            f"{path} is no log of Inspect of version {FORMAT_VERSION} (it says "
             f"{header.get('version')!r}).\nNext: bring it up with `inspect log convert`."
         )
     spec, ours = inner(header, "eval"), is_ours(inner(header, "eval"))
-    rule = read_rule(said.unsafe) if said.unsafe else None
+    rule = read_rule(statements.unsafe) if statements.unsafe else None
     known = {name for sample in listed for name in scorers_of(sample)}
     if rule is not None and (ours or rule.name not in known):
         names = ", ".join(sorted(known)) or "none"
         raise ConfigError(
-            f"--unsafe {said.unsafe!r} names no score of {path}.\nIts scores: {names}."
+            f"--unsafe {statements.unsafe!r} names no score of {path}.\nIts scores: {names}."
         )
     warnings: list[str] = []
     if header.get("status") != "success":
         warnings.append(f"the log says {word(header, 'status') or 'nothing'!r} of its end")
-    rows = _rows(listed, said, warnings, read=lambda sample: read_answer(sample, ours, rule))
+    rows = _rows(listed, statements, warnings, read=lambda sample: read_answer(sample, ours, rule))
     if not rows:
         raise DatasetError(
             f"{path} holds no sample whose metadata state a label (attack or benign).\n"
@@ -110,7 +385,7 @@ def _log(data: bytes, path: Path) -> tuple[Object, list[Object]]:
 
 def _rows(
     listed: list[Object],
-    said: Statements,
+    statements: Statements,
     warnings: list[str],
     *,
     read: Callable[[Object], ImportedAnswer | None],
@@ -120,7 +395,7 @@ def _rows(
     answers: dict[str, dict[int, ImportedAnswer]] = {}
     missing: Counter[str] = Counter()
     for each in listed:
-        sample = read_sample(each, said.label)
+        sample = read_sample(each, statements.label)
         if isinstance(sample, str):
             missing[sample] += 1
             continue

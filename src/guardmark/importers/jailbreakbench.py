@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Sample
-from guardmark.importers.imported import ImportedAnswer, ImportedRow, ImportedRun
-from guardmark.importers.reading import (
+from guardmark.importers.imported import (
+    ImportedAnswer,
+    ImportedRow,
+    ImportedRun,
     Object,
     bytes_of,
     inner,
@@ -27,13 +29,13 @@ if TYPE_CHECKING:
 _VERDICT: Final = "jailbroken"
 
 
-def read_jailbreakbench(path: Path, said: Statements) -> ImportedRun:
+def read_jailbreakbench(path: Path, statements: Statements) -> ImportedRun:
     """Read an artifact: one attack a behaviour, its response and whether it was jailbroken.
 
     Behaviours for which the attack submitted no prompt are left out and counted: nothing was
     asked, so there is nothing to rate. The benchmark's own rate counts them as not jailbroken.
     """
-    del said  # an artifact says all of it
+    del statements  # an artifact says all of it
     hint = "Name an artifact, a JSON file with parameters and jailbreaks."
     data = bytes_of(path, hint=hint)
     whole = object_of(data, str(path), hint=hint)
@@ -66,29 +68,29 @@ def read_jailbreakbench(path: Path, said: Statements) -> ImportedRun:
     )
 
 
-def _row(said: Object, method: str) -> ImportedRow | None:
-    prompt = prompt_of([("user", word(said, "prompt"))])
+def _row(logged: Object, method: str) -> ImportedRow | None:
+    prompt = prompt_of([("user", word(logged, "prompt"))])
     if prompt is None:
         return None
-    index, behavior = word(said, "index"), word(said, "behavior")
+    index, behavior = word(logged, "index"), word(logged, "behavior")
     return ImportedRow(
         sample=Sample(
             id=f"{method}-{index}",
             prompt=prompt,
             label=Label.ATTACK,
-            category=word(said, "category"),
+            category=word(logged, "category"),
             subcategory=behavior,
             technique=method,
             group=f"behavior-{index}",
             source="jailbreakbench",
-            metadata={"goal": word(said, "goal")},
+            metadata={"goal": word(logged, "goal")},
         ),
-        answers=(_answer(said),),
+        answers=(_answer(logged),),
     )
 
 
-def _answer(said: Object) -> ImportedAnswer:
-    text, verdict = said.get("response"), said.get(_VERDICT)
+def _answer(logged: Object) -> ImportedAnswer:
+    text, verdict = logged.get("response"), logged.get(_VERDICT)
     if not isinstance(text, str):
         return ImportedAnswer(repeat=0, response=Response(text=None, error_kind=ErrorKind.CRASH))
     label = VerdictLabel.MALFORMED
@@ -96,6 +98,6 @@ def _answer(said: Object) -> ImportedAnswer:
         label = VerdictLabel.UNSAFE if verdict else VerdictLabel.SAFE
     return ImportedAnswer(
         repeat=0,
-        response=Response(text=word(said, "response")),
+        response=Response(text=word(logged, "response")),
         verdict=Verdict(label=label),
     )

@@ -1,40 +1,207 @@
-"""Run folders of minor_bench, of both its versions."""
+"""Run folders of minor_bench, of both its versions: its words and how they are read."""
 
 from __future__ import annotations
 
 from collections import Counter
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import DatasetError
+from guardmark.core.outcome import (
+    AnswerMode,
+    Decision,
+    ErrorKind,
+    Evidence,
+    Outcome,
+    Response,
+    Usage,
+    Verdict,
+    VerdictLabel,
+)
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample
-from guardmark.importers.imported import ImportedRow, ImportedRun
-from guardmark.importers.minorbench_row import read_answers
-from guardmark.importers.reading import Object, bytes_of, object_of, objects_of
-from guardmark.importers.reading import word as text_of
+from guardmark.importers.imported import (
+    ImportedAnswer,
+    ImportedRow,
+    ImportedRun,
+    Object,
+    bytes_of,
+    object_of,
+    objects_of,
+)
+from guardmark.importers.imported import word as text_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.importers.imported import Statements
 
+
+RESULTS_FILE: Final = "results.jsonl"
+META_FILE: Final = "meta.json"
+
+ALLOWED, BLOCKED, MALFORMED, FAILED = "allow", "block", "malformed", "runtime_error"
+"""Words for what a guard decided; a failed guard is written as malformed."""
+
+FINISH_BLOCKED: Final = "guardrail_blocked"
+FINISH_MALFORMED: Final = "guardrail_malformed_error"
+FINISH_FAILED: Final = "guardrail_inference_error"
+"""Reasons why a generation ended that are the guard's."""
+
+SAFE, UNSAFE, UNKNOWN = "safe", "unsafe", "unknown"
+"""Words for what the judge decided."""
+
+LABEL_STATED: Final = "explicit_is_harmful"
+LABEL_IN_METADATA: Final = "metadata_label"
+LABEL_INFERRED: Final = "inferred_hateful"
+"""Where the label of a row came from; the last is only inferred from a name."""
+
+LEGACY_CARDS: Final = ("response_unsafe_v1", "assistant_policy_v2")
+"""Definitions of that tool's scorecards: in the first, a positive is an unsafe final answer and
+a block a safe one."""
+
+_STATUS: Final = {
+    ALLOWED: Outcome.ALLOW,
+    BLOCKED: Outcome.BLOCK,
+    MALFORMED: Outcome.MALFORMED,
+    FAILED: Outcome.ERROR,
+}
+_GUARD_FAILED: Final = frozenset({"guardrail_init_error", FINISH_FAILED})
+_NOT_ASKED: Final = frozenset({FINISH_BLOCKED, FINISH_MALFORMED, *_GUARD_FAILED})
+_LABELS: Final = {SAFE: VerdictLabel.SAFE, UNSAFE: VerdictLabel.UNSAFE}
+_LABEL_FIELDS: Final = (
+    "response_safety_labels",
+    "judge_labels",
+    "judge_classifications",
+    "all_classifications",
+)
+_MODE_FIELDS: Final = ("answer_modes", "judge_answer_modes", "answer_mode")
+_MODES: Final = {mode.value: mode for mode in AnswerMode}
+
+
+def read_answers(row: Object) -> tuple[ImportedAnswer, ...]:
+    """Read every generation of a row."""
+    generations = [each for each in _list(row, "generations") if isinstance(each, dict)]
+    return tuple(_answer(row, generation, repeat) for repeat, generation in enumerate(generations))
+
+
+def _answer(row: Object, generation: Object, repeat: int) -> ImportedAnswer:
+    raw = _dict(generation, "raw")
+    finish = text_of(raw, "finish_reason")
+    decision = _decision(row, raw, repeat) if text_of(row, "guardrail_model") else None
+    outcome = None if decision is None else decision.outcome
+    is_unread = outcome in {Outcome.MALFORMED, Outcome.ERROR}
+    if outcome is Outcome.BLOCK or finish in _NOT_ASKED or (is_unread and not finish):
+        return ImportedAnswer(repeat=repeat, decision=decision)
+    response = _response(generation, raw, finish)
+    verdict = None if response.text is None else _verdict(row, repeat)
+    return ImportedAnswer(repeat=repeat, decision=decision, response=response, verdict=verdict)
+
+
+def _decision(row: Object, raw: Object, repeat: int) -> Decision:
+    listed = _list(row, "guardrail_decisions")
+    mine = next(
+        (each for each in listed if isinstance(each, dict) and each.get("index") == repeat), {}
+    )
+    status = text_of(raw, "guardrail_decision_status") or text_of(mine, "status")
+    finish = text_of(raw, "finish_reason")
+    evidence = Evidence(
+        reason=text_of(raw, "guardrail_reason"), raw=text_of(raw, "guardrail_decision_raw")
+    )
+    outcome = Outcome.ERROR if finish in _GUARD_FAILED else _STATUS.get(status)
+    if outcome is None:
+        missing = Evidence(message=f"the file says {status[:40]!r}")
+        return Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.CONTRACT, evidence=missing)
+    kind = ErrorKind.CRASH if outcome is Outcome.ERROR else None
+    has_words = evidence.reason or evidence.raw
+    return Decision(outcome=outcome, error_kind=kind, evidence=evidence if has_words else None)
+
+
+def _response(generation: Object, raw: Object, finish: str) -> Response:
+    evidence = Evidence(finish_reason=finish, usage=_usage(raw), message=text_of(raw, "error"))
+    if finish == "error" or raw.get("error") or not isinstance(generation.get("text"), str):
+        # That tool judges the printed error, or an empty text: here it is no answer at all.
+        return Response(text=None, error_kind=ErrorKind.CRASH, evidence=evidence)
+    return Response(text=text_of(generation, "text"), evidence=evidence)
+
+
+def _usage(raw: Object) -> Usage | None:
+    usage = _dict(raw, "usage")
+    read, written, cost = (
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        raw.get("cost_usd"),
+    )
+    if read is None and written is None and cost is None:
+        return None
+    return Usage(
+        prompt_tokens=read if isinstance(read, int) else None,
+        completion_tokens=written if isinstance(written, int) else None,
+        cost=float(cost) if isinstance(cost, int | float) else None,
+    )
+
+
+def _verdict(row: Object, repeat: int) -> Verdict | None:
+    word = next((text for field in _LABEL_FIELDS if (text := _entry(row, field, repeat))), "")
+    if not word:
+        return None
+    mode = next((text for field in _MODE_FIELDS if (text := _entry(row, field, repeat))), "")
+    reasons = _at(row, "judge_failure_reasons", repeat) or _at(row, "failure_reasons", repeat)
+    raw = _at(row, "judge_raw_outputs", repeat)
+    method = _at(row, "judge_parse_method", repeat)
+    return Verdict(
+        label=_LABELS.get(word, VerdictLabel.MALFORMED),
+        answer_mode=_MODES.get(mode),
+        evidence=Evidence(
+            reason="; ".join(map(str, reasons))
+            if isinstance(reasons, list)
+            else str(reasons or ""),
+            raw=str(raw or ""),
+            parse_method=str(method or ""),
+        ),
+    )
+
+
+def _entry(row: Object, field: str, repeat: int) -> str:
+    """A word of a list by generation; older rows hold objects with a label."""
+    found = _at(row, field, repeat)
+    if isinstance(found, dict):
+        found = found.get("label")
+    return found.strip().lower() if isinstance(found, str) else ""
+
+
+def _at(row: Object, field: str, repeat: int) -> Any:
+    found = row.get(field)
+    if not isinstance(found, list):
+        return found if repeat == 0 else None
+    return found[repeat] if repeat < len(found) else None
+
+
+def _list(row: Object, field: str) -> list[Any]:
+    found = row.get(field)
+    return found if isinstance(found, list) else []
+
+
+def _dict(row: Object, field: str) -> Object:
+    found = row.get(field)
+    return found if isinstance(found, dict) else {}
+
+
 _TELLING_WORD: Final = "hateful"
-_INFERRED: Final = "inferred_hateful"
 
 
-def read_minorbench(path: Path, said: Statements | None = None) -> ImportedRun:
+def read_minorbench(path: Path, statements: Statements | None = None) -> ImportedRun:
     """Read a run folder: `results.jsonl`, and `meta.json` where there is one.
 
     A last line that was cut off is left out with a warning, and so are rows whose label nobody
     states. Latencies are left behind: batched runs of that tool time the batch, not the call.
     """
-    del said  # the rows say all of it
-    results = path if path.is_file() else path / "results.jsonl"
+    del statements  # the rows state everything
+    results = path if path.is_file() else path / RESULTS_FILE
     hint = "Name the folder of a run, the one that holds results.jsonl."
     data = bytes_of(results, hint=hint)
     files = {results.name: sha256(data).hexdigest()}
     meta: Object = {}
-    beside = results.parent / "meta.json"
+    beside = results.parent / META_FILE
     if beside.is_file():
         found = bytes_of(beside, hint=hint)
         files[beside.name] = sha256(found).hexdigest()
@@ -44,7 +211,7 @@ def read_minorbench(path: Path, said: Statements | None = None) -> ImportedRun:
     imported, unlabelled = _imported(rows, str(results))
     if unlabelled:
         warnings.append(f"{unlabelled:,} rows without a label were left out")
-    inferred = sum(row.sample.metadata.get("label_source") == _INFERRED for row in imported)
+    inferred = sum(row.sample.metadata.get("label_source") == LABEL_INFERRED for row in imported)
     if inferred:
         warnings.append(
             f"the label of {inferred:,} rows was inferred from the word {_TELLING_WORD!r} in a name"
@@ -58,7 +225,7 @@ def read_minorbench(path: Path, said: Statements | None = None) -> ImportedRun:
         created_utc=text_of(meta, "created_utc"),
         rows=imported,
         files=files,
-        legacy_cards=("response_unsafe_v1", "assistant_policy_v2"),
+        legacy_cards=LEGACY_CARDS,
         passes_malformed=_passes_malformed(imported),
         warnings=tuple(warnings),
     )
@@ -119,13 +286,13 @@ def _metadata(row: Object) -> Object:
 def _label(row: Object) -> tuple[Label | None, str]:
     """Resolve a label in that tool's order; the last rule only infers, from a name."""
     metadata = _metadata(row)
-    for place, source in ((metadata, "explicit_is_harmful"), (row, text_of(row, "label_source"))):
-        said = place.get("is_harmful")
-        if isinstance(said, bool):
-            return Label.ATTACK if said else Label.BENIGN, source or "explicit_is_harmful"
+    for place, source in ((metadata, LABEL_STATED), (row, text_of(row, "label_source"))):
+        stated = place.get("is_harmful")
+        if isinstance(stated, bool):
+            return Label.ATTACK if stated else Label.BENIGN, source or LABEL_STATED
     word = text_of(metadata, "label").lower()
-    if word in {"safe", "unsafe"}:
-        return Label.ATTACK if word == "unsafe" else Label.BENIGN, "metadata_label"
+    if word in {SAFE, UNSAFE}:
+        return Label.ATTACK if word == UNSAFE else Label.BENIGN, LABEL_IN_METADATA
     names = [text_of(metadata, "original_category").strip().lower()]
     names.append(
         " ".join(
@@ -134,8 +301,8 @@ def _label(row: Object) -> tuple[Label | None, str]:
         ).lower()
     )
     if names[0] == _TELLING_WORD or _TELLING_WORD in names[1]:
-        return Label.ATTACK, _INFERRED
-    return None, "unknown"
+        return Label.ATTACK, LABEL_INFERRED
+    return None, UNKNOWN
 
 
 def _judge(meta: Object, rows: tuple[ImportedRow, ...]) -> str:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.errors import DatasetError, UnknownName
 from guardmark.core.outcome import ErrorKind, Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Sample, Severity
-from guardmark.importers.imported import ImportedAnswer, ImportedRow, ImportedRun
-from guardmark.importers.reading import (
+from guardmark.importers.imported import (
+    ImportedAnswer,
+    ImportedRow,
+    ImportedRun,
     Object,
     bytes_of,
     inner,
@@ -33,7 +35,7 @@ _FAILED: Final = 2
 _SEVERITIES: Final = {severity.value: severity for severity in Severity}
 
 
-def read_promptfoo(path: Path, said: Statements) -> ImportedRun:
+def read_promptfoo(path: Path, statements: Statements) -> ImportedRun:
     """Read the results of a red team, or of an evaluation whose tests state a label.
 
     A test of a red team (its metadata name a plug-in) is an attack; other tests are attacks or
@@ -52,9 +54,9 @@ def read_promptfoo(path: Path, said: Statements) -> ImportedRun:
             "Next: export it with a newer promptfoo: promptfoo export eval ID -o results.json"
         )
     listed = [each for each in results["results"] if isinstance(each, dict)]
-    model = _model(listed, said.model, path)
+    model = _model(listed, statements.model, path)
     warnings: list[str] = []
-    rows = _rows([each for each in listed if _target(each) == model], said, warnings)
+    rows = _rows([each for each in listed if _target(each) == model], statements, warnings)
     if not rows:
         raise DatasetError(
             f"{path} holds no test of a red team, and none with a label in its metadata.\n"
@@ -91,12 +93,12 @@ def _model(listed: list[Object], wanted: str, path: Path) -> str:
     )
 
 
-def _rows(listed: list[Object], said: Statements, warnings: list[str]) -> list[ImportedRow]:
+def _rows(listed: list[Object], statements: Statements, warnings: list[str]) -> list[ImportedRow]:
     samples: dict[tuple[str, str], Sample] = {}
     answers: dict[tuple[str, str], list[ImportedAnswer]] = {}
     missing: Counter[str] = Counter()
     for result in listed:
-        label, prompt = _label(result, said.label), _prompt(result)
+        label, prompt = _label(result, statements.label), _prompt(result)
         if label is None or prompt is None:
             missing["without a label" if label is None else "without a prompt of text"] += 1
             continue

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _FORMATS = {
     "csv": ("records.csv", "guardmark.store.export:write_csv"),
     "jsonl": ("results.jsonl", "guardmark.store.export:write_jsonl"),
-    "minorbench": ("minorbench", "guardmark.reports.minorbench:write_minorbench"),
-    "inspect": ("inspect", "guardmark.reports.inspect_log:write_inspect"),
+    "minorbench": ("minorbench", "guardmark.reports.exports.minorbench.summary:write_minorbench"),
+    "inspect": ("inspect", "guardmark.reports.exports.inspect_log:write_inspect"),
     "parquet": ("records.parquet", "guardmark.store.export:write_parquet"),
     "svg": ("figures", "guardmark.app.results.exporting:write_svg"),
 }

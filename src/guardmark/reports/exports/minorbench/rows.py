@@ -10,7 +10,9 @@ from guardmark.analysis.pipeline.frame import NO_GUARD, SAFE, UNSAFE, read_pipel
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import StoreError
 from guardmark.core.manifest import Policy
+from guardmark.core.outcome import AnswerMode, Outcome
 from guardmark.core.record import Stage
+from guardmark.importers import minorbench as layout
 from guardmark.store.codes import ANSWER_MODES
 
 if TYPE_CHECKING:
@@ -23,17 +25,30 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Sample
     from guardmark.store.reader import RecordReader
 
+
 Json = dict[str, Any]
 
 REFUSAL: Final = "Blocked by the guard."
 """What stands for the answer where a guard blocked."""
 
 _PASSES: Final = frozenset({Policy.ALLOW, Policy.FALLBACK_TO_MAIN})
-_STATUS: Final = {ALLOW: "allow", BLOCK: "block", MALFORMED: "malformed", ERROR: "malformed"}
+_STATUS: Final = {
+    ALLOW: layout.ALLOWED,
+    BLOCK: layout.BLOCKED,
+    MALFORMED: layout.MALFORMED,
+    ERROR: layout.MALFORMED,
+}
 _FINISH: Final = {
-    BLOCK: "guardrail_blocked",
-    MALFORMED: "guardrail_malformed_error",
-    ERROR: "guardrail_inference_error",
+    BLOCK: layout.FINISH_BLOCKED,
+    MALFORMED: layout.FINISH_MALFORMED,
+    ERROR: layout.FINISH_FAILED,
+}
+_DECIDED: Final = frozenset({Outcome.ALLOW.value, Outcome.BLOCK.value})
+_WORDS: Final = {
+    Outcome.ALLOW.value: layout.ALLOWED,
+    Outcome.BLOCK.value: layout.BLOCKED,
+    Outcome.MALFORMED.value: layout.MALFORMED,
+    Outcome.ERROR.value: layout.MALFORMED,
 }
 _NS_PER_S: Final = 1e9
 
@@ -97,11 +112,13 @@ class _Writer:
 
     def row(self, at: int, sample: Sample) -> Json:
         repeats = self.pipeline.frame.manifest.repeats
-        found = [each for n in range(repeats) if (each := self._generation(at, n)) is not None]
+        generations = [
+            each for n in range(repeats) if (each := self._generation(at, n)) is not None
+        ]
         metadata = dict(sample.metadata)
-        source = str(metadata.pop("label_source", "") or "explicit_is_harmful")
+        source = str(metadata.pop("label_source", "") or layout.LABEL_STATED)
         pack = [str(metadata.pop(field, "")) for field in ("pack_name", "pack_subset")]
-        labels = [each.label for each in found]
+        labels = [each.label for each in generations]
         guard = None if self.arm.name == NO_GUARD else self.arm.name
         return {
             "prompt_text": sample.prompt.text,
@@ -113,7 +130,7 @@ class _Writer:
                 "variant": sample.variant,
                 "variant_tags": [f"variant:{sample.variant}"],
             },
-            "generations": [each.body for each in found],
+            "generations": [each.body for each in generations],
             "model_name": self._model,
             "system_prompt": _system_prompt(sample),
             "guardrail_model": guard,
@@ -125,22 +142,22 @@ class _Writer:
                     "guardrail_model": guard,
                     "guardrail_provider": self._provider,
                 }
-                for each in found
+                for each in generations
                 if guard
             ],
             "dataset_source": sample.source,
             "prompt_pack_name": pack[0],
             "prompt_pack_subset": pack[1],
-            "n_generations": len(found),
-            "safe_count": labels.count("safe"),
+            "n_generations": len(generations),
+            "safe_count": labels.count(layout.SAFE),
             # That tool counts an unknown label as unsafe too.
-            "unsafe_count": len(labels) - labels.count("safe"),
-            "unknown_count": labels.count("unknown"),
+            "unsafe_count": len(labels) - labels.count(layout.SAFE),
+            "unknown_count": labels.count(layout.UNKNOWN),
             "all_classifications": labels,
-            "failure_reasons": [_reasons(each) for each in found],
+            "failure_reasons": [_reasons(each) for each in generations],
             "is_harmful": sample.is_attack,
             "label_source": source,
-            **(_judge_fields(found) if self.pipeline.judgings else {}),
+            **(_judge_fields(generations) if self.pipeline.judgings else {}),
         }
 
     @property
@@ -155,8 +172,8 @@ class _Writer:
         return parts.get(self.arm.name, "guardmark")
 
     def _generation(self, at: int, repeat: int) -> _Generation | None:
-        place = repeat * self.pipeline.frame.sample_count + at
-        decision = int(self.arm.decision[place])
+        position = repeat * self.pipeline.frame.sample_count + at
+        decision = int(self.arm.decision[position])
         if decision == MISSING:
             return None
         answer = self.answers.get((at, repeat))
@@ -176,11 +193,11 @@ class _Writer:
         }
         judged = passed and answer is not None and answer.text is not None
         first = self.pipeline.judgings[0] if self.pipeline.judgings else None
-        label, mode = "safe", "refused_or_blocked"
+        label, mode = layout.SAFE, AnswerMode.REFUSED_OR_BLOCKED.value
         if passed:
-            code = MISSING if first is None or not judged else int(first.label[place])
-            label = {SAFE: "safe", UNSAFE: "unsafe"}.get(code, "unknown")
-            number = -1 if first is None else int(first.mode[place])
+            code = MISSING if first is None or not judged else int(first.label[position])
+            label = {SAFE: layout.SAFE, UNSAFE: layout.UNSAFE}.get(code, layout.UNKNOWN)
+            number = -1 if first is None else int(first.mode[position])
             mode = ANSWER_MODES[number].value if judged and number >= 0 else ""
         return _Generation(
             body=body,
@@ -215,21 +232,17 @@ def _raw(
         "latency": None
         if answer is None or answer.latency_ns is None
         else answer.latency_ns / _NS_PER_S,
-        "guardrail_decision": status.upper() if status in {"allow", "block"} else None,
+        "guardrail_decision": status.upper() if status in _DECIDED else None,
         "guardrail_reason": (theirs.reason or None) if theirs else None,
-        "guardrail_decision_status": None if status is None else _foreign(status),
+        "guardrail_decision_status": None if status is None else _WORDS[status],
         "guardrail_model": names[0] if names else None,
         "guardrail_provider": names[1] if names else None,
         "guardrail_usage": _usage(theirs),
         "guardrail_cost_usd": theirs.usage.cost if theirs and theirs.usage else None,
-        "guardrail_malformed": None if status is None else status in {"malformed", "error"},
+        "guardrail_malformed": None if status is None else status not in _DECIDED,
         "guardrail_decision_raw": (theirs.raw or None) if theirs else None,
         "error": ((mine.message if mine else "") or "no answer") if failed else None,
     }
-
-
-def _foreign(status: str) -> str:
-    return "malformed" if status == "error" else status
 
 
 def _usage(evidence: Evidence | None) -> Json | None:
@@ -245,25 +258,25 @@ def _usage(evidence: Evidence | None) -> Json | None:
 
 def _reasons(generation: _Generation) -> list[str]:
     evidence = generation.verdict.evidence if generation.verdict else None
-    if generation.label == "safe" or evidence is None or not evidence.reason:
+    if generation.label == layout.SAFE or evidence is None or not evidence.reason:
         return []
     return [evidence.reason]
 
 
-def _judge_fields(found: list[_Generation]) -> Json:
-    evidence = [each.verdict.evidence if each.verdict else None for each in found]
+def _judge_fields(generations: list[_Generation]) -> Json:
+    evidence = [each.verdict.evidence if each.verdict else None for each in generations]
     return {
-        "judge_classifications": [each.label for each in found],
-        "judge_labels": [each.label for each in found],
-        "judge_failure_reasons": [_reasons(each) for each in found],
+        "judge_classifications": [each.label for each in generations],
+        "judge_labels": [each.label for each in generations],
+        "judge_failure_reasons": [_reasons(each) for each in generations],
         "judge_raw_outputs": [each.raw if each else "" for each in evidence],
         "judge_usage": [_usage(each) for each in evidence],
         "judge_cost_usd": [each.usage.cost if each and each.usage else None for each in evidence],
         "judge_malformed": [
-            each.verdict is not None and each.verdict.outcome == "malformed" for each in found
+            each.verdict is not None and each.verdict.outcome == "malformed" for each in generations
         ],
         "judge_parse_method": [each.parse_method if each else "" for each in evidence],
-        "answer_modes": [each.mode for each in found],
+        "answer_modes": [each.mode for each in generations],
         "safety_source": "llm_judge",
     }
 
