@@ -27,7 +27,7 @@ SEARCH_VERSION: Final = "search-v3"
 BEAM: Final = 4
 _EXTENSIONS: Final = 12
 _HOPE: Final = 1.0  # tries that the parts of a chain are worth
-_USES: Final = 2  # of a seeded chain on one attack; others give the same text again
+MOST_USES: Final = 2  # of a seeded chain on one attack; others give the same text again
 
 
 def search(
@@ -163,7 +163,7 @@ def _next_use(
 ) -> Query | None:
     """Make the next variant a chain gives of an attack, unless it was asked already."""
     key = chain.key
-    uses = _USES if any(arm.operator.seeded for arm in chain.arms) else 1
+    uses = MOST_USES if any(arm.operator.seeded for arm in chain.arms) else 1
     for index in range(uses):
         name = f"{key}#{index}"
         if name in target.tried:

@@ -1,18 +1,22 @@
-"""Whether the records are what was committed: nothing changed, missing or doubled."""
+"""The hash chain over committed batches, and whether records are what was committed."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.sample import Prompt
-from guardmark.store import chain, connect, lookups, samples
+from guardmark.store import connect, lookups, samples
 from guardmark.store.codes import OUTCOME_CODE, WORDS
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
 
 _ROWS: Final = (
     "SELECT batch, defense, stage, layer, repeat, score_kind, ifnull(error_kind, -1),"
@@ -94,8 +98,8 @@ def _batches(connection: sqlite3.Connection) -> Iterator[str]:
     details = _Groups(connection.cursor().execute(query))
     manifest = lookups.meta(connection, "manifest") or ""
     query = "SELECT batch, id, evidence FROM sayings ORDER BY batch, id"
-    sayings = _Groups(connection.cursor().execute(query))
-    head = chain.genesis(manifest, lookups.meta(connection, "samples") or "")
+    shared_evidence = _Groups(connection.cursor().execute(query))
+    head = genesis(manifest, lookups.meta(connection, "samples") or "")
     for place, (number, count, wanted) in enumerate(committed, 1):
         if number != place:
             yield f"Batch {place} is missing."
@@ -103,8 +107,8 @@ def _batches(connection: sqlite3.Connection) -> Iterator[str]:
         found = rows.of(number)
         if len(found) != count:
             yield f"Batch {number} has {len(found)} records; {count} were committed."
-        said = _lanes(found, details.of(number), names=names, layers=layers)
-        if chain.link(head, said, sayings=sayings.of(number)) != wanted:
+        said = _parts(found, details.of(number), names=names, layers=layers)
+        if link(head, said, shared_evidence=shared_evidence.of(number)) != wanted:
             what = "A record" if number > 1 else "The manifest, a seal or a record"
             yield f"{what} of batch {number} was changed, exchanged, added or taken away."
         head = wanted
@@ -127,32 +131,32 @@ class _Groups:
         return rows
 
 
-def _lanes(
+def _parts(
     rows: list[tuple[Any, ...]],
     details: list[tuple[Any, ...]],
     *,
     names: dict[int, str],
     layers: dict[int, str],
-) -> Iterator[chain.LaneRows]:
+) -> Iterator[BatchRows]:
     said: dict[tuple[int, ...], list[tuple[Any, ...]]] = {}
     for row in details:
         said.setdefault(row[:4], []).append(row[4:])
-    for key, lane in groupby(rows, key=lambda row: row[:4]):
-        groups: list[chain.Group] = []
-        with_said: list[chain.Group] = []
-        for (*shared, is_said), group in groupby(lane, key=lambda row: row[4:9]):
-            if is_said:
-                with_said.append((shared, [row[9:] for row in group]))
+    for key, part in groupby(rows, key=lambda row: row[:4]):
+        groups: list[Group] = []
+        with_shared: list[Group] = []
+        for (*shared, is_shared_one), group in groupby(part, key=lambda row: row[4:9]):
+            if is_shared_one:
+                with_shared.append((shared, [row[9:] for row in group]))
             else:
                 groups.append((shared, [row[9:-1] for row in group]))
-        yield chain.LaneRows(
+        yield BatchRows(
             defense=names.get(key[0], ""),
             stage=key[1],
             layer=layers.get(key[2], ""),
             repeat=key[3],
             groups=groups,
             details=said.get(key, []),
-            said=with_said,
+            said=with_shared,
         )
 
 
@@ -208,3 +212,41 @@ def _end(connection: sqlite3.Connection) -> Iterator[str]:
     (stored,) = connection.execute(_PLANNED).fetchone()
     if state == "complete" and stored != planned:
         yield f"The run is marked complete with {stored} of {planned} records."
+
+
+Row = tuple[Any, ...]
+Group = tuple["Sequence[int]", "Sequence[Row]"]
+
+
+def genesis(manifest: str, samples_seal: str) -> bytes:
+    """Hash what stands before the first batch."""
+    return sha256(json.dumps(["guardmark records 1", manifest, samples_seal]).encode()).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRows:
+    """The part of a batch that belongs to one part in one repeat."""
+
+    defense: str
+    stage: int
+    layer: str
+    repeat: int
+    groups: Sequence[Group]
+    details: Sequence[Row]
+    said: Sequence[Group] = ()
+
+
+def link(
+    before: bytes, parts: Iterable[BatchRows], *, shared_evidence: Sequence[tuple[int, str]] = ()
+) -> bytes:
+    """Hash one batch together with everything before it."""
+    said: list[Sequence[object]] = [
+        (
+            *(part.defense, part.stage, part.layer, part.repeat, part.groups, part.details),
+            *([part.said] if part.said else []),
+        )
+        for part in parts
+    ]
+    if shared_evidence:
+        said.append(shared_evidence)
+    return sha256(before + json.dumps(said, separators=(",", ":")).encode()).digest()

@@ -1,13 +1,15 @@
-"""What a run asks of its records while it goes: what is stored, what is missing."""
+"""What a run asks of its records while it goes: what is stored, missing, or to be asked again."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from guardmark.core.record import Stage
 from guardmark.store import connect
-from guardmark.store.codes import ERROR_KIND_CODE
+from guardmark.store.codes import ERROR_KIND_CODE, OUTCOME_CODE, OUTCOME_NAMES, STAGE_CODE
 from guardmark.store.samples import chunk_of, count, kinds_of
+from guardmark.store.schema import DETAILS_OF_RECORDS, SUPERSEDED
 
 if TYPE_CHECKING:
     import sqlite3
@@ -15,10 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.store.record_batch import RecordBatch
+    from guardmark.store.records import RecordWriter
     from guardmark.store.samples import Chunk
 
+
 _CHUNK: Final = 250
-_LANE: Final = "r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ?"
+_OUTCOMES: Final = len(OUTCOME_NAMES)
+_OF_PART: Final = "r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ?"
 _RANGE: Final = (
     "SELECT position, kind, text, prompt FROM samples s WHERE position >= ? AND position < ?"
 )
@@ -33,7 +38,7 @@ _GAP: Final = (
 
 
 class Stored:
-    """Questions about what is committed; rows a lane has only taken do not count."""
+    """Questions about what is committed; rows a batch has only taken do not count."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -45,50 +50,50 @@ class Stored:
         with connect.errors_of(self._path):
             return meta(self._connection, "state") == "complete"
 
-    def count(self, lane: RecordBatch) -> int:
-        """Count the records of a lane."""
-        query = f"SELECT count(*) FROM records r WHERE {_LANE}"  # noqa: S608 - a constant of ours
-        return int(self._all(query, lane.key)[0][0])
+    def count(self, batch: RecordBatch) -> int:
+        """Count the records of a part."""
+        query = f"SELECT count(*) FROM records r WHERE {_OF_PART}"  # noqa: S608 - a constant of ours
+        return int(self._all(query, batch.key)[0][0])
 
-    def count_by_outcome(self, lane: RecordBatch) -> list[int]:
-        """Count the records of a lane by label and outcome."""
+    def count_by_outcome(self, batch: RecordBatch) -> list[int]:
+        """Count the records of a part by outcome, benign samples first, then attacks."""
         query = (
             "SELECT k.is_attack, r.outcome, count(*) FROM records r"  # noqa: S608 - a constant of ours
             " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
-            f" WHERE {_LANE} GROUP BY 1, 2"
+            f" WHERE {_OF_PART} GROUP BY 1, 2"
         )
-        counts = [0] * 14
-        for is_attack, outcome, number in self._all(query, lane.key):
-            counts[outcome + 7 * is_attack] = number
+        counts = [0] * (2 * _OUTCOMES)
+        for is_attack, outcome, number in self._all(query, batch.key):
+            counts[outcome + _OUTCOMES * is_attack] = number
         return counts
 
-    def outcomes(self, lane: RecordBatch, positions: Sequence[int]) -> dict[int, int]:
-        """Return the outcome codes of some samples in a lane."""
+    def outcomes(self, batch: RecordBatch, positions: Sequence[int]) -> dict[int, int]:
+        """Return the outcome codes of some samples in a part."""
         query = (
-            f"SELECT sample, outcome FROM records r WHERE {_LANE}"  # noqa: S608 - a constant of ours
+            f"SELECT sample, outcome FROM records r WHERE {_OF_PART}"  # noqa: S608 - a constant of ours
             " AND sample IN (SELECT value FROM json_each(?))"
         )
-        return dict(self._all(query, (*lane.key, json.dumps(positions))))
+        return dict(self._all(query, (*batch.key, json.dumps(positions))))
 
-    def texts(self, lane: RecordBatch, positions: Sequence[int]) -> dict[int, str]:
-        """Return the stored answers of some samples in a lane."""
+    def texts(self, batch: RecordBatch, positions: Sequence[int]) -> dict[int, str]:
+        """Return the stored answers of some samples in a part."""
         query = (
-            f"SELECT sample, text FROM details r WHERE {_LANE} AND text IS NOT NULL"  # noqa: S608 - a constant of ours
+            f"SELECT sample, text FROM details r WHERE {_OF_PART} AND text IS NOT NULL"  # noqa: S608 - a constant of ours
             " AND sample IN (SELECT value FROM json_each(?))"
         )
-        return dict(self._all(query, (*lane.key, json.dumps(positions))))
+        return dict(self._all(query, (*batch.key, json.dumps(positions))))
 
     def pending(
-        self, lane: RecordBatch | None, *, size: int = _CHUNK, order: Sequence[int] | None = None
+        self, batch: RecordBatch | None, *, size: int = _CHUNK, order: Sequence[int] | None = None
     ) -> Iterator[Chunk]:
-        """Yield the samples that have no record in a lane."""
+        """Yield the samples that have no record of a part."""
         with connect.errors_of(self._path):
             total = count(self._connection)
             attacks = {n for n, kind in kinds_of(self._connection).items() if kind[0]}
-        found = 0 if lane is None else self.count(lane)
-        if found >= total and lane is not None:
+        found = 0 if batch is None else self.count(batch)
+        if found >= total and batch is not None:
             return
-        gap, key = (f" AND {_GAP}", lane.key) if lane is not None and found else ("", ())
+        gap, key = (f" AND {_GAP}", batch.key) if batch is not None and found else ("", ())
         for start in range(0, total, size):
             rows: list[Any]
             if order is None:
@@ -133,3 +138,55 @@ def has_superseded(connection: sqlite3.Connection) -> bool:
     """Tell whether a file has the table; it is made when errors are first asked about again."""
     query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'superseded'"
     return connection.execute(query).fetchone() is not None
+
+
+_ERROR: Final = OUTCOME_CODE["error"]
+_SKIPPED: Final = ERROR_KIND_CODE["skipped"]
+_KEY: Final = "defense, stage, layer, repeat, sample, batch"
+_COLUMNS: Final = f"{_KEY}, outcome, score, score_kind, error_kind, answer_mode, latency_ns, flags"
+_FAILED: Final = (
+    f"r.outcome = {_ERROR} AND r.error_kind IS NOT {_SKIPPED} AND r.layer IN"  # noqa: S608 - constants of ours
+    " (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%') AND r.stage"
+)
+_STAGES: Final = tuple(STAGE_CODE[stage] for stage in (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE))
+# A defense that reads the response had nothing to read where the target model failed.
+_AGAIN: Final = (
+    f"({_FAILED} IN {_STAGES}) OR (r.outcome = {_ERROR} AND r.error_kind = {_SKIPPED}"  # noqa: S608 - constants of ours
+    f" AND r.stage = {STAGE_CODE[Stage.DEFENSE]} AND (r.repeat, r.sample) IN"
+    f" (SELECT repeat, sample FROM records r WHERE {_FAILED} = {STAGE_CODE[Stage.MODEL]}))"
+)
+
+
+def count_errors(writer: RecordWriter) -> int:
+    """Count the errors of a run that may be asked about again."""
+    query = f"SELECT count(*) FROM records r WHERE {_FAILED} IN {_STAGES}"  # noqa: S608 - constants of ours
+    with connect.errors_of(writer.path):
+        return int(writer.connection.execute(query).fetchone()[0])
+
+
+def supersede_errors(writer: RecordWriter) -> None:
+    """Move the errors of a run out of the way, so that it is incomplete where they were.
+
+    All of them or none, and the run is marked as running with them: killed at any moment, it
+    is either the run before or one that the same command continues. The moved records keep the
+    number of their batch, so the hash chain still covers them.
+    """
+    connection = writer.connection
+    with connect.errors_of(writer.path):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute(SUPERSEDED)
+            connection.execute(
+                f"INSERT INTO superseded ({_COLUMNS}, text, evidence)"  # noqa: S608 - constants of ours
+                f" SELECT {', '.join(f'r.{name}' for name in _COLUMNS.split(', '))},"
+                f" x.text, x.evidence FROM records r{DETAILS_OF_RECORDS} WHERE {_AGAIN}"
+            )
+            for table in ("details", "records"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE ({_KEY}) IN (SELECT {_KEY} FROM superseded)"  # noqa: S608 - constants of ours
+                )
+            put_meta(connection, "state", "running")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")

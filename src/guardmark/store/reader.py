@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, RecordKey, Stage
 from guardmark.store import connect, lookups, samples
-from guardmark.store.codec import manifest_from_json
+from guardmark.store.codec import SELECT_RECORDS, manifest_from_json, record_of
 from guardmark.store.codes import OUTCOME_NAMES, STAGE_CODE, STAGES
-from guardmark.store.encode import SELECT_RECORDS, record_of
 from guardmark.store.run_dir import holder_of
 from guardmark.store.schema import FACET_COLUMNS
 

@@ -1,4 +1,4 @@
-"""Where the answers of one part go: one defense, stage, layer and repeat."""
+"""Answers of one part on their way into the records: rows that are not committed yet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.outcome import Evidence
-from guardmark.store.bulk import insert
 from guardmark.store.codec import evidence_to_json
 from guardmark.store.codes import (
     ANSWER_MODE_CODE,
@@ -19,12 +18,14 @@ from guardmark.store.codes import (
     OUTCOME_CODE,
     SCORE_KIND_CODE,
 )
+from guardmark.store.connect import insert
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping
 
     from guardmark.core.outcome import Decision, Response, Verdict
-    from guardmark.store.sayings import SharedEvidence
+
 
 _BY_SAMPLE: Final = itemgetter(0)
 _ANSWERED: Final = OUTCOME_CODE["answered"]
@@ -35,13 +36,13 @@ _CLASS_PROBABILITY: Final = SCORE_KIND_CODE["class_prob"]
 _ILL_TYPED: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
 _ILL: Final = "the {} cannot be stored, a field has the wrong type: {}"
 _MOST_NS: Final = 1 << 63
-_LANE: Final = "defense, stage, layer, repeat, batch"
+_KEY: Final = "defense, stage, layer, repeat, batch"
 _RECORDS: Final = (
-    f"records ({_LANE}, score_kind, error_kind, answer_mode, flags,"
+    f"records ({_KEY}, score_kind, error_kind, answer_mode, flags,"
     " sample, outcome, score, latency_ns, said)"
 )
 _OWN: Final = "column1, column2, column3, column4"
-_DETAILS: Final = f"details ({_LANE}, sample, text, evidence)"
+_DETAILS: Final = f"details ({_KEY}, sample, text, evidence)"
 
 Row = tuple[int, int, float | None, int | None]
 SaidRow = tuple[int, int, float | None, int | None, int]
@@ -53,9 +54,9 @@ class RecordBatch:
 
     __slots__ = ("_number_of", "defense", "details", "groups", "layer", "repeat", "said", "stage")
 
-    def __init__(self, key: tuple[int, int, int, int], sayings: SharedEvidence) -> None:
+    def __init__(self, key: tuple[int, int, int, int], shared_evidence: SharedEvidence) -> None:
         self.defense, self.stage, self.layer, self.repeat = key
-        self._number_of = sayings.number_of
+        self._number_of = shared_evidence.number_of
         self.groups: defaultdict[Shared, list[Row]] = defaultdict(list)
         self.said: defaultdict[Shared, list[SaidRow]] = defaultdict(list)
         self.details: list[tuple[int, str | None, str | None]] = []
@@ -191,3 +192,48 @@ def _whole(latency: int) -> int:
     if type(latency) is not int or not 0 <= latency < _MOST_NS:
         raise TypeError(f"latency_ns is {latency!r}")
     return latency
+
+
+_MOST: Final = 256  # a part that finds new words for every sample is kept row by row
+
+
+class SharedEvidence:
+    """Reasons that records share: a rule blocks thousands of samples in the same words."""
+
+    __slots__ = ("_by_object", "_numbers", "fresh")
+
+    def __init__(self, stored: Mapping[int, str] | None = None) -> None:
+        self._numbers = {text: number for number, text in (stored or {}).items()}
+        # By object first: parts hand out the same one, and comparing all of its fields costs
+        # more than the rest of a row. The object is kept, so that its number stays its own.
+        self._by_object: dict[int, tuple[Evidence, int]] = {}
+        self.fresh: list[tuple[int, str]] = []
+
+    def number_of(self, evidence: Evidence) -> int | None:
+        """Name evidence that holds a reason and nothing else."""
+        known = self._by_object.get(id(evidence))
+        if known is not None:
+            return known[1]
+        if not evidence.reason or evidence != Evidence(reason=evidence.reason):
+            return None
+        text = evidence_to_json(evidence)
+        number = self._numbers.get(text)
+        if number is None:
+            number = len(self._numbers)
+            if number >= _MOST:
+                return None
+            self._numbers[text] = number
+            self.fresh.append((number, text))
+        if len(self._by_object) < _MOST:
+            self._by_object[id(evidence)] = (evidence, number)
+        return number
+
+    def store(self, connection: sqlite3.Connection, batch: int) -> None:
+        """Write those that are not committed yet, in the transaction that is open."""
+        said = [(*each, batch) for each in self.fresh]
+        connection.executemany("INSERT INTO sayings VALUES (?, ?, ?)", said)
+
+
+def read_shared_evidence(connection: sqlite3.Connection) -> dict[int, str]:
+    """Read what is stored."""
+    return dict(connection.execute("SELECT id, evidence FROM sayings").fetchall())

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Final, Self
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.store import chain, connect, lookups, samples
-from guardmark.store.codec import manifest_from_json, manifest_to_json
+from guardmark.store import connect, integrity, lookups, samples
+from guardmark.store.codec import (
+    details_of,
+    manifest_from_json,
+    manifest_to_json,
+    row_of,
+    shared_of,
+)
 from guardmark.store.codes import STAGE_CODE
-from guardmark.store.encode import details_of, row_of, shared_of
 from guardmark.store.lookups import Stored
 from guardmark.store.reader import RecordReader, RunState, RunStatus
-from guardmark.store.record_batch import RecordBatch
-from guardmark.store.sayings import SharedEvidence, sayings_of
+from guardmark.store.record_batch import RecordBatch, SharedEvidence, read_shared_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -43,15 +47,15 @@ class RecordTable(StrEnum):
 class RecordWriter:
     """The one writer of a run's records.
 
-    Answers are taken by lanes and committed by `flush`, all of a batch or nothing; `pending`
-    says what is not stored yet, so that a run that was stopped anywhere goes on from there.
+    Answers are taken by a batch for each part, and `flush` commits them, all or nothing;
+    `stored.pending` says what is missing, so that a run that was stopped goes on from there.
     Not for use by two threads. Close it, or use it as a context manager.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection = connect.open_to_write(path)
-        self._lanes: dict[tuple[int, int, int, int], RecordBatch] = {}
+        self._parts: dict[tuple[int, int, int, int], RecordBatch] = {}
         self._has_failed = False
         self._due_ns = 0
         self._load_state()
@@ -63,7 +67,7 @@ class RecordWriter:
             ).fetchone()
             self._names = {table: self._read_names(table) for table in RecordTable}
             self._count = samples.count(self._connection)
-            self._sayings = SharedEvidence(sayings_of(self._connection))
+            self._shared_evidence = SharedEvidence(read_shared_evidence(self._connection))
         self._batch: int = last[0] if last else 0
         self._head: bytes | None = last[1] if last else None
 
@@ -136,7 +140,7 @@ class RecordWriter:
             return sample
         raise IndexError(position)
 
-    # --- lanes -----------------------------------------------------------------------------
+    # --- parts -----------------------------------------------------------------------------
 
     def record_batch(
         self,
@@ -149,7 +153,7 @@ class RecordWriter:
         """Return where the answers of one part go."""
         numbers = (self._number(RecordTable.DEFENSES, defense), STAGE_CODE[stage])
         key = (*numbers, self._number(RecordTable.LAYERS, layer), repeat)
-        return self._lanes.setdefault(key, RecordBatch(key, self._sayings))
+        return self._parts.setdefault(key, RecordBatch(key, self._shared_evidence))
 
     def add_layer(self, name: str, settings: Mapping[str, object]) -> None:
         """Register a later judging with its settings."""
@@ -191,16 +195,16 @@ class RecordWriter:
     def add(self, record: Record) -> None:
         """Take one record in its readable form; for imports and tests."""
         key = record.key
-        lane = self.record_batch(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
-        lane.groups[shared_of(record)].append(row_of(record))
+        part = self.record_batch(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
+        part.groups[shared_of(record)].append(row_of(record))
         details = details_of(record)
         if details is not None:
-            lane.details.append((key.sample, *details))
+            part.details.append((key.sample, *details))
 
     @property
     def waiting(self) -> int:
         """Number of records taken and not committed yet."""
-        return sum([lane.waiting for lane in self._lanes.values()])
+        return sum([part.waiting for part in self._parts.values()])
 
     def flush_if_due(self, now_ns: int, *, count: int = _CHUNK) -> bool:
         """Commit when enough has gathered or enough time has passed."""
@@ -216,30 +220,30 @@ class RecordWriter:
 
     def flush(self) -> None:
         """Commit everything taken so far, as one link of the hash chain."""
-        lanes = [lane for _, lane in sorted(self._lanes.items()) if lane.waiting]
-        if not lanes:
+        parts = [part for _, part in sorted(self._parts.items()) if part.waiting]
+        if not parts:
             return
-        for lane in lanes:
-            lane.sort()
-        named, fresh = [self._named(lane) for lane in lanes], self._sayings.fresh
-        head = chain.link(self._chain_head(), named, sayings=fresh)
+        for part in parts:
+            part.sort()
+        named, fresh = [self._named(part) for part in parts], self._shared_evidence.fresh
+        head = integrity.link(self._chain_head(), named, shared_evidence=fresh)
         self._has_failed = True
         with connect.errors_of(self.path):
-            self._commit(lanes, head)
+            self._commit(parts, head)
         self._has_failed = False
         self._batch, self._head = self._batch + 1, head
         fresh.clear()
-        for lane in lanes:
-            lane.clear()
+        for part in parts:
+            part.clear()
 
-    def _commit(self, lanes: list[RecordBatch], head: bytes) -> None:
+    def _commit(self, parts: list[RecordBatch], head: bytes) -> None:
         connection, number = self._connection, self._batch + 1
         try:
             connection.execute("BEGIN IMMEDIATE")
-            for lane in lanes:
-                lane.store(connection, number)
-            self._sayings.store(connection, number)
-            link = (number, sum(lane.waiting for lane in lanes), head)
+            for part in parts:
+                part.store(connection, number)
+            self._shared_evidence.store(connection, number)
+            link = (number, sum(part.waiting for part in parts), head)
             connection.execute("INSERT INTO batches VALUES (?, ?, ?)", link)
             connection.execute("COMMIT")
         except sqlite3.IntegrityError as error:
@@ -248,20 +252,20 @@ class RecordWriter:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
-    def _named(self, lane: RecordBatch) -> chain.LaneRows:
-        return chain.LaneRows(
-            defense=self._names[RecordTable.DEFENSES][lane.defense],
-            stage=lane.stage,
-            layer=self._names[RecordTable.LAYERS][lane.layer],
-            repeat=lane.repeat,
-            groups=sorted(lane.groups.items()),
-            details=lane.details,
-            said=sorted(lane.said.items()),
+    def _named(self, part: RecordBatch) -> integrity.BatchRows:
+        return integrity.BatchRows(
+            defense=self._names[RecordTable.DEFENSES][part.defense],
+            stage=part.stage,
+            layer=self._names[RecordTable.LAYERS][part.layer],
+            repeat=part.repeat,
+            groups=sorted(part.groups.items()),
+            details=part.details,
+            said=sorted(part.said.items()),
         )
 
     def _chain_head(self) -> bytes:
         if self._head is None:
-            self._head = chain.genesis(self._meta("manifest") or "", self.samples_seal)
+            self._head = integrity.genesis(self._meta("manifest") or "", self.samples_seal)
         return self._head
 
     # --- beginning and end -----------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
-from guardmark.store.bulk import insert
+from guardmark.store.connect import insert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _CHUNK: Final = 500  # part of the format: the seal is taken chunk by chunk
 _COLUMNS: Final = "position, id, kind, origin, length, digest, text, prompt, rest"
 _SAMPLES: Final = f"samples ({_COLUMNS})"
-_OF_PLAIN: Final = 7  # columns without the last two: a whole conversation, and whatever is rare
+_OF_PLAIN: Final = _COLUMNS.count(",") - 1  # without a whole conversation, and what is rare
 _PLAIN: Final = ", ".join(f"column{place}" for place in range(1, _OF_PLAIN + 1))
 _INSERT_KIND: Final = "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 

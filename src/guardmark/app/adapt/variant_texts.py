@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from guardmark.adaptive.search import MOST_USES
 from guardmark.adaptive.trial import text_digest
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _MODEL: Final = "attacker ["
 _SPAN: Final = re.compile(r"^(?P<chain>.*?)(?: \[(?P<start>\d+):(?P<end>\d+)\])?$", re.DOTALL)
-_USES: Final = 2  # of one chain on one text: a seeded one is drawn at most twice
 _TOLD: Final = frozenset({Tier.V3, Tier.V3_TABLE})
 
 
@@ -64,7 +64,7 @@ class VariantTexts:
             return None
         sample = self.samples[each.sample]
         span = None if said["start"] is None else (int(said["start"]), int(said["end"]))
-        for index in range(_USES):
+        for index in range(MOST_USES):
             seed = seed_for(self.seed, chain.key, sample.id, index)
             text = _applied(chain, sample, seed, span)
             if text_digest(text) == each.text:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.store.words import PackedStrings
+from guardmark.store.columns import PackedStrings
 
 WORDS = st.lists(st.text(st.characters(exclude_categories=[])), max_size=8)
 

@@ -8,35 +8,38 @@ from pathlib import Path
 from guardmark.core.manifest import RunManifest
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.sample import Sample
+from guardmark.store.record_batch import SharedEvidence
 from guardmark.store.records import RecordReader, RecordWriter
-from guardmark.store.sayings import SharedEvidence
 
 
 def test_equal_reasons_share_a_number_whoever_made_them() -> None:
     """A part may build its evidence anew for every sample."""
-    sayings = SharedEvidence()
+    shared_evidence = SharedEvidence()
     shared = Evidence(reason="rule 1")
-    assert [sayings.number_of(shared), sayings.number_of(Evidence(reason="rule 1"))] == [0, 0]
-    assert sayings.number_of(Evidence(reason="rule 2")) == 1
-    assert sayings.fresh == [(0, '{"reason":"rule 1"}'), (1, '{"reason":"rule 2"}')]
+    assert [
+        shared_evidence.number_of(shared),
+        shared_evidence.number_of(Evidence(reason="rule 1")),
+    ] == [0, 0]
+    assert shared_evidence.number_of(Evidence(reason="rule 2")) == 1
+    assert shared_evidence.fresh == [(0, '{"reason":"rule 1"}'), (1, '{"reason":"rule 2"}')]
 
 
 def test_what_says_more_than_a_reason_is_not_shared() -> None:
     """Raw answers, usage and attempts belong to one call."""
-    sayings = SharedEvidence()
-    assert sayings.number_of(Evidence(reason="rule 1", raw="{}")) is None
-    assert sayings.number_of(Evidence(reason="rule 1", from_cache=True)) is None
-    assert sayings.number_of(Evidence(message="no answer")) is None
-    assert sayings.fresh == []
+    shared_evidence = SharedEvidence()
+    assert shared_evidence.number_of(Evidence(reason="rule 1", raw="{}")) is None
+    assert shared_evidence.number_of(Evidence(reason="rule 1", from_cache=True)) is None
+    assert shared_evidence.number_of(Evidence(message="no answer")) is None
+    assert shared_evidence.fresh == []
 
 
 def test_a_part_that_always_finds_new_words_is_kept_row_by_row() -> None:
     """Otherwise a judge's reasons would fill the memory."""
-    sayings = SharedEvidence()
-    found = [sayings.number_of(Evidence(reason=f"because {n}")) for n in range(1000)]
+    shared_evidence = SharedEvidence()
+    found = [shared_evidence.number_of(Evidence(reason=f"because {n}")) for n in range(1000)]
     assert found[:256] == list(range(256))
     assert set(found[256:]) == {None}
-    assert sayings.number_of(Evidence(reason="because 3")) == 3
+    assert shared_evidence.number_of(Evidence(reason="because 3")) == 3
 
 
 def test_a_stored_run_says_what_was_said(
