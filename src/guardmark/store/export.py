@@ -217,7 +217,7 @@ def _lines(
             f'"score":{"null" if score is None else repr(score)},'
             f'"latency_ns":{"null" if latency is None else latency},{_said_part(codes)},'
             f'"text":{"null" if text is None else quote(text)},'
-            f'"evidence":{evidence or sayings.get(said, "null")}}}\n'
+            f'"evidence":{evidence or shared_evidence.get(said, "null")}}}\n'
         )
     return lines
 

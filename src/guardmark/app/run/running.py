@@ -37,8 +37,7 @@ from guardmark.core.manifest import VERSION, RunManifest
 from guardmark.core.protocols import Closable, SampleBound
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.runner import run as run_engine
-from guardmark.store.lookups import count_errors, supersede_errors
-from guardmark.store.records import RecordWriter
+from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
