@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from pydantic import Field, field_validator, model_validator
@@ -23,7 +23,7 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.sample import View
 from guardmark.defenses.classifier import ClassifierBatchLimits
-from guardmark.defenses.guard_profiles import guard_profile
+from guardmark.defenses.guard_profile import ScoreMethod, guard_profile, profile_names
 from guardmark.defenses.skipping import NOTHING_SHOWN
 from guardmark.parsing.logprobs import ibm_sum, two_token_softmax
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from guardmark.config.parts import BuildContext
     from guardmark.core.outcome import Attempt, Usage
     from guardmark.core.sample import Prompt
-    from guardmark.defenses.guard_profiles import GuardProfile
+    from guardmark.defenses.guard_profile import GuardProfile
     from guardmark.net.chat import ChatEndpoint
     from guardmark.parsing.guard import GuardReading
     from guardmark.parsing.logprobs import TokenAlternatives, TokenScore
@@ -123,7 +123,9 @@ class GuardReader:
 
     def _score(self, answer: GuardAnswer) -> TokenScore | None:
         score = ibm_sum if self.ibm_sum else two_token_softmax
-        return score(answer.choices, risky=self.profile.risky, harmless=self.profile.harmless)
+        return score(
+            answer.choices, risky=self.profile.labels.risky, harmless=self.profile.labels.harmless
+        )
 
     def _evidence(
         self, answer: GuardAnswer, reading: GuardReading, found: TokenScore | None
@@ -251,7 +253,7 @@ class GuardModelSettings(ChatSettings):
     policy_file: str | None = None
     view: View = View.TEXT
     threshold: Rate | None = None
-    score: Literal["two_token_softmax", "ibm_sum", "none"] = "two_token_softmax"
+    score: ScoreMethod = "two_token_softmax"
     max_tokens: int = Field(0, ge=0)  # 0: what the profile needs
 
     @field_validator("profile")
@@ -261,6 +263,16 @@ class GuardModelSettings(ChatSettings):
             return guard_profile(value).name
         except UnknownName as error:
             raise ValueError(str(error)) from error
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_profile_says(cls, given: Any) -> Any:
+        """Take from the profile what the configuration leaves out."""
+        name = given.get("profile") if isinstance(given, dict) else None
+        if not isinstance(name, str) or name not in profile_names():
+            return given
+        profile = guard_profile(name)
+        return {"view": profile.view, "score": profile.score, **given}
 
     @model_validator(mode="after")
     def _somewhere(self) -> GuardModelSettings:
@@ -292,7 +304,7 @@ class GuardModelSettings(ChatSettings):
     def _reader(self) -> GuardReader:
         profile = guard_profile(self.profile)
         if self.max_tokens:
-            profile = replace(profile, max_tokens=self.max_tokens)
+            profile = profile.model_copy(update={"max_tokens": self.max_tokens})
         return GuardReader(
             profile=profile, ibm_sum=self.score == "ibm_sum", threshold=self.threshold
         )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 _THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 _OPEN = r"[\s*_`\"'#>\[(]{0,20}"
@@ -96,3 +100,11 @@ def _after_thought(text: str) -> str:
     """The text after a finished reasoning part; an unfinished one stays, and is no contract."""
     thought = _THOUGHT.match(text)
     return text[thought.end() :] if thought else text
+
+
+READERS: Final[Mapping[str, Callable[[str], GuardReading]]] = {
+    "allow_block": read_allow_block,
+    "safe_unsafe": read_safe_unsafe,
+    "yes_no": read_yes_no,
+}
+"""Name of a contract to what reads it."""
