@@ -24,7 +24,7 @@ _SEEDS = (
 )
 
 
-def command() -> click.Command:
+def adapt_command() -> click.Command:
     """Return the command."""
 
     @click.command(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from guardmark.attacks.contract import Operator, OperatorChain, Variant
 
 
-def command() -> click.Command:
+def attacks_command() -> click.Command:
     """Return the command."""
 
     @click.group(

@@ -11,30 +11,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("guardmark.cli.run", "Measure defenses; nothing named: built-in data, offline."),
-    "init": ("guardmark.cli.init", "Print a commented configuration to start from."),
-    "check": ("guardmark.cli.check", "Check a configuration, its data, its price, before a run."),
-    "data": ("guardmark.cli.data", "List, check and describe data sets."),
-    "plan": ("guardmark.cli.plan", "How many samples a claim needs."),
-    "attacks": ("guardmark.cli.attacks", "List, describe and apply the attack operators."),
-    "adapt": ("guardmark.cli.adapt", "Attack defenses by rewriting and watching the answers."),
-    "judge": ("guardmark.cli.judge", "Judge the stored answers of a run again."),
-    "matrix": ("guardmark.cli.matrix", "Run several configurations of one file."),
-    "audit": ("guardmark.cli.audit", "Draw answers of a run for people to label."),
-    "compare": ("guardmark.cli.compare", "Compare defenses on the same samples."),
-    "gate": ("guardmark.cli.gate", "Check a run against limits; for a release or CI."),
-    "report": ("guardmark.cli.report", "Write the reports of a finished run again."),
-    "stability": ("guardmark.cli.stability", "How far a small slice of a run would have misled."),
-    "import": ("guardmark.cli.import_", "Read a finished run of another tool."),
-    "export": ("guardmark.cli.export", "Write the records of a run for other tools."),
-    "verify": ("guardmark.cli.verify", "Compute every figure of a run again; find tampering."),
-    "show": ("guardmark.cli.show", "List bypasses, false alarms, errors in the terminal."),
-    "view": ("guardmark.cli.view", "Show many runs as pages in a browser."),
-    "schema": ("guardmark.cli.schema", "Print the JSON Schema of a configuration."),
-    "plugins": ("guardmark.cli.plugins", "List every type of defense, model and judge."),
-    "doctor": ("guardmark.cli.doctor", "Say what this installation can do."),
+    "run": ("run", "Measure defenses; nothing named: built-in data, offline."),
+    "init": ("run", "Print a commented configuration to start from."),
+    "check": ("run", "Check a configuration, its data, its price, before a run."),
+    "data": ("data", "List, check and describe data sets."),
+    "plan": ("plan", "How many samples a claim needs."),
+    "attacks": ("attacks", "List, describe and apply the attack operators."),
+    "adapt": ("adapt", "Attack defenses by rewriting and watching the answers."),
+    "judge": ("labels", "Judge the stored answers of a run again."),
+    "matrix": ("run", "Run several configurations of one file."),
+    "audit": ("labels", "Draw answers of a run for people to label."),
+    "compare": ("compare", "Compare defenses on the same samples."),
+    "gate": ("gate", "Check a run against limits; for a release or CI."),
+    "report": ("read", "Write the reports of a finished run again."),
+    "stability": ("stability", "How far a small slice of a run would have misled."),
+    "import": ("read", "Read a finished run of another tool."),
+    "export": ("read", "Write the records of a run for other tools."),
+    "verify": ("verify", "Compute every figure of a run again; find tampering."),
+    "show": ("read", "List bypasses, false alarms, errors in the terminal."),
+    "view": ("read", "Show many runs as pages in a browser."),
+    "schema": ("schema", "Print the JSON Schema of a configuration."),
+    "plugins": ("tools", "List every type of defense, model and judge."),
+    "doctor": ("tools", "Say what this installation can do."),
 }
-"""Command to module and one-line help, in the order of `--help`."""
+"""Command to its file, which has a function NAME_command, and its help, in the order of `--help`."""
 
 _HELP = "Measure whether an AI defense works, and how sure one may be of it."
 
@@ -50,8 +50,8 @@ class _Lazy(click.Group):
         """Load one command, or None when it does not exist."""
         if cmd_name not in _COMMANDS:
             return None
-        module, _ = _COMMANDS[cmd_name]
-        command: click.Command = import_module(module).command()
+        module = import_module(f"guardmark.cli.{_COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")()
         command.name = cmd_name
         return command
 

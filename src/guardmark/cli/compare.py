@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 
-def command() -> click.Command:
+def compare_command() -> click.Command:
     """Return the command."""
 
     @click.command(

@@ -59,7 +59,7 @@ _READING = (
 _FORCE = click.option("--force", is_flag=True, help="Replace files that exist.")
 
 
-def command() -> click.Command:
+def data_command() -> click.Command:
     """Return the command."""
 
     @click.group(help="List, check, describe, split, deduplicate, convert and hash data sets.")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 
-def command() -> click.Command:
+def gate_command() -> click.Command:
     """Return the command."""
 
     @click.command(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from guardmark.app.labels.judging import Judged, judge_run, report_quality
 from guardmark.app.results.reporting import report
 from guardmark.app.run.running import Session
-from guardmark.cli.progress import ProgressLine
-from guardmark.cli.run_output import interruptible
+from guardmark.cli.run_output import ProgressLine, interruptible
 from guardmark.cli.terminal import tell
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal

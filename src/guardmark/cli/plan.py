@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 
 
-def command() -> click.Command:
+def plan_command() -> click.Command:
     """Return the command."""
 
     @click.command(

@@ -1,19 +1,25 @@
-"""`guardmark run`: measure defenses, or continue where it stopped."""
+"""Commands up to a run: `init`, `check`, `run`, `matrix`."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from guardmark.app.preflight.checkup import Checkup
+
 
 _PATH = click.Path(path_type=Path)
 
 
-_OPTIONS = (
+_RUN_OPTIONS = (
     click.option("-o", "--out", type=_PATH, help="Folder of the run; default: under runs/."),
     click.option("--limit", type=click.IntRange(min=1), help="Take N samples, stratified."),
     click.option("--only", help="Only these defenses, by name, with commas."),
@@ -46,13 +52,13 @@ _OPTIONS = (
 )
 
 
-def _options(function: Callable[..., int]) -> Callable[..., int]:
-    for option in reversed(_OPTIONS):
+def _run_options(function: Callable[..., int]) -> Callable[..., int]:
+    for option in reversed(_RUN_OPTIONS):
         function = option(function)
     return function
 
 
-def command() -> click.Command:
+def run_command() -> click.Command:
     """Return the command."""
 
     @click.command(
@@ -60,7 +66,7 @@ def command() -> click.Command:
         "built-in data, offline. The same command continues a run that was interrupted."
     )
     @click.argument("config", required=False, type=_PATH)
-    @_options
+    @_run_options
     def run(
         config: Path | None,
         out: Path | None,
@@ -96,3 +102,129 @@ def command() -> click.Command:
         return carry_out(config, options, texts=not no_texts, as_json=as_json)
 
     return run
+
+
+_TEMPLATES = ("http", "openai", "hf", "pipeline", "python")
+
+
+def init_command() -> click.Command:
+    """Return the command."""
+
+    @click.command(help="Print a commented configuration to start from.")
+    @click.option(
+        "--template",
+        type=click.Choice(_TEMPLATES),
+        default="python",
+        show_default=True,
+        help="What is to be measured.",
+    )
+    def init(template: str) -> None:
+        folder = files("guardmark.app") / "templates"
+        click.echo((folder / f"{template}.yaml").read_text(encoding="utf-8"), nl=False)
+
+    return init
+
+
+def check_command() -> click.Command:
+    """Return the command."""
+
+    @click.command(
+        help="Check CONFIG: settings, files, fields, sample sizes against the wanted margin, "
+        "calls, time and cost. Nothing is called unless --probe says so."
+    )
+    @click.argument("config", type=click.Path(path_type=Path))
+    @click.option("--probe", type=click.IntRange(min=1), help="Make N live calls to each service.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    def check(config: Path, probe: int | None, as_json: bool) -> None:
+        from guardmark.app.preflight.checking import check_config
+        from guardmark.reports.document.safe_text import clean
+
+        checkup = check_config(config, probes=probe or 0)
+        if as_json:
+            click.echo(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
+        else:
+            click.echo(clean("\n".join(_check_lines(checkup))))
+
+    return check
+
+
+def _check_lines(checkup: Checkup) -> Iterator[str]:
+    yield "Settings: fine."
+    yield "Data"
+    for manifest in checkup.data:
+        taken = ", ".join(f"{k} from {v}" for k, v in manifest.mapping.items() if k != v)
+        counts = f"{manifest.attacks:,} attacks, {manifest.benign:,} benign"
+        yield f"  {', '.join(manifest.files)}: {counts}{f'  ({taken})' if taken else ''}"
+    for warning in checkup.warnings:
+        yield f"  Note: {warning}"
+    yield (
+        f"Sizes against the wanted margin of ±{100 * checkup.margin:g} points "
+        f"({checkup.needed:,} independent samples in the worst case)"
+    )
+    yield from _size_lines(checkup)
+    yield "Calls"
+    for forecast in checkup.forecasts:
+        if not forecast.calls:
+            yield f"  {forecast.defense}: in this process, no calls"
+            continue
+        time = "time unknown (--probe N measures)"
+        if forecast.seconds is not None:
+            time = f"about {_duration(forecast.seconds)}"
+        cost = f", about {forecast.cost:,.2f} at your prices" if forecast.cost is not None else ""
+        yield f"  {forecast.defense}: {forecast.calls:,} calls, {time}{cost}"
+    for probe in checkup.probes:
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in probe.outcomes.items())
+        timed = f", median {probe.median_ms:.1f} ms" if probe.median_ms is not None else ""
+        yield f"  Probe of {probe.defense}: {outcomes}{timed}"
+        yield from (f"    {message}" for message in probe.messages)
+
+
+def _size_lines(checkup: Checkup) -> Iterator[str]:
+    width = max(len(size.subject) for size in checkup.sizes)
+    for size in checkup.sizes:
+        if size.half_width is None:
+            yield f"  {size.subject:<{width}}  none: every rate of this side will be undefined"
+            continue
+        mark = "ok" if size.enough else "wider than wanted"
+        groups = f" in {size.groups:,} groups" if size.groups < size.samples else ""
+        yield (
+            f"  {size.subject:<{width}}  {size.samples:>7,}{groups}: "
+            f"±{100 * size.half_width:.1f} points at a rate of 50 %, {mark}"
+        )
+    if any(size.groups < size.samples for size in checkup.sizes):
+        yield "  Samples of one group are not independent: the true intervals are wider."
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+_EXIT_FAILED = 5
+_EXIT_INTERRUPTED = 130
+
+
+def matrix_command() -> click.Command:
+    """Return the command."""
+
+    @click.command(
+        help="Run every row of MATRIX, a file with `global` settings and `rows` that change "
+        "them, and lay the figures side by side. The same command goes on where it stopped."
+    )
+    @click.argument("matrix", type=_PATH)
+    @click.option("-o", "--out", type=_PATH, required=True, help="Folder of runs and tables.")
+    @click.option("--limit", type=click.IntRange(min=1), help="Take N samples, stratified.")
+    @click.option("--offline", is_flag=True, help="Refuse every call to a service.")
+    @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+    def matrix(matrix: Path, out: Path, limit: int | None, offline: bool, as_json: bool) -> int:
+        from guardmark.cli.run_output import carry_out_matrix
+
+        done = carry_out_matrix(matrix, out, limit=limit, offline=offline)
+        name = "manifest.json" if as_json else "matrix_report.md"
+        click.echo(done.folder.file(name).read_text(encoding="utf-8"), nl=False)
+        if done.is_interrupted:
+            return _EXIT_INTERRUPTED
+        return 0 if all(line.status == "success" for line in done.lines) else _EXIT_FAILED
+
+    return matrix

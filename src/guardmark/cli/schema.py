@@ -7,7 +7,7 @@ import json
 import click
 
 
-def command() -> click.Command:
+def schema_command() -> click.Command:
     """Return the command."""
 
     @click.command(help="Print the JSON Schema of a configuration, for editors.")

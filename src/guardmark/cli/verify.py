@@ -15,7 +15,7 @@ _LISTED = 20
 _EXIT_DIFFERS = 1
 
 
-def command() -> click.Command:
+def verify_command() -> click.Command:
     """Return the command."""
 
     @click.command(

@@ -1,4 +1,4 @@
-"""`guardmark plugins`: every type of defense, model and judge that can be named."""
+"""Commands about this installation: `plugins`, `doctor`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import click
 
 
-def command() -> click.Command:
+def plugins_command() -> click.Command:
     """Return the command."""
 
     @click.command(help="List every type of defense, model and judge, and where it comes from.")
@@ -27,3 +27,23 @@ def command() -> click.Command:
                 click.echo(clean(f"  {name:<{width}}  {place}"))
 
     return plugins
+
+
+def doctor_command() -> click.Command:
+    """Return the command."""
+
+    @click.command(help="Say what this installation can do, extra by extra.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    def doctor(*, as_json: bool) -> None:
+        from guardmark.app.preflight.doctor import examine
+
+        findings = examine()
+        if as_json:
+            click.echo(json.dumps([finding.as_json() for finding in findings], indent=2))
+            return
+        width = max(len(finding.subject) for finding in findings)
+        for finding in findings:
+            mark = "ok  " if finding.is_fine else "--  "
+            click.echo(f"{mark}{finding.subject:<{width}}  {finding.detail}")
+
+    return doctor
