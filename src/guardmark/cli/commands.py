@@ -34,7 +34,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "plugins": ("tools", "List every type of defense, model and judge."),
     "doctor": ("tools", "Say what this installation can do."),
 }
-"""Command to its file, which has a function NAME_command, and its help, in the order of `--help`."""
+"""Command to its file, with a function NAME_command, and its help, in the order of `--help`."""
 
 _HELP = "Measure whether an AI defense works, and how sure one may be of it."
 
