@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Serve
 
-from guardmark.adaptive.trial import text_digest
+from guardmark.adaptive.questions import text_digest
 from guardmark.analysis.adaptive.rows import Try, read_battles
 from guardmark.app.adapt.variant_texts import VariantTexts
 from guardmark.app.labels.audit_file import (

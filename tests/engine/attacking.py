@@ -13,8 +13,8 @@ from typing import Any
 
 from aiohttp import web
 
-from guardmark.adaptive.attacker_plan import AttackerPlan
 from guardmark.adaptive.campaign import AdaptivePlan
+from guardmark.adaptive.model_asker import AttackerPlan
 from guardmark.analysis.adaptive.attacker import AttackerCard
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.config.settings import PriceSettings

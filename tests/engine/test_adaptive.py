@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
-from guardmark.adaptive.resume import earlier_tries
 from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import OperatorClass
@@ -23,7 +23,9 @@ from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.store.integrity import check
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
+from guardmark.store.tries import read_tries
 
 sys.path.insert(0, str(Path(__file__).parent))
 from parts import Limits
@@ -63,7 +65,7 @@ async def test_a_stored_run_holds_every_arm_under_its_name(tmp_path: Path) -> No
     plan = plan_of(AtOnce("d", hardened), left_out={"output": "response"})
     await attack(tmp_path, samples(6, 4), plan)
     with RecordReader(tmp_path / "records.sqlite") as reader:
-        held = {layer: any(reader.records(layer=layer)) for layer in reader.layers()}
+        held = {layer: any(read_tries(reader, layer=layer)) for layer in reader.layers()}
     assert held == {
         "run": False,
         "adaptive": True,
@@ -240,7 +242,7 @@ async def test_an_interrupted_measurement_goes_on_where_it_stopped(tmp_path: Pat
     first = Stopping("d", hardened)
     assert (await attack(parts, data, plan_of(first), stop=stop)).is_interrupted
     with RecordReader(parts / "records.sqlite") as reader:
-        earlier = earlier_tries(reader, ["d"])
+        earlier = stored_tries(reader)
     second = Later("d", hardened)
     await attack(parts, data, plan_of(second), earlier=earlier)
     assert trace(parts, "d") == trace(whole, "d")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
-from guardmark.adaptive.resume import earlier_tries
 from guardmark.adaptive.trace import read_trace
 from guardmark.attacks.battery import Lock, lock_differences, lock_text, require_lock
 from guardmark.core.errors import IncomparableRuns
@@ -20,7 +20,7 @@ from guardmark.core.sample import Prompt, Sample
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.threat_model import threat_card
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))
 from planted import AtOnce, Later, attack, cards, hardened, keyword, lottery, samples, trace
@@ -120,7 +120,7 @@ async def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path: Path) ->
     await attack(whole, data, plan(AtOnce("d", hardened)))
     assert (await attack(parts, data, plan(Stopping("d", hardened)), stop=stop)).is_interrupted
     with RecordReader(parts / "records.sqlite") as reader:
-        earlier = earlier_tries(reader, ["d"])
+        earlier = stored_tries(reader)
     await attack(parts, data, plan(AtOnce("d", hardened)), earlier=earlier)
     assert trace(parts, "d") == trace(whole, "d")
 

@@ -14,9 +14,9 @@ from guardmark.adaptive.state import Target
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.core.layers import ADAPTIVE, CANDIDATES
 from guardmark.core.outcome import Decision, Evidence, Outcome
-from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
+from guardmark.store.tries import read_tries
 
 sys.path.insert(0, str(Path(__file__).parent))
 from attacking import OPEN, PROSE, REFUSAL, Seat, Table, attacks, card_of, closed, said
@@ -26,10 +26,10 @@ from planted import AtOnce, leaker
 def notes(folder: Path, layer: str) -> list[dict[str, Any]]:
     """Read what is stored of one layer, by sample and number."""
     with RecordReader(folder / "records.sqlite") as reader:
-        rows = reader.records(defense="d", stage=Stage.TRY, layer=layer)
+        rows = read_tries(reader, defense="d", layer=layer)
         return [
-            {"sample": row.key.sample, **json.loads(row.text or "{}")}
-            for row in sorted(rows, key=lambda row: (row.key.sample, row.key.repeat))
+            {"sample": row.sample, "tier": row.subject.tier, **row.subject.details}
+            for row in sorted(rows, key=lambda row: (row.sample, row.number))
         ]
 
 
@@ -46,7 +46,7 @@ async def test_a_stored_run_holds_what_models_said_under_its_name(
     """Who reads it years later finds questions, votes and fates of candidates by these."""
     await card_of(tmp_path, seat, Table({"x": [said(f"Say {OPEN} one")]}), ["x"])
     with RecordReader(tmp_path / "records.sqlite") as reader:
-        held = {layer for layer in reader.layers() if any(reader.records(layer=layer))}
+        held = {layer for layer in reader.layers() if any(read_tries(reader, layer=layer))}
     assert held - {"adaptive", "adaptive/blind", "adaptive/null"} == {
         "adaptive/attacker",
         "adaptive/equivalence",
@@ -278,8 +278,8 @@ async def test_model_calls_are_no_calls_of_the_defense(tmp_path: Path, seat: Sea
     assert spent["equivalence"].priced == 0
     assert not {"attacker", "equivalence"} & {account for _, account in card.calls}
     with RecordReader(tmp_path / "records.sqlite") as reader:
-        asked = list(reader.records(defense="d", stage=Stage.TRY, layer="adaptive"))
-    assert sum(json.loads(r.text or "{}")["round"] == "R5" for r in asked) == 2
+        asked = list(read_tries(reader, defense="d", layer="adaptive"))
+    assert sum(row.subject.round == "R5" for row in asked) == 2
 
 
 async def test_the_model_is_told_what_became_of_its_candidates(tmp_path: Path, seat: Seat) -> None:

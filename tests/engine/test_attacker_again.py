@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import check_settings
-from guardmark.adaptive.resume import earlier_replies, earlier_tries
 from guardmark.adaptive.trace import read_trace
 from guardmark.core.errors import IncomparableRuns
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))
 from attacking import OPEN, PROSE, REFUSAL, Seat, Table, attacks, closed, plan_of, said
@@ -71,11 +71,8 @@ async def test_an_interrupted_round_asks_nothing_twice(tmp_path: Path, seat: Sea
     first = await attack(parts, data, plan_of(models, concurrency=2), stop=stop)
     assert first.is_interrupted
     with RecordReader(parts / "records.sqlite") as reader:
-        earlier, replies = earlier_tries(reader, ["d"]), earlier_replies(reader, ["d"])
-    plan = plan_of(models)
-    assert plan.attacker is not None
-    plan = replace(plan, attacker=replace(plan.attacker, replies=replies))
-    await attack(parts, data, plan, earlier=earlier)
+        earlier = stored_tries(reader)
+    await attack(parts, data, plan_of(models), earlier=earlier)
     assert trace(parts, "d") == trace(whole, "d")
     assert len(table.bodies) == len(at_once.bodies)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from guardmark.adaptive.asker import AskContext, stored_tries
 from guardmark.adaptive.campaign import check_settings
 from guardmark.adaptive.critic import Critic
 from guardmark.adaptive.diagnosis import Diagnosis
-from guardmark.adaptive.model_caller import ModelCaller
-from guardmark.adaptive.resume import earlier_replies, earlier_tries
+from guardmark.adaptive.model_asker import AttackerPlan, ModelAsker
 from guardmark.adaptive.state import SearchState
 from guardmark.adaptive.trace import read_trace
 from guardmark.app.verify.adaptive.attacker import recount_attacker
@@ -21,12 +21,12 @@ from guardmark.app.verify.source import open_source
 from guardmark.attacks.prompts import PastTry
 from guardmark.core.layers import CRITIC
 from guardmark.core.outcome import Decision, Outcome
-from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.adaptive.text import adaptive_lines
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
+from guardmark.store.tries import read_tries
 
 sys.path.insert(0, str(Path(__file__).parent))
 from attacking import (
@@ -146,8 +146,8 @@ async def test_what_a_critic_takes_is_the_attackers_and_stands_apart(
     assert card.costs.tokens.total == 4 * 120
     assert "critic" not in {account for _, account in card.calls}
     with RecordReader(tmp_path / "records.sqlite") as reader:
-        rows = list(reader.records(defense="d", stage=Stage.TRY, layer=CRITIC))
-    assert [json.loads(row.text or "{}")["closeness"] for row in rows] == [5, 5]
+        rows = list(read_tries(reader, defense="d", layer=CRITIC))
+    assert [row.subject.details["closeness"] for row in rows] == [5, 5]
 
 
 async def test_only_lines_that_go_on_are_criticised(tmp_path: Path, seat: Seat) -> None:
@@ -235,8 +235,6 @@ async def test_any_concurrency_gives_the_same_bytes_with_a_critic(
 
 async def test_stored_figures_are_not_asked_for_again(tmp_path: Path, seat: Seat) -> None:
     """An interrupted round goes on with what the critic said before."""
-    from dataclasses import replace
-
     from guardmark.adaptive.campaign import run_adaptive
     from guardmark.store.records import RecordWriter
 
@@ -264,9 +262,7 @@ async def test_stored_figures_are_not_asked_for_again(tmp_path: Path, seat: Seat
     plan = plan_of(models, **sizes)  # type: ignore[arg-type]
     with RecordReader(parts / "records.sqlite") as reader:
         check_settings(plan, reader)
-        earlier, replied = earlier_tries(reader, ["d"]), earlier_replies(reader, ["d"])
-    assert plan.attacker is not None
-    plan = replace(plan, attacker=replace(plan.attacker, replies=replied))
+        earlier = stored_tries(reader)
     with RecordWriter(parts / "records.sqlite") as writer:
         await run_adaptive(plan, writer, data, earlier=earlier)
     assert "near a" not in {each["try"]["text"] for each in table.criticised}
@@ -311,10 +307,9 @@ def test_tries_without_a_figure_come_behind_all_others() -> None:
 
 
 def _critic(*, history: int) -> Critic:
-    from guardmark.adaptive.attacker_plan import AttackerPlan
-
     plan = AttackerPlan(model=None, history=history)  # type: ignore[arg-type]
-    models = ModelCaller(name="d", plan=plan, samples=(), writer=None, stop=StopSignal())  # type: ignore[arg-type]
+    context = AskContext(samples=(), writer=None, stop=StopSignal())  # type: ignore[arg-type]
+    models = ModelAsker("d", plan, context)
     scene = SearchState(samples=(), seed=1, budget=4)
     diagnosis = Diagnosis(label="none", findings=(), folds=False)
     return Critic(scene=scene, diagnosis=diagnosis, models=models)

@@ -22,12 +22,12 @@ from guardmark.app.verify.source import open_source
 from guardmark.attacks.prompts import STRATEGIES, neutral_text, prompt_digest, system_text
 from guardmark.core.estimate import Estimate
 from guardmark.core.layers import ADAPTIVE, TWIN_CANDIDATES
-from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.adaptive.text import adaptive_lines
 from guardmark.stats.rates.proportion import mover
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
+from guardmark.store.tries import read_tries
 
 sys.path.insert(0, str(Path(__file__).parent))
 from attacking import PROSE, REFUSAL, Models, Seat, Table, attacks, plan_of, said
@@ -289,8 +289,8 @@ async def test_the_subsample_is_bounded_and_drawn_with_the_seed(tmp_path: Path, 
         _, twin = await twin_of(folder, seat, table, blanket, twin=2)
         assert twin.samples == 2
         with RecordReader(folder / "records.sqlite") as reader:
-            rows = reader.records(defense="d", stage=Stage.TRY, layer=TWIN_CANDIDATES)
-            chosen.append(sorted(row.key.sample for row in rows))
+            rows = read_tries(reader, defense="d", layer=TWIN_CANDIDATES)
+            chosen.append(sorted(row.sample for row in rows))
     assert chosen[0] == chosen[1]
 
 

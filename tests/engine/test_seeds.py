@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
-from guardmark.adaptive.resume import earlier_tries
 from guardmark.adaptive.seeds import derive_seed
 from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.rows import read_battles
@@ -22,7 +22,7 @@ from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.store.integrity import check
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 sys.path.insert(0, str(Path(__file__).parent))
 from planted import AtOnce, Later, attack, folding, hardened, keyword, leaker, samples, trace
@@ -136,15 +136,15 @@ async def test_an_interrupted_seed_goes_on_where_it_stopped(tmp_path: Path) -> N
     stop = StopSignal()
     assert (await attack(parts, data, plan_of(Stopping("d", hardened)), stop=stop)).is_interrupted
     with RecordReader(parts / "records.sqlite") as reader:
-        earlier = earlier_tries(reader, ["d"])
-        layers = {layer for layer, _, _ in earlier["d"]}
+        earlier = stored_tries(reader)
+        layers = {layer for _, layer, _, _ in earlier}
     assert {"adaptive", "adaptive/seed-2"} <= layers
     assert "adaptive/seed-3/null" not in layers
     second = Later("d", hardened)
     done = await attack(parts, data, plan_of(second), earlier=earlier)
     assert trace(parts, "d") == trace(whole, "d")
     assert second.calls == sum(done.calls.values()) - sum(
-        not e.is_free for e in earlier["d"].values()
+        not each.is_free for each in earlier.values()
     )
     assert check(parts / "records.sqlite") == []
 

@@ -12,15 +12,13 @@ from typing import Any
 
 import pytest
 
-from guardmark.adaptive import probe
+from guardmark.adaptive import effects as probe
+from guardmark.adaptive.asker import AskContext, stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.adaptive.effects import measure_effects
-from guardmark.adaptive.resume import earlier_tries
-from guardmark.adaptive.target import KnownAnswers, ProtectedTarget
-from guardmark.adaptive.target_caller import TargetCaller
-from guardmark.adaptive.target_trace import read_target_trace, stored_answers, target_lines
-from guardmark.adaptive.trace import read_trace
-from guardmark.adaptive.trial import Account, Query
+from guardmark.adaptive.questions import Account, Query
+from guardmark.adaptive.target import KnownAnswers, ProtectedTarget, TargetAsker
+from guardmark.adaptive.trace import read_target_trace, read_trace, target_lines
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.target_rows import read_target
 from guardmark.attacks.application import apply, seed_for
@@ -34,7 +32,9 @@ from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.target_model import reading_sentence
 from guardmark.store.integrity import check
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
+from guardmark.store.tries import read_tries
 
 sys.path.insert(0, str(Path(__file__).parent))
 from planted import MANIFEST, AtOnce, attack, cards, trace
@@ -171,7 +171,7 @@ async def test_a_stored_run_holds_what_the_target_said_under_its_name(
         judge.name = name
     await card_of(tmp_path, plan_of(AtOnce("d", keyword), model=Reader(), judges=judges))
     with RecordReader(tmp_path / "records.sqlite") as reader:
-        held = {layer for layer in reader.layers() if any(reader.records(layer=layer))}
+        held = {layer for layer in reader.layers() if any(read_tries(reader, layer=layer))}
     assert held - {"adaptive", "adaptive/blind", "adaptive/null"} == {
         "adaptive/target",
         "adaptive/canaries",
@@ -206,11 +206,7 @@ async def test_effects_with_and_without_the_guard_are_the_hand_count(tmp_path: P
     assert (effects.merit_static.pairs, effects.merit_static.first_only) == (9, 5)
     # Behind the guard, adapted: what was sent is stored, so the end follows from the chain.
     with RecordReader(tmp_path / "records.sqlite") as reader:
-        sent = {
-            key.sample: record
-            for key, record in stored_answers(reader).items()
-            if (key.defense, key.layer) == ("d", TARGET)
-        }
+        sent = {record.sample: record for record in read_tries(reader, defense="d", layer=TARGET)}
     assert set(sent) == set(range(2, 12))
     read = {n for n, each in sent.items() if each.evidence and each.evidence.raw.startswith("door")}
     harm = {0} | {n for n in read if n % 2 == 0}
@@ -346,10 +342,9 @@ async def test_an_interrupted_measurement_asks_only_what_is_missing(tmp_path: Pa
     plan = plan_of(AtOnce("d", keyword), model=early, judges=[Harm()])
     assert (await attack(parts, rows(), plan, stop=stop)).is_interrupted
     with RecordReader(parts / "records.sqlite") as reader:
-        memory = stored_answers(reader)
-        earlier = earlier_tries(reader, ["d"])
+        earlier = stored_tries(reader)
     late = Reader()
-    plan = plan_of(AtOnce("d", keyword), model=late, judges=[Harm()], memory=memory)
+    plan = plan_of(AtOnce("d", keyword), model=late, judges=[Harm()])
     await attack(parts, rows(), plan, earlier=earlier)
     assert len(early.asked) + len(late.asked) == len(first.asked)
     assert told(parts) == told(whole)
@@ -367,11 +362,11 @@ async def test_answers_are_replayed_without_a_call(tmp_path: Path) -> None:
     (tmp_path / "target.jsonl").write_text(told(first), encoding="utf-8")
     (tmp_path / "trace.jsonl").write_text(trace(first, "d"), encoding="utf-8")
     positions = {sample.id: place for place, sample in enumerate(rows())}
-    memory = read_target_trace(tmp_path / "target.jsonl", settings=SETTINGS, positions=positions)
+    replies = read_target_trace(tmp_path / "target.jsonl", settings=SETTINGS, positions=positions)
     silent = Reader()
-    plan = plan_of(AtOnce("d", keyword), model=silent, judges=[Harm()], memory=memory)
+    plan = plan_of(AtOnce("d", keyword), model=silent, judges=[Harm()])
     answers = read_trace(tmp_path / "trace.jsonl", settings=plan.settings, positions=positions)
-    await attack(second, rows(), replace(plan, trace=answers))
+    await attack(second, rows(), replace(plan, trace=answers | replies))
     assert silent.asked == []
     assert told(second) == told(first)
     figures = [replace(each.target, spent={}) for each in (*cards(first), *cards(second))]
@@ -415,13 +410,9 @@ async def test_among_bypasses_the_one_the_target_reads_is_sent(
         writer.put_manifest(MANIFEST)
         writer.load_samples(data)
         writer.add_layer(TARGET, SETTINGS)
-        caller = TargetCaller(
-            protected=ProtectedTarget(model=Reader(), judges=(Harm(),), canaries=canaries),
-            samples=data,
-            writer=writer,
-            stop=StopSignal(),
-        )
-        await measure_effects(caller, {"d": {0: queries}}, seed=7)
+        context = AskContext(samples=data, writer=writer, stop=StopSignal())
+        protected = ProtectedTarget(model=Reader(), judges=(Harm(),), canaries=canaries)
+        await measure_effects(TargetAsker(protected, context), {"d": {0: queries}}, seed=7)
     with RecordReader(tmp_path / "records.sqlite") as reader:
         rows_read = read_target(reader)
     assert rows_read.replies["d"][0].chain.split("@")[0] == sent

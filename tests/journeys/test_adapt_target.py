@@ -13,9 +13,9 @@ import pytest
 from tests.journeys.command_line import typed, write_rows
 
 from guardmark.app.verify.verification import verify
-from guardmark.core.record import Stage
 from guardmark.reports.summary import summary_schema
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
+from guardmark.store.tries import read_tries
 
 BROKEN = 5
 DATA = range(16)
@@ -225,7 +225,7 @@ async def test_a_target_that_is_gone_is_told_before_anything_is_spent(
     assert "Traceback" not in done.err
     assert (tmp_path / "out" / "summary.json").read_bytes() == before
     with RecordReader(tmp_path / "out" / "records.sqlite") as reader:
-        assert not list(reader.records(stage=Stage.TRY))
+        assert not list(read_tries(reader))
 
 
 async def test_a_trace_without_answers_of_the_target_says_so(

@@ -13,7 +13,9 @@ from guardmark.core.outcome import Decision, Evidence, Outcome, Response
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.store.export import COLUMNS, write_csv, write_jsonl, write_parquet
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
+from guardmark.store.tries import TrySubject
 
 
 @pytest.fixture
@@ -96,8 +98,9 @@ def test_tries_of_an_attacker_are_no_answers_of_the_run(
     """They are about variants, and would be counted with the samples they carry the id of."""
     pq = pytest.importorskip("pyarrow.parquet")
     writer.record_batch("words").add_decision(0, Decision(outcome=Outcome.BLOCK), latency_ns=1)
-    tries = writer.record_batch("words", Stage.TRY)
-    tries.add_decision(0, Decision(outcome=Outcome.ALLOW), latency_ns=1)
+    subject = TrySubject(account="search", round="R2", digest="d", chain="c", tier="V1")
+    allowed = Decision(outcome=Outcome.ALLOW)
+    writer.tries("words", "adaptive").add((0, 0), subject, allowed, is_free=False)
     writer.flush()
     with RecordReader(path) as reader:
         assert write_jsonl(reader, tmp_path / "results.jsonl") == 1

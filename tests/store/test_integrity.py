@@ -22,7 +22,8 @@ from guardmark.core.outcome import (
 from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
 from guardmark.store.integrity import check
-from guardmark.store.records import RecordReader, RecordWriter, RunState
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.records import RecordWriter
 
 
 @pytest.fixture
@@ -76,7 +77,8 @@ def test_a_run_of_version_1_is_sound_and_goes_on(
             writer.record_batch("words").add_decision(position, decision, latency_ns=1)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
-            "ALTER TABLE records DROP COLUMN said; DROP TABLE sayings; PRAGMA user_version = 1"
+            "ALTER TABLE records DROP COLUMN said; DROP TABLE sayings;"
+            "DROP TABLE tries; DROP TABLE confirmations; PRAGMA user_version = 1"
         )
     assert check(path) == []
     reasoned = Decision(outcome=Outcome.BLOCK, evidence=Evidence(reason="a rule"))

@@ -7,25 +7,20 @@ from typing import TYPE_CHECKING
 
 from guardmark.adaptive.attacker_thread import AttackerThread, CandidateStatus, Draft, interleaved
 from guardmark.adaptive.critic import Critic
-from guardmark.adaptive.model_caller import Ask
+from guardmark.adaptive.model_asker import Ask
+from guardmark.adaptive.questions import Account, Query
 from guardmark.adaptive.sameness import ATTACKS, prove
-from guardmark.adaptive.trial import Account, Query
 from guardmark.attacks.contract import Tier
-from guardmark.attacks.prompts import (
-    STRATEGIES,
-    Situation,
-    attacker_prompt,
-    repair_prompt,
-)
+from guardmark.attacks.prompts import STRATEGIES, Situation, attacker_prompt, repair_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.adaptive.caller import Caller
+    from guardmark.adaptive.defense_asker import DefenseAsker
     from guardmark.adaptive.diagnosis import Diagnosis
-    from guardmark.adaptive.model_caller import ModelCaller
+    from guardmark.adaptive.model_asker import ModelAsker
+    from guardmark.adaptive.questions import TryAnswer
     from guardmark.adaptive.state import SearchState, Target
-    from guardmark.adaptive.trial import TryAnswer
 
 _ROUND = "R5"
 
@@ -35,8 +30,8 @@ async def run_attacker(
     targets: Sequence[Target],
     *,
     diagnosis: Diagnosis,
-    caller: Caller,
-    models: ModelCaller,
+    defenses: DefenseAsker,
+    models: ModelAsker,
 ) -> dict[str, tuple[int, int]]:
     """Let a model try what rules did not bring through.
 
@@ -46,7 +41,7 @@ async def run_attacker(
     open_targets = [t for t in targets if t.win is None and t.tries < scene.budget]
     if not open_targets:
         return {}
-    work = _Round(scene, diagnosis, caller, models)
+    work = _Round(scene, diagnosis, defenses, models)
     pursuits = [AttackerThread.of(t, streams=models.plan.streams) for t in open_targets]
     for depth in range(models.plan.depth):
         live = [each for each in pursuits if each.may_try(scene.budget)]
@@ -68,11 +63,11 @@ class _Round:
     """What every step of the round looks at, and how strategies fared so far."""
 
     def __init__(
-        self, scene: SearchState, diagnosis: Diagnosis, caller: Caller, models: ModelCaller
+        self, scene: SearchState, diagnosis: Diagnosis, defenses: DefenseAsker, models: ModelAsker
     ) -> None:
         self.scene = scene
         self.diagnosis = diagnosis
-        self.caller = caller
+        self.defenses = defenses
         self.models = models
         self.critic = Critic(scene=scene, diagnosis=diagnosis, models=models)
         self.tried: Counter[tuple[int | None, str]] = Counter()
@@ -100,8 +95,9 @@ class _Round:
         ][: models.calls_left]
         await self.critic.guess(lines, strategies=self._record)
         asks = [self._ask(pursuit, stream, depth) for pursuit, stream in lines]
-        replies = await models.ask(asks)
-        replies = await models.mend(asks, replies, again=repair_prompt, most=models.calls_left)
+        replies = await models.ask_until_readable(
+            asks, again=repair_prompt, most=lambda: models.calls_left
+        )
         written: dict[int, list[list[Draft]]] = {pursuit.position: [] for pursuit in live}
         for (pursuit, stream), reply in zip(lines, replies, strict=True):
             written[pursuit.position].append(
@@ -168,9 +164,11 @@ class _Round:
             )
             for pursuit, draft in turn
         ]
-        answers = await self.caller.ask(queries)
+        answers = await self.defenses.ask(queries)
         through = [i for i, answer in enumerate(answers) if answer.passed]
-        held = await self.caller.drive(self.scene.confirm([queries[i] for i in through]))
+        held = await self.defenses.drive(
+            self.scene.confirm([(queries[i], answers[i]) for i in through])
+        )
         won = {through[i] for i in held}
         for i, (pursuit, draft) in enumerate(turn):
             self._learn(pursuit, draft, answers[i], query=queries[i] if i in won else None)

@@ -8,21 +8,22 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.trial import text_digest
+from guardmark.adaptive.questions import text_digest
 from guardmark.attacks.application import keeps
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.prompts import PastTry
 from guardmark.canon.steps import skeleton
+from guardmark.store.tries import TrySubject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from guardmark.adaptive.questions import TryAnswer
     from guardmark.adaptive.state import Target
-    from guardmark.adaptive.trial import TryAnswer
 
 _LONGEST: Final = 20_000  # characters of a candidate
 _MOST_REFUTED: Final = 24
-_TOLD: Final = {
+_OUTCOMES: Final = {
     True: "blocked by the filter",
     False: "came through once, but not when sent again",
     None: "the filter gave no answer",
@@ -60,19 +61,20 @@ class Draft:
     text: str
     tier: str = ""
 
-    def note(self, fate: CandidateStatus) -> dict[str, object]:
+    def note(self, status: CandidateStatus) -> TrySubject:
         """Return what is stored of it."""
-        return {
-            "account": "candidate",
-            "round": "R5",
-            "stream": self.stream,
-            "depth": self.depth,
-            "strategy": self.strategy,
-            "fate": fate.value,
-            "tier": self.tier if fate is CandidateStatus.SENT else "",
-            "text": text_digest(self.text),
-            "free": True,
-        }
+        return TrySubject(
+            account="candidate",
+            round="R5",
+            digest=text_digest(self.text),
+            tier=self.tier if status is CandidateStatus.SENT else "",
+            details={
+                "stream": self.stream,
+                "depth": self.depth,
+                "strategy": self.strategy,
+                "fate": status.value,
+            },
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +148,12 @@ class AttackerThread:
 
     def answered(self, draft: Draft, answer: TryAnswer, *, is_through: bool) -> None:
         """Tell its line of thought what the defense said."""
-        told = "came through" if is_through else _TOLD[answer.is_blocked]
+        outcome = "came through" if is_through else _OUTCOMES[answer.is_blocked]
         line = self.past[draft.stream]
         if answer.is_blocked:
             self.blocked.append(Blocked(place=len(line), draft=draft, reason=answer.reason))
         line.append(
-            PastTry(text=draft.text, outcome=told, score=answer.score, reason=answer.reason)
+            PastTry(text=draft.text, outcome=outcome, score=answer.score, reason=answer.reason)
         )
 
     def take_blocked(self, stream: int) -> list[Blocked]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.trial import Account, Query
+from guardmark.adaptive.questions import Account, Query
 
 if TYPE_CHECKING:
+    from guardmark.adaptive.questions import Steps, TryAnswer
     from guardmark.adaptive.state import SearchState
-    from guardmark.adaptive.trial import Steps, TryAnswer
 
 RANDOMISED: Final = "RANDOMISED"
 ERRORS_AS_BLOCK: Final = "ERRORS_AS_BLOCK"

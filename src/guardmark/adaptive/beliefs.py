@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.adaptive.diagnosis import Diagnosis
-    from guardmark.adaptive.trial import Query
+    from guardmark.adaptive.questions import Query
     from guardmark.attacks.contract import OperatorChain
 
 _UNLIKE: Final = 0.03  # weight of an attack for each chain that passed there and failed here

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from guardmark.adaptive.asker import AskContext, Interrupted
 from guardmark.adaptive.attacker import run_attacker
 from guardmark.adaptive.baseline import measure_baseline
-from guardmark.adaptive.caller import Caller, Interrupted
 from guardmark.adaptive.controls import run_transfer, run_twin, tried_chains
+from guardmark.adaptive.defense_asker import DefenseAsker
 from guardmark.adaptive.diagnosis import diagnose
 from guardmark.adaptive.effects import by_attack, measure_effects
 from guardmark.adaptive.gradient import run_gradient
 from guardmark.adaptive.independent_search import UNKNOWN, spend_rest_alone
-from guardmark.adaptive.model_caller import ModelCaller
+from guardmark.adaptive.model_asker import ModelAsker
+from guardmark.adaptive.questions import watched
 from guardmark.adaptive.repair import run_repair
 from guardmark.adaptive.repeats import RepeatStart, repeat_search, search_by_rules
 from guardmark.adaptive.rewording import run_rewording
 from guardmark.adaptive.rounds import run_battery, run_blind, run_null
 from guardmark.adaptive.search import SEARCH_VERSION, spend_rest
 from guardmark.adaptive.state import SearchState
-from guardmark.adaptive.target_caller import TargetCaller
-from guardmark.adaptive.trial import watched
+from guardmark.adaptive.target import TargetAsker
 from guardmark.adaptive.wrapper import run_wrappers
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.canon.steps import CANON_VERSION
@@ -34,16 +35,18 @@ from guardmark.engine.run_monitor import StopSignal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.adaptive.attacker_plan import AttackerPlan
-    from guardmark.adaptive.caller import Place, StoredAnswer
+    from guardmark.adaptive.asker import Place
     from guardmark.adaptive.diagnosis import Diagnosis
+    from guardmark.adaptive.model_asker import AttackerPlan
+    from guardmark.adaptive.questions import Account, Query
     from guardmark.adaptive.state import Target
     from guardmark.adaptive.target import ProtectedTarget
-    from guardmark.adaptive.trial import Account, Query
     from guardmark.core.protocols import GradientAttack
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import AnyDefense
-    from guardmark.store.records import RecordReader, RecordWriter
+    from guardmark.store.reader import RecordReader
+    from guardmark.store.records import RecordWriter
+    from guardmark.store.tries import TryRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,7 @@ class AdaptivePlan:
     seed: int
     budget: int
     concurrency: int = 16
-    trace: Mapping[str, Mapping[Place, StoredAnswer]] | None = None
+    trace: Mapping[Place, TryRecord] | None = None
     target: ProtectedTarget | None = None
     attacker: AttackerPlan | None = None
     shares_memory: bool = True
@@ -99,18 +102,22 @@ class AdaptiveSummary:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Battle:
+class _Attack:
     """One defense under attack."""
 
-    name: str
-    caller: Caller
-    scene: SearchState
-    models: ModelCaller | None = None
+    state: SearchState
+    defense: DefenseAsker
+    models: ModelAsker | None = None
     seeds: int = 1
     start: RepeatStart = field(default_factory=RepeatStart)
     wins: list[Query] = field(default_factory=list)
     passed: dict[int, tuple[Query, ...]] = field(default_factory=dict)
-    record: dict[str, tuple[int, int]] = field(default_factory=dict)
+    strategies: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Name of the defense."""
+        return self.defense.defense.name
 
 
 def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
@@ -131,7 +138,7 @@ async def run_adaptive(
     writer: RecordWriter,
     samples: Sequence[Sample],
     *,
-    earlier: Mapping[str, Mapping[Place, StoredAnswer]] | None = None,
+    earlier: Mapping[Place, TryRecord] | None = None,
     stop: StopSignal | None = None,
 ) -> AdaptiveSummary:
     """Attack each defense with everything there is, controls included.
@@ -140,34 +147,26 @@ async def run_adaptive(
     replay give the same tries.
     """
     _register(plan, writer)
-    ending = stop or StopSignal()
-    battles = [
-        _battle(plan, defense, writer=writer, samples=samples, stop=ending)
-        for defense in plan.defenses
-    ]
-    known = plan.trace if plan.trace is not None else (earlier or {})
-    for battle in battles:
-        battle.caller.memory = known.get(battle.name, {})
-    target = _target_caller(plan, writer, samples, ending)
+    context = AskContext(
+        writer=writer,
+        samples=samples,
+        stop=stop or StopSignal(),
+        concurrency=plan.concurrency,
+        stored=plan.trace if plan.trace is not None else (earlier or {}),
+        is_replay=plan.trace is not None,
+    )
+    attacks = [_attack(plan, defense, context) for defense in plan.defenses]
+    target = None if plan.target is None else TargetAsker(plan.target, context)
     is_interrupted = False
     try:
-        for battle in battles:
-            await _fight(battle, writer)
-            await _follow(battle, plan.gradient)
-        await _transfer(battles)
-        for turn in range(2, plan.seeds + 1):
-            for battle in battles:
-                await repeat_search(battle.scene, battle.caller, battle.start, turn=turn)
-        if target is not None:
-            found = {battle.name: battle.passed for battle in battles}
-            await measure_effects(target, found, seed=plan.seed)
+        await _carry_out(plan, attacks, target)
     except Interrupted:
         is_interrupted = True
     writer.note_head()
     calls: Counter[tuple[str, Account]] = Counter()
-    for battle in battles:
-        calls.update(battle.caller.calls)
-        calls.update(battle.models.calls if battle.models is not None else {})
+    for attack in attacks:
+        calls.update(attack.defense.calls)
+        calls.update(attack.models.calls if attack.models is not None else {})
     if target is not None:
         calls.update(target.calls)
     return AdaptiveSummary(calls=dict(sorted(calls.items())), is_interrupted=is_interrupted)
@@ -177,138 +176,116 @@ def _register(plan: AdaptivePlan, writer: RecordWriter) -> None:
     """Say how tries are made, and at whom they are not."""
     writer.add_layer(ADAPTIVE, plan.settings)
     if plan.left_out:
-        said = {"kind": "adaptive-left-out", "defenses": dict(plan.left_out)}
-        writer.add_layer(LEFT_OUT, said)
+        settings = {"kind": "adaptive-left-out", "defenses": dict(plan.left_out)}
+        writer.add_layer(LEFT_OUT, settings)
+    if plan.target is not None:
+        writer.add_layer(TARGET, plan.target.settings)
 
 
-def _target_caller(
-    plan: AdaptivePlan, writer: RecordWriter, samples: Sequence[Sample], stop: StopSignal
-) -> TargetCaller | None:
-    if plan.target is None:
-        return None
-    writer.add_layer(TARGET, plan.target.settings)
-    return TargetCaller(
-        protected=plan.target,
-        samples=samples,
-        writer=writer,
-        stop=stop,
-        concurrency=plan.concurrency,
-        is_replay=plan.trace is not None,
-    )
-
-
-def _battle(
-    plan: AdaptivePlan,
-    defense: AnyDefense,
-    *,
-    writer: RecordWriter,
-    samples: Sequence[Sample],
-    stop: StopSignal,
-) -> _Battle:
-    attacker = plan.attacker
-    return _Battle(
-        name=defense.name,
-        seeds=plan.seeds,
-        caller=Caller(
-            defense=defense,
-            samples=samples,
-            writer=writer,
-            stop=stop,
-            concurrency=plan.concurrency,
-            is_replay=plan.trace is not None,
-        ),
-        scene=SearchState(
-            samples=samples,
+def _attack(plan: AdaptivePlan, defense: AnyDefense, context: AskContext) -> _Attack:
+    # A trace holds no replies of models: they are asked again, or their cassette is.
+    live = replace(context, is_replay=False, stored={}) if context.is_replay else context
+    return _Attack(
+        state=SearchState(
+            samples=context.samples,
             seed=plan.seed,
             budget=plan.budget,
             shares_memory=plan.shares_memory,
         ),
-        models=None
-        if attacker is None
-        else ModelCaller(
-            name=defense.name,
-            plan=attacker,
-            samples=samples,
-            writer=writer,
-            stop=stop,
-            concurrency=plan.concurrency,
-            memory=attacker.replies.get(defense.name, {}),
-        ),
+        defense=DefenseAsker(defense, context),
+        models=None if plan.attacker is None else ModelAsker(defense.name, plan.attacker, live),
+        seeds=plan.seeds,
     )
 
 
-async def _fight(battle: _Battle, writer: RecordWriter) -> None:
-    scene, drive = battle.scene, battle.caller.drive
-    baseline = await drive(measure_baseline(scene))
-    diagnosis = await drive(diagnose(scene)) if scene.shares_memory else UNKNOWN
-    writer.add_layer(f"{FINDINGS_PREFIX}{battle.name}", _findings(scene, baseline.flags, diagnosis))
+async def _carry_out(
+    plan: AdaptivePlan, attacks: Sequence[_Attack], target: TargetAsker | None
+) -> None:
+    for attack in attacks:
+        await _search_and_control(attack)
+        await _follow_gradient(attack, plan.gradient)
+    await _transfer(attacks)
+    for turn in range(2, plan.seeds + 1):
+        for attack in attacks:
+            await repeat_search(attack.state, attack.defense, attack.start, turn=turn)
+    if target is not None:
+        passes = {attack.name: attack.passed for attack in attacks}
+        await measure_effects(target, passes, seed=plan.seed)
+
+
+async def _search_and_control(attack: _Attack) -> None:
+    state, drive = attack.state, attack.defense.drive
+    baseline = await drive(measure_baseline(state))
+    diagnosis = await drive(diagnose(state)) if state.shares_memory else UNKNOWN
+    findings = _findings(state, baseline.flags, diagnosis)
+    attack.defense.context.writer.add_layer(f"{FINDINGS_PREFIX}{attack.name}", findings)
     passes: list[Query] = []
-    record = await drive(watched(run_battery(scene), passes))
-    answers = battle.caller.known(ADAPTIVE) if battle.seeds > 1 else {}
-    battle.start = RepeatStart(diagnosis=diagnosis, record=record, answers=answers)
-    targets = await _search(battle)
-    found = {target.position: target.win for target in targets if target.win is not None}
-    battle.wins = [win for _, win in sorted({**record.wins, **found}.items())]
+    record = await drive(watched(run_battery(state), passes))
+    answers = attack.defense.known(ADAPTIVE) if attack.seeds > 1 else {}
+    attack.start = RepeatStart(diagnosis=diagnosis, record=record, answers=answers)
+    targets = await _search(attack)
+    won = {target.position: target.win for target in targets if target.win is not None}
+    attack.wins = [win for _, win in sorted({**record.wins, **won}.items())]
     # A pass of a random defense counts only where it was confirmed.
-    held = record.wins.values() if scene.is_random else passes
-    battle.passed = by_attack((*found.values(), *held))
-    await drive(run_null(scene))
-    await drive(run_blind(scene))
-    await drive(run_twin(scene, battle.wins))
-    await drive(run_wrappers(scene, tried_chains(battle.wins)))
-    await drive(run_repair(scene, battle.wins))
-    if battle.models is not None and battle.record:
+    held = record.wins.values() if state.is_random else passes
+    attack.passed = by_attack((*won.values(), *held))
+    await drive(run_null(state))
+    await drive(run_blind(state))
+    await drive(run_twin(state, attack.wins))
+    await drive(run_wrappers(state, tried_chains(attack.wins)))
+    await drive(run_repair(state, attack.wins))
+    if attack.models is not None and attack.strategies:
         await run_rewording(
-            scene,
+            state,
             diagnosis,
-            caller=battle.caller,
-            models=battle.models,
-            record=battle.record if scene.shares_memory else {},
+            defenses=attack.defense,
+            models=attack.models,
+            record=attack.strategies if state.shares_memory else {},
         )
-    battle.caller.flush()
+    attack.defense.flush()
 
 
-async def _transfer(battles: Sequence[_Battle]) -> None:
-    for battle in battles:
-        for other in battles:
-            if other is not battle:
-                steps = run_transfer(battle.scene, other.wins, source=other.name)
-                await battle.caller.drive(steps)
+async def _transfer(attacks: Sequence[_Attack]) -> None:
+    for attack in attacks:
+        for other in attacks:
+            if other is not attack:
+                steps = run_transfer(attack.state, other.wins, source=other.name)
+                await attack.defense.drive(steps)
 
 
-async def _follow(battle: _Battle, attack: GradientAttack | None) -> None:
+async def _follow_gradient(attack: _Attack, method: GradientAttack | None) -> None:
     """Carry out the arm with gradient access where the defense has gradients."""
-    defense = battle.caller.defense
-    if attack is None or not isinstance(defense, GradientDefense):
+    defense = attack.defense.defense
+    if method is None or not isinstance(defense, GradientDefense):
         return
     access = defense.gradients()
     if access is not None:
-        await battle.caller.drive(run_gradient(battle.scene, attack, access))
-        battle.caller.flush()
+        await attack.defense.drive(run_gradient(attack.state, method, access))
+        attack.defense.flush()
 
 
-async def _search(battle: _Battle) -> list[Target]:
+async def _search(attack: _Attack) -> list[Target]:
     """Carry out rounds 2 to 4, and round 5 within the same budget where there is a model."""
-    scene, drive, models = battle.scene, battle.caller.drive, battle.models
-    diagnosis, record = battle.start.diagnosis, battle.start.record
+    state, drive, models = attack.state, attack.defense.drive, attack.models
+    diagnosis, record = attack.start.diagnosis, attack.start.record
     before = (
-        scene if models is None else scene.within(scene.budget - models.plan.tries(scene.budget))
+        state if models is None else state.within(state.budget - models.plan.tries(state.budget))
     )
-    targets = await drive(search_by_rules(before, battle.start))
+    targets = await drive(search_by_rules(before, attack.start))
     if models is None:
         return targets
-    battle.record = await run_attacker(
-        scene, targets, diagnosis=diagnosis, caller=battle.caller, models=models
+    attack.strategies = await run_attacker(
+        state, targets, diagnosis=diagnosis, defenses=attack.defense, models=models
     )
     await drive(
-        spend_rest(scene, targets, diagnosis=diagnosis, record=record)
-        if scene.shares_memory
-        else spend_rest_alone(scene, targets)
+        spend_rest(state, targets, diagnosis=diagnosis, record=record)
+        if state.shares_memory
+        else spend_rest_alone(state, targets)
     )
     return targets
 
 
-def _findings(scene: SearchState, flags: Sequence[str], diagnosis: Diagnosis) -> dict[str, object]:
+def _findings(state: SearchState, flags: Sequence[str], diagnosis: Diagnosis) -> dict[str, object]:
     return {
         "kind": "adaptive-findings",
         "flags": list(flags),
@@ -316,5 +293,5 @@ def _findings(scene: SearchState, flags: Sequence[str], diagnosis: Diagnosis) ->
         "examined": len(diagnosis.findings),
         "labels": dict(sorted(Counter(finding.label for finding in diagnosis.findings).items())),
         "folds": diagnosis.folds,
-        "has_scores": scene.has_scores,
+        "has_scores": state.has_scores,
     }

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.trial import Account, Query
+from guardmark.adaptive.questions import Account, Query
 from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import parse_chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from guardmark.adaptive.questions import Steps
     from guardmark.adaptive.state import SearchState
-    from guardmark.adaptive.trial import Steps
     from guardmark.attacks.contract import OperatorChain
 
 _MOST_BENIGN: Final = 200

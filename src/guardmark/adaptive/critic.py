@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from guardmark.adaptive.model_caller import Ask
-from guardmark.adaptive.trial import Account
+from guardmark.adaptive.model_asker import Ask
+from guardmark.adaptive.questions import Account
 from guardmark.attacks.prompts import (
     TOLD_TO_ATTACKER,
     Critique,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.attacker_thread import AttackerThread, Blocked
     from guardmark.adaptive.diagnosis import Diagnosis
-    from guardmark.adaptive.model_caller import ModelCaller
+    from guardmark.adaptive.model_asker import ModelAsker
     from guardmark.adaptive.state import SearchState
     from guardmark.attacks.prompts import PastTry
 
@@ -32,7 +32,7 @@ class Critic:
 
     scene: SearchState
     diagnosis: Diagnosis
-    models: ModelCaller
+    models: ModelAsker
 
     @property
     def is_wanted(self) -> bool:
@@ -77,7 +77,7 @@ class Critic:
             self._ask(pursuit, blocked, strategies=strategies(pursuit))
             for pursuit, blocked in subjects
         ]
-        replies = await self.models.mend(asks, await self.models.ask(asks), again=critic_repair)
+        replies = await self.models.ask_until_readable(asks, again=critic_repair)
         for (pursuit, blocked), reply in zip(subjects, replies, strict=True):
             if reply.closeness is not None:
                 pursuit.criticise(blocked, reply.closeness)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.trial import PROBE, Account, Query, together
+from guardmark.adaptive.questions import PROBE, Account, Query, together
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arm
 from guardmark.attacks.contract import OperatorChain
@@ -14,8 +14,8 @@ from guardmark.attacks.operators.structure import filler
 from guardmark.canon.steps import canonicalize
 
 if TYPE_CHECKING:
+    from guardmark.adaptive.questions import Steps, TryAnswer
     from guardmark.adaptive.state import SearchState
-    from guardmark.adaptive.trial import Steps, TryAnswer
 
 KEYWORD: Final = "keyword"
 PATTERN: Final = "pattern"

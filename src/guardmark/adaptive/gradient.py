@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.adaptive.trial import Account, Query
+from guardmark.adaptive.questions import Account, Query
 from guardmark.attacks.application import tier_of
 from guardmark.core.layers import GRADIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from guardmark.adaptive.questions import Steps
     from guardmark.adaptive.state import SearchState
-    from guardmark.adaptive.trial import Steps
     from guardmark.core.protocols import GradientAccess, GradientAttack
     from guardmark.core.sample import Sample
 
@@ -32,13 +32,13 @@ def run_gradient(scene: SearchState, attack: GradientAttack, access: GradientAcc
         if not batch:
             return
         answers = yield batch
-        passed = [
-            query
-            for query, answer in zip(batch, answers, strict=True)
-            if answer.passed and query.is_proved
+        passes = [
+            each
+            for each in zip(batch, answers, strict=True)
+            if each[1].passed and each[0].is_proved
         ]
-        held = yield from scene.confirm(passed)
-        won = {passed[number].sample for number in held}
+        held = yield from scene.confirm(passes)
+        won = {passes[number][0].sample for number in held}
         asked = {query.sample for query in batch}
         live = {p: each for p, each in live.items() if p in asked and p not in won}
 

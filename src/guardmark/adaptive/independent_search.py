@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import BatteryRecord
 from guardmark.adaptive.diagnosis import NONE, Diagnosis
+from guardmark.adaptive.questions import together
 from guardmark.adaptive.search import search, spend_rest
-from guardmark.adaptive.trial import together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from guardmark.adaptive.questions import Steps
     from guardmark.adaptive.state import SearchState, Target
-    from guardmark.adaptive.trial import Steps
 
 UNKNOWN: Final = Diagnosis(label=NONE, findings=(), folds=False)
 """What an attacker without memory knows of a defense beforehand."""

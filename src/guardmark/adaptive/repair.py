@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.trial import Account, Query
+from guardmark.adaptive.questions import Account, Query
 from guardmark.canon.steps import REPAIR_STEPS, apply_steps
 from guardmark.defenses.canonical import WHOLE, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from guardmark.adaptive.questions import Steps, TryAnswer
     from guardmark.adaptive.state import SearchState
-    from guardmark.adaptive.trial import Steps, TryAnswer
 
 REPAIR: Final = "repair"
 """Round of bypasses and benign texts, cleaned."""

@@ -14,10 +14,10 @@ from guardmark.core.layers import BLIND, NULL
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from guardmark.adaptive.caller import Caller
+    from guardmark.adaptive.defense_asker import DefenseAsker
     from guardmark.adaptive.diagnosis import Diagnosis
+    from guardmark.adaptive.questions import Steps
     from guardmark.adaptive.state import SearchState, Target
-    from guardmark.adaptive.trial import Steps
     from guardmark.core.outcome import Decision
 
 
@@ -38,7 +38,7 @@ def search_by_rules(scene: SearchState, start: RepeatStart) -> Steps[list[Target
 
 
 async def repeat_search(
-    scene: SearchState, caller: Caller, start: RepeatStart, *, turn: int
+    scene: SearchState, defenses: DefenseAsker, start: RepeatStart, *, turn: int
 ) -> None:
     """Carry out rounds 2 to 4 and their control arms with another seed and a new memory.
 
@@ -46,11 +46,11 @@ async def repeat_search(
     seeds asked is not, so that each pays for itself.
     """
     own = scene.repeated(turn)
-    caller.begin(own.layer(), start.answers)
-    await caller.drive(search_by_rules(own, start))
-    caller.forget(own.layer())
-    await caller.drive(run_null(own))
-    caller.forget(own.layer(NULL))
-    await caller.drive(run_blind(own))
-    caller.forget(own.layer(BLIND))
-    caller.flush()
+    defenses.begin(own.layer(), start.answers)
+    await defenses.drive(search_by_rules(own, start))
+    defenses.forget(own.layer())
+    await defenses.drive(run_null(own))
+    defenses.forget(own.layer(NULL))
+    await defenses.drive(run_blind(own))
+    defenses.forget(own.layer(BLIND))
+    defenses.flush()

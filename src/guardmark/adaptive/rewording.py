@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.adaptive.attacker_thread import AttackerThread, CandidateStatus, Draft
-from guardmark.adaptive.model_caller import Ask
+from guardmark.adaptive.model_asker import Ask
+from guardmark.adaptive.questions import REWORDING, Account, Query
 from guardmark.adaptive.sameness import BENIGN, prove
 from guardmark.adaptive.state import Target
-from guardmark.adaptive.trial import REWORDING, Account, Query
 from guardmark.attacks.prompts import (
     STRATEGIES,
     Situation,
@@ -20,9 +20,9 @@ from guardmark.attacks.prompts import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.adaptive.caller import Caller
+    from guardmark.adaptive.defense_asker import DefenseAsker
     from guardmark.adaptive.diagnosis import Diagnosis
-    from guardmark.adaptive.model_caller import ModelCaller
+    from guardmark.adaptive.model_asker import ModelAsker
     from guardmark.adaptive.state import SearchState
 
 _PURPOSE = "attacker twin"
@@ -32,8 +32,8 @@ async def run_rewording(
     scene: SearchState,
     diagnosis: Diagnosis,
     *,
-    caller: Caller,
-    models: ModelCaller,
+    defenses: DefenseAsker,
+    models: ModelAsker,
     record: Mapping[str, tuple[int, int]],
 ) -> None:
     """Reword benign texts as attacks were reworded, so that both block rates can be compared.
@@ -51,7 +51,7 @@ async def run_rewording(
     ]
     told = {name: record.get(name, (0, 0)) for name in STRATEGIES}
     asks = [_ask(scene, diagnosis, each, models=models, record=told) for each in pursuits]
-    replies = await models.mend(asks, await models.ask(asks), again=repair_prompt)
+    replies = await models.ask_until_readable(asks, again=repair_prompt)
     for pursuit, reply in zip(pursuits, replies, strict=True):
         for each in reply.candidates[: models.plan.candidates]:
             draft = Draft(stream=0, depth=0, strategy=each.strategy, text=each.text)
@@ -59,7 +59,7 @@ async def run_rewording(
             if fate is not None:
                 models.note(pursuit.position, draft.note(fate), layer=BENIGN.candidates)
     while not models.has_gone() and (batch := [each for each in pursuits if each.queue]):
-        await _send(scene, batch, caller=caller, models=models)
+        await _send(scene, batch, defenses=defenses, models=models)
     for pursuit in pursuits:
         for draft in pursuit.queue:
             models.note(
@@ -69,12 +69,16 @@ async def run_rewording(
 
 
 async def _send(
-    scene: SearchState, batch: Sequence[AttackerThread], *, caller: Caller, models: ModelCaller
+    scene: SearchState,
+    batch: Sequence[AttackerThread],
+    *,
+    defenses: DefenseAsker,
+    models: ModelAsker,
 ) -> None:
     """Ask the defense about the next candidate of each benign text that has one."""
     turn = [(pursuit, pursuit.queue.popleft()) for pursuit in batch]
     turn = await prove(scene, models, turn, side=BENIGN)
-    await caller.ask(
+    await defenses.ask(
         [
             Query(
                 pursuit.position,
@@ -96,7 +100,7 @@ def _ask(
     diagnosis: Diagnosis,
     pursuit: AttackerThread,
     *,
-    models: ModelCaller,
+    models: ModelAsker,
     record: Mapping[str, tuple[int, int]],
 ) -> Ask:
     sample = pursuit.target.sample

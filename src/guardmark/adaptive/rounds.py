@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.adaptive.beliefs import BatteryRecord
-from guardmark.adaptive.trial import Account, Query
+from guardmark.adaptive.questions import Account, Query
 from guardmark.attacks.battery import battery
 from guardmark.core.layers import BLIND, NULL
 
 if TYPE_CHECKING:
+    from guardmark.adaptive.questions import Steps
     from guardmark.adaptive.state import SearchState
-    from guardmark.adaptive.trial import Steps
 
 _DRAWS = 20
 
@@ -30,7 +30,7 @@ def run_battery(scene: SearchState) -> Steps[BatteryRecord]:
             continue
         answers = yield batch
         passes = [i for i, answer in enumerate(answers) if answer.passed]
-        held = yield from scene.confirm([batch[i] for i in passes])
+        held = yield from scene.confirm([(batch[i], answers[i]) for i in passes])
         won = {passes[i] for i in held}
         for i, query in enumerate(batch):
             if not query.is_proved or answers[i].is_blocked is None:
@@ -63,9 +63,9 @@ def run_null(scene: SearchState) -> Steps[None]:
             for place in live
         ]
         answers = yield batch
-        passed = [query for query, answer in zip(batch, answers, strict=True) if answer.passed]
-        held = yield from scene.confirm(passed)
-        won = {passed[number].sample for number in held}
+        passes = [each for each in zip(batch, answers, strict=True) if each[1].passed]
+        held = yield from scene.confirm(passes)
+        won = {passes[number][0].sample for number in held}
         live = [place for place in live if place not in won]
 
 
@@ -94,5 +94,6 @@ def run_blind(scene: SearchState) -> Steps[None]:
         if not batch:
             return
         answers = yield batch
-        passed = [query for query, answer in zip(batch, answers, strict=True) if answer.passed]
-        yield from scene.confirm(passed)
+        yield from scene.confirm(
+            [each for each in zip(batch, answers, strict=True) if each[1].passed]
+        )

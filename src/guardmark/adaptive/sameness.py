@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.attacker_thread import CandidateStatus
-from guardmark.adaptive.model_caller import Ask
-from guardmark.adaptive.model_reply import ReplyKind
-from guardmark.adaptive.trial import Account
+from guardmark.adaptive.model_asker import Ask, ReplyKind
+from guardmark.adaptive.questions import Account
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.prompts import equivalence_prompt
 from guardmark.core.layers import CANDIDATES, TWIN_CANDIDATES
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.adaptive.attacker_thread import AttackerThread, Draft
-    from guardmark.adaptive.model_caller import ModelCaller
+    from guardmark.adaptive.model_asker import ModelAsker
     from guardmark.adaptive.state import SearchState
     from guardmark.core.sample import Prompt
 
@@ -50,7 +49,7 @@ BENIGN: Final = Side(
 
 async def prove(
     scene: SearchState,
-    models: ModelCaller,
+    models: ModelAsker,
     turn: Sequence[tuple[AttackerThread, Draft]],
     *,
     side: Side,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.bandit import Bandit, best
 from guardmark.adaptive.beliefs import Belief, Precedents
+from guardmark.adaptive.questions import Account, Query
 from guardmark.adaptive.span import spans_of
-from guardmark.adaptive.trial import Account, Query
 from guardmark.attacks.contract import LONGEST, OperatorChain, Slot, may_follow
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.beliefs import BatteryRecord
     from guardmark.adaptive.diagnosis import Diagnosis
+    from guardmark.adaptive.questions import Steps
     from guardmark.adaptive.state import SearchState, Target
-    from guardmark.adaptive.trial import Steps
 
     Pick = Callable[[Target, list[int]], tuple[Query, int] | None]
 
@@ -195,7 +195,7 @@ def run_waves(
             return
         answers = yield [query for _, query, _ in tries]
         passes = [i for i, answer in enumerate(answers) if answer.passed]
-        held = yield from scene.confirm([tries[i][1] for i in passes])
+        held = yield from scene.confirm([(tries[i][1], answers[i]) for i in passes])
         won = {passes[i] for i in held}
         bandit.fade()
         for i, (target, query, number) in enumerate(tries):

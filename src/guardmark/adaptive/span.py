@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.trial import PROBE, Account, Query
+from guardmark.adaptive.questions import PROBE, Account, Query
 
 if TYPE_CHECKING:
     from guardmark.adaptive.diagnosis import Diagnosis
+    from guardmark.adaptive.questions import Steps
     from guardmark.adaptive.state import SearchState, Target
-    from guardmark.adaptive.trial import Steps
 
 Span = tuple[int, int]
 

@@ -8,8 +8,8 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.folds import fold_numbers
+from guardmark.adaptive.questions import RESENDS, Account, Query, is_confirmed
 from guardmark.adaptive.seeds import derive_seed
-from guardmark.adaptive.trial import Account, Query
 from guardmark.attacks.application import apply, recovers, seed_for
 from guardmark.attacks.catalogue import arms
 from guardmark.attacks.contract import OperatorChain, Tier
@@ -18,13 +18,12 @@ from guardmark.core.layers import ADAPTIVE, seed_layer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.adaptive.trial import Steps, TryAnswer
+    from guardmark.adaptive.questions import Steps, TryAnswer
     from guardmark.core.sample import Sample
 
 BUDGETS: Final = {"quick": 16, "standard": 64, "thorough": 512}
 """Search calls an attack is worth, by name."""
 
-RESENDS: Final = 3
 _SHORT_PADDING: Final = (0, 128)  # words; of more, a small budget pays more than it learns
 _EASY_BUDGET: Final = 64
 
@@ -143,19 +142,16 @@ class SearchState:
             and (self.budget > _EASY_BUDGET or dict(arm.settings).get("words", 0) in _SHORT_PADDING)
         )
 
-    def confirm(self, wins: Sequence[Query]) -> Steps[set[int]]:
+    def confirm(self, passes: Sequence[tuple[Query, TryAnswer]]) -> Steps[set[int]]:
         """Find which of several passes hold when the text is sent again."""
-        if not self.is_random or not wins:
-            return set(range(len(wins)))
+        if not self.is_random or not passes:
+            return set(range(len(passes)))
         again = [
-            replace(win, account=Account.CONFIRM, is_again=True)
-            for win in wins
+            replace(query, account=Account.CONFIRM, is_again=True, resend_of=answer.number)
+            for query, answer in passes
             for _ in range(RESENDS)
         ]
         answers: list[TryAnswer] = yield again
-        passed = [answer.passed for answer in answers]
-        return {
-            i
-            for i in range(len(wins))
-            if sum(passed[RESENDS * i : RESENDS * (i + 1)]) >= RESENDS - 1
-        }
+        starts = range(0, len(again), RESENDS)
+        groups = [answers[at : at + RESENDS] for at in starts]
+        return {number for number, group in enumerate(groups) if is_confirmed(group)}

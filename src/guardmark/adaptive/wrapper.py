@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.trial import Account, Query
+from guardmark.adaptive.questions import Account, Query
 from guardmark.attacks.contract import Use
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from guardmark.adaptive.questions import Steps
     from guardmark.adaptive.state import SearchState
-    from guardmark.adaptive.trial import Steps
     from guardmark.attacks.contract import OperatorChain
 
 ROUND: Final = "wrapper"

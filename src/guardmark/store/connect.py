@@ -166,16 +166,8 @@ def _foreign(path: Path) -> StoreError:
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Open the records for reading, also while a run writes them."""
     identify(path)
-    log = path.with_name(path.name + "-wal")
     with errors_of(path):
-        try:
-            connection = _read_only(path, "mode=ro")
-        except sqlite3.OperationalError:
-            # A folder that cannot be written has no place for the shared-memory file of the
-            # log; without a log the file can be read as it lies.
-            if log.exists() and log.stat().st_size > 0:
-                raise
-            connection = _read_only(path, "mode=ro&immutable=1")
+        connection = _open_as_it_lies(path)
         try:
             _check_begun(connection, path)
             _check_application(connection, path)
@@ -186,8 +178,33 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     if version == schema.SCHEMA_VERSION:
         return connection
     connection.close()
-    open_to_write(path).close()
+    try:
+        open_to_write(path).close()
+    except StorageError:
+        return _migrated_copy(path)
     return open_to_read(path)
+
+
+def _open_as_it_lies(path: Path) -> sqlite3.Connection:
+    log = path.with_name(path.name + "-wal")
+    try:
+        return _read_only(path, "mode=ro")
+    except sqlite3.OperationalError:
+        # A folder that cannot be written has no place for the shared-memory file of the
+        # log; without a log the file can be read as it lies.
+        if log.exists() and log.stat().st_size > 0:
+            raise
+        return _read_only(path, "mode=ro&immutable=1")
+
+
+def _migrated_copy(path: Path) -> sqlite3.Connection:
+    """Bring an older file that may not be written up to date in memory."""
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    with errors_of(path), closing(_open_as_it_lies(path)) as connection:
+        connection.backup(copy)
+        schema.migrate(copy, shown_as=str(path))
+        copy.execute("PRAGMA query_only = ON")
+    return copy
 
 
 def close_reading(connection: sqlite3.Connection, path: Path) -> None:

@@ -14,14 +14,12 @@ from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.record import Stage
 from guardmark.store import connect
 from guardmark.store.codes import (
     ANSWER_MODES,
     ERROR_KINDS,
     OUTCOME_NAMES,
     SCORE_KINDS,
-    STAGE_CODE,
     STAGES,
 )
 from guardmark.store.record_batch import read_shared_evidence
@@ -87,7 +85,6 @@ _FROM: Final = (
     " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
     " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
     f"{DETAILS_OF_RECORDS}"
-    f" WHERE r.stage <> {STAGE_CODE[Stage.TRY]}"
     " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 )
 
@@ -162,7 +159,7 @@ def _inert(value: object) -> object:
 _PARTS: Final = (
     "SELECT DISTINCT r.defense, r.stage, r.layer, r.repeat, d.name, l.name FROM records r"
     " JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
-    " WHERE r.stage <> ? ORDER BY 1, 2, 3, 4"
+    " ORDER BY 1, 2, 3, 4"
 )
 _LEAN: Final = (
     "SELECT r.sample, s.id, s.digest, s.origin, r.score, r.latency_ns, s.kind,"
@@ -183,7 +180,7 @@ def _lines_of(connection: sqlite3.Connection, size: int) -> Iterator[list[str]]:
     """
     of_kind = {number: _kind_part(kind) for number, kind in kinds_of(connection).items()}
     shared_evidence = read_shared_evidence(connection)
-    for *key, defense, layer in connection.execute(_PARTS, (STAGE_CODE[Stage.TRY],)).fetchall():
+    for *key, defense, layer in connection.execute(_PARTS).fetchall():
         head = json.dumps(
             {"defense": defense, "stage": STAGES[key[1]], "layer": layer, "repeat": key[3]},
             separators=(",", ":"),

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.sample import Prompt
 from guardmark.store import connect, lookups, samples
 from guardmark.store.codes import OUTCOME_CODE, WORDS
+from guardmark.store.old_tries import AS_DETAILS, AS_RECORDS, changed_tries
+from guardmark.store.tries import COLUMNS, CONFIRMATION_COLUMNS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,9 +30,21 @@ _OLD_ROWS: Final = "(SELECT *, NULL AS said FROM superseded)"  # errors: they sh
 _DETAILS: Final = "SELECT batch, defense, stage, layer, repeat, sample, text, evidence FROM"
 _DETAILS_BY: Final = "ORDER BY 1, 2, 3, 4, 5, 6"
 _SAYS: Final = "WHERE text IS NOT NULL OR evidence IS NOT NULL"
+_TRIES: Final = (
+    (
+        f"SELECT batch, defense, layer, {COLUMNS} FROM tries"  # noqa: S608 - constants of ours
+        " WHERE note IS NULL ORDER BY 1, 2, 3, 4, 5"
+    ),
+    (
+        # What older tries came to was derived from them, and is checked by deriving it again.
+        f"SELECT batch, defense, layer, {CONFIRMATION_COLUMNS} FROM confirmations c"  # noqa: S608 - constants of ours
+        " WHERE NOT EXISTS (SELECT 1 FROM tries t WHERE t.note IS NOT NULL AND t.batch = c.batch)"
+        " ORDER BY 1, 2, 3, 4, 5"
+    ),
+)
 _PLANNED: Final = (
     "SELECT count(*) FROM records r JOIN words w ON w.kind = 'stage' AND w.id = r.stage"
-    " WHERE w.name NOT IN ('try', 'warmup')"
+    " WHERE w.name <> 'warmup'"
     " AND r.layer IN (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%')"
 )
 _MOST: Final = 5  # findings of one sort that are listed one by one
@@ -51,6 +65,7 @@ def check(path: Path) -> list[str]:
                 *_batches(connection),
                 *_strays(connection),
                 *_superseded(connection),
+                *_old_tries(connection),
                 *_end(connection),
             ]
     finally:
@@ -90,25 +105,32 @@ def _batches(connection: sqlite3.Connection) -> Iterator[str]:
     names = dict(connection.execute("SELECT id, name FROM defenses").fetchall())
     layers = dict(connection.execute("SELECT id, name FROM layers").fetchall())
     committed = connection.execute("SELECT id, rows, hash FROM batches ORDER BY id").fetchall()
+    rows_too, details_too = f"UNION ALL {AS_RECORDS}", f"UNION ALL {AS_DETAILS}"
     # A record that a second attempt replaced still belongs to the batch it came with.
-    old = [f"UNION ALL {_ROWS} {_OLD_ROWS}", f"UNION ALL {_DETAILS} superseded {_SAYS}"]
-    rows_too, details_too = old if lookups.has_superseded(connection) else ["", ""]
+    if lookups.has_superseded(connection):
+        rows_too += f" UNION ALL {_ROWS} {_OLD_ROWS}"
+        details_too += f" UNION ALL {_DETAILS} superseded {_SAYS}"
     rows = _Groups(connection.execute(f"{_ROWS} records {rows_too} {_ROWS_BY}"))
     query = f"{_DETAILS} details {details_too} {_DETAILS_BY}"
     details = _Groups(connection.cursor().execute(query))
     manifest = lookups.meta(connection, "manifest") or ""
     query = "SELECT batch, id, evidence FROM sayings ORDER BY batch, id"
     shared_evidence = _Groups(connection.cursor().execute(query))
+    tries, confirmations = (_Groups(connection.cursor().execute(each)) for each in _TRIES)
     head = genesis(manifest, lookups.meta(connection, "samples") or "")
     for place, (number, count, wanted) in enumerate(committed, 1):
         if number != place:
             yield f"Batch {place} is missing."
             return
         found = rows.of(number)
-        if len(found) != count:
-            yield f"Batch {number} has {len(found)} records; {count} were committed."
+        tried, confirmed = tries.of(number), confirmations.of(number)
+        there = len(found) + len(tried) + len(confirmed)
+        if there != count:
+            yield f"Batch {number} has {there} records; {count} were committed."
         said = _parts(found, details.of(number), names=names, layers=layers)
-        if link(head, said, shared_evidence=shared_evidence.of(number)) != wanted:
+        tried_at = _tries(tried, confirmed, names=names, layers=layers)
+        evidence = shared_evidence.of(number)
+        if link(head, said, shared_evidence=evidence, tries=tried_at) != wanted:
             what = "A record" if number > 1 else "The manifest, a seal or a record"
             yield f"{what} of batch {number} was changed, exchanged, added or taken away."
         head = wanted
@@ -160,6 +182,23 @@ def _parts(
         )
 
 
+def _tries(
+    tries: list[tuple[Any, ...]],
+    confirmations: list[tuple[Any, ...]],
+    *,
+    names: dict[int, str],
+    layers: dict[int, str],
+) -> list[TryRows]:
+    lanes: dict[tuple[int, int], tuple[list[Any], list[Any]]] = {}
+    for at, rows in enumerate((tries, confirmations)):
+        for defense, layer, *row in rows:
+            lanes.setdefault((defense, layer), ([], []))[at].append(row)
+    return [
+        (names.get(defense, ""), layers.get(layer, ""), *rows)
+        for (defense, layer), rows in sorted(lanes.items())
+    ]
+
+
 def _strays(connection: sqlite3.Connection) -> Iterator[str]:
     for what, query in (
         (
@@ -169,6 +208,13 @@ def _strays(connection: sqlite3.Connection) -> Iterator[str]:
         (
             "records belong to no sample",
             "SELECT count(*) FROM records WHERE sample NOT IN (SELECT position FROM samples)",
+        ),
+        (
+            "tries belong to no batch or no sample",
+            (
+                "SELECT count(*) FROM tries WHERE batch NOT IN (SELECT id FROM batches)"
+                " OR sample NOT IN (SELECT position FROM samples)"
+            ),
         ),
         (
             "records rest on words that are not stored",
@@ -200,6 +246,11 @@ def _superseded(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"{count} records were set aside for a second attempt and are no errors."
 
 
+def _old_tries(connection: sqlite3.Connection) -> Iterator[str]:
+    if count := changed_tries(connection):
+        yield f"{count} tries of an older version do not say what was committed."
+
+
 def _end(connection: sqlite3.Connection) -> Iterator[str]:
     state, noted = lookups.meta(connection, "state"), lookups.meta(connection, "head")
     if noted is None or state == "running":
@@ -216,6 +267,8 @@ def _end(connection: sqlite3.Connection) -> Iterator[str]:
 
 Row = tuple[Any, ...]
 Group = tuple["Sequence[int]", "Sequence[Row]"]
+TryRows = tuple[str, str, "Sequence[Row]", "Sequence[Row]"]
+"""Names of a defense and a layer, the tries there, and what came of their re-sends."""
 
 
 def genesis(manifest: str, samples_seal: str) -> bytes:
@@ -237,7 +290,11 @@ class BatchRows:
 
 
 def link(
-    before: bytes, parts: Iterable[BatchRows], *, shared_evidence: Sequence[tuple[int, str]] = ()
+    before: bytes,
+    parts: Iterable[BatchRows],
+    *,
+    shared_evidence: Sequence[tuple[int, str]] = (),
+    tries: Sequence[TryRows] = (),
 ) -> bytes:
     """Hash one batch together with everything before it."""
     said: list[Sequence[object]] = [
@@ -249,4 +306,6 @@ def link(
     ]
     if shared_evidence:
         said.append(shared_evidence)
+    if tries:
+        said.append(("tries", *tries))
     return sha256(before + json.dumps(said, separators=(",", ":")).encode()).digest()

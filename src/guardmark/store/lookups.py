@@ -52,6 +52,11 @@ class Stored:
         query = f"SELECT count(*) FROM records r WHERE {_OF_PART}"  # noqa: S608 - a constant of ours
         return int(self._all(query, batch.key)[0][0])
 
+    def has_tries(self, layer: str) -> bool:
+        """Tell whether anything stands in a layer of tries."""
+        query = "SELECT 1 FROM tries WHERE layer = (SELECT id FROM layers WHERE name = ?) LIMIT 1"
+        return bool(self._all(query, (layer,)))
+
     def count_by_outcome(self, batch: RecordBatch) -> list[int]:
         """Count the records of a part by outcome, benign samples first, then attacks."""
         query = (

@@ -210,12 +210,11 @@ class RecordReader:
         state = RunState(self._meta("state") or RunState.NEW)
         if state is RunState.RUNNING and holder_of(self.path.parent) is None:
             state = RunState.INTERRUPTED
-        apart = (STAGE_CODE[Stage.TRY], STAGE_CODE[Stage.WARMUP])
         query = (
-            "SELECT count(*) FROM records WHERE stage NOT IN (?, ?) AND layer IN"
+            "SELECT count(*) FROM records WHERE stage <> ? AND layer IN"
             " (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%')"
         )
-        stored = int(self._all(query, apart)[0][0])
+        stored = int(self._all(query, (STAGE_CODE[Stage.WARMUP],))[0][0])
         with connect.errors_of(self.path):
             retried = lookups.count_superseded(self._connection)
         planned = int(self._meta("planned") or 0)

@@ -33,7 +33,8 @@ _ERROR: Final = OUTCOME_CODE["error"]
 _CONTRACT: Final = ERROR_KIND_CODE["contract"]
 _NO_SCORE_KIND: Final = SCORE_KIND_CODE["none"]
 _CLASS_PROBABILITY: Final = SCORE_KIND_CODE["class_prob"]
-_ILL_TYPED: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
+ILL_TYPED: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
+"""What a field of a wrong type raises where it is encoded."""
 _ILL: Final = "the {} cannot be stored, a field has the wrong type: {}"
 _MOST_NS: Final = 1 << 63
 _KEY: Final = "defense, stage, layer, repeat, batch"
@@ -113,11 +114,11 @@ class RecordBatch:
             error = -1 if kind is None else ERROR_KIND_CODE[kind]
             if decision.amortised:
                 flags |= FLAG_AMORTISED
-            took = latency_ns if own is None or flags & FLAG_PLANNED else _whole(own)
+            took = latency_ns if own is None or flags & FLAG_PLANNED else whole_ns(own)
             said = None if evidence is None or outcome == _ERROR else self._number_of(evidence)
             if evidence is not None and said is None:
                 flags |= self._keep(sample, None, evidence)
-        except _ILL_TYPED as ill:
+        except ILL_TYPED as ill:
             return self._broken(sample, _ILL.format("decision", repr(ill)), latency_ns)
         number = None if score is None else float(score)
         shared = (score_kind, error, -1, flags)
@@ -136,10 +137,10 @@ class RecordBatch:
         kind, own = response.error_kind, response.latency_ns
         try:
             code = None if has_text else ERROR_KIND_CODE[kind or "contract"]
-            took = latency_ns if own is None else _whole(own)
+            took = latency_ns if own is None else whole_ns(own)
             if response.text is not None or response.evidence is not None:
                 flags |= self._keep(sample, response.text, response.evidence)
-        except _ILL_TYPED as ill:
+        except ILL_TYPED as ill:
             return self._broken(sample, _ILL.format("response", repr(ill)), latency_ns)
         self._add(sample, outcome, error=code, latency=took, flags=flags)
         return outcome
@@ -156,10 +157,10 @@ class RecordBatch:
             outcome = OUTCOME_CODE[verdict.label]
             error = -1 if kind is None else ERROR_KIND_CODE[kind]
             answer_mode = -1 if mode is None else ANSWER_MODE_CODE[mode]
-            took = latency_ns if own is None else _whole(own)
+            took = latency_ns if own is None else whole_ns(own)
             if verdict.evidence is not None:
                 flags |= self._keep(sample, None, verdict.evidence)
-        except _ILL_TYPED as ill:
+        except ILL_TYPED as ill:
             return self._broken(sample, _ILL.format("verdict", repr(ill)), latency_ns)
         score_kind = _NO_SCORE_KIND if score is None else _CLASS_PROBABILITY
         number = None if score is None else float(score)
@@ -187,7 +188,7 @@ class RecordBatch:
         return cached | (FLAG_TRUNCATED if evidence.truncated else 0)
 
 
-def _whole(latency: int) -> int:
+def whole_ns(latency: int) -> int:
     """Let a latency pass that can be stored; what is written elsewhere need not keep to types."""
     if type(latency) is not int or not 0 <= latency < _MOST_NS:
         raise TypeError(f"latency_ns is {latency!r}")

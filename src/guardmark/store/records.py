@@ -22,6 +22,7 @@ from guardmark.store.lookups import Stored
 from guardmark.store.reader import RecordReader, RunState, RunStatus
 from guardmark.store.record_batch import RecordBatch, SharedEvidence, read_shared_evidence
 from guardmark.store.schema import DETAILS_OF_RECORDS, SUPERSEDED
+from guardmark.store.tries import TryBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -72,6 +73,7 @@ class RecordWriter:
         self.path = path
         self._connection = connect.open_to_write(path)
         self._parts: dict[tuple[int, int, int, int], RecordBatch] = {}
+        self._tries: dict[tuple[int, int], TryBatch] = {}
         self._has_failed = False
         self._due_ns = 0
         self._load_state()
@@ -171,6 +173,11 @@ class RecordWriter:
         key = (*numbers, self._number(RecordTable.LAYERS, layer), repeat)
         return self._parts.setdefault(key, RecordBatch(key, self._shared_evidence))
 
+    def tries(self, defense: str, layer: str) -> TryBatch:
+        """Return where the tries at a defense go, or what models say while it is attacked."""
+        key = (self._number(RecordTable.DEFENSES, defense), self._number(RecordTable.LAYERS, layer))
+        return self._tries.setdefault(key, TryBatch(*key))
+
     def add_layer(self, name: str, settings: Mapping[str, object]) -> None:
         """Register a later judging with its settings."""
         number = self._number(RecordTable.LAYERS, name)
@@ -220,7 +227,8 @@ class RecordWriter:
     @property
     def waiting(self) -> int:
         """Number of records taken and not committed yet."""
-        return sum([part.waiting for part in self._parts.values()])
+        parts = sum([part.waiting for part in self._parts.values()])
+        return parts + sum([tries.waiting for tries in self._tries.values()])
 
     def flush_if_due(self, now_ns: int, *, count: int = _CHUNK) -> bool:
         """Commit when enough has gathered or enough time has passed."""
@@ -237,29 +245,32 @@ class RecordWriter:
     def flush(self) -> None:
         """Commit everything taken so far, as one link of the hash chain."""
         parts = [part for _, part in sorted(self._parts.items()) if part.waiting]
-        if not parts:
+        tries = [each for _, each in sorted(self._tries.items()) if each.waiting]
+        batches: list[RecordBatch | TryBatch] = [*parts, *tries]
+        if not batches:
             return
-        for part in parts:
-            part.sort()
+        for batch in batches:
+            batch.sort()
         named, fresh = [self._named(part) for part in parts], self._shared_evidence.fresh
-        head = integrity.link(self._chain_head(), named, shared_evidence=fresh)
+        tried = [self._named_tries(each) for each in tries]
+        head = integrity.link(self._chain_head(), named, shared_evidence=fresh, tries=tried)
         self._has_failed = True
         with connect.errors_of(self.path):
-            self._commit(parts, head)
+            self._commit(batches, head)
         self._has_failed = False
         self._batch, self._head = self._batch + 1, head
         fresh.clear()
-        for part in parts:
-            part.clear()
+        for batch in batches:
+            batch.clear()
 
-    def _commit(self, parts: list[RecordBatch], head: bytes) -> None:
+    def _commit(self, batches: list[RecordBatch | TryBatch], head: bytes) -> None:
         connection, number = self._connection, self._batch + 1
         try:
             connection.execute("BEGIN IMMEDIATE")
-            for part in parts:
-                part.store(connection, number)
+            for batch in batches:
+                batch.store(connection, number)
             self._shared_evidence.store(connection, number)
-            link = (number, sum(part.waiting for part in parts), head)
+            link = (number, sum(batch.waiting for batch in batches), head)
             connection.execute("INSERT INTO batches VALUES (?, ?, ?)", link)
             connection.execute("COMMIT")
         except sqlite3.IntegrityError as error:
@@ -278,6 +289,11 @@ class RecordWriter:
             details=part.details,
             said=sorted(part.said.items()),
         )
+
+    def _named_tries(self, batch: TryBatch) -> integrity.TryRows:
+        defense = self._names[RecordTable.DEFENSES][batch.defense]
+        layer = self._names[RecordTable.LAYERS][batch.layer]
+        return defense, layer, batch.rows, batch.confirmations
 
     def _chain_head(self) -> bytes:
         if self._head is None:

@@ -9,6 +9,8 @@
     defenses  id, name        layers  id, name, settings
     batches   id, rows, hash                   one row a commit; a hash chain
     records   (defense, stage, layer, repeat, sample) -> what was observed, lean
+    tries     (defense, layer, number, sample) -> what an adaptive attacker sent, and the answer
+    confirmations  the same key -> what came of a pass when its text was sent again
     sayings   id, evidence, batch              evidence that many records share (records.said)
     details   the same key -> text, evidence   only where there is more to say
     superseded  errors that were asked about again (--retry-errors); made when first needed
@@ -21,12 +23,13 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import StoreError
 from guardmark.store.codes import WORDS
+from guardmark.store.old_tries import move_tries
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Mapping
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 APPLICATION_ID: Final = 0x474D524B
 """`GMRK`: lies in the header of the file, so that a foreign database is recognised."""
 
@@ -39,6 +42,49 @@ FACET_COLUMNS: Final = (
     "technique",
     "source",
 )
+
+TRIES: Final = """
+CREATE TABLE tries (
+    defense INTEGER NOT NULL,
+    layer INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    sample INTEGER NOT NULL,
+    batch INTEGER NOT NULL,
+    account TEXT NOT NULL,
+    round TEXT NOT NULL,
+    chain TEXT,
+    tier TEXT,
+    digest TEXT NOT NULL,
+    size INTEGER,
+    decoded INTEGER,
+    resend_of INTEGER,
+    is_free INTEGER NOT NULL,
+    outcome INTEGER NOT NULL,
+    score REAL,
+    score_kind INTEGER NOT NULL,
+    error_kind INTEGER,
+    answer_mode INTEGER,
+    latency_ns INTEGER,
+    flags INTEGER NOT NULL,
+    details TEXT,
+    evidence TEXT,
+    note TEXT,
+    PRIMARY KEY (defense, layer, number, sample)
+) WITHOUT ROWID;
+CREATE TABLE confirmations (
+    defense INTEGER NOT NULL,
+    layer INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    sample INTEGER NOT NULL,
+    batch INTEGER NOT NULL,
+    sent INTEGER NOT NULL,
+    passed INTEGER NOT NULL,
+    is_confirmed INTEGER NOT NULL,
+    PRIMARY KEY (defense, layer, number, sample)
+) WITHOUT ROWID;
+"""
+"""`resend_of` is the number of the try whose text was sent again; `note` holds the words that a try
+of an older version was hashed with."""
 
 TABLES: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -161,7 +207,16 @@ def _add_sayings(connection: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: Final[Mapping[int, Callable[[sqlite3.Connection], None]]] = {1: _add_sayings}
+def _add_tries(connection: sqlite3.Connection) -> None:
+    for statement in filter(str.strip, TRIES.split(";")):
+        connection.execute(statement)  # a script would end the transaction
+    move_tries(connection)
+
+
+MIGRATIONS: Final[Mapping[int, Callable[[sqlite3.Connection], None]]] = {
+    1: _add_sayings,
+    2: _add_tries,
+}
 """Version -> the step that brings a file from it to the next; version 1 is the first."""
 
 
@@ -169,7 +224,7 @@ def create(connection: sqlite3.Connection) -> None:
     """Write the tables of the present version into an empty database."""
     # One transaction: a kill in the middle leaves an empty file, not half a schema.
     connection.executescript(
-        f"BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION_ID};"
+        f"BEGIN IMMEDIATE; {TABLES} {TRIES} PRAGMA application_id = {APPLICATION_ID};"
         f" PRAGMA user_version = {SCHEMA_VERSION};"
     )
     connection.executemany(

@@ -71,8 +71,9 @@ class LaneUsage:
 
 
 _STORED: Final = (
-    "SELECT x.defense, x.stage, x.layer, r.flags, x.evidence"
+    "SELECT x.defense, x.stage, x.layer, r.flags, x.evidence"  # noqa: S608 - a constant of ours
     " FROM details x JOIN records r USING (defense, stage, layer, repeat, sample)"
+    f" UNION ALL SELECT defense, {STAGE_CODE[Stage.TRY]}, layer, flags, evidence FROM tries"
 )
 _ASKED_AGAIN: Final = " UNION ALL SELECT defense, stage, layer, flags, evidence FROM superseded"
 _ALL_USAGE: Final = (

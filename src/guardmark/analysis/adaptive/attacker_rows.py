@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.layers import (
     ATTACKER,
@@ -15,13 +14,12 @@ from guardmark.core.layers import (
     TWIN_CANDIDATES,
     TWIN_EQUIVALENCE,
 )
-from guardmark.core.record import Stage
+from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from guardmark.core.outcome import Usage
     from guardmark.store.reader import RecordReader
+    from guardmark.store.tries import TryRecord
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,20 +147,21 @@ def read_attacker_rows(
     """Read what models said while a defense was attacked."""
     rows = AttackerRows()
     rows.exchanges, rows.attacker = read_exchanges(reader, defense, layers.attacker)
-    votes: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
-    for sample, note, usage in _notes(reader, defense, layers.equivalence):
-        rows.judge.take(usage, failed=note["kind"] == "error")
-        votes[sample, note["candidate"]].append(note["kind"])
+    votes: defaultdict[tuple[int, object], list[str]] = defaultdict(list)
+    for record in read_tries(reader, defense=defense, layer=layers.equivalence):
+        kind = str(record.subject.details["kind"])
+        rows.judge.take(_usage_of(record), failed=kind == "error")
+        votes[record.sample, record.subject.details["candidate"]].append(kind)
     rows.votes = [(sample, kinds) for (sample, _), kinds in votes.items()]
     rows.candidates = [
         CandidateRow(
-            sample=sample,
-            strategy=note["strategy"],
-            fate=note["fate"],
-            tier=note["tier"],
-            text=note["text"],
+            sample=record.sample,
+            strategy=str(record.subject.details["strategy"]),
+            fate=str(record.subject.details["fate"]),
+            tier=record.subject.tier or "",
+            text=record.subject.digest,
         )
-        for sample, note, _ in _notes(reader, defense, layers.candidates)
+        for record in read_tries(reader, defense=defense, layer=layers.candidates)
     ]
     return rows
 
@@ -171,25 +170,21 @@ def read_exchanges(
     reader: RecordReader, defense: str, layer: str
 ) -> tuple[list[AttackerExchange], Spending]:
     """Read what one model answered, and what it consumed."""
-    asked: dict[tuple[int, ...], AttackerExchange] = {}
+    asked: dict[tuple[object, ...], AttackerExchange] = {}
     spent = Spending()
-    for sample, note, usage in _notes(reader, defense, layer):
-        spent.take(usage, failed=note["kind"] == "error")
-        place = sample, note["depth"], note["stream"], note.get("candidate", 0)
-        if note["repair"]:
+    for record in read_tries(reader, defense=defense, layer=layer):
+        details = record.subject.details
+        kind = str(details["kind"])
+        spent.take(_usage_of(record), failed=kind == "error")
+        place = record.sample, details["depth"], details["stream"], details.get("candidate", 0)
+        if details["repair"]:
             asked[place].is_repaired = True
             # A failed repair leaves the answer what it was.
-            asked[place].kind = "invalid" if note["kind"] == "error" else note["kind"]
+            asked[place].kind = "invalid" if kind == "error" else kind
         else:
-            asked[place] = AttackerExchange(sample=sample, kind=note["kind"])
+            asked[place] = AttackerExchange(sample=record.sample, kind=kind)
     return list(asked.values()), spent
 
 
-def _notes(
-    reader: RecordReader, defense: str, layer: str
-) -> Iterator[tuple[int, dict[str, Any], Usage | None]]:
-    if layer not in reader.layers():
-        return
-    for record in reader.records(defense=defense, stage=Stage.TRY, layer=layer):
-        usage = None if record.evidence is None else record.evidence.usage
-        yield record.key.sample, json.loads(record.text or "{}"), usage
+def _usage_of(record: TryRecord) -> Usage | None:
+    return None if record.evidence is None else record.evidence.usage

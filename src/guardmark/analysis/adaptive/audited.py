@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -11,9 +10,9 @@ import numpy as np
 from guardmark.analysis.adaptive.resting import read_falls, resting_bypasses
 from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.layers import AUDIT_PREFIX
-from guardmark.core.record import Stage
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.corrected import audited_rate
+from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -172,10 +171,10 @@ def _read(reader: RecordReader, defense: str) -> tuple[str, dict[tuple[int, str]
     layers = [layer for layer in reader.layers() if layer.startswith(AUDIT_PREFIX)]
     for layer in reversed(layers):
         notes = [
-            (record.key.sample, json.loads(record.text or "{}"))
-            for record in reader.records(defense=defense, stage=Stage.TRY, layer=layer)
+            (record.sample, record.subject)
+            for record in read_tries(reader, defense=defense, layer=layer)
         ]
         if notes:
-            said = {(place, note["text"]): str(note["same"]) for place, note in notes}
+            said = {(place, note.digest): str(note.details["same"]) for place, note in notes}
             return str(reader.layer_settings(layer).get("file", "")), said
     return "", {}

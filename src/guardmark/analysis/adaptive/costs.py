@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from guardmark.core.record import Record
+    from guardmark.store.tries import TryRecord
 
 ATTACKER_ACCOUNTS: Final = ("baseline", "diagnosis", "battery", "search", "confirm")
 """Accounts of defense calls that the attacker pays."""
@@ -53,7 +53,7 @@ class Bill:
     money: Tally = field(default_factory=Tally)
     seconds: Tally = field(default_factory=Tally)
 
-    def take(self, record: Record) -> None:
+    def take(self, record: TryRecord) -> None:
         """Count one call."""
         self.calls += 1
         self.seconds.add(None if record.latency_ns is None else record.latency_ns / 1e9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -18,19 +17,18 @@ from guardmark.core.layers import (
     REPEATED_ARMS,
     seed_layer,
 )
-from guardmark.core.record import Stage
+from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from guardmark.core.record import Record
     from guardmark.store.reader import RecordReader
+    from guardmark.store.tries import TryRecord
 
 STRICT: Final = frozenset({"V0", "V1"})
 FULL: Final = frozenset({"V0", "V1", "V2", "V3-table", "V3"})
 PROBE: Final = "probe"
 _UNSTEADY: Final = frozenset({"RANDOMISED", "STATEFUL"})
-_AGAIN: Final = 2  # of three re-sends, so that a pass of a random defense counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,7 @@ class Try:
         is_free: Whether nothing was called for it.
         size: Characters of the text, or None where that was not kept.
         decoded: Whether the shipped decoders read the words in it; None where nobody looked.
+        is_confirmed: Whether the pass held when its text was sent again; None where it was not.
     """
 
     sample: int
@@ -60,6 +59,7 @@ class Try:
     is_free: bool
     size: int | None = None
     decoded: bool | None = None
+    is_confirmed: bool | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,17 +68,17 @@ class AttackHistory:
 
     Attributes:
         tries: Answered search tries, in order.
-        confirmed: Hashes of texts that passed again when sent again.
+        is_random: Whether a pass counts only where it was confirmed.
     """
 
     tries: list[Try] = field(default_factory=list)
-    confirmed: frozenset[str] | None = None
+    is_random: bool = False
 
     def holds(self, each: Try, tiers: frozenset[str] = FULL) -> bool:
         """Tell whether a try is a bypass of these tiers."""
         if not each.passed or each.tier not in tiers:
             return False
-        return self.confirmed is None or each.text in self.confirmed
+        return not self.is_random or each.is_confirmed is True
 
     def first(self, tiers: frozenset[str] = FULL) -> int | None:
         """Return the number of the first bypass, from 1, or None."""
@@ -159,35 +159,52 @@ def read_left_out(reader: RecordReader) -> dict[str, str]:
 
 def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> AdaptiveRecords:
     findings = reader.layer_settings(f"{FINDINGS_PREFIX}{name}")
-    gathered = _Gathered()
+    gathered = _Gathered(is_random=bool(_UNSTEADY & set(flags_of(findings))))
     seeds = int(str(settings.get("seeds", 1)))
     for number in range(1, seeds + 1):
         for arm in ARMS if number == 1 else REPEATED_ARMS:
-            layer = seed_layer(arm, number)
-            for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
-                gathered.take(layer, record)
+            for record in read_tries(reader, defense=name, layer=seed_layer(arm, number)):
+                gathered.take(record)
     for layer, account in ((ATTACKER, MODEL_ACCOUNT), (CRITIC, CRITIC_ACCOUNT)):
-        if layer in reader.layers():
-            for record in reader.records(defense=name, stage=Stage.TRY, layer=layer):
-                gathered.bills[account].take(record)
-    return gathered.battle(name, findings, settings=settings, seeds=seeds)
+        for record in read_tries(reader, defense=name, layer=layer):
+            gathered.bills[account].take(record)
+    return AdaptiveRecords(
+        name=name,
+        findings=findings,
+        settings=settings,
+        baseline=gathered.baseline,
+        stories={arm: gathered.by_layer[arm] for arm in ARMS},
+        repeated=[
+            {arm: gathered.by_layer[seed_layer(arm, number)] for arm in REPEATED_ARMS}
+            for number in range(2, seeds + 1)
+        ],
+        battery=gathered.battery,
+        rest=gathered.rest,
+        calls=gathered.calls,
+        again=gathered.again,
+        unanswered=gathered.unanswered,
+        bills=gathered.bills,
+    )
 
 
 class _Gathered:
-    def __init__(self) -> None:
+    def __init__(self, *, is_random: bool) -> None:
+        def history() -> AttackHistory:
+            return AttackHistory(is_random=is_random)
+
         self.by_layer: defaultdict[str, defaultdict[int, AttackHistory]] = defaultdict(
-            lambda: defaultdict(AttackHistory)
+            lambda: defaultdict(history)
         )
-        self.battery: defaultdict[int, AttackHistory] = defaultdict(AttackHistory)
+        self.battery: defaultdict[int, AttackHistory] = defaultdict(history)
         self.baseline: dict[int, bool] = {}
-        self.again: defaultdict[tuple[str, int, str], list[bool]] = defaultdict(list)
+        self.again: list[tuple[int, bool]] = []
         self.rest: defaultdict[str, list[Try]] = defaultdict(list)
         self.calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.unanswered = 0
         self.bills: defaultdict[str, Bill] = defaultdict(Bill)
 
-    def take(self, layer: str, record: Record) -> None:
-        each = _try_of(record)
+    def take(self, record: TryRecord) -> None:
+        each, layer = _try_of(record), record.layer
         if not each.is_free:
             self.calls[layer, each.account] += 1
             if layer == ADAPTIVE:
@@ -202,72 +219,24 @@ class _Gathered:
         elif each.account == "battery":
             self.battery[each.sample].tries.append(each)
         elif each.account == "confirm":
-            self.again[layer, each.sample, each.text].append(each.passed)
+            if layer == ADAPTIVE:
+                self.again.append((each.sample, each.passed))
         else:
             self.rest[each.account].append(each)
 
-    def battle(
-        self,
-        name: str,
-        findings: Mapping[str, object],
-        *,
-        settings: Mapping[str, object],
-        seeds: int,
-    ) -> AdaptiveRecords:
-        if _UNSTEADY & set(flags_of(findings)):
-            self._confirm()
-        return AdaptiveRecords(
-            name=name,
-            findings=findings,
-            settings=settings,
-            baseline=self.baseline,
-            stories={arm: self.by_layer[arm] for arm in ARMS},
-            repeated=[
-                {arm: self.by_layer[seed_layer(arm, number)] for arm in REPEATED_ARMS}
-                for number in range(2, seeds + 1)
-            ],
-            battery=self.battery,
-            rest=self.rest,
-            calls=self.calls,
-            again=[
-                (key[1], hit)
-                for key, hits in self.again.items()
-                if key[0] == ADAPTIVE
-                for hit in hits
-            ],
-            unanswered=self.unanswered,
-            bills=self.bills,
-        )
 
-    def _confirm(self) -> None:
-        held: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
-        for (layer, sample, text), passed in self.again.items():
-            if any(sum(passed[i : i + 3]) >= _AGAIN for i in range(0, len(passed), 3)):
-                held[layer, sample].add(text)
-        for layer, stories in self.by_layer.items():
-            _mark(
-                stories.items(), {key[1]: texts for key, texts in held.items() if key[0] == layer}
-            )
-        _mark(self.battery.items(), {key[1]: t for key, t in held.items() if key[0] == ADAPTIVE})
-
-
-def _mark(stories: Iterable[tuple[int, AttackHistory]], held: Mapping[int, set[str]]) -> None:
-    for sample, story in stories:
-        story.confirmed = frozenset(held.get(sample, ()))
-
-
-def _try_of(record: Record) -> Try:
-    note = json.loads(record.text or "{}")
-    passed = {"allow": True, "block": False}.get(record.outcome)
+def _try_of(record: TryRecord) -> Try:
+    subject = record.subject
     return Try(
-        record.key.sample,
-        note["account"],
-        note["round"],
-        note["chain"],
-        note["tier"],
-        note["text"],
-        passed,
-        note["free"],
-        note.get("size"),
-        note.get("decoded"),
+        record.sample,
+        subject.account,
+        subject.round,
+        subject.chain or "",
+        subject.tier or "",
+        subject.digest,
+        {"allow": True, "block": False}.get(record.outcome),
+        record.is_free,
+        subject.size,
+        subject.decoded,
+        record.is_confirmed,
     )

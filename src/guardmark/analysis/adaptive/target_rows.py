@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -12,14 +11,14 @@ import numpy as np
 from guardmark.analysis.defense.frame import MISSING
 from guardmark.analysis.pipeline.frame import NO_GUARD, combine
 from guardmark.core.layers import CANARY_REPLIES, TARGET, is_target_layer
-from guardmark.core.record import Stage
 from guardmark.store.codes import OUTCOME_CODE
+from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from guardmark.core.record import Record
     from guardmark.store.reader import RecordReader
+    from guardmark.store.tries import TryRecord
 
 PLAIN: Final = ""
 """Chain of a text as it is: the control of the comprehension probe."""
@@ -114,17 +113,19 @@ class _Gathered:
     canaries: list[CanaryReply] = field(default_factory=list)
     spent: defaultdict[tuple[str, str], Spend] = field(default_factory=lambda: defaultdict(Spend))
 
-    def take(self, record: Record) -> None:
-        key, note = record.key, json.loads(record.text or "{}")
-        if not note["free"]:
-            _add(self.spent[key.defense, note["account"]], record)
-        if key.layer == CANARY_REPLIES:
-            self.canaries.append(CanaryReply(note["chain"], note["canary"], note["reading"]))
-        elif key.layer == TARGET:
+    def take(self, record: TryRecord) -> None:
+        defense, subject, details = record.defense, record.subject, record.subject.details
+        chain = subject.chain or ""
+        if not record.is_free:
+            _add(self.spent[defense, subject.account], record)
+        if record.layer == CANARY_REPLIES:
+            canary, reading = str(details["canary"]), str(details["reading"])
+            self.canaries.append(CanaryReply(chain, canary, reading))
+        elif record.layer == TARGET:
             is_answered = record.outcome == "answered"
-            self.answers[key.defense][key.sample] = (note["chain"], note["text"], is_answered)
+            self.answers[defense][record.sample] = (chain, subject.digest, is_answered)
         else:
-            self.verdicts[key.defense][key.layer][key.sample] = OUTCOME_CODE[record.outcome]
+            self.verdicts[defense][record.layer][record.sample] = OUTCOME_CODE[record.outcome]
 
 
 def read_target(reader: RecordReader) -> TargetRows | None:
@@ -135,7 +136,7 @@ def read_target(reader: RecordReader) -> TargetRows | None:
     gathered = _Gathered()
     for layer in reader.layers():
         if is_target_layer(layer):
-            for record in reader.records(stage=Stage.TRY, layer=layer):
+            for record in read_tries(reader, layer=layer):
                 gathered.take(record)
     return TargetRows(
         settings=settings,
@@ -180,7 +181,7 @@ def _replies(
     }
 
 
-def _add(spend: Spend, record: Record) -> None:
+def _add(spend: Spend, record: TryRecord) -> None:
     spend.calls += 1
     usage = None if record.evidence is None else record.evidence.usage
     if usage is not None:

@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import (
     AdaptivePlan,
     AdaptiveSummary,
     check_settings,
     run_adaptive,
 )
-from guardmark.adaptive.resume import earlier_replies, earlier_tries
-from guardmark.adaptive.target_trace import target_lines
-from guardmark.adaptive.trace import read_trace, trace_lines
+from guardmark.adaptive.trace import read_target_trace, read_trace, target_lines, trace_lines
 from guardmark.app.adapt.attackable import (
     left_out_note,
     nothing_to_attack,
@@ -44,18 +43,20 @@ from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.protocols import Closable, SampleBound
 from guardmark.engine.runner import Ending
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
+from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.adaptive.caller import Place, StoredAnswer
+    from guardmark.adaptive.asker import Place
     from guardmark.app.adapt.options import AdaptOptions
     from guardmark.app.parts.building import BuiltPart, Parts
     from guardmark.app.run.running import Session
     from guardmark.core.sample import Sample
     from guardmark.net.client import Services
-    from guardmark.store.run_dir import RunDir
+    from guardmark.store.tries import TryRecord
 
 LOCK = "battery.lock"
 """File of a run folder: operators, parameters and tables the tries were made with."""
@@ -164,7 +165,7 @@ class _Work:
             if folder.file(LOCK).exists():
                 require_lock(folder.file(LOCK).read_text(encoding="utf-8"), plan.lock)
             check_settings(plan, reader)
-            earlier = earlier_tries(reader, names)
+            earlier = stored_tries(reader)
         if self.options.trace is not None:
             plan = self._replay(plan, self.options.trace, samples, earlier)
             earlier = {}
@@ -216,7 +217,6 @@ class _Work:
         attacker: Attacker | None,
     ) -> AdaptivePlan:
         attacked = subjects.attacked
-        names = [built.manifest.name for built in attacked]
         return AdaptivePlan(
             defenses=tuple(built.part for built in attacked),
             left_out=subjects.left_out,
@@ -226,9 +226,7 @@ class _Work:
             shares_memory=self.options.shared_memory and self.config.shares_memory,
             gradient=build_gradient(self.config.located, attacked),
             seeds=self.options.seeds or self.config.seeds,
-            attacker=None
-            if attacker is None
-            else replace(attacker.plan, replies=earlier_replies(reader, names)),
+            attacker=None if attacker is None else attacker.plan,
             target=protected_of(
                 parts,
                 reader,
@@ -293,15 +291,20 @@ class _Work:
         plan: AdaptivePlan,
         trace: Path,
         samples: Sequence[Sample],
-        earlier: Mapping[str, Mapping[Place, StoredAnswer]],
+        earlier: Mapping[Place, TryRecord],
     ) -> AdaptivePlan:
-        if any(earlier.values()):
+        if earlier:
             raise IncomparableRuns(
                 "The run holds tries already; a trace is replayed into a run without any.\n"
                 "Next: guardmark run CONFIG, then guardmark adapt on the new folder."
             )
         positions = {sample.id: place for place, sample in enumerate(samples)}
-        return replace(plan, trace=read_trace(trace, settings=plan.settings, positions=positions))
+        answers = read_trace(trace, settings=plan.settings, positions=positions)
+        if plan.target is not None:
+            beside = RunDir(path=trace.parent).target
+            settings = plan.target.settings
+            answers |= read_target_trace(beside, settings=settings, positions=positions)
+        return replace(plan, trace=answers)
 
 
 async def _close(parts: Sequence[object], services: Services | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
-from guardmark.adaptive.attacker_plan import AttackerPlan
+from guardmark.adaptive.model_asker import AttackerPlan
 from guardmark.app.parts.building import build_one
 from guardmark.app.parts.loading import (
     LoadedConfig,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from guardmark.adaptive.target import KnownAnswers, ProtectedTarget
-from guardmark.adaptive.target_trace import read_target_trace, stored_answers
 from guardmark.attacks.comprehension import COMPREHENSION_VERSION, LEAST_OVERLAP, WORDS_IN_A_ROW
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Response, Verdict, VerdictLabel
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Sample
-    from guardmark.store.records import RecordReader
+    from guardmark.store.reader import RecordReader
 
 CANARIES = 20
 """Canaries asked for each operator, where nothing else is said."""
@@ -39,30 +39,15 @@ def protected_of(
     if parts.model is None:
         return None
     _check(reader.manifest(), (parts.model, *parts.judges))
-    settings = _settings(parts.model, parts.judges)
-    memory = stored_answers(reader)
-    if trace is not None:
-        positions = {sample.id: place for place, sample in enumerate(samples)}
-        beside = RunDir(path=trace.parent).target
-        if not beside.exists():
-            return None
-        read = read_target_trace(beside, settings=settings, positions=positions)
-        memory = read
+    if trace is not None and not RunDir(path=trace.parent).target.exists():
+        return None
     protected = ProtectedTarget(
         model=parts.model.part,
         judges=tuple(judge.part for judge in parts.judges),
-        settings=settings,
+        settings=_settings(parts.model, parts.judges),
         canaries=canaries,
-        memory=memory,
     )
-    return ProtectedTarget(
-        model=protected.model,
-        judges=protected.judges,
-        settings=settings,
-        as_run=_as_run(reader, samples, protected),
-        canaries=canaries,
-        memory=memory,
-    )
+    return replace(protected, as_run=_as_run(reader, samples, protected))
 
 
 def target_name(protected: ProtectedTarget) -> str:

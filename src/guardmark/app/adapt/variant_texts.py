@@ -6,16 +6,16 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from guardmark.adaptive.questions import text_digest
 from guardmark.adaptive.search import MOST_USES
-from guardmark.adaptive.trial import text_digest
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.attacks.prompts import STRATEGIES
 from guardmark.core.errors import ConfigError
 from guardmark.core.layers import ATTACKER
-from guardmark.core.record import Stage
 from guardmark.parsing.candidates import read_candidates
+from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,12 +75,10 @@ class VariantTexts:
         """Return every candidate of the attacker model, by sample and hash; read once."""
         if self._written is None:
             found: dict[tuple[int, str], str] = {}
-            for record in self.reader.records(
-                defense=self.defense, stage=Stage.TRY, layer=ATTACKER
-            ):
+            for record in read_tries(self.reader, defense=self.defense, layer=ATTACKER):
                 raw = "" if record.evidence is None else record.evidence.raw
                 for each in read_candidates(raw, strategies=STRATEGIES).candidates:
-                    found[record.key.sample, text_digest(each.text)] = each.text
+                    found[record.sample, text_digest(each.text)] = each.text
             self._written = found
         return self._written
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,6 +14,7 @@ from guardmark.core.layers import AUDIT_PREFIX
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.engine.plan import NO_GUARD
+from guardmark.store.tries import TrySubject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -157,29 +157,22 @@ def store_bypass_labels(
     said = sorted((each.bypass.audit_id, each.same, each.notes) for each in labels)
     digest = sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
     layer = f"{AUDIT_PREFIX}{digest[:8]}"
-    lanes = {
-        each.bypass.defense: writer.record_batch(each.bypass.defense, Stage.TRY, layer=layer)
-        for each in labels
-    }
-    if any(any(writer.stored.count_by_outcome(lane)) for lane in lanes.values()):
+    if writer.stored.has_tries(layer):
         return layer
     writer.add_layer(layer, {"kind": "adaptive-audit", "file": source.name, "sha256": digest})
     for each in sorted(labels, key=lambda label: label.bypass.audit_id):
-        bypass = each.bypass
-        note = {
-            "account": "audit",
-            "round": bypass.attempt.round,
-            "chain": bypass.attempt.chain,
-            "tier": bypass.attempt.tier,
-            "text": bypass.attempt.text,
-            "same": each.same,
-            "free": True,
-        }
-        row = Response(
-            text=json.dumps(note, separators=(",", ":")),
-            evidence=Evidence(reason=each.notes) if each.notes else None,
+        attempt, defense = each.bypass.attempt, each.bypass.defense
+        subject = TrySubject(
+            account="audit",
+            round=attempt.round,
+            digest=attempt.text,
+            chain=attempt.chain,
+            tier=attempt.tier,
+            details={"same": each.same},
         )
-        lanes[bypass.defense].add_response(bypass.position, row, latency_ns=None)
+        evidence = Evidence(reason=each.notes) if each.notes else None
+        row = Response(text="", evidence=evidence)
+        writer.tries(defense, layer).add((0, each.bypass.position), subject, row, is_free=True)
     writer.flush()
     writer.note_head()
     return layer

@@ -67,6 +67,17 @@ _ANSWERS: Final = (
     " LEFT JOIN details x ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
     " AND x.repeat = r.repeat AND x.sample = r.sample LEFT JOIN sayings y ON y.id = r.said"
 )
+_TRIES: Final = (
+    "SELECT s.position, s.id, coalesce(s.origin, s.id), s.length, lower(hex(s.digest)), s.kind,"
+    " s.rest, d.name, 3, l.name, t.number, t.outcome, t.score, t.score_kind, t.error_kind,"
+    " t.answer_mode, t.latency_ns, t.flags, rtrim(json_patch('{}', json_object('account',"
+    " t.account, 'round', t.round, 'chain', t.chain, 'tier', t.tier, 'text', t.digest, 'size',"
+    " t.size, 'decoded', json(iif(t.decoded, 'true', iif(t.decoded = 0, 'false', 'null'))),"
+    " 'free', json(iif(t.is_free, 'true', 'false')))), '}') || ifnull(',' || substr(t.details, 2),"
+    " '}'), t.evidence FROM tries t JOIN samples s ON s.position = t.sample"
+    " JOIN defenses d ON d.id = t.defense JOIN layers l ON l.id = t.layer"
+    " ORDER BY t.defense, t.layer, t.number, t.sample"
+)
 _BY_KEY: Final = " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 _GROUPS: Final = (
     "SELECT coalesce(s.origin, s.id) FROM samples s JOIN kinds k ON k.id = s.kind"
@@ -162,8 +173,7 @@ class Source:
 
     def lines(self) -> Iterator[Answer]:
         """Read every record but tries, by defense, stage, layer, repeat and sample."""
-        query = _ANSWERS + " WHERE r.stage != ?" + _BY_KEY
-        for row in self.connection.execute(query, (STAGES.index("try"),)):
+        for row in self.connection.execute(_ANSWERS + _BY_KEY):
             yield self._answer(row, self._subject(row))
 
     def answers(self, stage: str) -> list[Answer]:
@@ -173,10 +183,10 @@ class Source:
         what they said is read again and again.
         """
         if stage not in self.kept:
-            query = _ANSWERS + " WHERE r.stage = ?" + _BY_KEY
+            query = _ANSWERS + f" WHERE r.stage = {STAGES.index(stage)}" + _BY_KEY
             self.kept[stage] = [
                 self._answer(row, self.met.setdefault(row[0], self._subject(row)))
-                for row in self.connection.execute(query, (STAGES.index(stage),))
+                for row in self.connection.execute(_TRIES if stage == "try" else query)
             ]
         return self.kept[stage]
 

@@ -20,6 +20,8 @@ _PAID: Final = (
     "SELECT r.defense, r.stage, r.layer, r.flags, x.evidence FROM records r JOIN details x"
     " ON x.defense = r.defense AND x.stage = r.stage AND x.layer = r.layer"
     " AND x.repeat = r.repeat AND x.sample = r.sample WHERE x.evidence LIKE '%\"usage\"%'"
+    " UNION ALL SELECT defense, 3, layer, flags, evidence FROM tries"
+    " WHERE evidence LIKE '%\"usage\"%'"
 )
 _PAID_AGAIN: Final = (
     " UNION ALL SELECT defense, stage, layer, flags, evidence FROM superseded"

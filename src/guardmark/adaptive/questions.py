@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +19,8 @@ T = TypeVar("T")
 REWORDING: Final = "R5 twin"
 """Round of benign texts as an attacker model rewords them."""
 _UNPROVED: Final = ("", *(tier.value for tier in Tier if not tier.in_full))
+RESENDS: Final = 3
+"""How often a text that passed a random defense is sent again."""
 PROBE: Final = "probe"
 """Chain of what is asked to learn something and is no attack."""
 
@@ -70,35 +71,33 @@ class Query:
     layer: str = ADAPTIVE
     is_again: bool = False
     decoded: bool | None = None
+    resend_of: int | None = None
 
     @property
     def is_proved(self) -> bool:
         """Whether a pass is a bypass: its tier is proved."""
         return self.tier not in _UNPROVED
 
-    def note(self, digest: str, *, is_free: bool) -> str:
-        """Return what is stored beside the answer."""
-        read = "" if self.decoded is None else f',"decoded":{"true" if self.decoded else "false"}'
-        return (
-            f'{{"account":"{self.account.value}","round":"{self.round}",'
-            f'"chain":{json.dumps(self.chain)},"tier":"{self.tier}","text":"{digest}",'
-            f'"size":{len(self.text)},"free":{"true" if is_free else "false"}{read}}}'
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class TryAnswer:
-    """What the defense said."""
+    """What the defense decided."""
 
     is_blocked: bool | None
     score: float | None = None
     is_complaint: bool = False
     reason: str = ""
+    number: int = 0
 
     @property
     def passed(self) -> bool:
         """Whether the text was let through."""
         return self.is_blocked is False
+
+
+def is_confirmed(resends: Sequence[TryAnswer]) -> bool:
+    """Tell whether a pass holds: all but one of its re-sends pass, too."""
+    return sum(answer.passed for answer in resends) >= RESENDS - 1
 
 
 Steps = Generator[list[Query], list[TryAnswer], T]

@@ -1,0 +1,145 @@
+"""Tries of schema versions 1 and 2: records at stage `try`, told by a note in the text column."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.errors import StoreError
+from guardmark.core.record import Stage
+from guardmark.store.codes import OUTCOME_CODE, STAGE_CODE
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator
+
+Row = tuple[Any, ...]
+
+_TRY: Final = STAGE_CODE[Stage.TRY]
+_PASSED: Final = {OUTCOME_CODE["allow"]: True, OUTCOME_CODE["block"]: False}
+_SENT_AGAIN: Final = ("battery", "search")  # accounts whose passes were sent again
+_GROUP, _ENOUGH = 3, 2  # re-sends of a pass, and how many of them have to pass
+_STORED: Final = (
+    "number, sample, outcome, score, score_kind, error_kind, answer_mode, latency_ns, flags,"
+    " batch, note, evidence"
+)
+_FROM_RECORDS: Final = (
+    "SELECT r.defense, r.layer, r.repeat, r.sample, r.outcome, r.score, r.score_kind,"  # noqa: S608 - a constant of ours
+    " r.error_kind, r.answer_mode, r.latency_ns, r.flags, r.batch, x.text, x.evidence"
+    " FROM records r LEFT JOIN details x USING (defense, stage, layer, repeat, sample)"
+    f" WHERE r.stage = {_TRY} ORDER BY r.defense, r.layer, r.repeat, r.sample"
+)
+_OF_NOTE: Final = "account, round, chain, tier, digest, size, decoded, is_free, details"
+_NAMED: Final = ("account", "round", "chain", "tier", "text", "size", "decoded", "free")
+_CONFIRMATIONS: Final = "defense, layer, number, sample, sent, passed, is_confirmed, batch"
+
+AS_RECORDS: Final = (
+    f"SELECT batch, defense, {_TRY} AS stage, layer, number, score_kind, ifnull(error_kind, -1),"  # noqa: S608 - a constant of ours
+    " ifnull(answer_mode, -1), flags, 0, sample, outcome, score, latency_ns, NULL"
+    " FROM tries WHERE note IS NOT NULL"
+)
+"""Old tries as the rows of records that their batches were hashed with."""
+AS_DETAILS: Final = (
+    f"SELECT batch, defense, {_TRY} AS stage, layer, number, sample, note, evidence"  # noqa: S608 - a constant of ours
+    " FROM tries WHERE note IS NOT NULL"
+)
+"""Old tries as the rows of details that their batches were hashed with."""
+
+
+def move_tries(connection: sqlite3.Connection) -> None:
+    """Move the tries of an older file out of its records into their own table."""
+    rows = connection.execute(_FROM_RECORDS).fetchall()
+    for tries, confirmations in _columns_of(rows):
+        for table, columns, values in (
+            ("tries", f"defense, layer, {_STORED}, {_OF_NOTE}, resend_of", tries),
+            ("confirmations", _CONFIRMATIONS, confirmations),
+        ):
+            places = ", ".join("?" * (columns.count(",") + 1))
+            connection.executemany(f"INSERT INTO {table} ({columns}) VALUES ({places})", values)  # noqa: S608 - constants of ours
+    for table in ("details", "records"):
+        connection.execute(f"DELETE FROM {table} WHERE stage = {_TRY}")  # noqa: S608 - a name of ours
+
+
+def changed_tries(connection: sqlite3.Connection) -> int:
+    """Count the old tries, and outcomes of re-sends, that are not those of the hashed notes."""
+    old = f"SELECT defense, layer, {_STORED}{{}} FROM tries WHERE note IS NOT NULL"  # noqa: S608 - constants of ours
+    order = " ORDER BY defense, layer, number, sample"
+    rows = connection.execute(f"{old.format('')}{order}").fetchall()
+    if not rows:
+        return 0
+    stored = connection.execute(f"{old.format(f', {_OF_NOTE}, resend_of')}{order}").fetchall()
+    sent = set(
+        connection.execute(
+            f"SELECT {_CONFIRMATIONS} FROM confirmations JOIN tries t"  # noqa: S608 - constants of ours
+            " USING (defense, layer, number, sample, batch) WHERE t.note IS NOT NULL"
+        ).fetchall()
+    )
+    tries, confirmations = list[Row](), set[Row]()
+    for some, confirmed in _columns_of(rows):
+        tries += some
+        confirmations.update(confirmed)
+    changed = [number for number, row in enumerate(stored) if tries[number] != row]
+    return len(changed) + len(sent ^ confirmations)
+
+
+def _columns_of(rows: Iterable[Row]) -> Iterator[tuple[list[Row], list[Row]]]:
+    """Yield the tries of one defense and layer after the other, and what their re-sends came to.
+
+    Which try a re-send was of is not stored: it is taken for the last pass of the same text. A pass
+    counts as confirmed where any three answered re-sends of its text in a row hold two passes.
+    """
+    for (defense, layer), lane in groupby(rows, key=lambda row: row[:2]):
+        tries = list[Row]()
+        passes: defaultdict[Row, list[Row]] = defaultdict(list)
+        sent: defaultdict[Row, list[bool]] = defaultdict(list)
+        by_try: defaultdict[Row, list[bool]] = defaultdict(list)
+        for row in lane:
+            note = _note_of(row[-2])
+            number, sample, passed = row[2], row[3], _PASSED.get(row[4])
+            text, resend_of = (sample, note["text"]), None
+            if note["account"] == "confirm" and text in passes:
+                resend_of = passes[text][-1][0]
+                if passed is not None:
+                    sent[text].append(passed)
+                    by_try[resend_of, sample].append(passed)
+            elif passed and note["account"] in _SENT_AGAIN:
+                passes[text].append((number, sample, row[-3]))
+            tries.append((*row, *_columns(note), resend_of))
+        confirmations = [
+            (
+                *(defense, layer, number, sample),
+                *(len(by_try[number, sample]), sum(by_try[number, sample])),
+                *(int(_holds(sent[text])), batch),
+            )
+            for text, each in passes.items()
+            if text in sent
+            for number, sample, batch in each
+        ]
+        yield tries, confirmations
+
+
+def _holds(answers: list[bool]) -> bool:
+    starts = range(0, len(answers), _GROUP)
+    return any(sum(answers[at : at + _GROUP]) >= _ENOUGH for at in starts)
+
+
+def _note_of(text: str | None) -> dict[str, Any]:
+    try:
+        note: dict[str, Any] = json.loads(text or "")
+        _ = note["account"], note["round"], note["text"], note["free"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"A try of an adaptive attacker cannot be read ({text!r:.80}).\n"
+            "Next: restore the records from a copy."
+        ) from error
+    return note
+
+
+def _columns(note: dict[str, Any]) -> Row:
+    account, round_, chain, tier, digest, size, decoded, is_free = (note.get(n) for n in _NAMED)
+    rest = {name: value for name, value in note.items() if name not in _NAMED}
+    details = json.dumps(rest, ensure_ascii=False, separators=(",", ":")) if rest else None
+    read = None if decoded is None else int(decoded)
+    return account, round_, chain, tier, digest, size, read, int(bool(is_free)), details
