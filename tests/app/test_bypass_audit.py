@@ -133,7 +133,7 @@ async def test_a_text_that_is_lost_is_counted_and_another_drawn(run: Path, tmp_p
 
     with sqlite3.connect(run / "records.sqlite") as connection:
         connection.execute(
-            "UPDATE details SET evidence = NULL WHERE layer IN"
+            "UPDATE tries SET evidence = NULL WHERE layer IN"
             " (SELECT id FROM layers WHERE name = 'adaptive/attacker')"
         )
     audit = draw_bypasses(run, out=tmp_path / "b.csv", count=3)
@@ -168,13 +168,12 @@ async def test_a_formula_stays_a_text(run: Path, tmp_path: Path) -> None:
             {"raw": json.dumps({"candidates": [{"strategy": "scene", "text": "=1+1"}]})}
         )
         place = "layer IN (SELECT id FROM layers WHERE name = 'adaptive/attacker') AND sample = 3"
-        connection.execute(f"UPDATE details SET evidence = ? WHERE {place}", (evidence,))  # noqa: S608
-        old = connection.execute(
-            'SELECT text FROM details WHERE sample = 3 AND text LIKE \'%"R5"%"tier":"V3"%\''
-            ' AND text LIKE \'%"account":"search"%\''
-        ).fetchone()[0]
-        new = json.dumps({**json.loads(old), "text": text_digest("=1+1")})
-        connection.execute("UPDATE details SET text = ? WHERE text = ?", (new, old))
+        connection.execute(f"UPDATE tries SET evidence = ? WHERE {place}", (evidence,))  # noqa: S608
+        connection.execute(
+            "UPDATE tries SET digest = ? WHERE sample = 3 AND round = 'R5' AND tier = 'V3'"
+            " AND account = 'search'",
+            (text_digest("=1+1"),),
+        )
     table = by_sample(draw_bypasses(run, out=tmp_path / "b.csv").file)
     lines = by_sample(draw_bypasses(run, out=tmp_path / "b.jsonl").file)
     assert table["m1"]["rewritten_text"] == "'=1+1"

@@ -24,6 +24,10 @@ FULL: Final = ("V0", "V1", "V2", "V3-table", "V3")
 """Every proved tier."""
 ROUNDS: Final = ("R0", "R1", "R2", "R3", "R4", "R5")
 """Rounds, in order."""
+_CONFIRMED: Final = (
+    "SELECT l.name, c.number, c.sample FROM confirmations c JOIN layers l ON l.id = c.layer"
+    " WHERE c.is_confirmed AND c.defense = (SELECT id FROM defenses WHERE name = ?)"
+)
 FINDINGS: Final = "adaptive/findings/"
 """What the layers of findings begin with; the name of the defense follows."""
 
@@ -60,6 +64,7 @@ class Fight:
     budget: int
     confidence: float
     is_random: bool
+    confirmed: frozenset[tuple[str, int, int]] = frozenset()
     has_attacker: bool = False
     seeds: int = 1
     rows: defaultdict[tuple[str, str], list[Row]] = field(default_factory=lambda: defaultdict(list))
@@ -87,10 +92,7 @@ class Fight:
         """Tell whether a try is a bypass of these tiers."""
         if not row.passed or row.note["tier"] not in tiers:
             return False
-        if not self.is_random:
-            return True
-        again = self.again[row.layer, row.place, row.note["text"]]
-        return any(sum(again[at : at + 3]) >= 2 for at in range(0, len(again), 3))
+        return not self.is_random or (row.layer, row.answer.repeat, row.place) in self.confirmed
 
     def searched(self, layer: str) -> dict[int, list[Row]]:
         """Return the search tries of an arm by attack, in order."""
@@ -141,6 +143,7 @@ def read_fights(source: Source) -> list[Fight]:
                 budget=int(settings.get("budget", 0)),
                 confidence=float(source.manifest["confidence"]),
                 is_random=bool({"RANDOMISED", "STATEFUL"} & flags),
+                confirmed=frozenset(source.connection.execute(_CONFIRMED, (name,))),
                 has_attacker="attacker" in settings,
                 seeds=int(settings.get("seeds", 1)),
             )
