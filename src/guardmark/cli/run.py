@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from guardmark.app.preflight.checkup import Checkup
+    from guardmark.app.preflight.forecast import Forecast, Span
 
 
 _PATH = click.Path(path_type=Path)
@@ -163,20 +164,36 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
     )
     yield from _size_lines(checkup)
     yield "Calls"
-    for forecast in checkup.forecasts:
-        if not forecast.calls:
-            yield f"  {forecast.defense}: in this process, no calls"
-            continue
-        time = "time unknown (--probe N measures)"
-        if forecast.seconds is not None:
-            time = f"about {_duration(forecast.seconds)}"
-        cost = f", about {forecast.cost:,.2f} at your prices" if forecast.cost is not None else ""
-        yield f"  {forecast.defense}: {forecast.calls:,} calls, {time}{cost}"
+    yield from _forecast_lines(checkup.forecasts)
     for probe in checkup.probes:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in probe.outcomes.items())
         timed = f", median {probe.median_ms:.1f} ms" if probe.median_ms is not None else ""
         yield f"  Probe of {probe.defense}: {outcomes}{timed}"
         yield from (f"    {message}" for message in probe.messages)
+
+
+def _forecast_lines(forecasts: Sequence[Forecast]) -> Iterator[str]:
+    from guardmark.app.preflight.forecast import ASSUMPTIONS
+
+    for forecast in forecasts:
+        if not forecast.calls.at_most:
+            yield f"  {forecast.part}: in this process, no calls"
+            continue
+        time = "time unknown (--probe N measures)"
+        if forecast.seconds is not None:
+            time = f"about {_duration(forecast.seconds)}"
+        cost = f", {_span(forecast.cost, ',.2f')} at your prices" if forecast.cost else ""
+        yield f"  {forecast.part}: {_span(forecast.calls, ',.0f')} calls, {time}{cost}"
+    if any(forecast.cost for forecast in forecasts):
+        yield f"  {ASSUMPTIONS}"
+
+
+def _span(span: Span, form: str) -> str:
+    low = format(span.at_least, form)
+    if span.at_most is None:
+        return f"at least {low}"
+    high = format(span.at_most, form)
+    return high if low == high else f"at least {low} and at most {high}"
 
 
 def _size_lines(checkup: Checkup) -> Iterator[str]:

@@ -50,6 +50,11 @@ class ChatSettings(Settings):
         """The base URL, without a slash at its end."""
         return (self.base_url or PRESETS[str(self.preset)][0]).rstrip("/")
 
+    @property
+    def most_written(self) -> int:
+        """The most tokens that an answer can have."""
+        return int(self.options.get("max_tokens", self.max_tokens))
+
     def chat_endpoint(self, name: str, context: BuildContext) -> Any:
         """Return the model as something that can be asked, a `net.chat.ChatEndpoint`."""
         where = context.where or name

@@ -283,10 +283,19 @@ class GuardModelSettings(ChatSettings):
             raise ValueError("needs the name of the model, as its server knows it")
         return self
 
+    @property
+    def most_written(self) -> int:
+        """The most tokens that an answer can have."""
+        return self._profile().max_tokens
+
+    def before(self, folder: Path) -> str:
+        """Return what the guard is told before every text."""
+        return self._policy(folder) or self._profile().instruction
+
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
         path = context.folder / self.policy_file if self.policy_file else None
-        policy = read_text(path, f"The policy {path}") if path else self.policy
+        policy = self._policy(context.folder)
         files = (path,) if path else ()
         if self.path is not None:
             return self._local(name, context.folder / self.path, policy, files)
@@ -301,12 +310,21 @@ class GuardModelSettings(ChatSettings):
             files=files,
         )
 
-    def _reader(self) -> GuardReader:
+    def _policy(self, folder: Path) -> str:
+        if not self.policy_file:
+            return self.policy
+        path = folder / self.policy_file
+        return read_text(path, f"The policy {path}")
+
+    def _profile(self) -> GuardProfile:
         profile = guard_profile(self.profile)
-        if self.max_tokens:
-            profile = profile.model_copy(update={"max_tokens": self.max_tokens})
+        if not self.max_tokens:
+            return profile
+        return profile.model_copy(update={"max_tokens": self.max_tokens})
+
+    def _reader(self) -> GuardReader:
         return GuardReader(
-            profile=profile, ibm_sum=self.score == "ibm_sum", threshold=self.threshold
+            profile=self._profile(), ibm_sum=self.score == "ibm_sum", threshold=self.threshold
         )
 
     def _local(self, name: str, path: Path, policy: str, files: tuple[Path, ...]) -> object:

@@ -208,6 +208,11 @@ class LocalModelSettings(SystemPromptSettings):
             files=(path,),
         )
 
+    @property
+    def most_written(self) -> int:
+        """The most tokens that an answer can have."""
+        return self.max_tokens
+
     def _randomness(self, seed: int) -> Randomness | None:
         if not self.temperature:
             return None

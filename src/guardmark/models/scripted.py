@@ -78,6 +78,12 @@ class ScriptedModelSettings(SystemPromptSettings):
     otherwise: str = "I can help you with that."
     by_sha256: dict[str, str] = Field(default_factory=dict)
 
+    @property
+    def most_written(self) -> int:
+        """The most tokens that an answer can have: no token is shorter than a character."""
+        answers = [rule.answer for rule in self.rules]
+        return max(map(len, [*answers, self.otherwise, *self.by_sha256.values()]))
+
     def build(self, name: str, context: BuildContext) -> object:  # noqa: ARG002 - all have one signature
         """Build the model."""
         return ScriptedModel(

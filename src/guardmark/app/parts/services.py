@@ -22,7 +22,8 @@ def service_address(settings: BaseModel) -> str:
     for field in _ADDRESS_FIELDS:
         value = getattr(settings, field, None)
         if value:
-            return str(value)
+            # What a preset stands for, where the settings know it.
+            return str(getattr(settings, "address", value))
     return ""
 
 

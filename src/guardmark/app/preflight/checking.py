@@ -39,8 +39,7 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     samples = _alternating(data, probes) if probes else []
     work = _probe_all(parts, services, helpers=helpers, samples=samples)
     seen = run_on_loop(work, loaded.config.run)
-    everything = (*parts.defenses, *((parts.model,) if parts.model else ()), *parts.judges)
-    return check(loaded, everything, data=data, probes=seen)
+    return check(loaded, parts.defenses, data=data, probes=seen)
 
 
 async def _probe_all(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from guardmark.app.data.reading import load_data
-from guardmark.app.parts.services import is_below
+from guardmark.app.preflight.forecast import TextVolume, forecast_parts
 from guardmark.stats.planning import trials_for_half_width, wilson_half_width
 
 if TYPE_CHECKING:
@@ -14,12 +14,10 @@ if TYPE_CHECKING:
 
     from guardmark.app.parts.building import BuiltPart
     from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.app.preflight.forecast import Forecast
     from guardmark.core.manifest import DataManifest
     from guardmark.core.sample import Sample
     from guardmark.datasets.loading import LoadedData
-
-_CHARACTERS_A_TOKEN = 4
-"""Rule of thumb for English; the forecast says that it is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +29,6 @@ class SizeCheck:
     groups: int
     half_width: float | None
     enough: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
-    """What one defense will take."""
-
-    defense: str
-    calls: int
-    seconds: float | None
-    cost: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +67,7 @@ class _Tally:
 
 def check(
     loaded: LoadedConfig,
-    parts: Sequence[BuiltPart],
+    defenses: Sequence[BuiltPart],
     *,
     data: LoadedData | None = None,
     probes: Sequence[Probe] = (),
@@ -87,11 +75,12 @@ def check(
     """Say what a configuration will do."""
     data = data or load_data(loaded)
     stats = loaded.config.stats
-    tallies, characters = _tally(data)
+    tallies, volume = _tally(data)
     sizes = [
         _size(subject, tally, margin=stats.margin, confidence=stats.confidence)
         for subject, tally in tallies.items()
     ]
+    views = {built.manifest.name: built.part.view for built in defenses}
     medians = {probe.defense: probe.median_ms for probe in probes}
     return Checkup(
         data=data.manifests,
@@ -99,24 +88,21 @@ def check(
         margin=stats.margin,
         needed=trials_for_half_width(stats.margin, confidence=stats.confidence),
         sizes=tuple(sizes),
-        forecasts=tuple(
-            _forecast(part, loaded, samples=data.count, characters=characters, medians=medians)
-            for part in parts
-        ),
+        forecasts=tuple(forecast_parts(loaded, volume, views=views, median_ms=medians)),
         probes=tuple(probes),
         samples=data.count,
     )
 
 
-def _tally(data: LoadedData) -> tuple[dict[str, _Tally], int]:
+def _tally(data: LoadedData) -> tuple[dict[str, _Tally], TextVolume]:
     tallies = {"attacks": _Tally(), "benign": _Tally()}
-    characters = 0
+    volume = TextVolume()
     for sample in data.samples():
-        characters += len(sample.prompt.text)
+        volume.add(sample.prompt)
         tallies["attacks" if sample.is_attack else "benign"].add(sample)
         if sample.is_attack and sample.category:
             tallies.setdefault(sample.category, _Tally()).add(sample)
-    return tallies, characters
+    return tallies, volume
 
 
 def _size(subject: str, tally: _Tally, *, margin: float, confidence: float) -> SizeCheck:
@@ -127,37 +113,4 @@ def _size(subject: str, tally: _Tally, *, margin: float, confidence: float) -> S
         groups=len(tally.groups),
         half_width=width,
         enough=width is not None and width <= margin,
-    )
-
-
-def _forecast(
-    part: BuiltPart,
-    loaded: LoadedConfig,
-    *,
-    samples: int,
-    characters: int,
-    medians: Mapping[str, float | None],
-) -> Forecast:
-    settings, config = part.manifest.settings, loaded.config
-    url = str(settings.get("url") or settings.get("base_url") or "")
-    if not url:
-        return Forecast(defense=part.manifest.name, calls=0, seconds=None, cost=None)
-    calls = samples * config.run.repeats + config.latency.warmup
-    concurrency = next(
-        (s.concurrency for base, s in config.services.items() if is_below(url, base)), None
-    )
-    median = medians.get(part.manifest.name)
-    at_once = concurrency or config.run.concurrency
-    price = config.prices.get(part.manifest.name) or config.prices.get(
-        str(settings.get("model") or "")
-    )
-    cost = None
-    if price is not None:
-        tokens = characters * config.run.repeats / _CHARACTERS_A_TOKEN
-        cost = calls * price.per_call + tokens / 1000 * price.input_per_1k
-    return Forecast(
-        defense=part.manifest.name,
-        calls=calls,
-        seconds=None if median is None else calls * median / 1000 / at_once,
-        cost=cost,
     )
