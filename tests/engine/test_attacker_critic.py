@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from guardmark.adaptive.asker import AskContext, stored_tries
+from guardmark.adaptive.attacker import Critic
 from guardmark.adaptive.campaign import check_settings
-from guardmark.adaptive.critic import Critic
 from guardmark.adaptive.diagnosis import Diagnosis
 from guardmark.adaptive.model_asker import AttackerPlan, ModelAsker
 from guardmark.adaptive.state import SearchState

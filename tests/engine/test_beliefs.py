@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guardmark.adaptive.bandit import Bandit, best
-from guardmark.adaptive.beliefs import BatteryRecord, Precedents
+from guardmark.adaptive.beliefs import Bandit, BatteryRecord, Precedents, best
 from guardmark.adaptive.diagnosis import KEYWORD, NONE, Diagnosis, ProbeResult
-from guardmark.adaptive.folds import FOLDS, fold_numbers
-from guardmark.adaptive.state import SearchState
+from guardmark.adaptive.state import FOLDS, SearchState, fold_numbers
 from guardmark.attacks.battery import battery
 from guardmark.attacks.contract import OperatorChain, Tier
 

@@ -12,7 +12,7 @@ import pytest
 
 from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
-from guardmark.adaptive.seeds import derive_seed
+from guardmark.adaptive.state import derive_seed
 from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.attacks.battery import Lock, lock_digest, lock_text

@@ -1,32 +1,145 @@
-"""Round 5: a model writes candidates, a judge says which ask the same, the defense answers."""
+"""Round 5: a model writes candidates, the defense answers; and its twin on benign texts."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
-from guardmark.adaptive.attacker_thread import AttackerThread, CandidateStatus, Draft, interleaved
-from guardmark.adaptive.critic import Critic
+from guardmark.adaptive.attacker_thread import (
+    ATTACKS,
+    BENIGN,
+    AttackerThread,
+    CandidateStatus,
+    Draft,
+    interleaved,
+    prove,
+)
 from guardmark.adaptive.model_asker import Ask
-from guardmark.adaptive.questions import Account, Query
-from guardmark.adaptive.sameness import ATTACKS, prove
+from guardmark.adaptive.questions import REWORDING, Account, Query
+from guardmark.adaptive.state import Target
 from guardmark.attacks.contract import Tier
-from guardmark.attacks.prompts import STRATEGIES, Situation, attacker_prompt, repair_prompt
+from guardmark.attacks.prompts import (
+    STRATEGIES,
+    TOLD_TO_ATTACKER,
+    Critique,
+    Situation,
+    attacker_prompt,
+    critic_prompt,
+    critic_repair,
+    neutral_text,
+    repair_prompt,
+    system_text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from guardmark.adaptive.attacker_thread import Blocked
     from guardmark.adaptive.defense_asker import DefenseAsker
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.model_asker import ModelAsker
     from guardmark.adaptive.questions import TryAnswer
-    from guardmark.adaptive.state import SearchState, Target
+    from guardmark.adaptive.state import SearchState
+    from guardmark.attacks.prompts import PastTry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Critic:
+    """Guesses from 1 to 10, for the choice of tries alone: no rate and no tier rests on them."""
+
+    state: SearchState
+    diagnosis: Diagnosis
+    models: ModelAsker
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether guesses would be used: nobody else tells how close, and tries are shown."""
+        plan = self.models.plan
+        return plan.critic is not None and not self.state.has_scores and plan.history > 0
+
+    @property
+    def system(self) -> str | None:
+        """What the attacker model is told; None for what it is told without a critic."""
+        return _system_with_critic() if self.is_wanted else None
+
+    def shown(self, past: Sequence[PastTry]) -> tuple[PastTry, ...]:
+        """Choose the tries of a line that the attacker model is shown."""
+        most = self.models.plan.history
+        if not most:
+            return ()
+        if all(each.closeness is None for each in past):
+            return tuple(past[-most:])
+        ranked = sorted(range(len(past)), key=lambda i: (past[i].closeness or 0.0, i))[-most:]
+        return tuple(replace(past[i], is_best=i == ranked[-1]) for i in sorted(ranked))
+
+    async def guess(
+        self,
+        lines: Sequence[tuple[AttackerThread, int]],
+        *,
+        strategies: Callable[[AttackerThread], Mapping[str, tuple[int, int]]],
+    ) -> None:
+        """Ask how close blocked candidates came, in lines that go on and where it is not known.
+
+        An answer that failed, was refused or cannot be read leaves a candidate without a guess;
+        after eight failed calls in a row nobody is asked any more.
+        """
+        if not self.is_wanted or not self.models.has_critic():
+            return
+        subjects = [
+            (thread, blocked) for thread, stream in lines for blocked in thread.take_blocked(stream)
+        ]
+        asks = [
+            self._ask(thread, blocked, strategies=strategies(thread))
+            for thread, blocked in subjects
+        ]
+        replies = await self.models.ask_until_readable(asks, again=critic_repair)
+        for (thread, blocked), reply in zip(subjects, replies, strict=True):
+            if reply.closeness is not None:
+                thread.criticise(blocked, reply.closeness)
+
+    def _ask(
+        self,
+        thread: AttackerThread,
+        blocked: Blocked,
+        *,
+        strategies: Mapping[str, tuple[int, int]],
+    ) -> Ask:
+        sample, draft, number = thread.target.sample, blocked.draft, thread.criticised
+        thread.criticised += 1
+        draw = self.state.draw("critic", self.models.name, sample.id, number)
+        critique = Critique(
+            call=f"{draw.getrandbits(48):012x}",
+            kind=self.diagnosis.kind,
+            folds=self.diagnosis.folds,
+            trigger=self.diagnosis.core_of(thread.position),
+            request=sample.prompt.text,
+            text=draft.text,
+            strategy=draft.strategy,
+            reason=blocked.reason,
+            strategies=strategies,
+        )
+        note = {"stream": draft.stream, "depth": draft.depth, "candidate": number}
+        return Ask(
+            sample=thread.position,
+            account=Account.CRITIC,
+            prompt=critic_prompt(critique),
+            seed=draw.getrandbits(31),
+            note={**note, "repair": False},
+        )
+
+
+@cache
+def _system_with_critic() -> str:
+    return f"{system_text()}\n{TOLD_TO_ATTACKER}"
+
 
 _ROUND = "R5"
 
 
 async def run_attacker(
-    scene: SearchState,
+    state: SearchState,
     targets: Sequence[Target],
     *,
     diagnosis: Diagnosis,
@@ -38,23 +151,23 @@ async def run_attacker(
     All attacks take a step together; what a step teaches is used in the next. No reply decides
     anything but which texts are sent: a failed, refused or unreadable one sends none.
     """
-    open_targets = [t for t in targets if t.win is None and t.tries < scene.budget]
+    open_targets = [t for t in targets if t.win is None and t.tries < state.budget]
     if not open_targets:
         return {}
-    work = _Round(scene, diagnosis, defenses, models)
-    pursuits = [AttackerThread.of(t, streams=models.plan.streams) for t in open_targets]
+    work = _Round(state, diagnosis, defenses, models)
+    threads = [AttackerThread.of(t, streams=models.plan.streams) for t in open_targets]
     for depth in range(models.plan.depth):
-        live = [each for each in pursuits if each.may_try(scene.budget)]
+        live = [each for each in threads if each.may_try(state.budget)]
         if not live or models.has_gone() or not models.calls_left:
             break
         await work.write(live, depth)
         while not models.has_gone() and (
-            batch := [each for each in live if each.queue and each.may_try(scene.budget)]
+            batch := [each for each in live if each.queue and each.may_try(state.budget)]
         ):
             await work.send(batch)
-    for pursuit in pursuits:
-        for draft in pursuit.queue:
-            models.note(pursuit.position, draft.note(CandidateStatus.UNUSED))
+    for thread in threads:
+        for draft in thread.queue:
+            models.note(thread.position, draft.note(CandidateStatus.UNUSED))
     models.flush()
     return work.record()
 
@@ -63,13 +176,13 @@ class _Round:
     """What every step of the round looks at, and how strategies fared so far."""
 
     def __init__(
-        self, scene: SearchState, diagnosis: Diagnosis, defenses: DefenseAsker, models: ModelAsker
+        self, state: SearchState, diagnosis: Diagnosis, defenses: DefenseAsker, models: ModelAsker
     ) -> None:
-        self.scene = scene
+        self.state = state
         self.diagnosis = diagnosis
         self.defenses = defenses
         self.models = models
-        self.critic = Critic(scene=scene, diagnosis=diagnosis, models=models)
+        self.critic = Critic(state=state, diagnosis=diagnosis, models=models)
         self.tried: Counter[tuple[int | None, str]] = Counter()
         self.passed: Counter[tuple[int | None, str]] = Counter()
 
@@ -87,104 +200,206 @@ class _Round:
         """Ask for candidates; queue those that may be sent."""
         models = self.models
         lines = [
-            (pursuit, stream)
+            (thread, stream)
             for stream in range(models.plan.streams)
-            for pursuit in live
+            for thread in live
             # No more lines than the rest of the budget can use.
-            if stream * models.plan.candidates < self.scene.budget - pursuit.target.tries
+            if stream * models.plan.candidates < self.state.budget - thread.target.tries
         ][: models.calls_left]
         await self.critic.guess(lines, strategies=self._record)
-        asks = [self._ask(pursuit, stream, depth) for pursuit, stream in lines]
+        asks = [self._ask(thread, stream, depth) for thread, stream in lines]
         replies = await models.ask_until_readable(
             asks, again=repair_prompt, most=lambda: models.calls_left
         )
-        written: dict[int, list[list[Draft]]] = {pursuit.position: [] for pursuit in live}
-        for (pursuit, stream), reply in zip(lines, replies, strict=True):
-            written[pursuit.position].append(
+        written: dict[int, list[list[Draft]]] = {thread.position: [] for thread in live}
+        for (thread, stream), reply in zip(lines, replies, strict=True):
+            written[thread.position].append(
                 [
                     Draft(stream=stream, depth=depth, strategy=each.strategy, text=each.text)
                     for each in reply.candidates[: models.plan.candidates]
                 ]
             )
-        for pursuit in live:
-            for draft in interleaved(written[pursuit.position]):
-                fate = pursuit.take(draft)
-                if fate is not None:
-                    models.note(pursuit.position, draft.note(fate))
+        for thread in live:
+            for draft in interleaved(written[thread.position]):
+                status = thread.take(draft)
+                if status is not None:
+                    models.note(thread.position, draft.note(status))
 
-    def _ask(self, pursuit: AttackerThread, stream: int, depth: int) -> Ask:
-        plan, sample = self.models.plan, pursuit.target.sample
-        draw = self.scene.draw("attacker", self.models.name, sample.id, stream, depth)
+    def _ask(self, thread: AttackerThread, stream: int, depth: int) -> Ask:
+        plan, sample = self.models.plan, thread.target.sample
+        draw = self.state.draw("attacker", self.models.name, sample.id, stream, depth)
         prompt = attacker_prompt(
             Situation(
                 call=f"{draw.getrandbits(48):012x}",
                 defense=self.models.name,
                 kind=self.diagnosis.kind,
                 folds=self.diagnosis.folds,
-                trigger=self.diagnosis.core_of(pursuit.position),
+                trigger=self.diagnosis.core_of(thread.position),
                 request=sample.prompt.text,
                 must_keep=sample.must_keep,
-                refuted=pursuit.refuted,
-                strategies=self._record(pursuit),
-                tries=self.critic.shown(pursuit.past[stream]),
+                refuted=thread.refuted,
+                strategies=self._record(thread),
+                tries=self.critic.shown(thread.past[stream]),
                 wanted=plan.candidates,
                 stream=(stream + 1, plan.streams),
             ),
             system=self.critic.system,
         )
         return Ask(
-            sample=pursuit.position,
+            sample=thread.position,
             account=Account.ATTACKER,
             prompt=prompt,
             seed=draw.getrandbits(31),
             note={"stream": stream, "depth": depth, "repair": False},
         )
 
-    def _record(self, pursuit: AttackerThread) -> dict[str, tuple[int, int]]:
+    def _record(self, thread: AttackerThread) -> dict[str, tuple[int, int]]:
         """How often each strategy was tried and got through, as far as an attack is told."""
-        keys = {name: self._heard_of(pursuit, name) for name in STRATEGIES}
+        keys = {name: self._heard_of(thread, name) for name in STRATEGIES}
         return {name: (self.tried[key], self.passed[key]) for name, key in keys.items()}
 
-    def _heard_of(self, pursuit: AttackerThread, strategy: str) -> tuple[int | None, str]:
+    def _heard_of(self, thread: AttackerThread, strategy: str) -> tuple[int | None, str]:
         """Under which name the outcomes of a strategy are kept: for all, or for one attack."""
-        return (None if self.scene.shares_memory else pursuit.position), strategy
+        return (None if self.state.shares_memory else thread.position), strategy
 
     async def send(self, batch: Sequence[AttackerThread]) -> None:
         """Try the next candidate of each attack that has one."""
-        turn = [(pursuit, pursuit.queue.popleft()) for pursuit in batch]
-        turn = await prove(self.scene, self.models, turn, side=ATTACKS)
+        turn = [(thread, thread.queue.popleft()) for thread in batch]
+        turn = await prove(self.state, self.models, turn, side=ATTACKS)
         queries = [
             Query(
-                pursuit.position,
+                thread.position,
                 draft.text,
                 Account.SEARCH,
                 _ROUND,
                 f"attacker [{draft.strategy}]",
                 draft.tier,
             )
-            for pursuit, draft in turn
+            for thread, draft in turn
         ]
         answers = await self.defenses.ask(queries)
         through = [i for i, answer in enumerate(answers) if answer.passed]
         held = await self.defenses.drive(
-            self.scene.confirm([(queries[i], answers[i]) for i in through])
+            self.state.confirm([(queries[i], answers[i]) for i in through])
         )
         won = {through[i] for i in held}
-        for i, (pursuit, draft) in enumerate(turn):
-            self._learn(pursuit, draft, answers[i], query=queries[i] if i in won else None)
+        for i, (thread, draft) in enumerate(turn):
+            self._learn(thread, draft, answers[i], query=queries[i] if i in won else None)
 
     def _learn(
-        self, pursuit: AttackerThread, draft: Draft, answer: TryAnswer, *, query: Query | None
+        self, thread: AttackerThread, draft: Draft, answer: TryAnswer, *, query: Query | None
     ) -> None:
-        pursuit.target.tries += 1
-        pursuit.target.seen.add(draft.text)
-        pursuit.answered(draft, answer, is_through=query is not None)
-        self.models.note(pursuit.position, draft.note(CandidateStatus.SENT))
+        thread.target.tries += 1
+        thread.target.seen.add(draft.text)
+        thread.answered(draft, answer, is_through=query is not None)
+        self.models.note(thread.position, draft.note(CandidateStatus.SENT))
         if answer.is_blocked is not None:
-            key = self._heard_of(pursuit, draft.strategy)
+            key = self._heard_of(thread, draft.strategy)
             self.tried[key] += 1
             self.passed[key] += query is not None
         if query is not None and draft.tier == Tier.V4.value:
-            pursuit.is_through_unproved = True
+            thread.is_through_unproved = True
         elif query is not None:
-            pursuit.target.win = query
+            thread.target.win = query
+
+
+_PURPOSE = "attacker twin"
+
+
+async def run_rewording(
+    state: SearchState,
+    diagnosis: Diagnosis,
+    *,
+    defenses: DefenseAsker,
+    models: ModelAsker,
+    record: Mapping[str, tuple[int, int]],
+) -> None:
+    """Reword benign texts as attacks were reworded, so that both block rates can be compared.
+
+    One call for each of a seeded subsample, with the strategies of the round, the label untold;
+    every candidate that the judge calls the same request is sent once. The evaluator pays.
+    """
+    wanted = min(models.plan.twin, len(state.benign))
+    if not wanted or models.has_gone():
+        return
+    places = sorted(state.draw(_PURPOSE).sample(state.benign, wanted))
+    threads = [
+        AttackerThread.of(Target(position=place, sample=state.samples[place]), streams=1)
+        for place in places
+    ]
+    fared = {name: record.get(name, (0, 0)) for name in STRATEGIES}
+    asks = [
+        _ask_for_rewording(state, diagnosis, each, models=models, record=fared) for each in threads
+    ]
+    replies = await models.ask_until_readable(asks, again=repair_prompt)
+    for thread, reply in zip(threads, replies, strict=True):
+        for each in reply.candidates[: models.plan.candidates]:
+            draft = Draft(stream=0, depth=0, strategy=each.strategy, text=each.text)
+            status = thread.take(draft)
+            if status is not None:
+                models.note(thread.position, draft.note(status), layer=BENIGN.candidates)
+    while not models.has_gone() and (batch := [each for each in threads if each.queue]):
+        await _send_rewordings(state, batch, defenses=defenses, models=models)
+    for thread in threads:
+        for draft in thread.queue:
+            models.note(
+                thread.position, draft.note(CandidateStatus.UNUSED), layer=BENIGN.candidates
+            )
+    models.flush()
+
+
+async def _send_rewordings(
+    state: SearchState,
+    batch: Sequence[AttackerThread],
+    *,
+    defenses: DefenseAsker,
+    models: ModelAsker,
+) -> None:
+    """Ask the defense about the next candidate of each benign text that has one."""
+    turn = [(thread, thread.queue.popleft()) for thread in batch]
+    turn = await prove(state, models, turn, side=BENIGN)
+    await defenses.ask(
+        [
+            Query(
+                thread.position,
+                draft.text,
+                Account.REWORDED,
+                REWORDING,
+                f"attacker [{draft.strategy}]",
+                draft.tier,
+            )
+            for thread, draft in turn
+        ]
+    )
+    for thread, draft in turn:
+        models.note(thread.position, draft.note(CandidateStatus.SENT), layer=BENIGN.candidates)
+
+
+def _ask_for_rewording(
+    state: SearchState,
+    diagnosis: Diagnosis,
+    thread: AttackerThread,
+    *,
+    models: ModelAsker,
+    record: Mapping[str, tuple[int, int]],
+) -> Ask:
+    sample = thread.target.sample
+    draw = state.draw(_PURPOSE, models.name, sample.id)
+    situation = Situation(
+        call=f"{draw.getrandbits(48):012x}",
+        defense=models.name,
+        kind=diagnosis.kind,
+        folds=diagnosis.folds,
+        request=sample.prompt.text,
+        must_keep=sample.must_keep,
+        strategies=record,
+        wanted=models.plan.candidates,
+        stream=(1, 1),
+    )
+    return Ask(
+        sample=thread.position,
+        account=BENIGN.writer,
+        prompt=attacker_prompt(situation, system=neutral_text()),
+        seed=draw.getrandbits(31),
+        note={"stream": 0, "depth": 0, "repair": False},
+    )

@@ -1,4 +1,4 @@
-"""One attack in the hands of an attacker model: its candidates and what became of them."""
+"""One attack in the hands of an attacker model: its candidates, and which of them may be sent."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.questions import text_digest
+from guardmark.adaptive.model_asker import Ask, ReplyKind
+from guardmark.adaptive.questions import Account, text_digest
 from guardmark.attacks.application import keeps
 from guardmark.attacks.contract import Tier
-from guardmark.attacks.prompts import PastTry
+from guardmark.attacks.prompts import PastTry, equivalence_prompt
 from guardmark.canon.steps import skeleton
+from guardmark.core.layers import CANDIDATES, TWIN_CANDIDATES
 from guardmark.store.tries import TrySubject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from guardmark.adaptive.model_asker import ModelAsker
     from guardmark.adaptive.questions import TryAnswer
-    from guardmark.adaptive.state import Target
+    from guardmark.adaptive.state import SearchState, Target
+    from guardmark.core.sample import Prompt
+
 
 _LONGEST: Final = 20_000  # characters of a candidate
 _MOST_REFUTED: Final = 24
@@ -140,11 +145,11 @@ class AttackerThread:
         self.queue.append(draft)
         return None
 
-    def refuse(self, draft: Draft, fate: CandidateStatus) -> CandidateStatus:
+    def refuse(self, draft: Draft, status: CandidateStatus) -> CandidateStatus:
         """Tell its line of thought why a candidate was not sent."""
-        if fate in _REFUSED:
-            self.past[draft.stream].append(PastTry(text=draft.text, outcome=_REFUSED[fate]))
-        return fate
+        if status in _REFUSED:
+            self.past[draft.stream].append(PastTry(text=draft.text, outcome=_REFUSED[status]))
+        return status
 
     def answered(self, draft: Draft, answer: TryAnswer, *, is_through: bool) -> None:
         """Tell its line of thought what the defense said."""
@@ -192,3 +197,85 @@ def _operators(tried: Iterable[str]) -> tuple[str, ...]:
     """Name the single operators among the chains that were used up."""
     names = {name.split("@", 1)[0] for name in tried if " + " not in name}
     return tuple(sorted(names)[:_MOST_REFUTED])
+
+
+_SAME = {ReplyKind.SAME: True, ReplyKind.DIFFERENT: False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Whose texts are reworded: those of attacks, or benign ones as their control."""
+
+    writer: Account
+    judge: Account
+    candidates: str
+    votes: str
+
+
+ATTACKS: Final = Side(
+    writer=Account.ATTACKER,
+    judge=Account.EQUIVALENCE,
+    candidates=CANDIDATES,
+    votes="equivalence",
+)
+BENIGN: Final = Side(
+    writer=Account.TWIN_ATTACKER,
+    judge=Account.TWIN_EQUIVALENCE,
+    candidates=TWIN_CANDIDATES,
+    votes="twin equivalence",
+)
+
+
+async def prove(
+    state: SearchState,
+    models: ModelAsker,
+    turn: Sequence[tuple[AttackerThread, Draft]],
+    *,
+    side: Side,
+) -> list[tuple[AttackerThread, Draft]]:
+    """Return the candidates that may be sent, each with its tier; note why others may not."""
+    open_ = [(thread, draft) for thread, draft in turn if not draft.tier]
+    if models.plan.judge is None:
+        for _, draft in open_:
+            draft.tier = Tier.V4.value
+        return list(turn)
+    asks = [
+        vote
+        for thread, draft in open_
+        for vote in _votes(state, models.name, thread, draft=draft, side=side)[: models.plan.votes]
+    ]
+    votes, each = await models.ask(asks), models.plan.votes
+    for i, (thread, draft) in enumerate(open_):
+        verdicts = {_SAME.get(reply.kind) for reply in votes[each * i : each * (i + 1)]}
+        if verdicts == {True}:
+            draft.tier = Tier.V3.value
+            continue
+        status = CandidateStatus.DIFFERENT if verdicts == {False} else CandidateStatus.UNDECIDED
+        status = CandidateStatus.UNJUDGED if None in verdicts else status
+        thread.refuse(draft, status)
+        models.note(thread.position, draft.note(status), layer=side.candidates)
+    return [(thread, draft) for thread, draft in turn if draft.tier]
+
+
+def _votes(
+    state: SearchState, name: str, thread: AttackerThread, *, draft: Draft, side: Side
+) -> list[Ask]:
+    """Ask whether it is the same request, in both orders."""
+    sample, number = thread.target.sample, thread.judged
+    thread.judged += 1
+    original = sample.prompt.text
+    asks = []
+    for order, (first, second) in enumerate(((original, draft.text), (draft.text, original))):
+        draw = state.draw(side.votes, name, sample.id, number, order)
+        prompt: Prompt = equivalence_prompt(first, second, call=f"{draw.getrandbits(48):012x}")
+        asks.append(
+            Ask(
+                sample=thread.position,
+                account=side.judge,
+                prompt=prompt,
+                seed=draw.getrandbits(31),
+                note={"candidate": number, "order": order},
+                pair=(first, second),
+            )
+        )
+    return asks

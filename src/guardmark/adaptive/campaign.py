@@ -1,4 +1,4 @@
-"""All rounds, control arms and afterthoughts, against each defense in turn."""
+"""All rounds and control arms against each defense in turn, and again with other seeds."""
 
 from __future__ import annotations
 
@@ -7,28 +7,38 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from guardmark.adaptive.asker import AskContext, Interrupted
-from guardmark.adaptive.attacker import run_attacker
-from guardmark.adaptive.baseline import measure_baseline
-from guardmark.adaptive.controls import run_transfer, run_twin, tried_chains
+from guardmark.adaptive.attacker import run_attacker, run_rewording
+from guardmark.adaptive.beliefs import BatteryRecord
+from guardmark.adaptive.controls import (
+    run_battery,
+    run_blind,
+    run_gradient,
+    run_null,
+    run_repair,
+    run_transfer,
+    run_twin,
+    run_wrappers,
+    tried_chains,
+)
 from guardmark.adaptive.defense_asker import DefenseAsker
-from guardmark.adaptive.diagnosis import diagnose
+from guardmark.adaptive.diagnosis import diagnose, measure_baseline
 from guardmark.adaptive.effects import by_attack, measure_effects
-from guardmark.adaptive.gradient import run_gradient
-from guardmark.adaptive.independent_search import UNKNOWN, spend_rest_alone
 from guardmark.adaptive.model_asker import ModelAsker
 from guardmark.adaptive.questions import watched
-from guardmark.adaptive.repair import run_repair
-from guardmark.adaptive.repeats import RepeatStart, repeat_search, search_by_rules
-from guardmark.adaptive.rewording import run_rewording
-from guardmark.adaptive.rounds import run_battery, run_blind, run_null
-from guardmark.adaptive.search import SEARCH_VERSION, spend_rest
+from guardmark.adaptive.search import (
+    SEARCH_VERSION,
+    UNKNOWN,
+    search,
+    search_alone,
+    spend_rest,
+    spend_rest_alone,
+)
 from guardmark.adaptive.state import SearchState
 from guardmark.adaptive.target import TargetAsker
-from guardmark.adaptive.wrapper import run_wrappers
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
-from guardmark.core.layers import ADAPTIVE, FINDINGS_PREFIX, LEFT_OUT, TARGET
+from guardmark.core.layers import ADAPTIVE, BLIND, FINDINGS_PREFIX, LEFT_OUT, NULL, TARGET
 from guardmark.core.protocols import GradientDefense
 from guardmark.engine.run_monitor import StopSignal
 
@@ -38,9 +48,10 @@ if TYPE_CHECKING:
     from guardmark.adaptive.asker import Place
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.model_asker import AttackerPlan
-    from guardmark.adaptive.questions import Account, Query
+    from guardmark.adaptive.questions import Account, Query, Steps
     from guardmark.adaptive.state import Target
     from guardmark.adaptive.target import ProtectedTarget
+    from guardmark.core.outcome import Decision
     from guardmark.core.protocols import GradientAttack
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import AnyDefense
@@ -74,7 +85,7 @@ class AdaptivePlan:
     @property
     def settings(self) -> dict[str, object]:
         """What tries of two runs must share to be mixed, as JSON values."""
-        said: dict[str, object] = {
+        values: dict[str, object] = {
             "kind": "adaptive",
             "battery": BATTERY_VERSION,
             "lock": lock_digest(self.lock),
@@ -85,12 +96,12 @@ class AdaptivePlan:
             "memory": self.lock.memory,
         }
         if self.attacker is not None:
-            said["attacker"] = {**self.attacker.identity, **self.attacker.sizes}
+            values["attacker"] = {**self.attacker.identity, **self.attacker.sizes}
         if self.gradient is not None:
-            said["gradient"] = self.gradient.name
+            values["gradient"] = self.gradient.name
         if self.seeds > 1:
-            said["seeds"] = self.seeds
-        return said
+            values["seeds"] = self.seeds
+        return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +110,15 @@ class AdaptiveSummary:
 
     calls: Mapping[tuple[str, Account], int]
     is_interrupted: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class RepeatStart:
+    """What is known of a defense before the search, whatever the seed."""
+
+    diagnosis: Diagnosis = UNKNOWN
+    record: BatteryRecord = field(default_factory=BatteryRecord)
+    answers: Mapping[tuple[int, str], Decision] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,9 +146,11 @@ def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
     now = plan.settings
     names = [*now, *(name for name in before if name not in now)] if before else []
     if changed := [name for name in names if before.get(name) != now.get(name)]:
-        said = "; ".join(f"{n}: {before.get(n)!s:.16}, now {now.get(n)!s:.16}" for n in changed)
+        differences = "; ".join(
+            f"{n}: {before.get(n)!s:.16}, now {now.get(n)!s:.16}" for n in changed
+        )
         raise IncomparableRuns(
-            f"The tries in {reader.path} were made otherwise ({said}).\n"
+            f"The tries in {reader.path} were made otherwise ({differences}).\n"
             "Next: use the same budget, seeds and version, or measure in a new run."
         )
 
@@ -295,3 +317,29 @@ def _findings(state: SearchState, flags: Sequence[str], diagnosis: Diagnosis) ->
         "folds": diagnosis.folds,
         "has_scores": state.has_scores,
     }
+
+
+def search_by_rules(state: SearchState, start: RepeatStart) -> Steps[list[Target]]:
+    """Carry out rounds 2 to 4."""
+    if state.shares_memory:
+        return search(state, start.diagnosis, record=start.record)
+    return search_alone(state)
+
+
+async def repeat_search(
+    state: SearchState, defenses: DefenseAsker, start: RepeatStart, *, turn: int
+) -> None:
+    """Carry out rounds 2 to 4 and their control arms with another seed and a new memory.
+
+    What was asked before the search is known to it, as it was at the first seed; what other
+    seeds asked is not, so that each pays for itself.
+    """
+    own = state.repeated(turn)
+    defenses.begin(own.layer(), start.answers)
+    await defenses.drive(search_by_rules(own, start))
+    defenses.forget(own.layer())
+    await defenses.drive(run_null(own))
+    defenses.forget(own.layer(NULL))
+    await defenses.drive(run_blind(own))
+    defenses.forget(own.layer(BLIND))
+    defenses.flush()

@@ -1,4 +1,4 @@
-"""What kind of defense this seems to be, by probes that see only allow or block."""
+"""Round 0 and the diagnosis: what a defense makes of texts as they are, and why it blocks."""
 
 from __future__ import annotations
 
@@ -16,6 +16,74 @@ from guardmark.canon.steps import canonicalize
 if TYPE_CHECKING:
     from guardmark.adaptive.questions import Steps, TryAnswer
     from guardmark.adaptive.state import SearchState
+
+
+RANDOMISED: Final = "RANDOMISED"
+ERRORS_AS_BLOCK: Final = "ERRORS_AS_BLOCK"
+STATEFUL: Final = "STATEFUL"
+_SUBSAMPLE: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What round 0 found."""
+
+    flags: tuple[str, ...]
+    missing: int
+
+
+def measure_baseline(state: SearchState) -> Steps[Baseline]:
+    """Ask about every text as it is, and about some of them again."""
+    places = range(len(state.samples))
+    first = yield [_plain(state, place, "R0") for place in places]
+    some = _subsample(state, first)
+    second = yield [_plain(state, place, "R0.2", is_again=True) for place in some]
+    third = yield [_plain(state, place, "R0.3", is_again=True) for place in some]
+    turned = yield [_plain(state, place, "R0.reverse", is_again=True) for place in reversed(some)]
+    flags = []
+    same = [[first[place].is_blocked for place in some]]
+    same += [[answer.is_blocked for answer in answers] for answers in (second, third)]
+    backwards = [answer.is_blocked for answer in reversed(turned)]
+    if _differ(same):
+        flags.append(RANDOMISED)
+    elif _differ([same[0], backwards]):
+        flags.append(STATEFUL)
+    if any(answer.is_complaint for answer in first):
+        flags.append(ERRORS_AS_BLOCK)
+    attacks = [place for place in places if state.samples[place].is_attack]
+    state.blocked = tuple(place for place in attacks if first[place].is_blocked)
+    state.passed = tuple(place for place in attacks if first[place].passed)
+    benign = [place for place in places if not state.samples[place].is_attack]
+    state.benign = tuple(place for place in benign if first[place].is_blocked is not None)
+    state.quiet = tuple(place for place in benign if first[place].passed)
+    state.is_random = bool({RANDOMISED, STATEFUL} & set(flags))
+    state.has_scores = any(answer.score is not None for answer in first)
+    missing = len(attacks) - len(state.blocked) - len(state.passed)
+    return Baseline(flags=tuple(flags), missing=missing)
+
+
+def _plain(state: SearchState, place: int, round_: str, *, is_again: bool = False) -> Query:
+    text = state.samples[place].prompt.text
+    return Query(place, text, Account.BASELINE, round_, is_again=is_again)
+
+
+def _subsample(state: SearchState, first: list[TryAnswer]) -> list[int]:
+    """Take some of the blocked and some of the passed, in the order of the data."""
+    draw = state.draw("baseline")
+    taken: list[int] = []
+    for wanted in (True, False):
+        places = [place for place, answer in enumerate(first) if answer.is_blocked is wanted]
+        taken += draw.sample(places, min(len(places), _SUBSAMPLE // 2))
+    return sorted(taken)
+
+
+def _differ(passes: list[list[bool | None]]) -> bool:
+    """Tell whether a sample got two different answers; a missing one is no answer."""
+    return any(
+        len({each for each in answers if each is not None}) > 1
+        for answers in zip(*passes, strict=True)
+    )
+
 
 KEYWORD: Final = "keyword"
 PATTERN: Final = "pattern"
@@ -91,20 +159,20 @@ class Diagnosis:
         return {label: n / len(self.findings) for label, n in sorted(count.items())}
 
 
-def diagnose(scene: SearchState) -> Steps[Diagnosis]:
+def diagnose(state: SearchState) -> Steps[Diagnosis]:
     """Probe a defense with texts that are no attacks, and with pieces of blocked ones."""
     nothing = Diagnosis(label=NONE, findings=(), folds=False)
-    if scene.is_random or not scene.samples:
+    if state.is_random or not state.samples:
         return nothing
-    surroundings = yield from _surroundings(scene)
+    surroundings = yield from _surroundings(state)
     if surroundings is None:
         return nothing
-    odd = yield [_probe(0, text) for text in _odd_texts(scene, surroundings.short)]
+    odd = yield [_probe(0, text) for text in _odd_texts(state, surroundings.short)]
     if 2 * sum(answer.is_blocked is True for answer in odd) > len(odd):
         return Diagnosis(label=FORMAT, findings=(), folds=False)
     surroundings = replace(surroundings, dislikes_odd=any(answer.is_blocked for answer in odd))
     findings = yield from together(
-        [_examine(scene, place, surroundings) for place in _chosen(scene)]
+        [_examine(state, place, surroundings) for place in _chosen(state)]
     )
     if not findings:
         return nothing
@@ -118,13 +186,13 @@ def _probe(place: int, text: str) -> Query:
     return Query(place, text, Account.DIAGNOSIS, "D", PROBE)
 
 
-def _chosen(scene: SearchState) -> list[int]:
+def _chosen(state: SearchState) -> list[int]:
     """Take a tenth of the blocked attacks, at least ten, spread over categories."""
-    count = min(_MOST_TARGETS, max(10, len(scene.blocked) // 10), len(scene.blocked))
+    count = min(_MOST_TARGETS, max(10, len(state.blocked) // 10), len(state.blocked))
     by_category: dict[str, list[int]] = {}
-    for place in scene.blocked:
-        by_category.setdefault(scene.samples[place].category, []).append(place)
-    draw = scene.draw("diagnosis")
+    for place in state.blocked:
+        by_category.setdefault(state.samples[place].category, []).append(place)
+    draw = state.draw("diagnosis")
     for places in by_category.values():
         draw.shuffle(places)
     taken: list[int] = []
@@ -145,9 +213,9 @@ class _Surroundings:
     dislikes_odd: bool = False
 
 
-def _surroundings(scene: SearchState) -> Steps[_Surroundings | None]:
+def _surroundings(state: SearchState) -> Steps[_Surroundings | None]:
     """Look for harmless text that passes: ours, or that of the run; None without any."""
-    own = _harmless(scene)
+    own = _harmless(state)
     shorts = [*_SHORTS, *(f"{each} {_GAP}" for each in own[:3])]
     longs = [*_LONGS, *(f"{' '.join(own[i : i + 3])} {_GAP}" for i in (3, 6) if own[i:])]
     rest = " ".join(own[9:]).split()
@@ -165,10 +233,10 @@ def _surroundings(scene: SearchState) -> Steps[_Surroundings | None]:
     return _Surroundings(short=shorts[0], long=longs[0], vast=most)
 
 
-def _harmless(scene: SearchState) -> list[str]:
+def _harmless(state: SearchState) -> list[str]:
     """Return benign texts that passed, enough to fill several gaps."""
-    draw = scene.draw("harmless")
-    texts = [scene.samples[place].prompt.text for place in scene.quiet]
+    draw = state.draw("harmless")
+    texts = [state.samples[place].prompt.text for place in state.quiet]
     texts = [text for text in texts if text.isascii() and _GAP not in text]
     taken, words = list[str](), 0
     for text in draw.sample(texts, len(texts)):
@@ -183,25 +251,25 @@ def _filled(carrier: str, words: str) -> str:
     return carrier.replace(_GAP, words, 1)
 
 
-def _odd_texts(scene: SearchState, carrier: str) -> list[str]:
+def _odd_texts(state: SearchState, carrier: str) -> list[str]:
     text = _filled(carrier, _PLAIN)
     made = [
-        apply(OperatorChain.of(arm(name)), text, seed=seed_for(scene.seed, name, "carrier", 0))
+        apply(OperatorChain.of(arm(name)), text, seed=seed_for(state.seed, name, "carrier", 0))
         for name in _ODD
     ]
     return [each.text for each in made if each.is_variant]
 
 
-def _examine(scene: SearchState, place: int, around: _Surroundings) -> Steps[ProbeResult]:
-    text = scene.samples[place].prompt.text
+def _examine(state: SearchState, place: int, around: _Surroundings) -> Steps[ProbeResult]:
+    text = state.samples[place].prompt.text
     words = text.split()
     if not words:
         return ProbeResult(position=place, label=NONE, core=(), folds=False)
     core = yield from _shrink(place, words)
     joined = " ".join(core)
-    draw = scene.draw("shuffle", scene.samples[place].id)
+    draw = state.draw("shuffle", state.samples[place].id)
     shuffled = [" ".join(draw.sample(words, len(words))) for _ in range(_SHUFFLES)]
-    hidden = scene.variant(
+    hidden = state.variant(
         place, OperatorChain.of(arm("invisible")), index=0, account=Account.DIAGNOSIS, round_="D"
     )
     texts = [
@@ -214,16 +282,16 @@ def _examine(scene: SearchState, place: int, around: _Surroundings) -> Steps[Pro
         f"{around.vast}\n{joined}",
         *shuffled,
     ]
-    said = yield [_probe(place, each) for each in texts]
-    blocked = [answer.is_blocked is True for answer in said]
-    told = _Told(
+    replies = yield [_probe(place, each) for each in texts]
+    blocked = [answer.is_blocked is True for answer in replies]
+    traits = _Traits(
         carried=(blocked[0], blocked[1]),
         is_reversed=blocked[2],
         is_diluted=not around.vast or blocked[5] or blocked[6],
-        is_graded=len({answer.score for answer in said} - {None}) >= _LEAST_VALUES,
+        is_graded=len({answer.score for answer in replies} - {None}) >= _LEAST_VALUES,
         shuffles=sum(blocked[7:]),
     )
-    label = _label(words, core, told)
+    label = _label(words, core, traits)
     if around.dislikes_odd and not blocked[3] and not text.isascii():
         label = FORMAT
     return ProbeResult(
@@ -232,7 +300,7 @@ def _examine(scene: SearchState, place: int, around: _Surroundings) -> Steps[Pro
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _Traits:
     """What of a blocked attack is blocked still."""
 
     carried: tuple[bool, bool]
@@ -242,19 +310,19 @@ class _Told:
     shuffles: int
 
 
-def _label(words: list[str], core: list[str], told: _Told) -> str:
+def _label(words: list[str], core: list[str], traits: _Traits) -> str:
     """Name the kind from what survives transport, reordering and dilution."""
-    is_intent = len(core) >= max(_MANY_WORDS, len(words) // 2) and told.shuffles == _SHUFFLES
-    if is_intent and told.is_diluted and len(words) >= 2 * _MANY_WORDS and all(told.carried):
+    is_intent = len(core) >= max(_MANY_WORDS, len(words) // 2) and traits.shuffles == _SHUFFLES
+    if is_intent and traits.is_diluted and len(words) >= 2 * _MANY_WORDS and all(traits.carried):
         return INTENT
-    if told.is_graded or not told.is_diluted:
+    if traits.is_graded or not traits.is_diluted:
         # A rule finds its match in any company; a weighed sum of small evidence drowns.
         return STATISTICAL
-    if all(told.carried) and len(core) <= _FEW_WORDS:
-        if len(core) == 1 or told.is_reversed or _adjacent(words, core):
+    if all(traits.carried) and len(core) <= _FEW_WORDS:
+        if len(core) == 1 or traits.is_reversed or _adjacent(words, core):
             return KEYWORD
         return PATTERN
-    return STATISTICAL if told.shuffles == _SHUFFLES else PATTERN
+    return STATISTICAL if traits.shuffles == _SHUFFLES else PATTERN
 
 
 def _adjacent(words: list[str], core: list[str]) -> bool:

@@ -85,14 +85,14 @@ class AttackerPlan:
     @property
     def lock(self) -> tuple[tuple[str, str], ...]:
         """What `battery.lock` says of it: prompts by version and hash, models, sizes."""
-        said = {
+        entries = {
             "prompt": f"{PROMPT_VERSION} {prompt_digest()}",
             "equivalence_prompt": f"{EQUIVALENCE_VERSION} {equivalence_digest()}",
             **self._more_prompts,
             **self.identity,
             **{name: str(value) for name, value in self.sizes.items()},
         }
-        return tuple(sorted(said.items()))
+        return tuple(sorted(entries.items()))
 
     @property
     def _more_prompts(self) -> dict[str, str]:
@@ -186,10 +186,10 @@ def read_vote(response: Response) -> ModelReply:
 
 def _is_refusal(response: Response, text: str) -> bool:
     evidence = response.evidence
-    told = evidence is not None and (
+    is_flagged = evidence is not None and (
         evidence.native_action == "refusal" or evidence.finish_reason == _FILTERED
     )
-    return told or _REFUSAL.search(text[:_BEGINNING]) is not None
+    return is_flagged or _REFUSAL.search(text[:_BEGINNING]) is not None
 
 
 def response_of(record: TryRecord) -> Response:

@@ -130,8 +130,8 @@ def together(procedures: Sequence[Steps[T]]) -> Steps[list[T]]:
             results[place] = end.value
     while waiting:
         answers = iter((yield [query for batch in waiting.values() for query in batch]))
-        said = {place: [next(answers) for _ in batch] for place, batch in waiting.items()}
-        for place, answered in said.items():
+        by_place = {place: [next(answers) for _ in batch] for place, batch in waiting.items()}
+        for place, answered in by_place.items():
             try:
                 waiting[place] = procedures[place].send(answered)
             except StopIteration as end:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.bandit import Bandit, best
-from guardmark.adaptive.beliefs import Belief, Precedents
-from guardmark.adaptive.questions import Account, Query
-from guardmark.adaptive.span import spans_of
+from guardmark.adaptive.beliefs import Bandit, BatteryRecord, Belief, Precedents, best
+from guardmark.adaptive.diagnosis import NONE, Diagnosis
+from guardmark.adaptive.questions import PROBE, Account, Query, together
 from guardmark.attacks.contract import LONGEST, OperatorChain, Slot, may_follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
-    from guardmark.adaptive.beliefs import BatteryRecord
-    from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.questions import Steps
     from guardmark.adaptive.state import SearchState, Target
 
     Pick = Callable[[Target, list[int]], tuple[Query, int] | None]
+
 
 SEARCH_VERSION: Final = "search-v3"
 """Changes whenever equal answers no longer lead to equal tries."""
@@ -31,40 +31,40 @@ MOST_USES: Final = 2  # of a seeded chain on one attack; others give the same te
 
 
 def search(
-    scene: SearchState, diagnosis: Diagnosis, *, record: BatteryRecord
+    state: SearchState, diagnosis: Diagnosis, *, record: BatteryRecord
 ) -> Steps[list[Target]]:
     """Look for a bypass of every attack that was blocked at first.
 
     All attacks under way take one try a wave; what a wave teaches is used in the next.
     """
-    targets = scene.targets()
-    most = scene.budget
-    pool = _singles(scene, diagnosis, record)
-    yield from _waves(scene, targets, pool, round_="R2", until=most // 2)
+    targets = state.targets()
+    most = state.budget
+    pool = _singles(state, diagnosis, record)
+    yield from _waves(state, targets, pool, round_="R2", until=most // 2)
     pool = _extended(pool, lengths=1)
-    yield from _waves(scene, targets, pool, round_="R3", until=most * 5 // 8)
+    yield from _waves(state, targets, pool, round_="R3", until=most * 5 // 8)
     pool = _extended(pool, lengths=2)
-    yield from _waves(scene, targets, pool, round_="R3", until=most * 3 // 4)
-    yield from _narrow(scene, targets, pool, diagnosis)
-    yield from _waves(scene, targets, pool, round_="R4", until=most)
+    yield from _waves(state, targets, pool, round_="R3", until=most * 3 // 4)
+    yield from _narrow(state, targets, pool, diagnosis)
+    yield from _waves(state, targets, pool, round_="R4", until=most)
     return targets
 
 
 def spend_rest(
-    scene: SearchState, targets: list[Target], *, diagnosis: Diagnosis, record: BatteryRecord
+    state: SearchState, targets: list[Target], *, diagnosis: Diagnosis, record: BatteryRecord
 ) -> Steps[None]:
     """Spend on single operators what another round left of the budget.
 
     So an attacker model that refuses or fails costs no attack its tries.
     """
-    live = [target for target in targets if target.win is None and target.tries < scene.budget]
-    pool = _singles(scene, diagnosis, record)
-    yield from _waves(scene, live, pool, round_="R4", until=scene.budget)
+    live = [target for target in targets if target.win is None and target.tries < state.budget]
+    pool = _singles(state, diagnosis, record)
+    yield from _waves(state, live, pool, round_="R4", until=state.budget)
 
 
-def _singles(scene: SearchState, diagnosis: Diagnosis, record: BatteryRecord) -> Pool:
-    chains = scene.singles()
-    precedents = Precedents(chains, diagnosis, record, folds=scene.folds())
+def _singles(state: SearchState, diagnosis: Diagnosis, record: BatteryRecord) -> Pool:
+    chains = state.singles()
+    precedents = Precedents(chains, diagnosis, record, folds=state.folds())
     return Pool(bandit=Bandit(chains), precedents=precedents)
 
 
@@ -143,23 +143,23 @@ def _may_lead(first: OperatorChain, rest: OperatorChain) -> bool:
 
 
 def _waves(
-    scene: SearchState, targets: list[Target], pool: Pool, *, round_: str, until: int
+    state: SearchState, targets: list[Target], pool: Pool, *, round_: str, until: int
 ) -> Steps[None]:
     """Let every attack try chains as they are, until its budget for the round is spent."""
     chains = pool.bandit.chains
 
     def pick(target: Target, ranking: list[int]) -> tuple[Query, int] | None:
         for number in ranking:
-            found = _next_use(scene, target, chains[number], round_=round_)
+            found = _next_use(state, target, chains[number], round_=round_)
             if found is not None:
                 return found, number
         return None
 
-    yield from run_waves(scene, targets, pool, pick=pick, round_=round_, until=until)
+    yield from run_waves(state, targets, pool, pick=pick, round_=round_, until=until)
 
 
 def _next_use(
-    scene: SearchState, target: Target, chain: OperatorChain, *, round_: str
+    state: SearchState, target: Target, chain: OperatorChain, *, round_: str
 ) -> Query | None:
     """Make the next variant a chain gives of an attack, unless it was asked already."""
     key = chain.key
@@ -169,7 +169,7 @@ def _next_use(
         if name in target.tried:
             continue
         target.tried.add(name)
-        query = scene.variant(
+        query = state.variant(
             target.position, chain, index=index, account=Account.SEARCH, round_=round_
         )
         if query is not None and query.text not in target.seen:
@@ -179,13 +179,13 @@ def _next_use(
 
 
 def run_waves(
-    scene: SearchState, targets: list[Target], pool: Pool, *, pick: Pick, round_: str, until: int
+    state: SearchState, targets: list[Target], pool: Pool, *, pick: Pick, round_: str, until: int
 ) -> Steps[None]:
     """Give each attack under way one try a wave."""
     bandit = pool.bandit
     wave, live = 0, [t for t in targets if t.win is None and t.tries < until]
     while live:
-        ranking = pool.rankings(scene.draw(round_, until, wave), len(live))
+        ranking = pool.rankings(state.draw(round_, until, wave), len(live))
         tries = [
             (target, *found)
             for i, target in enumerate(live)
@@ -195,7 +195,7 @@ def run_waves(
             return
         answers = yield [query for _, query, _ in tries]
         passes = [i for i, answer in enumerate(answers) if answer.passed]
-        held = yield from scene.confirm([(tries[i][1], answers[i]) for i in passes])
+        held = yield from state.confirm([(tries[i][1], answers[i]) for i in passes])
         won = {passes[i] for i in held}
         bandit.fade()
         for i, (target, query, number) in enumerate(tries):
@@ -212,7 +212,7 @@ def run_waves(
 
 
 def _narrow(
-    scene: SearchState, targets: list[Target], pool: Pool, diagnosis: Diagnosis
+    state: SearchState, targets: list[Target], pool: Pool, diagnosis: Diagnosis
 ) -> Steps[None]:
     """Round 4: change only the words that matter, by diagnosis or by score."""
     means = pool.bandit.means(pool.beliefs())
@@ -225,8 +225,8 @@ def _narrow(
     local = Pool(
         bandit=Bandit([pool.bandit.chains[i] for i in places]), precedents=None, others=belief
     )
-    live = [target for target in targets if target.win is None and target.tries < scene.budget]
-    spans = yield from spans_of(scene, live, diagnosis)
+    live = [target for target in targets if target.win is None and target.tries < state.budget]
+    spans = yield from spans_of(state, live, diagnosis)
 
     def pick(target: Target, ranking: list[int]) -> tuple[Query, int] | None:
         for number in ranking:
@@ -236,7 +236,7 @@ def _narrow(
                 if name in target.tried:
                     continue
                 target.tried.add(name)
-                query = scene.variant(
+                query = state.variant(
                     target.position,
                     chain,
                     index=0,
@@ -249,5 +249,107 @@ def _narrow(
                     return query, number
         return None
 
-    until = scene.budget * 9 // 10
-    yield from run_waves(scene, live, local, pick=pick, round_="R4", until=until)
+    until = state.budget * 9 // 10
+    yield from run_waves(state, live, local, pick=pick, round_="R4", until=until)
+
+
+UNKNOWN: Final = Diagnosis(label=NONE, findings=(), folds=False)
+"""What an attacker without memory knows of a defense beforehand."""
+
+
+def search_alone(state: SearchState) -> Steps[list[Target]]:
+    """Look for a bypass of every attack blocked at first, each as if it were the only one."""
+    found = yield from together(
+        [search(state.alone(place), UNKNOWN, record=BatteryRecord()) for place in state.blocked]
+    )
+    return [target for targets in found for target in targets]
+
+
+def spend_rest_alone(state: SearchState, targets: Sequence[Target]) -> Steps[None]:
+    """Spend on single operators what another round left, each attack by itself."""
+    yield from together(
+        [
+            spend_rest(
+                state.alone(each.position), [each], diagnosis=UNKNOWN, record=BatteryRecord()
+            )
+            for each in targets
+        ]
+    )
+
+
+Span = tuple[int, int]
+
+_WORD: Final = re.compile(r"\w+")
+_PIECES: Final = 6
+_TRIGGERS: Final = 200
+
+
+def spans_of(
+    state: SearchState, targets: list[Target], diagnosis: Diagnosis
+) -> Steps[dict[int, list[Span]]]:
+    """Find for each attack the parts worth changing, the most promising first.
+
+    With scores, pieces are left out in turn and the one whose loss lowers the score most is
+    taken: these probes are paid from the attack's own budget and are no attacks. Without, the
+    words that diagnosis found stand for those of attacks it did not look at.
+    """
+    count = Counter(
+        word.casefold()
+        for finding in diagnosis.findings
+        for text in finding.core
+        for word in _WORD.findall(text)
+    )
+    triggers = frozenset(word for word, _ in count.most_common(_TRIGGERS))
+    spans: dict[int, list[Span]] = {}
+    for target in targets:
+        text = target.sample.prompt.text
+        spans[target.position] = _of_triggers(text, triggers) + _quarters(text)
+    if state.has_scores:
+        yield from _by_score(state, targets, spans)
+    return spans
+
+
+def _of_triggers(text: str, triggers: frozenset[str]) -> list[Span]:
+    """Return each word that is known to matter, and the stretch from first to last."""
+    found = [
+        (word.start(), word.end())
+        for word in _WORD.finditer(text)
+        if word.group().casefold() in triggers
+    ]
+    if len(found) > 1:
+        found.insert(0, (found[0][0], found[-1][1]))
+    return found[:_PIECES]
+
+
+def _quarters(text: str) -> list[Span]:
+    size = max(1, -(-len(text) // 4))
+    return [(start, min(start + size, len(text))) for start in range(0, len(text), size)]
+
+
+def _by_score(
+    state: SearchState, targets: list[Target], spans: dict[int, list[Span]]
+) -> Steps[None]:
+    asked: list[tuple[Target, Span]] = []
+    batch: list[Query] = []
+    for target in targets:
+        if state.budget - target.tries <= 2 * _PIECES:
+            continue
+        text = target.sample.prompt.text
+        size = max(1, -(-len(text) // _PIECES))
+        for start in range(0, len(text), size):
+            rest = text[:start] + text[start + size :]
+            if rest.strip():
+                asked.append((target, (start, min(start + size, len(text)))))
+                layer = state.layer()
+                batch.append(Query(target.position, rest, Account.SEARCH, "R4", PROBE, layer=layer))
+                target.tries += 1
+    answers = yield batch
+    lowest: dict[int, tuple[float, Span]] = {}
+    for (target, span), answer in zip(asked, answers, strict=True):
+        if answer.score is None:
+            continue
+        before = lowest.get(target.position)
+        if before is None or answer.score < before[0]:
+            lowest[target.position] = (answer.score, span)
+    for position, (_, span) in lowest.items():
+        spans[position].insert(0, span)

@@ -1,4 +1,4 @@
-"""What an attacker has before it: samples, settings, what was found so far."""
+"""What an attacker knows: samples, settings, what was blocked at first, and chance of its own."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from hashlib import sha256
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.folds import fold_numbers
 from guardmark.adaptive.questions import RESENDS, Account, Query, is_confirmed
-from guardmark.adaptive.seeds import derive_seed
 from guardmark.attacks.application import apply, recovers, seed_for
 from guardmark.attacks.catalogue import arms
 from guardmark.attacks.contract import OperatorChain, Tier
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.questions import Steps, TryAnswer
     from guardmark.core.sample import Sample
+
 
 BUDGETS: Final = {"quick": 16, "standard": 64, "thorough": 512}
 """Search calls an attack is worth, by name."""
@@ -60,15 +59,15 @@ class SearchState:
     turn: int = 1
 
     def within(self, budget: int) -> SearchState:
-        """Return the same scene for rounds that may not spend the whole budget."""
+        """Return the same state for rounds that may not spend the whole budget."""
         return replace(self, budget=budget)
 
     def alone(self, place: int) -> SearchState:
-        """Return the same scene as one attack sees it, with chance of its own."""
+        """Return the same state as one attack sees it, with chance of its own."""
         return replace(self, blocked=(place,), unit=self.samples[place].id)
 
     def repeated(self, turn: int) -> SearchState:
-        """Return the same scene for the search with another seed."""
+        """Return the same state for the search with another seed."""
         return replace(self, seed=derive_seed(self.seed, turn), turn=turn)
 
     def layer(self, arm: str = ADAPTIVE) -> str:
@@ -78,8 +77,8 @@ class SearchState:
     def draw(self, *words: object) -> Random:
         """Return a generator that depends on the seed and these words only."""
         own = (self.unit,) if self.unit else ()
-        said = "\0".join(map(str, (self.seed, *own, *words)))
-        return Random(sha256(said.encode()).digest())
+        seeded = "\0".join(map(str, (self.seed, *own, *words)))
+        return Random(sha256(seeded.encode()).digest())
 
     def targets(self) -> list[Target]:
         """Return the attacks that were blocked at first, none tried yet."""
@@ -155,3 +154,20 @@ class SearchState:
         starts = range(0, len(again), RESENDS)
         groups = [answers[at : at + RESENDS] for at in starts]
         return {number for number, group in enumerate(groups) if is_confirmed(group)}
+
+
+FOLDS: Final = 5
+"""Parts into which attacks are split, so that none profits from what was seen of itself."""
+
+
+def fold_numbers(groups: Sequence[str]) -> list[int]:
+    """Split attacks by their groups."""
+    order = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    return [order[group] % FOLDS for group in groups]
+
+
+def derive_seed(seed: int, number: int) -> int:
+    """Return the seed of the n-th repetition of the search."""
+    if number == 1:
+        return seed
+    return int.from_bytes(sha256(f"{seed}\0adaptive seed\0{number}".encode()).digest()[:6], "big")
