@@ -21,8 +21,7 @@ from guardmark.view.pages import render_sections
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from guardmark.view.entries import RunEntry
-    from guardmark.view.index import RunIndex
+    from guardmark.view.index import RunEntry, RunIndex
 
 _LISTED: Final = 20
 _KEPT: Final = 16

@@ -1,18 +1,165 @@
-"""The runs below a folder, read once and again only where something changed."""
+"""The runs below a folder, read once and again only where something changed, and lists of them."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode
 
-from guardmark.store.records import RunState
-from guardmark.view.entries import RunEntry, read_entry
+from guardmark.core.errors import GuardmarkError
+from guardmark.core.estimate import Estimate
+from guardmark.store.records import RecordReader, RunState
+from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from guardmark.core.manifest import RunManifest
+
+
+_BASELINES = frozenset({"allow-all", "block-all", "coin"})
+_MOST_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRates:
+    """What a run found out about one defense."""
+
+    name: str
+    type: str = ""
+    version: str = ""
+    fingerprint: str = ""
+    is_baseline: bool = False
+    attack_success_rate: Estimate | None = None
+    false_positive_rate: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEntry:
+    """One run of the list."""
+
+    key: str
+    folder: Path
+    place: str
+    state: str
+    name: str = ""
+    created_utc: str = ""
+    planned: int = 0
+    stored: int = 0
+    attacks: int = 0
+    benign: int = 0
+    data: tuple[str, ...] = ()
+    data_sha256: str = ""
+    defenses: tuple[ListedRates, ...] = ()
+    fault: str = ""
+
+    @property
+    def candidates(self) -> tuple[ListedRates, ...]:
+        """The defenses under test; the baselines when there are no others."""
+        return tuple(each for each in self.defenses if not each.is_baseline) or self.defenses
+
+
+def read_entry(key: str, folder: Path, place: str) -> RunEntry:
+    """Read what a list shows of one run."""
+    run = RunDir(path=folder)
+    try:
+        with RecordReader(run.records) as reader:
+            status, manifest = reader.status(), reader.manifest()
+            arms = reader.defenses()
+    except GuardmarkError as error:
+        return RunEntry(key=key, folder=folder, place=place, state="damaged", fault=str(error))
+    return RunEntry(
+        key=key,
+        folder=folder,
+        place=place,
+        state=status.state.value,
+        name=manifest.name,
+        created_utc=manifest.created_utc,
+        planned=status.planned,
+        stored=status.stored,
+        attacks=sum(data.attacks for data in manifest.data),
+        benign=sum(data.benign for data in manifest.data),
+        data=tuple(data.name for data in manifest.data),
+        data_sha256=manifest.data_sha256,
+        defenses=_summary_rates(run.summary_json, manifest, status.stored)
+        or _names_only(manifest, arms),
+    )
+
+
+def _names_only(manifest: RunManifest, arms: tuple[str, ...]) -> tuple[ListedRates, ...]:
+    """Return the defenses without rates, as the manifest and the records name them."""
+    parts = {part.name: part for part in manifest.parts if part.kind == "defense"}
+    found = []
+    for name in dict.fromkeys((*parts, *arms)):
+        part = parts.get(name)
+        found.append(
+            ListedRates(name=name)
+            if part is None
+            else ListedRates(
+                name=name,
+                type=part.type,
+                version=part.version,
+                fingerprint=part.fingerprint,
+                is_baseline=part.type in _BASELINES,
+            )
+        )
+    return tuple(found)
+
+
+def _summary_rates(path: Path, manifest: RunManifest, stored: int) -> tuple[ListedRates, ...]:
+    """Read rates from the summary, if it is of this run as it stands now."""
+    try:
+        if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
+            return ()
+        summary = json.loads(path.read_bytes())
+        run = summary["run"]
+        if run["config_sha256"] != manifest.config_sha256 or run["stored"] != stored:
+            return ()
+        return tuple(_rates(each) for each in summary["defenses"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ()
+
+
+def _rates(defense: Any) -> ListedRates:
+    return ListedRates(
+        name=str(defense["name"]),
+        type=str(defense["type"]),
+        version=str(defense["version"]),
+        fingerprint=str(defense["fingerprint"]),
+        is_baseline=defense["is_baseline"] is True,
+        attack_success_rate=_estimate(defense["rates"]["attack_success_rate"]),
+        false_positive_rate=_estimate(defense["rates"]["false_positive_rate"]),
+    )
+
+
+def _estimate(rate: Any) -> Estimate:
+    return Estimate(
+        successes=int(rate["successes"]),
+        trials=int(rate["trials"]),
+        low=_share(rate["low"]),
+        high=_share(rate["high"]),
+        confidence=float(rate["confidence"]),
+        method=str(rate["method"]),
+        group_mean=_share(rate["group_mean"]),
+        few_groups=rate["few_groups"] is True,
+        reason=str(rate["reason"]),
+    )
+
+
+def _share(share: Any) -> float | None:
+    if share is None:
+        return None
+    value = float(share)
+    if not math.isfinite(value) or not 0 <= value <= 1:
+        raise ValueError(f"{value} is no share")
+    return value
+
 
 _RECORDS: Final = "records.sqlite"
 _WATCHED: Final = (_RECORDS, f"{_RECORDS}-wal", "summary.json", ".lock")
@@ -99,3 +246,69 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
         for each in below:
             if each.is_dir(follow_symlinks=False) and not each.name.startswith("."):
                 yield from _runs_below(Path(each.path), depth - 1)
+
+
+PAGE: Final = 50
+"""Runs on one page of the list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs are wanted."""
+
+    words: str = ""
+    state: str = ""
+    defense: str = ""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether anything is asked for."""
+        return bool(self.words.strip() or self.state or self.defense)
+
+    def query(self, number: int) -> str:
+        """Return the query that shows a page of these runs."""
+        pairs = {"words": self.words, "state": self.state, "defense": self.defense}
+        stated = {key: value for key, value in pairs.items() if value}
+        return urlencode({**stated, "page": number}, errors="replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunListing:
+    """One page of the list."""
+
+    runs: tuple[RunEntry, ...]
+    total: int
+    known: int
+    number: int
+    pages: int
+    states: tuple[str, ...]
+    defenses: tuple[str, ...]
+
+
+def list_runs(entries: Sequence[RunEntry], wanted: RunFilter, *, number: int = 1) -> RunListing:
+    """Choose the runs of one page."""
+    words = wanted.words.casefold().split()
+    wanted_runs = [entry for entry in entries if _passes(entry, wanted, words)]
+    pages = max(1, -(-len(wanted_runs) // PAGE))
+    shown = min(max(1, number), pages)
+    return RunListing(
+        runs=tuple(wanted_runs[(shown - 1) * PAGE : shown * PAGE]),
+        total=len(wanted_runs),
+        known=len(entries),
+        number=shown,
+        pages=pages,
+        states=tuple(sorted({entry.state for entry in entries})),
+        defenses=tuple(sorted({each.name for entry in entries for each in entry.defenses})),
+    )
+
+
+def _passes(entry: RunEntry, wanted: RunFilter, words: list[str]) -> bool:
+    if wanted.state and entry.state != wanted.state:
+        return False
+    names = [each.name for each in entry.defenses]
+    if wanted.defense and wanted.defense not in names:
+        return False
+    if not words:
+        return True
+    held = " ".join((entry.name, entry.place, *entry.data, *names)).casefold()
+    return all(word in held for word in words)

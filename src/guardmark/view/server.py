@@ -51,8 +51,7 @@ def serve(options: ViewOptions, *, on_ready: Callable[[Serving], None]) -> None:
     try:
         import uvicorn
 
-        from guardmark.view.gatekeeper import Rules
-        from guardmark.view.site import build_site
+        from guardmark.view.site import Rules, build_site
     except ImportError as error:
         raise ConfigError(
             "The pages need starlette and uvicorn.\nNext: pip install 'guardmark[view]'."
