@@ -12,8 +12,9 @@ from guardmark.analysis.compare.compared import Compared, Wanted, compare_matche
 from guardmark.analysis.compare.runs_compared import OpenRun, match_runs
 from guardmark.analysis.defense.costs import CostDifference, CostUnit
 from guardmark.analysis.settings import AnalysisSettings
-from guardmark.core.outcome import Decision, Evidence, Usage
+from guardmark.core.outcome import Decision, Evidence
 from guardmark.core.sample import Sample
+from guardmark.core.usage import Usage
 from guardmark.reports.compared_json import comparison_json
 from guardmark.reports.compared_markdown import render_comment
 from guardmark.reports.compared_terminal import render_compared

@@ -13,11 +13,11 @@ from guardmark.core.outcome import (
     Decision,
     Evidence,
     Response,
-    Usage,
     Verdict,
     VerdictLabel,
 )
 from guardmark.core.sample import Prompt, View
+from guardmark.core.usage import Usage
 
 
 def number_of(prompt: Prompt) -> int:

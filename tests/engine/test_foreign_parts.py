@@ -19,12 +19,12 @@ from guardmark.core.outcome import (
     Evidence,
     Outcome,
     Response,
-    Usage,
     Verdict,
     VerdictLabel,
 )
 from guardmark.core.record import Record, Stage
 from guardmark.core.sample import Prompt
+from guardmark.core.usage import Usage
 from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
 from guardmark.engine.runner import Ending, run
 from guardmark.store.integrity import check

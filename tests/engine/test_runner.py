@@ -31,10 +31,10 @@ from guardmark.core.outcome import (
     ErrorKind,
     Evidence,
     Outcome,
-    Usage,
 )
 from guardmark.core.record import Stage
 from guardmark.core.sample import Prompt, Sample, View
+from guardmark.core.usage import Usage
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal

@@ -102,7 +102,8 @@ def test_what_cannot_be_retried_is_refused(
 PAID = """\
 from pathlib import Path
 
-from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Usage
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
+from guardmark.core.usage import Usage
 
 def check(text):
     paid = Evidence(usage=Usage(prompt_tokens=10, completion_tokens=1, cost=0.5))

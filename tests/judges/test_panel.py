@@ -11,9 +11,10 @@ from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.loading import LoadedConfig, parse_config
 from guardmark.app.parts.services import open_services
 from guardmark.core.errors import ConfigError
-from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Usage, Verdict, VerdictLabel
+from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Verdict, VerdictLabel
 from guardmark.core.protocols import Judge
 from guardmark.core.sample import Prompt
+from guardmark.core.usage import Usage
 from guardmark.judges.panel import JudgePanel, PanelSettings
 
 PROMPT = Prompt.of_text("q")

@@ -17,8 +17,9 @@ from tests.conftest import Serve
 
 from guardmark.config.parts import BuildContext
 from guardmark.core.errors import ConfigError
-from guardmark.core.outcome import ErrorKind, Usage
+from guardmark.core.outcome import ErrorKind
 from guardmark.core.protocols import PairJudge
+from guardmark.core.usage import Usage
 from guardmark.models.similarity import EmbeddingSettings, SimilarityJudge, cosine
 from guardmark.net.client import Services
 from guardmark.net.service import ServiceLimits

@@ -24,12 +24,12 @@ from guardmark.core.outcome import (
     Outcome,
     Response,
     ScoreKind,
-    Usage,
     Verdict,
     VerdictLabel,
 )
 from guardmark.core.record import Record, RecordKey, Stage
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample
+from guardmark.core.usage import Usage
 from guardmark.store.codec import evidence_from_json, evidence_to_json
 from guardmark.store.records import RecordReader, RecordWriter, RunState
 

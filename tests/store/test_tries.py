@@ -20,12 +20,12 @@ from guardmark.core.outcome import (
     Evidence,
     Outcome,
     Response,
-    Usage,
     Verdict,
     VerdictLabel,
 )
 from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
+from guardmark.core.usage import Usage
 from guardmark.store import connect
 from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader

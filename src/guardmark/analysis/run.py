@@ -19,7 +19,7 @@ from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.latency import Latency, measure_latency, order_by_latency
 from guardmark.analysis.defense.scorecard import Scorecard, make_scorecard
 from guardmark.analysis.defense.slices import FACETS, Slicer, SliceTable
-from guardmark.analysis.defense.spending import Spending, read_spending
+from guardmark.analysis.defense.spending import read_part_usage
 from guardmark.analysis.defense.stability import Stability, measure_stability
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.layers import ADAPTIVE, LEFT_OUT
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.stopping.early_stop import StopVerdict
     from guardmark.core.manifest import PartManifest, RunManifest
     from guardmark.store.reader import RecordReader, RunStatus
+    from guardmark.store.usage import PartUsage
 
 __all__ = ["AnalysisSettings", "DefenseAnalysis", "RunAnalysis", "SampleCounts", "analyse_run"]
 
@@ -156,7 +157,7 @@ class RunAnalysis:
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
     adaptive_left_out: Mapping[str, str] = field(default_factory=dict)
-    spending: tuple[Spending, ...] = ()
+    spending: tuple[PartUsage, ...] = ()
 
 
 def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) -> RunAnalysis:
@@ -200,7 +201,7 @@ def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) 
         adaptive=adaptive,
         adaptive_pairs=adaptive_pairs,
         adaptive_left_out=_left_out(reader),
-        spending=read_spending(reader, frame.manifest),
+        spending=read_part_usage(reader, frame.manifest),
     )
 
 

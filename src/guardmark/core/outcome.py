@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from guardmark.core.usage import Usage
+
 
 class Outcome(StrEnum):
     """What a defense did with an input."""
@@ -79,21 +81,6 @@ class Attempt:
     status: int | None = None
     error: str = ""
     wait_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What a call consumed, as the service reported it.
-
-    Attributes:
-        prompt_tokens: Tokens read, or None when not reported.
-        completion_tokens: Tokens written, or None when not reported.
-        cost: In the currency of the user's price table, or None without one.
-    """
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.config.parts import BuildContext
-    from guardmark.core.outcome import Attempt, Usage
+    from guardmark.core.outcome import Attempt
     from guardmark.core.sample import Prompt
+    from guardmark.core.usage import Usage
     from guardmark.defenses.guard_profile import GuardProfile
     from guardmark.net.chat import ChatEndpoint
     from guardmark.parsing.guard import GuardReading

@@ -14,11 +14,11 @@ from guardmark.core.outcome import (
     Evidence,
     Outcome,
     Response,
-    Usage,
     Verdict,
     VerdictLabel,
 )
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample
+from guardmark.core.usage import Usage
 from guardmark.importers.imported import (
     ImportedAnswer,
     ImportedRow,

@@ -8,7 +8,8 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.outcome import EmbeddingAnswer, ErrorKind, Usage, fault_of
+from guardmark.core.outcome import EmbeddingAnswer, ErrorKind, fault_of
+from guardmark.core.usage import Usage
 from guardmark.inference.libraries import device_of, library, load
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.outcome import Usage
+from guardmark.core.usage import Usage
 from guardmark.inference.batching import token_batches
 from guardmark.inference.drawing import SeededChoice
 from guardmark.inference.libraries import device_of, library, load

@@ -10,7 +10,8 @@ from pydantic import Field
 
 from guardmark.config.chat import ChatSettings
 from guardmark.config.source import read_text
-from guardmark.core.outcome import ErrorKind, Evidence, Usage, Verdict, VerdictLabel
+from guardmark.core.outcome import ErrorKind, Evidence, Verdict, VerdictLabel
+from guardmark.core.usage import Usage
 from guardmark.net.chat import json_form, refuses_options
 from guardmark.parsing.objects import ParseMethod
 from guardmark.parsing.verdict import VERDICT_SCHEMA, VerdictReading, read_verdict

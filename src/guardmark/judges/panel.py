@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import Field
 
 from guardmark.config.settings import Settings
-from guardmark.core.outcome import CategoryFinding, Evidence, Usage, Verdict, VerdictLabel
+from guardmark.core.outcome import CategoryFinding, Evidence, Verdict, VerdictLabel
+from guardmark.core.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.config.parts import BuildContext
-    from guardmark.core.outcome import Usage
     from guardmark.core.sample import Prompt
+    from guardmark.core.usage import Usage
 
     ChatMessages = list[dict[str, str]]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from guardmark.core.outcome import ErrorKind, Usage
+from guardmark.core.outcome import ErrorKind
+from guardmark.core.usage import Price, Usage, price_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,25 +23,6 @@ _NOT_OF_THE_PROTOCOL = (
     RecursionError,  # brackets in brackets, a hundred thousand deep
 )
 _NOT_SUPPORTED = frozenset({400, 422, 501})
-
-
-class Price(Protocol):
-    """What a model costs, in the user's currency."""
-
-    @property
-    def input_per_1k(self) -> float:
-        """Price of a thousand tokens read."""
-        ...
-
-    @property
-    def output_per_1k(self) -> float:
-        """Price of a thousand tokens written."""
-        ...
-
-    @property
-    def per_call(self) -> float:
-        """Price of a call."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,18 +138,10 @@ def read_usage(said: object, price: Price | None, *, written: int | None = None)
     told = said if isinstance(said, dict) else {}
     read = _count(told.get("prompt_tokens"))
     written = _count(told.get("completion_tokens")) if written is None else written
-    cost = None if price is None else _cost(price, read, written)
+    cost = None if price is None else price_of(price, read=read, written=written)
     if not isinstance(said, dict) and cost is None:
         return None
     return Usage(prompt_tokens=read, completion_tokens=written, cost=cost)
-
-
-def _cost(price: Price, read: int | None, written: int | None) -> float | None:
-    """Price a call; not known where tokens cost something and nobody counted them."""
-    if (read is None and price.input_per_1k) or (written is None and price.output_per_1k):
-        return None
-    tokens = (read or 0) * price.input_per_1k + (written or 0) * price.output_per_1k
-    return price.per_call + tokens / 1000
 
 
 def _count(value: object) -> int | None:

@@ -20,7 +20,7 @@ from guardmark.net.embeddings import EmbeddingEndpoint
 from guardmark.net.exchange import Exchange
 from guardmark.net.redaction import Redactor
 from guardmark.net.retry import as_attempts, try_again
-from guardmark.net.service import Service, ServiceLimits, ServiceUse
+from guardmark.net.service import Service, ServiceLimits, ServiceTraffic
 from guardmark.net.wire import Wire
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
-    from guardmark.net.chat import Price
+    from guardmark.core.usage import Price
     from guardmark.net.exchange import ServiceAnswer
 
 _USUAL_HEADERS = {
@@ -135,7 +135,7 @@ class Services:
         """Return the text without the secrets known so far."""
         return self._redactor.text(text)
 
-    def use(self) -> tuple[ServiceUse, ...]:
+    def use(self) -> tuple[ServiceTraffic, ...]:
         """Say how each service was used so far, in the order of their addresses."""
         return tuple(self._services[base].use() for base in sorted(self._services))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from guardmark.core.outcome import Vector
-    from guardmark.net.chat import Price
+    from guardmark.core.usage import Price
     from guardmark.net.exchange import Exchange, Sender
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -59,7 +59,7 @@ def parse_rate(text: str) -> Rate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceUse:
+class ServiceTraffic:
     """How a service was used in a run."""
 
     base_url: str
@@ -127,9 +127,9 @@ class Service:
         if self._adaptive is not None:
             self._adaptive.observe(answer.service_ns, told_to_slow_down=answer.status in _SLOW_DOWN)
 
-    def use(self) -> ServiceUse:
+    def use(self) -> ServiceTraffic:
         """Say how the service was used so far."""
-        return ServiceUse(
+        return ServiceTraffic(
             base_url=self.base_url,
             calls=self.calls,
             attempts=self.attempts,

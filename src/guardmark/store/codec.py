@@ -9,8 +9,9 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import DataManifest, LatencyMode, PartManifest, Policy, RunManifest
-from guardmark.core.outcome import Attempt, CategoryFinding, Evidence, Usage
+from guardmark.core.outcome import Attempt, CategoryFinding, Evidence
 from guardmark.core.record import Record, RecordKey
+from guardmark.core.usage import Usage
 from guardmark.store.codes import (
     ANSWER_MODE_CODE,
     ANSWER_MODES,

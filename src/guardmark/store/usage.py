@@ -1,4 +1,4 @@
-"""What calls consumed: of one defense as columns, and of every part together."""
+"""What calls used: of one defense as columns, and of every part together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class UsageColumns:
 
 
 def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
-    """Read what the calls of a defense consumed."""
+    """Read what the calls of a defense used."""
     import numpy as np
 
     query = (
@@ -56,11 +56,24 @@ def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneUsage:
-    """What the calls of one part at one stage consumed together."""
+class PartUsage:
+    """What the calls of one part used at one stage, as far as its service reported.
 
-    name: str
-    stage: Stage
+    Attributes:
+        part: Name of the defense, model or judge.
+        stage: `defense`, `warmup`, `model`, `judge` or `try`.
+        layer: Which judging; `run` for the run itself.
+        calls: Answers that report usage and were asked for in this run; those that were asked
+            about again count each time.
+        recalled: Answers that were kept from an earlier run; in no sum.
+        tokens_read: Tokens read, or None where no answer reports any.
+        tokens_written: Tokens written, or None where no answer reports any.
+        cost: In the currency of the price table, or None where no answer was priced.
+        priced: Answers behind `cost`.
+    """
+
+    part: str
+    stage: str
     layer: str
     calls: int
     recalled: int
@@ -85,21 +98,21 @@ _ALL_USAGE: Final = (
 )
 
 
-def usage_by_lane(reader: RecordReader) -> tuple[LaneUsage, ...]:
-    """Add up what all calls of a run consumed."""
+def read_usage(reader: RecordReader) -> tuple[PartUsage, ...]:
+    """Add up what all calls of a run used."""
     with connect.errors_of(reader.path):
         again = _ASKED_AGAIN if lookups.has_superseded(reader.connection) else ""
         query = _ALL_USAGE.format(_STORED + again)
         rows = reader.connection.execute(query, (FLAG_CACHED,)).fetchall()
-    found = []
-    for (name, stage, layer), lane in groupby(rows, key=lambda row: row[:3]):
-        everything = list(lane)
+    parts = []
+    for (name, stage, layer), calls in groupby(rows, key=lambda row: row[:3]):
+        everything = list(calls)
         asked = [row[4:] for row in everything if not row[3]]
         read, written, cost = ([row[at] for row in asked if row[at] is not None] for at in range(3))
-        found.append(
-            LaneUsage(
-                name=name,
-                stage=STAGES[stage],
+        parts.append(
+            PartUsage(
+                part=name,
+                stage=STAGES[stage].value,
                 layer=layer,
                 calls=len(asked),
                 recalled=len(everything) - len(asked),
@@ -109,4 +122,4 @@ def usage_by_lane(reader: RecordReader) -> tuple[LaneUsage, ...]:
                 priced=len(cost),
             )
         )
-    return tuple(found)
+    return tuple(parts)

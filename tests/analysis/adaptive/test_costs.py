@@ -14,9 +14,10 @@ import pytest
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
-from guardmark.analysis.adaptive.costs import Bill, CostCard, read_costs
-from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence, Usage
+from guardmark.analysis.adaptive.costs import CostCard, read_costs
+from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence
 from guardmark.core.sample import Prompt, View
+from guardmark.core.usage import Usage, UsageTotals
 from guardmark.reports.adaptive.costs import costs_json, seconds_json
 from guardmark.reports.chapters.adaptive.costs import cost_words, costs_table
 from guardmark.reports.document.wording import cell_text
@@ -101,14 +102,14 @@ async def test_a_batch_shares_its_time_between_its_prompts(tmp_path: Path) -> No
     assert seconds.total >= 0.002 * (card.costs.calls.calls // 8) / 2
 
 
-def filled(calls: int, *, priced: int, tokens: int = 0) -> Bill:
-    """A bill of calls, some of which were priced."""
-    bill = Bill(calls=calls)
+def filled(calls: int, *, priced: int, tokens: int = 0) -> UsageTotals:
+    """Totals of calls, some of which were priced."""
+    totals = UsageTotals()
     for number in range(calls):
-        bill.money.add(1.0 if number < priced else None)
-        if tokens:
-            bill.tokens.add(tokens)
-    return bill
+        cost = 1.0 if number < priced else None
+        known = {"prompt_tokens": tokens, "completion_tokens": 0} if tokens else {}
+        totals = totals.plus(Usage(cost=cost, **known))
+    return totals
 
 
 def test_a_partly_known_sum_is_a_lower_limit() -> None:
@@ -121,12 +122,12 @@ def test_a_partly_known_sum_is_a_lower_limit() -> None:
 
 def test_an_attacker_model_is_paid_beside_the_defense() -> None:
     """Its tokens are told apart, its money together; the evaluator's accounts are passed over."""
-    bills = {
+    accounts = {
         "search": filled(4, priced=4),
         "attacker": filled(3, priced=3, tokens=100),
         "twin": filled(50, priced=50),
     }
-    costs = read_costs(bills, bypasses=1, attacks=2)
+    costs = read_costs(accounts, bypasses=1, attacks=2)
     assert (costs.calls.calls, costs.model_calls.calls) == (4, 3)
     assert (costs.tokens.total, costs.money.total) == (300, 7)
 
@@ -139,11 +140,11 @@ def test_nothing_got_through_leaves_the_price_of_a_bypass_undefined() -> None:
 
 
 @pytest.mark.parametrize(
-    "bills", [{}, {"search": filled(4, priced=2)}, {"attacker": filled(1, priced=0)}]
+    "accounts", [{}, {"search": filled(4, priced=2)}, {"attacker": filled(1, priced=0)}]
 )
-def test_the_json_keeps_to_its_schema(bills: dict[str, Bill]) -> None:
+def test_the_json_keeps_to_its_schema(accounts: dict[str, UsageTotals]) -> None:
     """Null where undefined; what comes from a clock stands under timing."""
-    costs: CostCard = read_costs(bills, bypasses=1, attacks=1)
+    costs: CostCard = read_costs(accounts, bypasses=1, attacks=1)
     schema = json.loads(summary_schema())
     part = schema["properties"]["adaptive"]["items"]["properties"]["costs"]
     jsonschema.validate(costs_json(costs), {**part, "$defs": schema["$defs"]})

@@ -25,7 +25,8 @@ from guardmark.app.verify.summary import recount_summary
 Json = dict[str, Any]
 
 PAID = """\
-from guardmark.core.outcome import Decision, Evidence, Outcome, Usage
+from guardmark.core.outcome import Decision, Evidence, Outcome
+from guardmark.core.usage import Usage
 
 
 def answer(text, modulus, usage):

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.attacker_rows import AttackerRows, CandidateRow, Spending
+    from guardmark.analysis.adaptive.attacker_rows import AttackerRows, CandidateRow
     from guardmark.analysis.adaptive.critic import CriticCard
     from guardmark.analysis.adaptive.rewording import RewordingCard
     from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
     from guardmark.core.estimate import Estimate
+    from guardmark.core.usage import UsageTotals
     from guardmark.store.reader import RecordReader
 
 ROUND: Final = "R5"
@@ -103,7 +104,7 @@ class AttackerCard:
     strict: int = field(metadata={"json": "same_letters"})
     passed: Estimate
     strategies: tuple[StrategyCard, ...]
-    spending: Mapping[str, Spending]
+    spending: Mapping[str, UsageTotals]
     calls_left: int
     critic: CriticCard | None = None
     twin: RewordingCard | None = None

@@ -14,49 +14,13 @@ from guardmark.core.layers import (
     TWIN_CANDIDATES,
     TWIN_EQUIVALENCE,
 )
+from guardmark.core.usage import UsageTotals
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from guardmark.core.outcome import Usage
+    from guardmark.core.usage import Usage
     from guardmark.store.reader import RecordReader
     from guardmark.store.tries import TryRecord
-
-
-@dataclass(slots=True, kw_only=True)
-class Spending:
-    """What one model was asked, and what it consumed.
-
-    Attributes:
-        calls: Questions, failed ones among them.
-        failed: Questions without an answer.
-        reported: Calls whose tokens the service told.
-        tokens_read: Over those.
-        tokens_written: Over those.
-        priced: Calls with a price.
-        cost: Over those, in the user's currency; None where no call has a price.
-    """
-
-    calls: int = 0
-    failed: int = 0
-    reported: int = field(default=0, metadata={"json": "calls_with_tokens"})
-    tokens_read: int = 0
-    tokens_written: int = 0
-    priced: int = field(default=0, metadata={"json": "calls_with_price"})
-    cost: float | None = None
-
-    def take(self, usage: Usage | None, *, failed: bool) -> None:
-        """Count one question."""
-        self.calls += 1
-        self.failed += failed
-        if usage is None:
-            return
-        if usage.prompt_tokens is not None and usage.completion_tokens is not None:
-            self.reported += 1
-            self.tokens_read += usage.prompt_tokens
-            self.tokens_written += usage.completion_tokens
-        if usage.cost is not None:
-            self.priced += 1
-            self.cost = (self.cost or 0.0) + usage.cost
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,8 +72,8 @@ class AttackerRows:
     exchanges: list[AttackerExchange] = field(default_factory=list)
     votes: list[tuple[int, list[str]]] = field(default_factory=list)
     candidates: list[CandidateRow] = field(default_factory=list)
-    attacker: Spending = field(default_factory=Spending)
-    judge: Spending = field(default_factory=Spending)
+    attacker: UsageTotals = field(default_factory=UsageTotals)
+    judge: UsageTotals = field(default_factory=UsageTotals)
 
     def judged(self, *, votes: int) -> list[tuple[int, list[str]]]:
         """Return the candidates that a judge of sameness gave all its votes on, and the votes."""
@@ -150,7 +114,7 @@ def read_attacker_rows(
     votes: defaultdict[tuple[int, object], list[str]] = defaultdict(list)
     for record in read_tries(reader, defense=defense, layer=layers.equivalence):
         kind = str(record.subject.details["kind"])
-        rows.judge.take(_usage_of(record), failed=kind == "error")
+        rows.judge = rows.judge.plus(_usage_of(record), failed=kind == "error")
         votes[record.sample, record.subject.details["candidate"]].append(kind)
     rows.votes = [(sample, kinds) for (sample, _), kinds in votes.items()]
     rows.candidates = [
@@ -168,14 +132,14 @@ def read_attacker_rows(
 
 def read_exchanges(
     reader: RecordReader, defense: str, layer: str
-) -> tuple[list[AttackerExchange], Spending]:
+) -> tuple[list[AttackerExchange], UsageTotals]:
     """Read what one model answered, and what it consumed."""
     asked: dict[tuple[object, ...], AttackerExchange] = {}
-    spent = Spending()
+    spent = UsageTotals()
     for record in read_tries(reader, defense=defense, layer=layer):
         details = record.subject.details
         kind = str(details["kind"])
-        spent.take(_usage_of(record), failed=kind == "error")
+        spent = spent.plus(_usage_of(record), failed=kind == "error")
         place = record.sample, details["depth"], details["stream"], details.get("candidate", 0)
         if details["repair"]:
             asked[place].is_repaired = True

@@ -259,7 +259,7 @@ def _card(
         repairs=read_repairs(battle, attack, groups=groups, confidence=confidence),
         transfers=read_transfers(battle, groups, confidence=confidence),
         calls=dict(battle.calls),
-        costs=read_costs(battle.bills, bypasses=int(last.sum()), attacks=len(view.places)),
+        costs=read_costs(battle.usage, bypasses=int(last.sum()), attacks=len(view.places)),
         extrapolated=extrapolated,
         extrapolated_at=ahead,
         unanswered=battle.unanswered,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from guardmark.core.usage import UsageTotals
 
-    from guardmark.store.tries import TryRecord
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 ATTACKER_ACCOUNTS: Final = ("baseline", "diagnosis", "battery", "search", "confirm")
 """Accounts of defense calls that the attacker pays."""
@@ -18,55 +19,8 @@ CRITIC_ACCOUNT: Final = "critic"
 """Account of the calls of its critic, which the attacker pays as well."""
 
 
-@dataclass(slots=True)
-class Tally:
-    """A quantity that some calls report and others do not.
-
-    Attributes:
-        total: Of the calls that report it.
-        known: How many do.
-    """
-
-    total: float = 0.0
-    known: int = 0
-
-    def add(self, value: float | None) -> None:
-        """Count one call."""
-        if value is not None:
-            self.total += value
-            self.known += 1
-
-
-@dataclass(slots=True)
-class Bill:
-    """What calls of one account took.
-
-    Attributes:
-        calls: How many.
-        tokens: Read and written.
-        money: In the currency of the price table.
-        seconds: Service time.
-    """
-
-    calls: int = 0
-    tokens: Tally = field(default_factory=Tally)
-    money: Tally = field(default_factory=Tally)
-    seconds: Tally = field(default_factory=Tally)
-
-    def take(self, record: TryRecord) -> None:
-        """Count one call."""
-        self.calls += 1
-        self.seconds.add(None if record.latency_ns is None else record.latency_ns / 1e9)
-        usage = None if record.evidence is None else record.evidence.usage
-        if usage is None:
-            return
-        counts = [n for n in (usage.prompt_tokens, usage.completion_tokens) if n is not None]
-        self.tokens.add(sum(counts) if counts else None)
-        self.money.add(usage.cost)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expense:
+class CostPerBypass:
     """One kind of cost of an attack on one defense.
 
     Attributes:
@@ -113,39 +67,37 @@ class CostCard:
         seconds: Service time of both. It comes from a clock.
     """
 
-    calls: Expense
-    model_calls: Expense
-    tokens: Expense
-    money: Expense
-    seconds: Expense = field(metadata={"json": False})
+    calls: CostPerBypass
+    model_calls: CostPerBypass
+    tokens: CostPerBypass
+    money: CostPerBypass
+    seconds: CostPerBypass = field(metadata={"json": False})
 
 
-def read_costs(bills: Mapping[str, Bill], *, bypasses: int, attacks: int) -> CostCard:
+def read_costs(accounts: Mapping[str, UsageTotals], *, bypasses: int, attacks: int) -> CostCard:
     """Add up what an attacker paid."""
-    defense = [bills[name] for name in ATTACKER_ACCOUNTS if name in bills]
-    model = [bills[name] for name in (MODEL_ACCOUNT, CRITIC_ACCOUNT) if name in bills]
+    paid = [accounts[name] for name in ATTACKER_ACCOUNTS if name in accounts]
+    asked = [accounts[name] for name in (MODEL_ACCOUNT, CRITIC_ACCOUNT) if name in accounts]
+    defense, model = sum(paid, UsageTotals()), sum(asked, UsageTotals())
+    both = sum([*paid, *asked], UsageTotals())
 
-    def counted(asked: list[Bill]) -> Expense:
-        calls = sum(bill.calls for bill in asked)
-        total = float(calls) if asked else None
-        return Expense(total=total, known=calls, calls=calls, bypasses=bypasses, attacks=attacks)
-
-    def expense(asked: list[Bill], tallies: Iterable[Tally]) -> Expense:
-        told = list(tallies)
-        known = sum(tally.known for tally in told)
-        return Expense(
-            total=sum(tally.total for tally in told) if known else None,
+    def cost(total: float | None, known: int, of: UsageTotals) -> CostPerBypass:
+        return CostPerBypass(
+            total=total if known else None,
             known=known,
-            calls=sum(bill.calls for bill in asked),
+            calls=of.calls,
             bypasses=bypasses,
             attacks=attacks,
         )
 
-    both = [*defense, *model]
+    def counted(of: UsageTotals, *, is_any: bool) -> CostPerBypass:
+        each = cost(float(of.calls), of.calls, of)
+        return replace(each, total=float(of.calls) if is_any else None)
+
     return CostCard(
-        calls=counted(defense),
-        model_calls=counted(model),
-        tokens=expense(model, (bill.tokens for bill in model)),
-        money=expense(both, (bill.money for bill in both)),
-        seconds=expense(both, (bill.seconds for bill in both)),
+        calls=counted(defense, is_any=bool(paid)),
+        model_calls=counted(model, is_any=bool(asked)),
+        tokens=cost(model.tokens, model.reported, model),
+        money=cost(both.cost, both.priced, both),
+        seconds=cost(both.seconds, both.timed, both),
     )

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.attacker_rows import Spending
     from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.core.estimate import Estimate
+    from guardmark.core.usage import UsageTotals
     from guardmark.store.reader import RecordReader
 
 
@@ -43,7 +43,7 @@ class CriticCard:
     refused: Estimate
     invalid: Estimate
     repairs: int
-    spending: Spending = field(metadata={"json": False})
+    spending: UsageTotals = field(metadata={"json": False})
 
     @property
     def rates(self) -> Mapping[str, Estimate]:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.attacker_rows import CandidateRow, Spending
+    from guardmark.analysis.adaptive.attacker_rows import CandidateRow
     from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.core.estimate import Difference, Estimate
+    from guardmark.core.usage import UsageTotals
     from guardmark.store.reader import RecordReader
 
 _HALF: Final = 0.5
@@ -81,7 +82,7 @@ class RewordingCard:
     separation: Difference
     standing: OperatorClass
     strategies: tuple[StrategyTwin, ...]
-    spending: Mapping[str, Spending]
+    spending: Mapping[str, UsageTotals]
 
     @property
     def is_clear(self) -> bool:

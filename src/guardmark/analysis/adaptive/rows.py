@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.adaptive.costs import CRITIC_ACCOUNT, MODEL_ACCOUNT, Bill
+from guardmark.analysis.adaptive.costs import CRITIC_ACCOUNT, MODEL_ACCOUNT
 from guardmark.core.layers import (
     ADAPTIVE,
     ARMS,
@@ -17,6 +17,7 @@ from guardmark.core.layers import (
     REPEATED_ARMS,
     seed_layer,
 )
+from guardmark.core.usage import UsageTotals
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class AdaptiveRecords:
         calls: Arm and account to calls made.
         again: Position of each pass that was asked about again, and whether it passed again.
         unanswered: Tries without an answer.
-        bills: Account of the adaptive arm, or of an attacker model, to what its calls took.
+        usage: Account of the adaptive arm, or of an attacker model, to what its calls took.
         repeated: What `stories` is of the first seed, of each seed after it.
     """
 
@@ -118,7 +119,7 @@ class AdaptiveRecords:
     calls: Mapping[tuple[str, str], int]
     again: Sequence[tuple[int, bool]]
     unanswered: int
-    bills: Mapping[str, Bill]
+    usage: Mapping[str, UsageTotals]
     repeated: Sequence[Mapping[str, Mapping[int, AttackHistory]]] = ()
 
     @property
@@ -167,7 +168,7 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
                 gathered.take(record)
     for layer, account in ((ATTACKER, MODEL_ACCOUNT), (CRITIC, CRITIC_ACCOUNT)):
         for record in read_tries(reader, defense=name, layer=layer):
-            gathered.bills[account].take(record)
+            gathered.count(account, record)
     return AdaptiveRecords(
         name=name,
         findings=findings,
@@ -183,7 +184,7 @@ def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> Ad
         calls=gathered.calls,
         again=gathered.again,
         unanswered=gathered.unanswered,
-        bills=gathered.bills,
+        usage=gathered.usage,
     )
 
 
@@ -201,14 +202,14 @@ class _Gathered:
         self.rest: defaultdict[str, list[Try]] = defaultdict(list)
         self.calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.unanswered = 0
-        self.bills: defaultdict[str, Bill] = defaultdict(Bill)
+        self.usage: defaultdict[str, UsageTotals] = defaultdict(UsageTotals)
 
     def take(self, record: TryRecord) -> None:
         each, layer = _try_of(record), record.layer
         if not each.is_free:
             self.calls[layer, each.account] += 1
             if layer == ADAPTIVE:
-                self.bills[each.account].take(record)
+                self.count(each.account, record)
         if each.passed is None:
             self.unanswered += 1
         elif each.account == "baseline":
@@ -223,6 +224,10 @@ class _Gathered:
                 self.again.append((each.sample, each.passed))
         else:
             self.rest[each.account].append(each)
+
+    def count(self, account: str, record: TryRecord) -> None:
+        usage = None if record.evidence is None else record.evidence.usage
+        self.usage[account] = self.usage[account].plus(usage, latency_ns=record.latency_ns)
 
 
 def _try_of(record: TryRecord) -> Try:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.adaptive.target_rows import PLAIN, SAFE, UNSAFE, Spend, spent_on
+from guardmark.analysis.adaptive.target_rows import (
+    PLAIN,
+    SAFE,
+    UNSAFE,
+    AccountUsage,
+    usage_by_account,
+)
 from guardmark.analysis.defense.frame import MISSING
 from guardmark.analysis.defense.grouped_rates import grouped_difference, grouped_rate
 from guardmark.analysis.pipeline.frame import ERROR, NO_GUARD
@@ -124,7 +130,7 @@ class TargetCard:
     readings: tuple[ReadingCard, ...]
     effects: Effects | None
     estimated: EstimatedEffect | None
-    spent: Mapping[str, Spend]
+    spent: Mapping[str, AccountUsage]
 
     @property
     def has_control(self) -> bool:
@@ -161,7 +167,7 @@ def measure_target(
         readings=readings,
         effects=ends.effects() if rows.judges else None,
         estimated=None if rows.judges or not readings else ends.estimated(),
-        spent=spent_on(rows, battle.name),
+        spent=usage_by_account(rows, battle.name),
     )
 
 

@@ -11,11 +11,12 @@ import numpy as np
 from guardmark.analysis.defense.frame import MISSING
 from guardmark.analysis.pipeline.frame import NO_GUARD, combine
 from guardmark.core.layers import CANARY_REPLIES, TARGET, is_target_layer
+from guardmark.core.usage import UsageTotals
 from guardmark.store.codes import OUTCOME_CODE
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from guardmark.store.reader import RecordReader
     from guardmark.store.tries import TryRecord
@@ -59,19 +60,19 @@ class CanaryReply:
     reading: str
 
 
-@dataclass(slots=True, kw_only=True)
-class Spend:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountUsage:
     """What was asked of the target model and its judges on one account.
 
     Attributes:
         calls: Calls made; answers that were known are none.
-        tokens: Tokens read and written, as far as the services told.
+        tokens: Tokens read and written, over the calls that told both.
         cost: In the user's currency, or None where no call told.
     """
 
-    calls: int = 0
-    tokens: int = 0
-    cost: float | None = None
+    calls: int
+    tokens: int
+    cost: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +83,13 @@ class TargetRows:
         settings: Which model and judges, as stored.
         replies: Defense (`none`: without any) to position to reply.
         canaries: One for each canary and chain.
-        spent: Defense and account to what it took.
+        usage: Defense and account to what it took.
     """
 
     settings: Mapping[str, object]
     replies: Mapping[str, Mapping[int, TargetReply]]
     canaries: tuple[CanaryReply, ...]
-    spent: Mapping[tuple[str, str], Spend]
+    usage: Mapping[tuple[str, str], UsageTotals]
 
     @property
     def model(self) -> str:
@@ -111,13 +112,17 @@ class _Gathered:
         default_factory=lambda: defaultdict(lambda: defaultdict(dict))
     )
     canaries: list[CanaryReply] = field(default_factory=list)
-    spent: defaultdict[tuple[str, str], Spend] = field(default_factory=lambda: defaultdict(Spend))
+    usage: defaultdict[tuple[str, str], UsageTotals] = field(
+        default_factory=lambda: defaultdict(UsageTotals)
+    )
 
     def take(self, record: TryRecord) -> None:
         defense, subject, details = record.defense, record.subject, record.subject.details
         chain = subject.chain or ""
         if not record.is_free:
-            _add(self.spent[defense, subject.account], record)
+            place = defense, subject.account
+            usage = None if record.evidence is None else record.evidence.usage
+            self.usage[place] = self.usage[place].plus(usage)
         if record.layer == CANARY_REPLIES:
             canary, reading = str(details["canary"]), str(details["reading"])
             self.canaries.append(CanaryReply(chain, canary, reading))
@@ -145,23 +150,20 @@ def read_target(reader: RecordReader) -> TargetRows | None:
             for name, answers in gathered.answers.items()
         },
         canaries=tuple(gathered.canaries),
-        spent=dict(gathered.spent),
+        usage=dict(gathered.usage),
     )
 
 
-def spent_on(rows: TargetRows, defense: str) -> dict[str, Spend]:
-    """Return what the target model cost by account, for one defense."""
-    found = {account: each for (name, account), each in rows.spent.items() if name == NO_GUARD}
-    for (name, account), each in rows.spent.items():
+def usage_by_account(rows: TargetRows, defense: str) -> dict[str, AccountUsage]:
+    """Return what the target model took by account, for one defense; shared calls included."""
+    totals = {account: each for (name, account), each in rows.usage.items() if name == NO_GUARD}
+    for (name, account), each in rows.usage.items():
         if name == defense:
-            shared = found.get(account, Spend())
-            costs = [cost for cost in (shared.cost, each.cost) if cost is not None]
-            found[account] = Spend(
-                calls=shared.calls + each.calls,
-                tokens=shared.tokens + each.tokens,
-                cost=sum(costs) if costs else None,
-            )
-    return found
+            totals[account] = totals.get(account, UsageTotals()) + each
+    return {
+        account: AccountUsage(calls=each.calls, tokens=each.tokens, cost=each.cost)
+        for account, each in totals.items()
+    }
 
 
 def _replies(
@@ -179,19 +181,6 @@ def _replies(
             answers.items(), labels.tolist(), strict=True
         )
     }
-
-
-def _add(spend: Spend, record: TryRecord) -> None:
-    spend.calls += 1
-    usage = None if record.evidence is None else record.evidence.usage
-    if usage is not None:
-        spend.tokens += _total((usage.prompt_tokens, usage.completion_tokens))
-        if usage.cost is not None:
-            spend.cost = (spend.cost or 0.0) + usage.cost
-
-
-def _total(counts: Iterable[int | None]) -> int:
-    return sum(count for count in counts if count is not None)
 
 
 def _named(said: object) -> str:

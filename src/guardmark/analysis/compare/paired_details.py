@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.compare.comparison import PairedComparison
-    from guardmark.analysis.defense.costs import Consumption, CostDifference
+    from guardmark.analysis.defense.costs import CostDifference, UsageBySample
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.sample import Sample
@@ -138,7 +138,7 @@ class Depth:
     places: NDArray[np.int64]
     listed: int
     latency: bool = True
-    consumption: Mapping[str, Consumption] = field(default_factory=dict)
+    consumption: Mapping[str, UsageBySample] = field(default_factory=dict)
 
 
 def detail_pair(

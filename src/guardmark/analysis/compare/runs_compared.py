@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.defense.costs import Consumption, read_consumption
+from guardmark.analysis.defense.costs import UsageBySample, read_usage_by_sample
 from guardmark.analysis.defense.frame import BASELINES, DefenseColumn, Frame, read_frame
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns
@@ -104,7 +104,7 @@ class MatchedRuns:
     runs: tuple[ComparedRun, ...]
     origins: tuple[Origin, ...]
     places: NDArray[np.int64]
-    consumption: Mapping[str, Consumption]
+    consumption: Mapping[str, UsageBySample]
     remarks: tuple[str, ...]
 
 
@@ -236,18 +236,18 @@ def _consumption(
     *,
     origins: Sequence[Origin],
     places: Sequence[NDArray[np.int64]],
-) -> dict[str, Consumption]:
+) -> dict[str, UsageBySample]:
     """Read what every defense consumed on the common samples and repeats."""
     repeats = min(frame.manifest.repeats for frame in frames)
     names = iter(origins)
     found = {}
     for run, frame, where in zip(opened, frames, places, strict=True):
         for arm in frame.arms:
-            used = read_consumption(
+            used = read_usage_by_sample(
                 run.reader, arm.part, manifest=frame.manifest, samples=frame.sample_count
             )
             rows = np.arange(repeats)[:, None] * frame.sample_count + where
-            found[next(names).name] = Consumption(
+            found[next(names).name] = UsageBySample(
                 tokens=used.tokens[rows.ravel()], money=used.money[rows.ravel()]
             )
     return found

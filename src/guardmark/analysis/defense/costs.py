@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.core.estimate import Difference
+from guardmark.core.usage import price_of
 from guardmark.stats.drawing import DrawPlan, draw_weights
 from guardmark.store.usage import usage_columns
 
@@ -35,6 +36,15 @@ class CostUnit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartPrice:
+    """What calls of a defense cost, as the configuration of its run said."""
+
+    input_per_1k: float = 0.0
+    output_per_1k: float = 0.0
+    per_call: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostDifference:
     """How much more the first consumes than the second, on the same samples.
 
@@ -54,7 +64,7 @@ class CostDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Consumption:
+class UsageBySample:
     """What one defense consumed, by position.
 
     Attributes:
@@ -66,22 +76,22 @@ class Consumption:
     money: NDArray[np.float64]
 
 
-def read_consumption(
+def read_usage_by_sample(
     reader: RecordReader, part: PartManifest, *, manifest: RunManifest, samples: int
-) -> Consumption:
+) -> UsageBySample:
     """Read what a defense consumed."""
     used = usage_columns(reader, part.name)
     tokens = np.full(manifest.repeats * samples, np.nan)
     money = tokens.copy()
     at = used.repeat * samples + used.sample
-    tokens[at] = used.read + np.nan_to_num(used.written)
+    tokens[at] = used.read + used.written
     priced = _priced(used, _price(part, manifest))
     money[at] = np.where(np.isnan(used.cost), priced, used.cost)
-    return Consumption(tokens=tokens, money=money)
+    return UsageBySample(tokens=tokens, money=money)
 
 
 def compare_costs(
-    frame: Frame, first: Consumption, second: Consumption, *, settings: AnalysisSettings
+    frame: Frame, first: UsageBySample, second: UsageBySample, *, settings: AnalysisSettings
 ) -> Iterator[CostDifference]:
     """Compare what two defenses consume, attacks and benign samples apart."""
     repeats = frame.manifest.repeats
@@ -132,21 +142,24 @@ def _mean(
     )
 
 
-def _price(part: PartManifest, manifest: RunManifest) -> Mapping[str, float] | None:
+def _price(part: PartManifest, manifest: RunManifest) -> PartPrice | None:
     """Return the price a defense goes by: under its own name, or that of its model."""
     prices = manifest.settings.get("prices")
     if not isinstance(prices, Mapping):
         return None
-    found = prices.get(part.name) or prices.get(part.settings.get("model"))
-    return found if isinstance(found, Mapping) else None
+    price = prices.get(part.name) or prices.get(part.settings.get("model"))
+    return PartPrice(**price) if isinstance(price, Mapping) else None
 
 
-def _priced(used: UsageColumns, price: Mapping[str, float] | None) -> NDArray[np.float64]:
+def _priced(used: UsageColumns, price: PartPrice | None) -> NDArray[np.float64]:
     if price is None:
         return np.full(len(used.sample), np.nan)
-    priced: NDArray[np.float64] = (
-        price.get("per_call", 0.0)
-        + used.read / 1000 * price.get("input_per_1k", 0.0)
-        + np.nan_to_num(used.written) / 1000 * price.get("output_per_1k", 0.0)
-    )
-    return priced
+    costs = [
+        price_of(price, read=_known(read), written=_known(written))
+        for read, written in zip(used.read.tolist(), used.written.tolist(), strict=True)
+    ]
+    return np.array([np.nan if cost is None else cost for cost in costs], dtype=np.float64)
+
+
+def _known(count: float) -> float | None:
+    return None if np.isnan(count) else count

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from guardmark.reports.encode import Json, difference_json, estimate_json
 
 if TYPE_CHECKING:
-    from guardmark.analysis.adaptive.attacker_rows import Spending
     from guardmark.analysis.adaptive.critic import CriticCard
     from guardmark.analysis.adaptive.rewording import RewordingCard
+    from guardmark.core.usage import UsageTotals
 
 
 def twin_json(twin: RewordingCard | None) -> Json | None:
@@ -50,7 +50,7 @@ def critic_json(critic: CriticCard | None) -> Json | None:
     }
 
 
-def model_spending_json(spent: Spending) -> Json:
+def model_spending_json(spent: UsageTotals) -> Json:
     """Encode what a model consumed."""
     return {
         "calls": spent.calls,

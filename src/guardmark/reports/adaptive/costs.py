@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from guardmark.analysis.adaptive.costs import CostCard, Expense
+    from guardmark.analysis.adaptive.costs import CostCard, CostPerBypass
     from guardmark.reports.encode import Json
 
 
@@ -24,7 +24,7 @@ def seconds_json(costs: CostCard) -> Json:
     return _expense(costs.seconds)
 
 
-def _expense(expense: Expense) -> Json:
+def _expense(expense: CostPerBypass) -> Json:
     return {
         "total": expense.total,
         "known": expense.known,

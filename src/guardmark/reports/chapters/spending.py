@@ -10,9 +10,9 @@ from guardmark.reports.document.cells import columns, name, row
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.defense.spending import Spending
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
+    from guardmark.store.usage import PartUsage
 
 SPENDING_TABLE: Final = "spending"
 """Id of the table."""
@@ -58,7 +58,7 @@ def write(analysis: RunAnalysis) -> tuple[Block, ...]:
     )
 
 
-def _row(spent: Spending) -> Row:
+def _row(spent: PartUsage) -> Row:
     at = _STAGES.get(spent.stage, spent.stage)
     if spent.layer.partition("/")[0] != FIRST_LAYER:
         at += f" ({spent.layer})"

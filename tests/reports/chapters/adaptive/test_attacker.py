@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from guardmark.analysis.adaptive.attacker import AttackerCard
-from guardmark.analysis.adaptive.attacker_rows import Spending
 from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.estimate import Estimate
+from guardmark.core.usage import UsageTotals
 from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.chapters.adaptive.attacker_model import (
     attacker_text,
@@ -43,8 +43,8 @@ CARD = AttackerCard(
     passed=rate(2, 20),
     strategies=(),
     spending={
-        "attacker": Spending(calls=22, reported=20, tokens_read=2000, tokens_written=400),
-        "equivalence": Spending(calls=62, failed=2),
+        "attacker": UsageTotals(calls=22, reported=20, tokens_read=2000, tokens_written=400),
+        "equivalence": UsageTotals(calls=62, failed=2),
     },
     calls_left=978,
 )
@@ -64,7 +64,7 @@ def test_money_is_told_only_where_a_price_is_known() -> None:
     said = attacker_json(CARD)
     assert said is not None
     assert said["spending"]["attacker"]["cost"] is None
-    paid = {"attacker": Spending(calls=1, priced=1, cost=0.25), "equivalence": Spending()}
+    paid = {"attacker": UsageTotals(calls=1, priced=1, cost=0.25), "equivalence": UsageTotals()}
     assert "0.25 of the price table's currency" in cost_text(replace(CARD, spending=paid))
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from guardmark.analysis.adaptive.attacker_rows import Spending
 from guardmark.analysis.adaptive.critic import CriticCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rewording import RewordingCard
 from guardmark.analysis.defense.grouped_rates import rate_of_marks
 from guardmark.core.estimate import Estimate
+from guardmark.core.usage import UsageTotals
 from guardmark.reports.adaptive.attacker_controls import critic_json, twin_json
 from guardmark.reports.chapters.adaptive.attacker_model import (
     critic_cautions,
@@ -37,7 +37,7 @@ CRITIC = CriticCard(
     refused=rate(0, 20),
     invalid=rate(2, 20),
     repairs=3,
-    spending=Spending(calls=24, failed=1),
+    spending=UsageTotals(calls=24, failed=1),
 )
 TWIN = RewordingCard(
     samples=20,
@@ -53,7 +53,7 @@ TWIN = RewordingCard(
     separation=mover(rate(38, 40), rate(1, 30)),
     standing=OperatorClass.HOLDS,
     strategies=(),
-    spending={"attacker": Spending(calls=20), "equivalence": Spending(calls=76, failed=4)},
+    spending={"attacker": UsageTotals(calls=20), "equivalence": UsageTotals(calls=76, failed=4)},
 )
 
 
@@ -85,7 +85,7 @@ def test_what_failed_at_a_twin_is_named() -> None:
     failed, unread = twin_cautions("d", TWIN)
     assert "4 of 76 equivalence calls about benign texts failed" in failed
     assert "2 benign candidates got no verdict" in unread
-    clean = replace(TWIN, unjudged=0, spending={"attacker": Spending(calls=20)})
+    clean = replace(TWIN, unjudged=0, spending={"attacker": UsageTotals(calls=20)})
     assert not list(twin_cautions("d", clean))
 
 
@@ -103,7 +103,7 @@ def test_a_critic_is_told_by_what_it_answered_and_not_by_its_figures() -> None:
 def test_a_critic_that_was_not_asked_says_why() -> None:
     """Scores make it needless; or no line went on."""
     assert "tells its score (A2)" in critic_sentence("d", replace(CRITIC, has_scores=True))
-    idle = replace(CRITIC, spending=Spending())
+    idle = replace(CRITIC, spending=UsageTotals())
     assert "was left nothing to guess" in critic_sentence("d", idle)
 
 
@@ -115,7 +115,7 @@ def test_what_a_critic_failed_at_is_named() -> None:
     assert "1 of 24 critic calls failed" in failed
     assert "(1/20) refused" in refused
     assert "(2/20) cannot be read" in unread
-    clean = replace(CRITIC, invalid=rate(0, 20), spending=Spending(calls=20))
+    clean = replace(CRITIC, invalid=rate(0, 20), spending=UsageTotals(calls=20))
     assert not list(critic_cautions("d", clean))
     assert not list(critic_cautions("d", replace(also, has_scores=True, refused=rate(0, 0))))[2:]
 

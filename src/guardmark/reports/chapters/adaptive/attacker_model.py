@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.analysis.adaptive.attacker import AttackerCard
-    from guardmark.analysis.adaptive.attacker_rows import Spending
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.critic import CriticCard
     from guardmark.analysis.adaptive.rewording import RewordingCard
+    from guardmark.core.usage import UsageTotals
     from guardmark.reports.document.blocks import Block, Cell, FigureCell
 
 
@@ -192,7 +192,7 @@ def _spending_table(card: AdaptiveCard, attacker: AttackerCard) -> Table:
     )
 
 
-def _accounts(attacker: AttackerCard) -> Iterator[tuple[str, Spending]]:
+def _accounts(attacker: AttackerCard) -> Iterator[tuple[str, UsageTotals]]:
     """Yield what was spent on attacks, then on their benign twin."""
     yield from attacker.spending.items()
     if attacker.twin is not None:
@@ -200,7 +200,7 @@ def _accounts(attacker: AttackerCard) -> Iterator[tuple[str, Spending]]:
             yield f"{account}, benign texts", spent
 
 
-def _spent(account: str, attacker: AttackerCard, spent: Spending) -> tuple[Cell, ...]:
+def _spent(account: str, attacker: AttackerCard, spent: UsageTotals) -> tuple[Cell, ...]:
     per = attacker.per_bypass(spent.calls) if account in attacker.spending else None
     none = "none fell" if account in attacker.spending else "the evaluator's"
     told = (spent.tokens_read, spent.tokens_written) if spent.reported else (None, None)

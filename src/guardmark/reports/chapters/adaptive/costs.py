@@ -10,7 +10,7 @@ from guardmark.reports.document.wording import UNDEFINED, count_text, measure_te
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.adaptive.costs import Expense
+    from guardmark.analysis.adaptive.costs import CostPerBypass
 
 
 _NO_MODEL: Final = "no attacker model"
@@ -63,7 +63,7 @@ def cost_words(card: AdaptiveCard) -> str:
     return f"for each bypass {', '.join(parts)}" if parts else ""
 
 
-def _cells(label: str, expense: Expense, why: str) -> tuple[TextCell, ...]:
+def _cells(label: str, expense: CostPerBypass, why: str) -> tuple[TextCell, ...]:
     if expense.total is None:
         return (words(label), words(f"{UNDEFINED}: {why}"), words(""), words(""), words(""))
     least = ">= " if expense.is_partial else ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.adaptive.costs import Expense
+    from guardmark.analysis.adaptive.costs import CostPerBypass
     from guardmark.analysis.compare.compared import Compared
     from guardmark.analysis.compare.comparison import PairedComparison
     from guardmark.analysis.compare.paired_details import PairDetail
@@ -109,7 +109,7 @@ class Timing:
     created_utc: str
     defenses: Mapping[str, Latency]
     slice_medians: Mapping[str, tuple[SliceTimes, ...]]
-    adaptive: Mapping[str, Expense]
+    adaptive: Mapping[str, CostPerBypass]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
