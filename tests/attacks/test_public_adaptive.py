@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
+
+from tests.engine.planted import attack, cards, trace
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.app.parts.building import build_defenses
@@ -18,9 +19,6 @@ from guardmark.core.sample import Sample
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.formats.fields import DatasetSpec
 from guardmark.datasets.loading import load
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-from planted import attack, cards, trace
 
 SEED, BUDGET = 7, 64
 
