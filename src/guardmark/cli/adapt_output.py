@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from guardmark.app.adapt.adapting import Adapted, adapt
-from guardmark.app.adapt.options import AdaptOptions, parse_budget, sort_replays
-from guardmark.app.adapt.repairing import write_repair
+from guardmark.app.adapt.adapting import (
+    Adapted,
+    AdaptOptions,
+    adapt,
+    parse_budget,
+    sort_replays,
+    write_repair,
+)
 from guardmark.app.adapt.target_setup import CANARIES
 from guardmark.app.parts.loading import LoadedConfig, load_config
 from guardmark.app.results.reporting import report

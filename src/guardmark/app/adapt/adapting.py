@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,8 @@ from guardmark.adaptive.campaign import (
     check_settings,
     run_adaptive,
 )
+from guardmark.adaptive.state import BUDGETS
 from guardmark.adaptive.trace import read_target_trace, read_trace, target_lines, trace_lines
-from guardmark.app.adapt.attackable import (
-    left_out_note,
-    nothing_to_attack,
-    require_attackable,
-    stated_views,
-    unseen,
-)
 from guardmark.app.adapt.attacker import (
     Attacker,
     AttackerConfig,
@@ -28,7 +22,16 @@ from guardmark.app.adapt.attacker import (
     build_attacker,
     probe_attacker,
 )
-from guardmark.app.adapt.target_setup import protected_of, target_name
+from guardmark.app.adapt.target_setup import (
+    CANARIES,
+    left_out_note,
+    nothing_to_attack,
+    protected_of,
+    require_attackable,
+    stated_views,
+    target_name,
+    unseen,
+)
 from guardmark.app.data.reading import resolved
 from guardmark.app.parts.building import build_gradient, build_parts
 from guardmark.app.parts.builtin import builtin_config
@@ -38,11 +41,12 @@ from guardmark.app.parts.probing import probe_parts
 from guardmark.app.parts.services import open_services
 from guardmark.app.parts.working_directory import staying
 from guardmark.app.results.reporting import find_run, run_config
-from guardmark.app.run.running import run
+from guardmark.app.run.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
 from guardmark.core.protocols import Closable, SampleBound
 from guardmark.engine.runner import Ending
+from guardmark.reports.chapters.adaptive.repair import repair_fragment
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
@@ -51,12 +55,63 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from guardmark.adaptive.asker import Place
-    from guardmark.app.adapt.options import AdaptOptions
+    from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.app.parts.building import BuiltPart, Parts
     from guardmark.app.run.running import Session
     from guardmark.core.sample import Sample
     from guardmark.net.client import Services
     from guardmark.store.tries import TryRecord
+
+
+_LEAST = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptOptions:
+    """What a person adds on the command line."""
+
+    budget: int
+    config: Path | None = None
+    trace: Path | None = None
+    record: Path | None = None
+    replay: Path | None = None
+    canaries: int = CANARIES
+    shared_memory: bool = True
+    seeds: int | None = None
+    run: RunOptions = field(default_factory=RunOptions)
+
+
+def parse_budget(said: str) -> int:
+    """Read a budget."""
+    if said in BUDGETS:
+        return BUDGETS[said]
+    if not said.isdecimal() or int(said) < _LEAST:
+        raise ConfigError(
+            f"--budget {said!r} is no budget. Known: {', '.join(BUDGETS)}, or a number of search "
+            f"calls for each attack, at least {_LEAST}."
+        )
+    return int(said)
+
+
+def sort_replays(paths: Sequence[Path]) -> tuple[Path | None, Path | None]:
+    """Tell a trace from a cassette."""
+    cassettes = [path for path in paths if _is_cassette(path)]
+    traces = [path for path in paths if path not in cassettes]
+    for kind, found in (("traces", traces), ("cassettes", cassettes)):
+        if len(found) > 1:
+            shown = " and ".join(map(str, found[:2]))
+            raise ConfigError(f"--replay names two {kind}: {shown}.\nNext: name one of each.")
+    return next(iter(traces), None), next(iter(cassettes), None)
+
+
+def _is_cassette(path: Path) -> bool:
+    """Look at the first line; what cannot be read is left to the reader of traces."""
+    try:
+        with path.open("rb") as stream:
+            return b'"guardmark_cassette"' in stream.readline(200)
+    except OSError:
+        return False
+
 
 LOCK = "battery.lock"
 """File of a run folder: operators, parameters and tables the tries were made with."""
@@ -313,3 +368,18 @@ async def _close(parts: Sequence[object], services: Services | None) -> None:
             await part.close()
     if services is not None:
         await services.close()
+
+
+REPAIR = "repair.yaml"
+"""Name of the file in the folder of the run."""
+
+
+def write_repair(folder: RunDir, cards: Sequence[AdaptiveCard]) -> Path | None:
+    """Write the fragment into the folder of a run that was attacked."""
+    with RecordReader(folder.records) as reader:
+        taken = [part.name for part in reader.manifest().parts]
+    text = repair_fragment(cards, taken)
+    if text is None:
+        folder.file(REPAIR).unlink(missing_ok=True)
+        return None
+    return folder.write_text(REPAIR, text)
