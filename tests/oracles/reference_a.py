@@ -191,10 +191,12 @@ def _mcnemar_normal(inputs: Inputs) -> Figures:
 
 
 def _mcnemar_enumerated(inputs: Inputs) -> Figures:
-    power = planning.mcnemar_power(
-        inputs["p_small"], inputs["p_large"], pairs=inputs["n"], **_given(inputs, alpha=0.05)
-    )
-    return {"power_exact": power.exact, "power_midp": power.midp}
+    sides = (inputs["p_small"], inputs["p_large"])
+    options = {"pairs": inputs["n"], **_given(inputs, alpha=0.05)}
+    return {
+        "power_exact": planning.mcnemar_power(*sides, form="exact", **options),
+        "power_midp": planning.mcnemar_power(*sides, **options),
+    }
 
 
 METHODS: dict[str, Callable[[Inputs], Figures]] = {

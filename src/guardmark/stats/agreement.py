@@ -1,4 +1,10 @@
-"""How far raters, human or judge, agree beyond chance."""
+"""How far raters, human or judge, agree beyond chance.
+
+`confidence` is the nominal coverage, in (0, 1). `groups` name each sample's group, `drawing` is the
+seed and number of draws of a bootstrap of whole groups (None: seed 0, 2,000 draws), whose
+percentiles are the limits; None with fewer than two groups, without variance, or where more than 5
+% of the draws are undefined. Unequal lengths or a bad option raise `ValueError`.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +16,14 @@ import numpy as np
 
 from guardmark.stats.arguments import group_column, require_equal_lengths, require_fraction
 from guardmark.stats.distributions import two_sided_z
-from guardmark.stats.drawing import DrawPlan, draw_weights
+from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from guardmark.stats.arguments import Floats
 
 _NO_TRIALS = "no samples rated by both"
 _ONE_VALUE = "chance agreement is 1: the raters used one and the same category"
@@ -36,8 +44,8 @@ class Kappa:
         low: Lower limit, or None when undefined.
         high: Upper limit, or None when undefined.
         observed: Share of samples they agree on, or None without samples.
-        pabak: Kappa adjusted for prevalence and bias; None without samples. Read it and
-            `observed` beside kappa, which falls where one category is rare.
+        pabak: Kappa adjusted for prevalence and bias; None without samples. Read it and `observed`
+            beside kappa, which falls where one category is rare.
         trials: Samples both rated.
         confidence: Nominal coverage, in (0, 1).
         method: Name of the interval.
@@ -75,13 +83,13 @@ class Alpha:
         reason: Why something is undefined, or empty.
     """
 
-    value: float | None
-    low: float | None
-    high: float | None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
     units: int
     ratings: int
     groups: int
-    replicates: int
+    replicates: int = 0
     confidence: float
     method: str
     reason: str = ""
@@ -91,21 +99,17 @@ def cohen_kappa(table: ArrayLike, *, confidence: float = 0.95) -> Kappa:
     """Measure how far two raters agree beyond chance.
 
     Args:
-        table: Square counts, shape (c, c) with c at least 2: rows are the first rater's
-            categories, columns the second's.
-        confidence: Nominal coverage, strictly between 0 and 1.
+        table: Square counts, shape (c, c) with c at least 2: rows are the first rater's categories,
+            columns the second's.
+        confidence: Nominal coverage.
 
     Returns:
         Kappa with the standard error of Fleiss, Cohen and Everitt. Without samples all is
         undefined; where chance agreement is 1 only kappa is; where the standard error is 0 (for
         one, in full agreement) there is no interval.
 
-    Raises:
-        ValueError: If the table is not square or holds something else than counts.
-
-    References:
-        Cohen (1960), doi:10.1177/001316446002000104; Fleiss, Cohen & Everitt (1969),
-        doi:10.1037/h0028106; Byrt, Bishop & Carlin (1993), doi:10.1016/0895-4356(93)90018-V.
+    Source: Cohen (1960), doi:10.1177/001316446002000104; Fleiss, Cohen & Everitt (1969),
+    doi:10.1037/h0028106; Byrt, Bishop & Carlin (1993), doi:10.1016/0895-4356(93)90018-V.
     """
     z = two_sided_z(confidence)
     counts = _square(table)
@@ -141,20 +145,8 @@ def clustered_kappa(
 ) -> Kappa:
     """Measure the agreement of two raters where samples share groups.
 
-    Args:
-        first: The first rater's category for each sample, shape (n,); None is a gap.
-        second: The second rater's, shape (n,).
-        groups: Name of each sample's group, shape (n,).
-        confidence: Nominal coverage, strictly between 0 and 1.
-        drawing: Seed and number of bootstrap draws; None: seed 0, 2,000 draws.
-
-    Returns:
-        Kappa with percentile limits of a bootstrap of whole groups; samples with a gap are left
-        out. Undefined as `cohen_kappa`; no interval with fewer than two groups, without
-        variance, or where more than 5 % of the draws leave kappa undefined.
-
-    Raises:
-        ValueError: On unequal lengths or a bad option.
+    `first` and `second` hold each rater's category of each sample, shape (n,); a sample with a gap
+    (None) is left out. Undefined as `cohen_kappa`.
     """
     require_fraction("confidence", confidence)
     tables = _tabulate_pairs(first, second, groups)
@@ -190,21 +182,16 @@ def krippendorff_alpha(
     """Measure how far raters agree on categories, with gaps allowed.
 
     Args:
-        ratings: One sequence per rater, each with one category per sample, shape
-            (raters, samples); None (or NaN) where a rater gave none.
+        ratings: One sequence per rater, each with one category per sample, shape (raters, samples);
+            None (or NaN) where a rater gave none.
         groups: Name of each sample's group, shape (samples,); None: every sample alone.
-        confidence: Nominal coverage, strictly between 0 and 1.
-        drawing: Seed and number of bootstrap draws; None: seed 0, 2,000 draws.
+        confidence: Nominal coverage.
+        drawing: Seed and number of draws.
 
     Returns:
-        Nominal alpha with percentile limits of a bootstrap of whole groups. Undefined where no
-        sample has two ratings or where all ratings are the same.
+        Nominal alpha. Undefined where no sample has two ratings or where all ratings are the same.
 
-    Raises:
-        ValueError: If the raters' sequences differ in length, or on a bad option.
-
-    References:
-        Krippendorff (2011), Computing Krippendorff's alpha-reliability.
+    Source: Krippendorff (2011), Computing Krippendorff's alpha-reliability.
     """
     require_fraction("confidence", confidence)
     counts = _tabulate(ratings)
@@ -213,30 +200,25 @@ def krippendorff_alpha(
     counts = counts[used]
     names, codes = np.unique(codes[used], return_inverse=True)
     total, members = int(counts.sum()), len(names)
-    value, limits, reason = None, None, _NO_PAIRS if not total else ""
-    if not reason and np.count_nonzero(counts.sum(axis=0)) == 1:
-        reason = _CONSTANT
-    plan = drawing or DrawPlan()
-    if not reason:
-        parts = np.zeros((members, counts.shape[1] + 1))
-        np.add.at(parts, codes, _disagreement(counts))
-        value = float(_alpha_of(parts.sum(axis=0)[None])[0])
-        limits, reason = _percentiles(_drawn(parts, _alpha_of, plan), confidence, members)
-    return Alpha(
-        value=value,
-        low=limits[0] if limits else None,
-        high=limits[1] if limits else None,
+    bare = Alpha(
         units=len(counts),
         ratings=total,
         groups=members,
-        replicates=plan.replicates if limits else 0,
         confidence=confidence,
         method="group bootstrap, percentile",
-        reason=reason,
     )
+    if not total or np.count_nonzero(counts.sum(axis=0)) == 1:
+        return replace(bare, reason=_CONSTANT if total else _NO_PAIRS)
+    parts, plan = np.zeros((members, counts.shape[1] + 1)), drawing or DrawPlan()
+    np.add.at(parts, codes, _disagreement(counts))
+    bare = replace(bare, value=float(_alpha_of(parts.sum(axis=0)[None])[0]))
+    limits, reason = _percentiles(_drawn(parts, _alpha_of, plan), confidence, members)
+    if limits is None:
+        return replace(bare, reason=reason)
+    return replace(bare, low=limits[0], high=limits[1], replicates=plan.replicates)
 
 
-def _square(table: ArrayLike) -> NDArray[np.float64]:
+def _square(table: ArrayLike) -> Floats:
     counts = np.asarray(table, dtype=np.float64)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or len(counts) < 2:
         raise ValueError(f"table must be square with 2 or more categories, got {counts.shape}")
@@ -245,7 +227,7 @@ def _square(table: ArrayLike) -> NDArray[np.float64]:
     return counts
 
 
-def _kappa_of(tables: NDArray[np.float64]) -> NDArray[np.float64]:
+def _kappa_of(tables: Floats) -> Floats:
     """Return kappa of each table, shape (b, c, c); NaN where chance agreement is 1."""
     totals = tables.sum(axis=(1, 2))
     rows, columns = tables.sum(axis=2), tables.sum(axis=1)
@@ -258,7 +240,7 @@ def _kappa_of(tables: NDArray[np.float64]) -> NDArray[np.float64]:
     return kappa
 
 
-def _kappa_error(share: NDArray[np.float64], *, kappa: float, trials: int) -> float:
+def _kappa_error(share: Floats, *, kappa: float, trials: int) -> float:
     rows, columns = share.sum(axis=1), share.sum(axis=0)
     chance = float(rows @ columns)
     agreeing = float(np.diag(share) @ (1 - (rows + columns) * (1 - kappa)) ** 2)
@@ -272,7 +254,7 @@ def _kappa_error(share: NDArray[np.float64], *, kappa: float, trials: int) -> fl
 
 def _tabulate_pairs(
     first: Sequence[Hashable], second: Sequence[Hashable], groups: ArrayLike
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return one square table per group with pairs, shape (groups, c, c)."""
     require_equal_lengths(first=len(first), second=len(second))
     codes = group_column(groups, len(first))
@@ -287,7 +269,7 @@ def _tabulate_pairs(
     return tables
 
 
-def _tabulate(ratings: Sequence[Sequence[Hashable]]) -> NDArray[np.float64]:
+def _tabulate(ratings: Sequence[Sequence[Hashable]]) -> Floats:
     """Return how often each sample got each category, shape (samples, categories)."""
     require_equal_lengths(**{f"rater {i + 1}": len(row) for i, row in enumerate(ratings)})
     given = dict.fromkeys(rating for row in ratings for rating in row if not _is_gap(rating))
@@ -304,43 +286,37 @@ def _is_gap(rating: Hashable) -> bool:
     return rating is None or (isinstance(rating, float) and math.isnan(rating))
 
 
-def _disagreement(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _disagreement(counts: Floats) -> Floats:
     """Return per sample its disagreement, then its counts: what alpha is a function of."""
     ratings = counts.sum(axis=1)
     unlike = (ratings**2 - (counts**2).sum(axis=1)) / (ratings - 1)
     return np.column_stack([unlike, counts])
 
 
-def _alpha_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def _alpha_of(sums: Floats) -> Floats:
     """Return alpha of each row of summed `_disagreement`; NaN where all ratings are equal."""
     unlike, counts = sums[:, 0], sums[:, 1:]
     total = counts.sum(axis=1)
     room = total**2 - (counts**2).sum(axis=1)
-    alpha: NDArray[np.float64] = 1 - np.divide(
+    alpha: Floats = 1 - np.divide(
         (total - 1) * unlike, room, out=np.full(len(room), np.nan), where=room > 0
     )
     return alpha
 
 
-def _drawn(
-    parts: NDArray[np.float64],
-    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    drawing: DrawPlan,
-) -> NDArray[np.float64]:
+def _drawn(parts: Floats, statistic: Callable[[Floats], Floats], drawing: DrawPlan) -> Floats:
     """Return the statistic of each draw of whole groups; `parts` has one row per group."""
-    strata = [np.arange(len(parts))]
-    blocks = draw_weights(strata, drawing=drawing, rows=parts.shape[1])
+    blocks = draw_weights([np.arange(len(parts))], drawing=drawing, rows=parts.shape[1])
     return np.concatenate([statistic(weights @ parts) for weights in blocks])
 
 
 def _percentiles(
-    drawn: NDArray[np.float64], confidence: float, groups: int
+    drawn: Floats, confidence: float, groups: int
 ) -> tuple[tuple[float, float] | None, str]:
     usable = drawn[~np.isnan(drawn)]
     if groups < 2:
         return None, _FEW_GROUPS
     if len(usable) < 0.95 * len(drawn):
         return None, _UNSTABLE
-    tail = (1 - confidence) / 2
-    low, high = (float(limit) for limit in np.quantile(usable, [tail, 1 - tail]))
+    low, high = percentile_limits(usable, confidence)
     return ((low, high), "") if high - low > 1e-12 else (None, _NO_VARIANCE)

@@ -40,18 +40,22 @@ from guardmark.stats.paired.intervals import (
     summarise_pairs,
 )
 from guardmark.stats.planning import require_discordance
-from guardmark.stats.rates.clustered import (
+from guardmark.stats.rates.clustered import ClusterSummary, estimate_from_summary, summarise
+from guardmark.stats.rates.proportion import (
+    NO_TRIALS,
     ONE_GROUP,
-    ClusterSummary,
-    estimate_from_summary,
-    summarise,
+    Limits,
+    estimate_rate,
+    undefined_difference,
+    wilson_limits,
 )
-from guardmark.stats.rates.proportion import NO_TRIALS, Limits, estimate_rate, wilson_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from guardmark.stats.arguments import Floats
 
 
 def wilson_cc(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate:
@@ -59,9 +63,7 @@ def wilson_cc(successes: int, trials: int, *, confidence: float = 0.95) -> Estim
 
     Beside `guardmark.stats.rates.proportion.wilson`; no better than Clopper-Pearson. Undefined
     without trials; 0 successes start at 0, all successes end at 1.
-
-    References:
-        Newcombe (1998), Statistics in Medicine 17:857, method 4.
+    Source: Newcombe (1998), Statistics in Medicine 17:857, method 4.
     """
     return estimate_rate(
         successes, trials, limits=_wilson_cc, confidence=confidence, method="wilson_cc"
@@ -72,10 +74,8 @@ def jeffreys(successes: int, trials: int, *, confidence: float = 0.95) -> Estima
     """Estimate a rate with the Jeffreys interval, its ends set to 0 and 1.
 
     Beside `guardmark.stats.rates.proportion.wilson`. Undefined without trials.
-
-    References:
-        Brown, Cai & DasGupta (2001), doi:10.1214/ss/1009213286, which sets the lower end to 0
-        without successes and the upper to 1 without failures.
+    Source: Brown, Cai & DasGupta (2001), doi:10.1214/ss/1009213286, which sets the lower end to 0
+    without successes and the upper to 1 without failures.
     """
     return estimate_rate(
         successes, trials, limits=_jeffreys, confidence=confidence, method="jeffreys"
@@ -87,24 +87,10 @@ def survey_logit(successes: ArrayLike, sizes: ArrayLike, *, confidence: float = 
 
     Beside `guardmark.stats.rates.clustered.wilson_default`. It has no limits exactly where good
     defenses live, at 0 or all successes, nor with one group or equal rates in all of them.
-
-    References:
-        Lumley, R package survey, svyciprop(method = "logit").
+    Source: Lumley, R package survey, svyciprop(method = "logit").
     """
-    require_fraction("confidence", confidence)
-    summary, method = summarise(successes, sizes), "survey_logit"
-    reason = _survey_reason(summary)
-    if reason or summary.rate is None or summary.se_cr1 is None:
-        return estimate_from_summary(
-            summary, None, confidence=confidence, method=method, reason=reason
-        )
-    rate = summary.rate
-    centre = math.log(rate / (1.0 - rate))
-    spread = summary.se_cr1 / (rate * (1.0 - rate))
-    spread *= two_sided_t(confidence, summary.degrees_of_freedom)
-    limits = Limits(_from_logit(centre - spread), _from_logit(centre + spread))
-    return estimate_from_summary(
-        summary, limits, confidence=confidence, method=method, effect=summary.design_effect
+    return _survey(
+        summarise(successes, sizes), _logit, confidence=confidence, method="survey_logit"
     )
 
 
@@ -113,31 +99,10 @@ def survey_beta(successes: ArrayLike, sizes: ArrayLike, *, confidence: float = 0
 
     Beside `guardmark.stats.rates.clustered.wilson_default`: Clopper-Pearson at an effective number
     of trials, without limits where `survey_logit` has none.
-
-    References:
-        Korn & Graubard (1998), Survey Methodology 24:193; as R survey's
-        svyciprop(method = "beta").
+    Source: Korn & Graubard (1998), Survey Methodology 24:193; as R survey's svyciprop(method =
+    "beta").
     """
-    require_fraction("confidence", confidence)
-    summary, method = summarise(successes, sizes), "survey_beta"
-    reason = _survey_reason(summary)
-    if reason or summary.rate is None or summary.se_cr1 is None:
-        return estimate_from_summary(
-            summary, None, confidence=confidence, method=method, reason=reason
-        )
-    rate, tail = summary.rate, (1.0 - confidence) / 2.0
-    worth = rate * (1.0 - rate) / summary.se_cr1**2
-    by_rows = two_sided_t(confidence, summary.trials - 1)
-    worth *= (by_rows / two_sided_t(confidence, summary.degrees_of_freedom)) ** 2
-    low = beta_quantile(tail, worth * rate, worth * (1.0 - rate) + 1.0)
-    high = beta_quantile(1.0 - tail, worth * rate + 1.0, worth * (1.0 - rate))
-    return estimate_from_summary(
-        summary,
-        Limits(low, high),
-        confidence=confidence,
-        method=method,
-        effect=summary.trials / worth,
-    )
+    return _survey(summarise(successes, sizes), _beta, confidence=confidence, method="survey_beta")
 
 
 def newcombe(first: Counts, second: Counts, *, confidence: float = 0.95) -> Difference:
@@ -145,9 +110,7 @@ def newcombe(first: Counts, second: Counts, *, confidence: float = 0.95) -> Diff
 
     Beside `guardmark.stats.rates.proportion.mover`. The test is the score test of
     `miettinen_nurminen`; undefined when a side has no trials.
-
-    References:
-        Newcombe (1998), Statistics in Medicine 17:873, method 10.
+    Source: Newcombe (1998), Statistics in Medicine 17:873, method 10.
     """
     one, two = _checked_sides(first, second, confidence)
     limits = None
@@ -166,9 +129,7 @@ def miettinen_nurminen(first: Counts, second: Counts, *, confidence: float = 0.9
     """Estimate the difference of two independent rates by inverting a score test.
 
     Beside `guardmark.stats.rates.proportion.mover`; undefined when a side has no trials.
-
-    References:
-        Miettinen & Nurminen (1985), doi:10.1002/sim.4780040211.
+    Source: Miettinen & Nurminen (1985), doi:10.1002/sim.4780040211.
     """
     one, two = _checked_sides(first, second, confidence)
     limits = None
@@ -191,9 +152,7 @@ def newcombe10(table: PairedTable, *, confidence: float = 0.95) -> Difference:
 
     Beside `guardmark.stats.paired.intervals.bonett_price`, with McNemar's mid-p; undefined without
     pairs.
-
-    References:
-        Newcombe (1998), Statistics in Medicine 17:2635, method 10.
+    Source: Newcombe (1998), Statistics in Medicine 17:2635, method 10.
     """
     require_fraction("confidence", confidence)
     limits = _newcombe10(table, two_sided_z(confidence)) if table.pairs else None
@@ -233,10 +192,8 @@ def crosscheck_pairs(
     """Compare two defenses on grouped samples by Obuchowski, Durkalski and a Wald t.
 
     Beside `guardmark.stats.paired.intervals.clustered_bonett_price`, with the same arguments.
-
-    References:
-        Obuchowski (1998), Statistics in Medicine 17:1495; Durkalski, Palesch, Lipsitz & Rust
-        (2003), doi:10.1002/sim.1438.
+    Source: Obuchowski (1998), Statistics in Medicine 17:1495; Durkalski, Palesch, Lipsitz & Rust
+    (2003), doi:10.1002/sim.1438.
     """
     require_fraction("confidence", confidence)
     counts = summarise_pairs(first_only, second_only, sizes=sizes)
@@ -276,9 +233,7 @@ def hochberg(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjust p values step by step upwards; see `guardmark.stats.multiplicity.holm`.
 
     Needs tests that are independent or positively dependent.
-
-    References:
-        Hochberg (1988), doi:10.1093/biomet/75.4.800.
+    Source: Hochberg (1988), doi:10.1093/biomet/75.4.800.
     """
     return adjust_family(p_values, lambda values: _step_up(values, np.arange(1.0, len(values) + 1)))
 
@@ -287,13 +242,10 @@ def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjust p values for the expected share of false claims.
 
     For exploratory tables only; see `guardmark.stats.multiplicity.holm`.
-
-    References:
-        Benjamini & Hochberg (1995), doi:10.1111/j.2517-6161.1995.tb02031.x.
+    Source: Benjamini & Hochberg (1995), doi:10.1111/j.2517-6161.1995.tb02031.x.
     """
     return adjust_family(
-        p_values,
-        lambda values: _step_up(values, len(values) / np.arange(len(values), 0, -1)),
+        p_values, lambda values: _step_up(values, len(values) / np.arange(len(values), 0, -1))
     )
 
 
@@ -301,12 +253,10 @@ def benjamini_yekutieli(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjust for the expected share of false claims under any dependence.
 
     For exploratory tables only; see `guardmark.stats.multiplicity.holm`.
-
-    References:
-        Benjamini & Yekutieli (2001), doi:10.1214/aos/1013699998.
+    Source: Benjamini & Yekutieli (2001), doi:10.1214/aos/1013699998.
     """
 
-    def adjust(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def adjust(values: Floats) -> Floats:
         ranks = np.arange(len(values), 0, -1)
         return _step_up(values, float((1.0 / ranks).sum()) * len(ranks) / ranks)
 
@@ -319,9 +269,7 @@ def mcnemar_power_normal(
     """Approximate the power of McNemar's test by a normal formula.
 
     Beside `guardmark.stats.planning.mcnemar_power`, which enumerates, with the same arguments.
-
-    References:
-        Miettinen (1968), doi:10.2307/2528300.
+    Source: Miettinen (1968), doi:10.2307/2528300.
     """
     discordance, difference = require_discordance(p_small, p_large), p_large - p_small
     require_fraction("alpha", alpha)
@@ -335,9 +283,7 @@ def harrell_davis(values: ArrayLike, quantile: float) -> float | None:
     """Estimate a quantile as a weighted mean of all sorted values.
 
     Beside `guardmark.stats.quantiles.estimate_quantile`; steadier for few values. None without any.
-
-    References:
-        Harrell & Davis (1982), doi:10.1093/biomet/69.3.635.
+    Source: Harrell & Davis (1982), doi:10.1093/biomet/69.3.635.
     """
     from scipy.special import betainc
 
@@ -369,6 +315,46 @@ def _jeffreys(successes: int, trials: int, confidence: float) -> Limits:
     return Limits(low, high)
 
 
+def _survey(
+    summary: ClusterSummary,
+    limits: Callable[[ClusterSummary, float, float, float], tuple[Limits, float | None]],
+    *,
+    confidence: float,
+    method: str,
+) -> Estimate:
+    """Return the estimate whose limits and design effect follow from summary, rate, and error."""
+    require_fraction("confidence", confidence)
+    reason, rate, error = _survey_reason(summary), summary.rate, summary.se_cr1
+    ends, effect = None, None
+    if not (reason or rate is None or error is None):
+        ends, effect = limits(summary, rate, error, confidence)
+    return estimate_from_summary(
+        summary, ends, confidence=confidence, method=method, effect=effect, reason=reason
+    )
+
+
+def _logit(
+    summary: ClusterSummary, rate: float, error: float, confidence: float
+) -> tuple[Limits, float | None]:
+    centre = math.log(rate / (1.0 - rate))
+    spread = error / (rate * (1.0 - rate))
+    spread *= two_sided_t(confidence, summary.degrees_of_freedom)
+    low, high = (1.0 / (1.0 + math.exp(-end)) for end in (centre - spread, centre + spread))
+    return Limits(low, high), summary.design_effect
+
+
+def _beta(
+    summary: ClusterSummary, rate: float, error: float, confidence: float
+) -> tuple[Limits, float | None]:
+    tail = (1.0 - confidence) / 2.0
+    worth = rate * (1.0 - rate) / error**2
+    by_rows = two_sided_t(confidence, summary.trials - 1)
+    worth *= (by_rows / two_sided_t(confidence, summary.degrees_of_freedom)) ** 2
+    low = beta_quantile(tail, worth * rate, worth * (1.0 - rate) + 1.0)
+    high = beta_quantile(1.0 - tail, worth * rate + 1.0, worth * (1.0 - rate))
+    return Limits(low, high), summary.trials / worth
+
+
 def _survey_reason(summary: ClusterSummary) -> str:
     if not summary.trials:
         return NO_TRIALS
@@ -381,10 +367,6 @@ def _survey_reason(summary: ClusterSummary) -> str:
     return ""
 
 
-def _from_logit(value: float) -> float:
-    return 1.0 / (1.0 + math.exp(-value))
-
-
 def _checked_sides(first: Counts, second: Counts, confidence: float) -> tuple[Counts, Counts]:
     require_fraction("confidence", confidence)
     return require_part(*first), require_part(*second)
@@ -395,14 +377,7 @@ def _independent(
 ) -> Difference:
     if limits is None:
         neither = not (first.trials or second.trials)
-        return Difference(
-            value=None,
-            low=None,
-            high=None,
-            confidence=confidence,
-            method=method,
-            reason="neither side has trials" if neither else "one side has no trials",
-        )
+        return undefined_difference(neither=neither, confidence=confidence, method=method)
     return Difference(
         value=first.successes / first.trials - second.successes / second.trials,
         low=max(-1.0, limits.low),
@@ -469,7 +444,7 @@ def _p_of_one_degree(statistic: float | None) -> float:
     return 1.0 if statistic is None else as_p_value(chi_square_upper_tail(statistic, 1))
 
 
-def _step_up(values: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
+def _step_up(values: Floats, factors: Floats) -> Floats:
     """Walk from the largest p down; `factors` belong to the p values in that order."""
     order = np.argsort(-values, kind="stable")
     adjusted = np.empty(len(order))

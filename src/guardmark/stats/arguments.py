@@ -12,41 +12,30 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+    Flags = NDArray[np.bool_]
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
 
 class Counts(NamedTuple):
-    """Events among trials.
-
-    Attributes:
-        successes: Trials with the property.
-        trials: Eligible trials.
-    """
+    """Trials with the property, and all eligible trials."""
 
     successes: int
     trials: int
 
 
 class GroupCounts(NamedTuple):
-    """Events and rows of each group, as equally long integer arrays.
+    """Events and rows of each group, shape (groups,); each has rows once empty ones are dropped."""
 
-    Attributes:
-        successes: Rows with the property, one entry a group.
-        sizes: Rows, one entry a group; at least 1 each once empty groups are dropped.
-    """
-
-    successes: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    successes: Ints
+    sizes: Ints
 
 
 class ScoredSamples(NamedTuple):
-    """Labels and scores that belong together, both of shape (n,).
+    """Whether each sample is an attack, and its finite score; both of shape (n,)."""
 
-    Attributes:
-        attack: True for an attack.
-        score: Finite scores.
-    """
-
-    attack: NDArray[np.bool_]
-    score: NDArray[np.float64]
+    attack: Flags
+    score: Floats
 
 
 def require_fraction(name: str, value: float) -> float:
@@ -78,7 +67,7 @@ def require_part(successes: float, trials: float, *, name: str = "successes") ->
     return Counts(part, whole)
 
 
-def require_counts(name: str, values: ArrayLike) -> NDArray[np.int64]:
+def require_counts(name: str, values: ArrayLike) -> Ints:
     """Return a one-dimensional int64 array of whole numbers of at least 0."""
     import numpy as np
 
@@ -114,9 +103,7 @@ def require_group_counts(successes: ArrayLike, sizes: ArrayLike) -> GroupCounts:
     return GroupCounts(events, rows) if used.all() else GroupCounts(events[used], rows[used])
 
 
-def require_tries(
-    tries: ArrayLike, successes: ArrayLike
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def require_tries(tries: ArrayLike, successes: ArrayLike) -> tuple[Ints, Ints]:
     """Return tries and successes per sample, shape (n,) each, successes within tries."""
     n, c = require_counts("tries", tries), require_counts("successes", successes)
     require_equal_lengths(tries=len(n), successes=len(c))
@@ -132,7 +119,7 @@ def require_equal_lengths(**lengths: int) -> None:
         raise ValueError(f"lengths must be equal, got {listed}")
 
 
-def label_column(labels: ArrayLike, *, name: str = "labels") -> NDArray[np.bool_]:
+def label_column(labels: ArrayLike, *, name: str = "labels") -> Flags:
     """Return booleans, shape (n,), of a column of booleans or of the numbers 0 and 1."""
     import numpy as np
 
@@ -148,7 +135,7 @@ def label_column(labels: ArrayLike, *, name: str = "labels") -> NDArray[np.bool_
     return column.astype(np.bool_)
 
 
-def number_column(values: ArrayLike, *, name: str) -> NDArray[np.float64]:
+def number_column(values: ArrayLike, *, name: str) -> Floats:
     """Return 64-bit floats, shape (n,), of a column of finite numbers.
 
     The message says how many are NaN or infinite, and where the first stands.
@@ -167,7 +154,7 @@ def number_column(values: ArrayLike, *, name: str) -> NDArray[np.float64]:
     return numbers
 
 
-def group_column(groups: ArrayLike | None, length: int) -> NDArray[np.int64]:
+def group_column(groups: ArrayLike | None, length: int) -> Ints:
     """Number the groups of `length` rows from 0 on; None: every row is its own group.
 
     Equal names get equal numbers; there must be one name a row.

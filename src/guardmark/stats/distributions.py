@@ -1,8 +1,8 @@
 """Quantiles and tails of the few distributions the estimators stand on.
 
 The normal and Student's t are computed here, in plain Python: every rate of every report needs
-them, and importing a numerical library for two functions would cost more than the whole report.
-The beta and chi-square distributions come from `scipy.special`, imported on use.
+them, and importing a numerical library for two functions would cost more than the whole report. The
+beta and chi-square distributions come from `scipy.special`, imported on use.
 """
 
 from __future__ import annotations
@@ -20,11 +20,7 @@ _LARGE_DF = 1000
 
 @lru_cache(maxsize=256)
 def normal_quantile(probability: float) -> float:
-    """Return the standard normal quantile.
-
-    Args:
-        probability: Strictly between 0 and 1.
-    """
+    """Return the standard normal quantile of a probability in (0, 1)."""
     return NormalDist().inv_cdf(probability)
 
 
@@ -40,18 +36,10 @@ def two_sided_t(confidence: float, degrees_of_freedom: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
-    """Return the quantile of Student's t.
+    """Return the quantile of Student's t for degrees of freedom above 0.
 
-    Args:
-        probability: Strictly between 0 and 1.
-        degrees_of_freedom: Above 0.
-
-    Raises:
-        ValueError: If an argument is out of range.
-
-    References:
-        Abramowitz & Stegun (1964), 26.7.5 for many degrees of freedom; below that Newton steps
-        on the tail, which is convex there, so they rise to the root and never pass it.
+    Source: Abramowitz & Stegun (1964), 26.7.5 for many degrees of freedom; below that Newton steps
+    on the tail, which is convex there, so they rise to the root and never pass it.
     """
     require_fraction("probability", probability)
     if not degrees_of_freedom > 0:
@@ -99,13 +87,7 @@ def chi_square_upper_tail(statistic: float, degrees_of_freedom: int) -> float:
 
 
 def beta_quantile(probability: float, a: float, b: float) -> float:
-    """Return the quantile of a beta distribution.
-
-    Args:
-        probability: Strictly between 0 and 1.
-        a: First shape, above 0.
-        b: Second shape, above 0.
-    """
+    """Return the quantile of a beta distribution with shapes a and b, above 0."""
     from scipy.special import betaincinv
 
     return float(betaincinv(a, b, probability))
@@ -121,8 +103,8 @@ def log_binomial(trials: int, successes: int) -> float:
 def as_p_value(probability: float) -> float:
     """Return a probability as a p value in (0, 1].
 
-    Rounding may carry a sum of probabilities a hair past 1, and a tail too small for a float
-    to 0; neither is a p value.
+    Rounding may carry a sum of probabilities a hair past 1, and a tail too small for a float to 0;
+    neither is a p value.
     """
     return min(1.0, max(sys.float_info.min, probability))
 
@@ -130,26 +112,16 @@ def as_p_value(probability: float) -> float:
 def two_sided_z(confidence: float) -> float:
     """Return the exact normal quantile of a two-sided interval.
 
-    Args:
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The z with `confidence` of the mass between -z and z (1.95996... at 0.95, never 1.96).
-
-    Raises:
-        ValueError: If `confidence` is not in (0, 1).
+    The z with `confidence`, in (0, 1), of the mass between -z and z (1.95996... at 0.95, never
+    1.96).
     """
     return normal_quantile(0.5 + require_fraction("confidence", confidence) / 2)
 
 
 def two_sided_p(z: float) -> float:
-    """Return the two-sided p-value of a standard normal statistic.
+    """Return P(|Z| >= |z|) of a standard normal statistic, in (0, 1].
 
-    Args:
-        z: The statistic; its sign plays no part.
-
-    Returns:
-        P(|Z| >= |z|), in (0, 1]; the smallest normal float where the tail underflows, never 0.
+    The smallest normal float where the tail underflows, never 0.
     """
     return max(math.erfc(abs(z) / math.sqrt(2)), sys.float_info.min)
 

@@ -1,7 +1,7 @@
 """Choosing whole groups by a seed: draws with replacement, a calibration split, a random order.
 
-The draws serve figures that are no ratio of counts: areas, medians, agreement, fitted curves.
-Split and order depend on the seed and on names, never on the rows' order.
+The draws serve figures that are no ratio of counts: areas, medians, agreement, fitted curves. Split
+and order depend on the seed and on names, never on the rows' order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from guardmark.stats.arguments import require_fraction
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
+    from guardmark.stats.arguments import Flags, Floats, Ints
 
 _CELLS_AT_ONCE = 2_000_000
 
@@ -42,9 +42,7 @@ class DrawPlan:
             raise ValueError(f"seed must be at least 0, got {self.seed}")
 
 
-def draw_weights(
-    strata: Sequence[NDArray[np.int64]], *, drawing: DrawPlan, rows: int
-) -> Iterator[NDArray[np.float64]]:
+def draw_weights(strata: Sequence[Ints], *, drawing: DrawPlan, rows: int) -> Iterator[Floats]:
     """Yield how often each group is drawn, block by block.
 
     Args:
@@ -69,22 +67,18 @@ def draw_weights(
         yield weights
 
 
-def split_by_group(groups: Sequence[str], *, share: float = 0.5, seed: int) -> NDArray[np.bool_]:
-    """Choose the samples of the calibration split, whole groups at a time.
+def percentile_limits(drawn: Floats, confidence: float) -> tuple[float, float]:
+    """Return the quantiles of draws, none of them NaN, that leave out half the rest each side."""
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return float(low), float(high)
 
-    A group's side follows from the seed and its name alone, so it does not move when samples
-    are added, left out or reordered. The share is met on average, not exactly.
 
-    Args:
-        groups: Name of each sample's group, shape (n,).
-        share: Expected share of groups in the calibration split, strictly between 0 and 1.
-        seed: Any integer; the same seed gives the same split.
+def split_by_group(groups: Sequence[str], *, share: float = 0.5, seed: int) -> Flags:
+    """Choose the samples of the calibration split, true in the result, by whole groups.
 
-    Returns:
-        True for the calibration split, False for the samples to report on, shape (n,).
-
-    Raises:
-        ValueError: If `share` is not in (0, 1).
+    A group's side follows from the seed and its name alone, so it does not move when samples are
+    added, left out or reordered. The expected share of groups, in (0, 1), is met on average.
     """
     require_fraction("share", share)
     limit = int(share * 2**64)
@@ -97,13 +91,6 @@ def order_groups(groups: Iterable[str], *, seed: int) -> list[str]:
     """Put distinct group names in a seeded random order.
 
     The order that early stopping needs: a run that stops early has then seen a random part.
-
-    Args:
-        groups: Group names; repeats are dropped.
-        seed: Any integer; the same seed and names give the same order.
-
-    Returns:
-        Each name once.
     """
     return sorted(set(groups), key=lambda name: (_number(name, seed), name))
 

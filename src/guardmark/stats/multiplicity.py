@@ -16,7 +16,9 @@ from guardmark.stats.distributions import as_p_value, chi_square_upper_tail
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from guardmark.stats.arguments import Floats
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -29,11 +31,10 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     Raises:
         ValueError: If a value is NaN or outside [0, 1].
 
-    References:
-        Holm (1979), Scandinavian Journal of Statistics 6:65.
+    Source: Holm (1979), Scandinavian Journal of Statistics 6:65.
     """
 
-    def step_down(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def step_down(values: Floats) -> Floats:
         order = np.argsort(values, kind="stable")
         adjusted = np.empty(len(order))
         adjusted[order] = np.maximum.accumulate(values[order] * np.arange(len(order), 0, -1))
@@ -43,17 +44,12 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def adjust_family(
-    p_values: Sequence[float | None],
-    adjust: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    p_values: Sequence[float | None], adjust: Callable[[Floats], Floats]
 ) -> list[float | None]:
     """Adjust the defined p values of a family, cut at 1, each put back to its place.
 
-    Args:
-        p_values: As `holm`.
-        adjust: From the defined p values, shape (n,), to the adjusted ones in the same order.
-
-    Raises:
-        ValueError: As `holm`.
+    `adjust` turns the defined p values, shape (n,), into the adjusted ones in the same order; see
+    `holm` for the rest.
     """
     places = [place for place, value in enumerate(p_values) if value is not None]
     values = np.array([value for value in p_values if value is not None], dtype=float)
@@ -82,29 +78,24 @@ class CochranQ:
         reason: Why `q` is undefined, or empty.
     """
 
-    q: float | None
+    q: float | None = None
     degrees_of_freedom: int
-    p_value: float
+    p_value: float = 1.0
     samples: int
-    varying: int
+    varying: int = 0
     reason: str = ""
 
 
 def cochran_q(outcomes: ArrayLike) -> CochranQ:
     """Test whether several defenses share one rate on the same, ungrouped samples.
 
+    With two defenses it is McNemar's uncorrected chi-square.
+
     Args:
-        outcomes: Shape (samples, defenses), entries 0 or 1 (or booleans).
+        outcomes: Shape (samples, defenses), at least two defenses, entries 0 or 1 (or booleans);
+            anything else raises `ValueError`.
 
-    Returns:
-        The test. With two defenses it is McNemar's uncorrected chi-square.
-
-    Raises:
-        ValueError: If the table is not two-dimensional, has fewer than two defenses, or holds
-            anything but 0 and 1.
-
-    References:
-        Cochran (1950), doi:10.1093/biomet/37.3-4.256.
+    Source: Cochran (1950), doi:10.1093/biomet/37.3-4.256.
     """
     table = np.asarray(outcomes)
     if table.ndim != 2 or table.shape[1] < 2:
@@ -117,14 +108,8 @@ def cochran_q(outcomes: ArrayLike) -> CochranQ:
     total = int(rows.sum())
     spread = int((rows * (defenses - rows)).sum())
     if spread == 0:
-        return CochranQ(
-            q=None,
-            degrees_of_freedom=defenses - 1,
-            p_value=1.0,
-            samples=samples,
-            varying=0,
-            reason="no sample tells the defenses apart",
-        )
+        reason = "no sample tells the defenses apart"
+        return CochranQ(degrees_of_freedom=defenses - 1, samples=samples, reason=reason)
     gap = defenses * int((columns**2).sum()) - total**2
     q = (defenses - 1) * gap / spread
     return CochranQ(

@@ -1,4 +1,8 @@
-"""How many samples a rate or a comparison needs, before any is run."""
+"""How many samples a rate or a comparison needs, before any is run.
+
+`confidence`, `power` and `alpha` are strictly between 0 and 1, rates and correlations in [0, 1];
+what is out of range raises `ValueError`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from guardmark.stats.rates.proportion import wilson_limits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from guardmark.stats.arguments import Floats
 
 McNemarForm = Literal["midp", "exact"]
 _MOST_PAIRS = 1_000_000
@@ -46,13 +50,7 @@ class GroupPlan:
 def wilson_half_width(rate: float, trials: float, *, confidence: float = 0.95) -> float:
     """Return half the width of the Wilson interval at an assumed rate.
 
-    Args:
-        rate: Assumed rate, in [0, 1]; rate * trials need not be whole.
-        trials: Independent trials, above 0.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Raises:
-        ValueError: If an argument is out of range.
+    `trials`, above 0, are independent; rate * trials need not be whole.
     """
     require_rate("rate", rate)
     require_fraction("confidence", confidence)
@@ -63,15 +61,9 @@ def wilson_half_width(rate: float, trials: float, *, confidence: float = 0.95) -
 
 
 def trials_for_half_width(half_width: float, *, rate: float = 0.5, confidence: float = 0.95) -> int:
-    """Return the least number of trials whose Wilson half-width meets a margin.
+    """Return the least number of trials whose Wilson half-width, in (0, 0.5), meets a margin.
 
-    Args:
-        half_width: Wanted half-width, in (0, 0.5).
-        rate: Assumed rate, in [0, 1]; 0.5 is the worst case.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Raises:
-        ValueError: If an argument is out of range.
+    The assumed rate 0.5 is the worst case.
     """
     require_rate("rate", rate)
     require_fraction("confidence", confidence)
@@ -91,15 +83,9 @@ def trials_for_half_width(half_width: float, *, rate: float = 0.5, confidence: f
 def trials_for_zero_events(upper: float, *, confidence: float = 0.95) -> int:
     """Return the least number of trials that, all without an event, bound the rate.
 
-    Args:
-        upper: The claim "the rate is at most this", in (0, 1).
-        confidence: One-sided confidence of the claim, strictly between 0 and 1.
-
-    Raises:
-        ValueError: If an argument is out of range.
-
-    References:
-        Clopper & Pearson (1934) at 0 events: (1 - upper)^n <= 1 - confidence.
+    `upper` is the claim "the rate is at most this", in (0, 1), `confidence` its one-sided
+    confidence.
+    Source: Clopper & Pearson (1934) at 0 events: (1 - upper)^n <= 1 - confidence.
     """
     require_fraction("upper", upper)
     require_fraction("confidence", confidence)
@@ -109,17 +95,9 @@ def trials_for_zero_events(upper: float, *, confidence: float = 0.95) -> int:
 
 
 def design_effect(rows_per_group: float, icc: float) -> float:
-    """Return by how much groups inflate the variance of a rate.
+    """Return by how much groups of at least one row inflate the variance of a rate.
 
-    Args:
-        rows_per_group: Rows in each group, at least 1.
-        icc: Intra-group correlation, in [0, 1].
-
-    Raises:
-        ValueError: If an argument is out of range.
-
-    References:
-        Kish (1965), Survey Sampling, 5.4.
+    Source: Kish (1965), Survey Sampling, 5.4.
     """
     require_rate("icc", icc)
     if not rows_per_group >= 1:
@@ -128,15 +106,9 @@ def design_effect(rows_per_group: float, icc: float) -> float:
 
 
 def groups_for(trials: int, *, rows_per_group: int, icc: float) -> GroupPlan:
-    """Return the groups that stand for a number of independent trials.
+    """Return the groups that stand for a number of independent trials, at least 1.
 
-    Args:
-        trials: Independent trials needed, at least 1.
-        rows_per_group: Rows in each group, at least 1.
-        icc: Intra-group correlation, in [0, 1]; 0.5 is usual for rewritings of one sample.
-
-    Raises:
-        ValueError: If an argument is out of range.
+    An intra-group correlation of 0.5 is usual for rewritings of one sample.
     """
     if not trials >= 1:
         raise ValueError(f"trials must be at least 1, got {trials}")
@@ -152,23 +124,10 @@ def groups_for(trials: int, *, rows_per_group: int, icc: float) -> GroupPlan:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McNemarPower:
-    """The chance that McNemar's test finds a difference.
-
-    Attributes:
-        exact: Power of the exact conditional test.
-        midp: Power of the mid-p test.
-    """
-
-    exact: float
-    midp: float
-
-
 def mcnemar_power(
-    p_small: float, p_large: float, *, pairs: int, alpha: float = 0.05
-) -> McNemarPower:
-    """Compute the power of McNemar's tests by enumeration.
+    p_small: float, p_large: float, *, pairs: int, alpha: float = 0.05, form: McNemarForm = "midp"
+) -> float:
+    """Compute the power of McNemar's test, mid-p or exact, by enumeration.
 
     Sums over the number of discordant pairs, with rejection on either side counted.
 
@@ -176,19 +135,15 @@ def mcnemar_power(
         p_small: Probability of a pair discordant one way.
         p_large: Probability of a pair discordant the other way, at least `p_small`.
         pairs: All pairs, at least 1.
-        alpha: Two-sided error probability, strictly between 0 and 1.
-
-    Raises:
-        ValueError: If an argument is out of range.
+        alpha: Two-sided error probability.
+        form: Which test.
     """
     discordance = require_discordance(p_small, p_large)
     require_fraction("alpha", alpha)
     n = require_count("pairs", pairs, least=1)
     split = p_large / discordance
-    likely = range(_least_discordant(n, discordance), _most_discordant(n, discordance) + 1)
-    exact = _rejection(likely, split, alpha=alpha, form="exact")
-    midp = _rejection(likely, split, alpha=alpha, form="midp")
-    return McNemarPower(exact=_mixed(exact, n, discordance), midp=_mixed(midp, n, discordance))
+    likely = range(_likely(n, discordance)[0], _likely(n, discordance)[1] + 1)
+    return _mixed(_rejection(likely, split, alpha=alpha, form=form), n, discordance)
 
 
 def pairs_for_difference(
@@ -204,16 +159,16 @@ def pairs_for_difference(
     Args:
         difference: Difference of the two rates to be found, above 0.
         discordance: Share of pairs on which the two disagree, in [difference, 1].
-        power: Wanted chance of finding it, strictly between 0 and 1.
-        alpha: Two-sided error probability, strictly between 0 and 1.
+        power: Wanted chance of finding it.
+        alpha: Two-sided error probability.
         form: The mid-p test (the default of reports) or the exact one.
 
     Returns:
-        The least number from which on the power, by enumeration, is reached. Multiply by the
-        design effect where samples share groups (`guardmark.stats.planning.groups_for`).
+        The least number from which on the power, by enumeration, is reached. Multiply by the design
+        effect where samples share groups (`groups_for`).
 
     Raises:
-        ValueError: If an argument is out of range, or more than a million pairs are needed.
+        ValueError: Also where more than a million pairs are needed.
     """
     require_fraction("power", power)
     require_fraction("alpha", alpha)
@@ -226,7 +181,7 @@ def pairs_for_difference(
     # The normal start is close for many pairs, so the bracket need not be wide there.
     slack = start if start < 5000 else start // 10
     low, high = start - slack, start + slack + 256
-    likely = range(_least_discordant(low, discordance), _most_discordant(high, discordance) + 1)
+    likely = range(_likely(low, discordance)[0], _likely(high, discordance)[1] + 1)
     rejected = _rejection(likely, p_large / (p_small + p_large), alpha=alpha, form=form)
 
     def is_enough(pairs: int) -> bool:
@@ -252,15 +207,11 @@ def pairs_for_noninferiority(
         margin: Largest accepted first rate minus second, in (0, 1), fixed beforehand.
         discordance: Share of pairs on which the two disagree, in (0, 1].
         difference: True first rate minus second assumed, below the margin.
-        power: Wanted chance of showing it, strictly between 0 and 1.
-        alpha: One-sided error probability, strictly between 0 and 1.
+        power: Wanted chance of showing it.
+        alpha: One-sided error probability.
 
-    Raises:
-        ValueError: If an argument is out of range.
-
-    References:
-        Normal approximation to Tango's test; Liu, Hsueh, Hsieh & Chen (2002),
-        doi:10.1002/sim.1012.
+    Source: Normal approximation to Tango's test; Liu, Hsueh, Hsieh & Chen (2002),
+    doi:10.1002/sim.1012.
     """
     require_fraction("margin", margin)
     require_fraction("power", power)
@@ -300,23 +251,18 @@ def require_discordance(p_small: float, p_large: float) -> float:
     return min(1.0, p_small + p_large)
 
 
-def _most_discordant(pairs: int, discordance: float) -> int:
-    """Return a number of discordant pairs that is as good as never exceeded."""
-    spread = math.sqrt(pairs * discordance * (1.0 - discordance))
-    return min(pairs, math.ceil(pairs * discordance + 12.0 * spread + 12.0))
-
-
-def _least_discordant(pairs: int, discordance: float) -> int:
-    """Return a number of discordant pairs that is as good as always reached."""
-    spread = math.sqrt(pairs * discordance * (1.0 - discordance))
-    return max(0, math.floor(pairs * discordance - 12.0 * spread - 12.0))
+def _likely(pairs: int, discordance: float) -> tuple[int, int]:
+    """Return numbers of discordant pairs as good as always reached, and as good as never passed."""
+    mean, spread = pairs * discordance, math.sqrt(pairs * discordance * (1.0 - discordance))
+    least = max(0, math.floor(mean - 12.0 * spread - 12.0))
+    return least, min(pairs, math.ceil(mean + 12.0 * spread + 12.0))
 
 
 class _Rejection(NamedTuple):
     """The chance of rejection given `least`, `least` + 1, ... discordant pairs."""
 
     least: int
-    chances: NDArray[np.float64]
+    chances: Floats
 
 
 def _rejection(discordant: range, split: float, *, alpha: float, form: McNemarForm) -> _Rejection:
@@ -349,8 +295,8 @@ def _mixed(rejected: _Rejection, pairs: int, discordance: float) -> float:
     from scipy.special import gammaln
 
     first = rejected.least
-    least = max(first, _least_discordant(pairs, discordance))
-    most = min(_most_discordant(pairs, discordance), first + len(rejected.chances) - 1)
+    least, most = _likely(pairs, discordance)
+    least, most = max(first, least), min(most, first + len(rejected.chances) - 1)
     if discordance >= 1.0:
         return float(rejected.chances[pairs - first])
     d = np.arange(least, most + 1, dtype=float)

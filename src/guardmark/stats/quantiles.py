@@ -1,10 +1,14 @@
-"""Quantiles of measured times, with intervals that assume no shape, and timeouts kept in."""
+"""Quantiles of measured times, with intervals that assume no shape, and timeouts kept in.
+
+`confidence` is the nominal coverage and `quantile` which quantile, both strictly between 0 and 1. A
+NaN, unequal lengths or a bad option raise `ValueError`.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,12 +21,14 @@ from guardmark.stats.arguments import (
     require_equal_lengths,
     require_fraction,
 )
-from guardmark.stats.drawing import DrawPlan, draw_weights
+from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from guardmark.stats.arguments import Floats
 
 # A binomial probability is compared with a tail as if it were exact; this keeps a tie that
 # rounding has moved by a hair where exact arithmetic would put it.
@@ -35,7 +41,7 @@ class RankInterval:
 
     Attributes:
         lower: Rank of the lower limit, 1 for the smallest; None when no observation bounds it.
-        upper: Rank of the upper limit; None when no observation bounds it.
+        upper: Rank of the upper limit, or None in the same case.
         trials: Observations.
         needed: Observations from which both limits exist.
     """
@@ -49,19 +55,8 @@ class RankInterval:
 def quantile_ranks(trials: int, quantile: float, *, confidence: float = 0.95) -> RankInterval:
     """Find the ranks whose observations bound a quantile.
 
-    Args:
-        trials: Observations.
-        quantile: Which quantile, strictly between 0 and 1.
-        confidence: Nominal coverage, strictly between 0 and 1, half the rest on each side.
-
-    Returns:
-        The ranks: the binomial quantile at the lower tail, and that at the upper tail plus 1.
-
-    Raises:
-        ValueError: If an argument is out of range.
-
-    References:
-        Conover (1999), Practical Nonparametric Statistics, section 3.2.
+    They are the binomial quantile at the lower tail, and that at the upper tail plus 1.
+    Source: Conover (1999), Practical Nonparametric Statistics, section 3.2.
     """
     require_fraction("quantile", quantile)
     require_fraction("confidence", confidence)
@@ -88,26 +83,21 @@ def estimate_quantile(
 
     Args:
         values: Measured times (any unit), shape (n,); for a timeout, the time waited.
-        quantile: Which quantile, strictly between 0 and 1.
-        censored: True where the true value is only known to be at least as large (a timeout),
-            shape (n,); None when all were measured to the end.
-        confidence: Nominal coverage of the interval, strictly between 0 and 1.
+        quantile: Which quantile.
+        censored: True where the true value is only known to be at least as large (a timeout), shape
+            (n,); None when all were measured to the end.
+        confidence: Nominal coverage of the interval.
 
     Returns:
-        The quantile. With too few observations for a two-sided interval the value is None, with
-        the number needed; a limit that exists alone is still given. Where a timeout stands at or
-        below what the value rests on, `at_least` is set: it is then a lower limit. An upper
-        limit that a timeout stands at or below is None.
+        The quantile, linear between two neighbours (type 7, the default of numpy and R). With too
+        few observations for a two-sided interval the value is None, with the number needed; a limit
+        that exists alone is still given. Where a timeout stands at or below what the value rests
+        on, `at_least` is set: it is then a lower limit. An upper limit that a timeout stands at or
+        below is None.
 
-    Raises:
-        ValueError: On a NaN value, unequal lengths or a bad option.
-
-    References:
-        Hyndman & Fan (1996), doi:10.1080/00031305.1996.10473566; Harrell & Davis (1982),
-        doi:10.1093/biomet/69.3.635.
+    Source: Hyndman & Fan (1996), doi:10.1080/00031305.1996.10473566.
     """
-    found = estimate_quantiles(values, [quantile], censored=censored, confidence=confidence)
-    return found[0]
+    return estimate_quantiles(values, [quantile], censored=censored, confidence=confidence)[0]
 
 
 def estimate_quantiles(
@@ -120,24 +110,16 @@ def estimate_quantiles(
     """Estimate several quantiles of the same times; see `estimate_quantile`.
 
     The times are put in order once, and only as far as the quantiles call for.
-
-    Args:
-        values: Measured times (any unit), shape (n,); for a timeout, the time waited.
-        quantiles: Which quantiles, each strictly between 0 and 1.
-        censored: True where a time was cut off, shape (n,); None when none was.
-        confidence: Nominal coverage of each interval, strictly between 0 and 1.
-
-    Returns:
-        One a quantile, in order.
-
-    Raises:
-        ValueError: On a NaN value, unequal lengths or a bad option.
     """
     numbers = number_column(values, name="values")
     late = None if censored is None else label_column(censored, name="censored")
     require_equal_lengths(values=len(numbers), censored=len(numbers) if late is None else len(late))
     intervals = [quantile_ranks(len(numbers), each, confidence=confidence) for each in quantiles]
-    times = _Times(numbers, late)
+    times = _Times(numbers, 0, len(numbers))
+    if late is not None and late.any():
+        # At equal times the measured one comes first: the timed out would have taken longer.
+        measured = int((numbers[~late] <= numbers[late].min()).sum())
+        times = _Times(numbers, int(late.sum()), measured)
     if numbers.size:
         places = (_places(each, at) for each, at in zip(intervals, quantiles, strict=True))
         numbers.partition(sorted(set().union(*places)))
@@ -155,22 +137,12 @@ def median_difference(
     confidence: float = 0.95,
     drawing: DrawPlan | None = None,
 ) -> Difference:
-    """Estimate how much longer the first takes, over the same samples.
+    """Estimate how much longer the first takes, over the same samples in the same unit.
 
-    Args:
-        first: Times of the first defense, shape (n,).
-        second: Times of the second on the same samples, in the same unit, shape (n,).
-        groups: Name of each sample's group, shape (n,); None: every sample alone.
-        confidence: Nominal coverage, strictly between 0 and 1.
-        drawing: Seed and number of bootstrap draws; None: seed 0, 2,000 draws.
-
-    Returns:
-        The median of the paired differences (in the unit of the data) with percentile limits of
-        a bootstrap of whole groups. Undefined without pairs; no interval with fewer than six
-        groups, where the limits would be the extremes. Leave samples out where either timed out.
-
-    Raises:
-        ValueError: On a NaN value, unequal lengths or a bad option.
+    The median of the paired differences, with percentile limits of a bootstrap of whole groups
+    (`groups` None: every sample alone; `drawing` None: seed 0, 2,000 draws). Undefined without
+    pairs; no interval with fewer than six groups, where the limits would be the extremes. Leave
+    samples out where either timed out.
     """
     require_fraction("confidence", confidence)
     a, b = number_column(first, name="first"), number_column(second, name="second")
@@ -186,9 +158,7 @@ def median_difference(
     if not reason:
         blocks = draw_weights([np.arange(members)], drawing=drawing or DrawPlan(), rows=len(gaps))
         drawn = np.concatenate([_weighted_medians(gaps, each[:, codes]) for each in blocks])
-        tail = (1 - confidence) / 2
-        low, high = np.quantile(drawn, [tail, 1 - tail])
-        limits = (float(low), float(high))
+        limits = percentile_limits(drawn, confidence)
     return Difference(
         value=float(np.median(gaps)) if gaps.size else None,
         low=limits[0] if limits else None,
@@ -201,22 +171,12 @@ def median_difference(
     )
 
 
-class _Times:
-    """Times, whatever their order, and where the timeouts stand among them.
+class _Times(NamedTuple):
+    """Times, how many are timeouts, and how many of the smallest were measured to the end."""
 
-    Attributes:
-        numbers: All times; put in order by whoever reads ranks.
-        censored: How many are timeouts.
-        measured: How many, from the smallest on, were measured to the end.
-    """
-
-    def __init__(self, numbers: NDArray[np.float64], late: NDArray[np.bool_] | None) -> None:
-        self.numbers = numbers
-        self.censored = 0 if late is None else int(late.sum())
-        self.measured = len(numbers)
-        if late is not None and self.censored:
-            # At equal times the measured one comes first: the timed out would have taken longer.
-            self.measured = int((numbers[~late] <= numbers[late].min()).sum())
+    numbers: Floats
+    censored: int
+    measured: int
 
 
 def _places(ranks: RankInterval, quantile: float) -> set[int]:
@@ -227,11 +187,7 @@ def _places(ranks: RankInterval, quantile: float) -> set[int]:
 
 
 def _estimate(
-    times: _Times,
-    quantile: float,
-    *,
-    ranks: RankInterval,
-    confidence: float,
+    times: _Times, quantile: float, *, ranks: RankInterval, confidence: float
 ) -> Quantile:
     numbers, measured = times.numbers, times.measured
     value, rests_on, reason = None, 0, _too_few(ranks, quantile, confidence)
@@ -257,8 +213,8 @@ def _estimate(
 def _binomial_quantile(probability: float, trials: int, rate: float) -> int:
     """Return the smallest k with P(X <= k) >= probability.
 
-    The probabilities are built up from the most likely k by their ratios, so no special
-    function is needed: every report with latencies comes through here.
+    The probabilities are built up from the most likely k by their ratios, so no special function is
+    needed: every report with latencies comes through here.
     """
     spread = 40.0 * math.sqrt(trials * rate * (1 - rate)) + 40.0
     mode = min(trials, math.floor((trials + 1) * rate))
@@ -290,7 +246,7 @@ def _too_few(ranks: RankInterval, quantile: float, confidence: float) -> str:
     )
 
 
-def _point(numbers: NDArray[np.float64], quantile: float) -> tuple[float, int]:
+def _point(numbers: Floats, quantile: float) -> tuple[float, int]:
     """Return the estimate and the highest rank it rests on."""
     position = (len(numbers) - 1) * quantile
     below = math.floor(position)
@@ -301,13 +257,11 @@ def _point(numbers: NDArray[np.float64], quantile: float) -> tuple[float, int]:
     return float(numbers[below] + share * gap), below + 2
 
 
-def _weighted_medians(
-    gaps: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _weighted_medians(gaps: Floats, weights: Floats) -> Floats:
     """Return the median of each draw; `gaps` rise, weights have shape (b, n)."""
     summed = np.cumsum(weights, axis=1)
     half = summed[:, -1:] / 2
     at = np.argmax(summed >= half, axis=1)
     after = np.argmax(summed > half, axis=1)
-    medians: NDArray[np.float64] = (gaps[at] + gaps[after]) / 2
+    medians: Floats = (gaps[at] + gaps[after]) / 2
     return medians

@@ -1,4 +1,10 @@
-"""Intervals and tests that stay valid however often one looks, for runs that stop early."""
+"""Intervals and tests that stay valid however often one looks, for runs that stop early.
+
+`confidence` is the coverage over all looks at once, in (0, 1). The Beta mixtures have parameters
+`prior_a` and `prior_b`, above 0, and want independent trials in an order set beforehand: use them
+where every sample is its own group. The bets take `observations`, shape (k,), one a group, each in
+[0, 1], in the random order that was set beforehand. What is out of range raises `ValueError`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +21,9 @@ from guardmark.stats.arguments import number_column, require_count, require_frac
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from guardmark.stats.arguments import Floats
 
 GROUP_WEIGHTED: Final = "betting sequence, group-weighted"
 """The interval is one of the mean of groups, each of the same weight, not of the row rate."""
@@ -30,8 +38,8 @@ class EValue:
     """Evidence against "both defenses are alike" that may be looked at at any time.
 
     Attributes:
-        e_value: Stop and reject when it reaches 1 / alpha. At least 0; the largest float where
-            it would overflow.
+        e_value: Stop and reject when it reaches 1 / alpha. At least 0; the largest float where it
+            would overflow.
         log_e_value: Its natural logarithm.
         p_value: Valid at any time, in (0, 1]: 1 / `e_value`, at most 1.
         first_only: Pairs where only the first had the property.
@@ -58,24 +66,9 @@ def beta_mixture_sequence(
     """Estimate a rate with an interval that holds at every look.
 
     The interval is the set of rates whose mixture likelihood ratio is below 1 / (1 - confidence).
-    With the stated confidence it holds the true rate at all looks at once. Trials must be
-    independent and in an order set beforehand: use it where every sample is its own group.
-
-    Args:
-        successes: Trials with the property so far. Between 0 and `trials`.
-        trials: Trials so far. Zero gives an undefined estimate.
-        confidence: Coverage over all looks, strictly between 0 and 1.
-        prior_a: First parameter of the Beta mixture, above 0.
-        prior_b: Second parameter, above 0.
-
-    Returns:
-        The estimate; the lower limit is 0 at no successes, the upper 1 at all successes.
-
-    Raises:
-        ValueError: If a count or an option is out of range.
-
-    References:
-        Robbins (1970), doi:10.1214/aoms/1177696786; Ville (1939).
+    Returns the estimate; the lower limit is 0 at no successes, the upper 1 at all successes.
+    Undefined without trials.
+    Source: Robbins (1970), doi:10.1214/aoms/1177696786; Ville (1939).
     """
     require_fraction("confidence", confidence)
     _require_prior(prior_a, prior_b)
@@ -101,66 +94,33 @@ def mcnemar_e_value(
 ) -> EValue:
     """Weigh the evidence that two defenses differ, valid at every look.
 
-    Under "alike" a discordant pair falls either way with chance 1/2; the e-value is a Beta
-    mixture of the likelihoods of all other chances against that. Pairs must be independent.
-
-    Args:
-        first_only: Pairs where only the first had the property.
-        second_only: Pairs where only the second had it.
-        prior_a: First parameter of the Beta mixture, above 0.
-        prior_b: Second parameter, above 0.
-
-    Returns:
-        The e-value; 1 with a reason where no pair is discordant.
-
-    Raises:
-        ValueError: If a count is negative or a parameter is not above 0.
-
-    References:
-        Robbins (1970), doi:10.1214/aoms/1177696786; Ramdas et al. (2023), doi:10.1214/23-STS894.
+    Under "alike" a discordant pair falls either way with chance 1/2; the e-value is a Beta mixture
+    of the likelihoods of all other chances against that. It is 1, with a reason, where no pair is
+    discordant.
+    Source: Robbins (1970), doi:10.1214/aoms/1177696786; Ramdas et al. (2023),
+    doi:10.1214/23-STS894.
     """
     _require_prior(prior_a, prior_b)
     first = require_count("first_only", first_only)
     second = require_count("second_only", second_only)
     log_e = _log_beta(prior_a + first, prior_b + second) - _log_beta(prior_a, prior_b)
     log_e += (first + second) * math.log(2)
-    return EValue(
-        e_value=math.exp(log_e) if log_e < _LARGEST_LOG else sys.float_info.max,
-        log_e_value=log_e,
-        p_value=max(math.exp(min(0.0, -log_e)), sys.float_info.min),
-        first_only=first,
-        second_only=second,
-        reason="" if first + second else "no discordant pair",
-    )
+    return _e_value(log_e, first, second)
 
 
 def betting_sequence(observations: ArrayLike, *, confidence: float = 0.95) -> Ratio:
-    """Estimate the mean of observations in [0, 1], valid at every look.
+    """Estimate the mean of observations, valid at every look.
 
-    Where samples share groups an observation is the mean of one group, so that the figure is
-    the group-weighted rate: each group weighs the same. It is the running intersection over all
-    looks so far, so it never grows when more is seen.
-
-    Args:
-        observations: Means of the groups so far, in the order they came, shape (k,), each in
-            [0, 1]. The order must be a random one that was set beforehand.
-        confidence: Coverage over all looks, strictly between 0 and 1.
-
-    Returns:
-        The mean and its limits; undefined without observations. Its cost is linear in k: with
-        many groups look after every hundredth more, not after every one.
-
-    Raises:
-        ValueError: If an observation is outside [0, 1], or `confidence` is not in (0, 1).
-
-    References:
-        Waudby-Smith & Ramdas (2024), doi:10.1093/jrsssb/qkad009: hedged capital with predictable
-        plug-in bets, truncated at one half.
+    Where samples share groups an observation is the mean of one group, so that the figure is the
+    group-weighted rate: each group weighs the same. It is the running intersection over all looks
+    so far, so it never grows when more is seen. Returns the mean and its limits; undefined without
+    observations. Its cost is linear in k: with many groups look after every hundredth more, not
+    after every one.
+    Source: Waudby-Smith & Ramdas (2024), doi:10.1093/jrsssb/qkad009: hedged capital with
+    predictable plug-in bets, truncated at one half.
     """
     require_fraction("confidence", confidence)
-    values = number_column(observations, name="observations")
-    if values.size and (values.min() < 0 or values.max() > 1):
-        raise ValueError("observations must be in [0, 1]")
+    values = _checked(observations)
     mean, low, high = None, None, None
     if values.size:
         mean = float(values.mean())
@@ -182,27 +142,15 @@ def betting_sequence(observations: ArrayLike, *, confidence: float = 0.95) -> Ra
 
 
 def betting_e_value(observations: ArrayLike) -> EValue:
-    """Weigh the evidence that the mean of observations in [0, 1] is not one half, at every look.
+    """Weigh the evidence that the mean of observations is not one half, at every look.
 
-    For two defenses an observation is the mean, over the pairs of one group, of 1 where only
-    the first has the property, 0 where only the second has it, and one half otherwise.
-
-    Args:
-        observations: One a group, in the order they came, shape (k,), each in [0, 1].
-
-    Returns:
-        The largest e-value so far, half of it bet on each side; `first_only` and `second_only`
-        count observations above and below one half. 1 with a reason where there are neither.
-
-    Raises:
-        ValueError: If an observation is outside [0, 1].
-
-    References:
-        Waudby-Smith & Ramdas (2024), doi:10.1093/jrsssb/qkad009; the p-value by Ville (1939).
+    For two defenses an observation is the mean, over the pairs of one group, of 1 where only the
+    first has the property, 0 where only the second has it, and one half otherwise. Returns the
+    largest e-value so far, half of it bet on each side; `first_only` and `second_only` count
+    observations above and below one half. 1 with a reason where there are neither. See
+    `betting_sequence`.
     """
-    values = number_column(observations, name="observations")
-    if values.size and (values.min() < 0 or values.max() > 1):
-        raise ValueError("observations must be in [0, 1]")
+    values = _checked(observations)
     above, below = int((values > _HALF).sum()), int((values < _HALF).sum())
     log_e = 0.0
     if above + below:
@@ -210,14 +158,25 @@ def betting_e_value(observations: ArrayLike) -> EValue:
         gains = bets * (values - _HALF)
         either = np.logaddexp(np.cumsum(np.log1p(gains)), np.cumsum(np.log1p(-gains)))
         log_e = max(0.0, float(either.max()) - math.log(2))
+    return _e_value(log_e, above, below)
+
+
+def _e_value(log_e: float, first: int, second: int) -> EValue:
     return EValue(
         e_value=math.exp(log_e) if log_e < _LARGEST_LOG else sys.float_info.max,
         log_e_value=log_e,
-        p_value=max(math.exp(-log_e), sys.float_info.min),
-        first_only=above,
-        second_only=below,
-        reason="" if above + below else "no discordant pair",
+        p_value=max(math.exp(min(0.0, -log_e)), sys.float_info.min),
+        first_only=first,
+        second_only=second,
+        reason="" if first + second else "no discordant pair",
     )
+
+
+def _checked(observations: ArrayLike) -> Floats:
+    values = number_column(observations, name="observations")
+    if values.size and (values.min() < 0 or values.max() > 1):
+        raise ValueError("observations must be in [0, 1]")
+    return values
 
 
 def _require_prior(prior_a: float, prior_b: float) -> None:
@@ -255,23 +214,21 @@ def _border(outside: float, inside: float, is_inside: Callable[[float], bool]) -
     return inside
 
 
-def _bets(values: NDArray[np.float64], *, alpha: float) -> NDArray[np.float64]:
+def _bets(values: Floats, *, alpha: float) -> Floats:
     """Return how much to bet on each observation, from those before it alone."""
     seen = np.arange(1, len(values) + 1)
     means = (0.5 + np.cumsum(values)) / (seen + 1)
     variances = (0.25 + np.cumsum((values - means) ** 2)) / (seen + 1)
     before = np.concatenate(([0.25], variances[:-1]))
-    bets: NDArray[np.float64] = np.sqrt(
-        2 * math.log(2 / alpha) / (before * seen * np.log(seen + 1))
-    )
+    bets: Floats = np.sqrt(2 * math.log(2 / alpha) / (before * seen * np.log(seen + 1)))
     return bets
 
 
-def _lower_limit(values: NDArray[np.float64], bets: NDArray[np.float64], *, alpha: float) -> float:
+def _lower_limit(values: Floats, bets: Floats, *, alpha: float) -> float:
     """Return the lowest mean that no look so far has ruled out.
 
-    Each factor of the capital falls as the mean rises, so one border parts the ruled out from
-    the rest. Half of the capital bets on each side, hence 2 / alpha.
+    Each factor of the capital falls as the mean rises, so one border parts the ruled out from the
+    rest. Half of the capital bets on each side, hence 2 / alpha.
     """
     wall = math.log(2 / alpha)
 

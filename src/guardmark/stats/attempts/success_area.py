@@ -32,23 +32,22 @@ from guardmark.stats.paired.significance import sign_flip
 from guardmark.stats.rates.means import MeanLimits, gap_limits, share_limits
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from guardmark.stats.arguments import Floats
 
 _GRID: Final = 1_000  # steps of an area that the test tells apart
 _EMPTY: Final = MeanLimits(None, None, "t", "no samples")
 
 
-def areas_of(firsts: ArrayLike, reached: ArrayLike, *, budget: int) -> NDArray[np.float64]:
-    """Return the area of each attack by itself.
+def areas_of(firsts: ArrayLike, reached: ArrayLike, *, budget: int) -> Floats:
+    """Return the area of each attack by itself, in [0, 1], by the formula of this module.
 
     Args:
         firsts: Number of the first try that got through, 0 for an attack that passes as it is,
             shape (n,); of no meaning where it was not reached.
         reached: True where one got through within the budget, shape (n,).
         budget: Tries an attack was worth, at least 2.
-
-    Returns:
-        Figures in [0, 1], shape (n,), by the formula of this module.
 
     Raises:
         ValueError: On unequal lengths, a bad count or label, a first try behind the budget, or a
@@ -75,22 +74,11 @@ def success_area(
     groups: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> Ratio:
-    """Estimate the area under ASR@k on log k.
+    """Estimate the area under ASR@k on log k; see `areas_of`.
 
-    Args:
-        firsts: As `areas_of`.
-        reached: As `areas_of`.
-        budget: Tries an attack was worth, at least 2.
-        groups: Group of each attack, or None when each is its own.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The mean area with Student's t limits over groups; Wilson's over groups where all areas
-        are 0 or all are 1, so that an unbroken defense has an upper limit. Undefined without
-        attacks.
-
-    Raises:
-        ValueError: As `areas_of`, or if `confidence` is not in (0, 1).
+    `groups` name each attack's group, None when each is its own; `confidence` is in (0, 1). Returns
+    the mean area with Student's t limits over groups; Wilson's over groups where all areas are 0 or
+    all are 1, so that an unbroken defense has an upper limit. Undefined without attacks.
     """
     require_fraction("confidence", confidence)
     areas = areas_of(firsts, reached, budget=budget)
@@ -109,32 +97,17 @@ def success_area(
 
 
 def area_difference(
-    first: NDArray[np.float64],
-    second: NDArray[np.float64],
-    *,
-    groups: ArrayLike | None = None,
-    confidence: float = 0.95,
+    first: Floats, second: Floats, *, groups: ArrayLike | None = None, confidence: float = 0.95
 ) -> Difference:
-    """Compare the areas of two defenses over the same attacks.
+    """Compare the areas of two defenses, from `areas_of`, over the same attacks.
 
-    Args:
-        first: Areas of the first, from `areas_of`, shape (n,).
-        second: Those of the second, over the same attacks.
-        groups: Group of each attack, or None when each is its own.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        Mean of first minus second with Student's t limits over groups, and the mid-p of a
-        permutation test: if the defenses are alike, exchanging them in any group changes nothing,
-        so the sum of the groups' differences is compared with all sums of the same differences
-        under other signs. Exact, on differences rounded to 1/1000. Undefined without attacks; no
-        limits and no test with one group of several.
-
-    Raises:
-        ValueError: On unequal lengths, or if `confidence` is not in (0, 1).
-
-    References:
-        Fisher (1935), The Design of Experiments, section 21.
+    `groups` name each attack's group, None when each is its own; `confidence` is in (0, 1). The
+    value is the mean of first minus second with Student's t limits over groups, and the p the mid-p
+    of a permutation test: if the defenses are alike, exchanging them in any group changes nothing,
+    so the sum of the groups' differences is compared with all sums of the same differences under
+    other signs. Exact, on differences rounded to 1/1000. Undefined without attacks; no limits and
+    no test with one group of several.
+    Source: Fisher (1935), The Design of Experiments, section 21.
     """
     require_fraction("confidence", confidence)
     require_equal_lengths(first=len(first), second=len(second))

@@ -1,9 +1,15 @@
-"""How long a defense holds against an attacker who keeps trying."""
+"""How long a defense holds against an attacker who keeps trying.
+
+`times` are the queries to the first bypass, or those spent in vain, not negative; `bypassed` is
+true where the sample was bypassed, false where it was given up unbroken; both of shape (n,).
+`confidence` is the nominal coverage, in (0, 1). What is out of range or of unequal length raises
+`ValueError`.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +28,9 @@ from guardmark.stats.rates.means import MeanLimits, share_limits
 from guardmark.stats.rates.proportion import clopper_pearson
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from guardmark.stats.arguments import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +65,10 @@ class SurvivalCurve:
         median: First time at which at most half still hold; None: not reached.
         median_low: First time at which the lower limit is at most one half, or None.
         median_high: First time at which the upper limit is at most one half, or None.
-        bypassed: Share of samples bypassed within their budget, with a Clopper-Pearson bound:
-            what there is to say where nothing was bypassed.
-        given_up_early: Unbroken samples given up before the longest time: while there are any,
-            one minus the curve's end is not the share above.
+        bypassed: Share of samples bypassed within their budget, with a Clopper-Pearson bound: what
+            there is to say where nothing was bypassed.
+        given_up_early: Unbroken samples given up before the longest time: while there are any, one
+            minus the curve's end is not the share above.
         confidence: Nominal coverage of all limits, in (0, 1).
         method: Name of the interval.
         reason: Why something is undefined, or empty.
@@ -91,10 +99,10 @@ class RestrictedMean:
         reason: Why something is undefined, or empty.
     """
 
-    value: float | None
-    standard_error: float | None
-    low: float | None
-    high: float | None
+    value: float | None = None
+    standard_error: float | None = None
+    low: float | None = None
+    high: float | None = None
     horizon: float
     confidence: float
     reason: str = ""
@@ -105,21 +113,9 @@ def kaplan_meier(
 ) -> SurvivalCurve:
     """Estimate the share that still holds after any number of queries.
 
-    Taking the median over the bypassed alone, as is often done, leaves out all that held.
-
-    Args:
-        times: Queries to the first bypass, or the queries spent in vain, shape (n,), not negative.
-        bypassed: True where the sample was bypassed, False where it was given up unbroken.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The curve with log-log limits (Greenwood's variance), None where the curve is 1 or 0.
-
-    Raises:
-        ValueError: On unequal lengths, a negative or NaN time, or a bad label.
-
-    References:
-        Kaplan & Meier (1958); Kalbfleisch & Prentice (2002), section 1.4.
+    Taking the median over the bypassed alone, as is often done, leaves out all that held. Returns
+    the curve with log-log limits (Greenwood's variance), None where the curve is 1 or 0.
+    Source: Kaplan & Meier (1958); Kalbfleisch & Prentice (2002), section 1.4.
     """
     z = two_sided_z(confidence)
     table = _life_table(times, bypassed)
@@ -134,8 +130,8 @@ def kaplan_meier(
                 bypassed=int(table.events[i]),
                 given_up=int(table.censored[i]),
                 survival=float(survival[i]),
-                low=limits[0] if limits else None,
-                high=limits[1] if limits else None,
+                low=limits[0],
+                high=limits[1],
             )
         )
     events = int(table.events.sum())
@@ -156,49 +152,32 @@ def kaplan_meier(
 def restricted_mean(
     times: ArrayLike, bypassed: ArrayLike, *, horizon: float, confidence: float = 0.95
 ) -> RestrictedMean:
-    """Estimate how long samples hold on average, up to a horizon.
+    """Estimate how long samples hold on average, up to a horizon above 0: the budget.
 
-    Args:
-        times: Queries to the first bypass, or the queries spent in vain, shape (n,).
-        bypassed: True where the sample was bypassed.
-        horizon: Up to where time is counted: the budget. Above 0.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The mean with a normal interval cut to [0, horizon]. Undefined without samples, and where
-        the horizon lies past the last time while some still hold; no interval without variance.
-
-    Raises:
-        ValueError: As `kaplan_meier`, or if the horizon is not above 0.
-
-    References:
-        Royston & Parmar (2013), doi:10.1186/1471-2288-13-152.
+    Returns the mean with a normal interval cut to [0, horizon]. Undefined without samples, and
+    where the horizon lies past the last time while some still hold; no interval without variance.
+    Source: Royston & Parmar (2013), doi:10.1186/1471-2288-13-152.
     """
     z = two_sided_z(confidence)
     if not (math.isfinite(horizon) and horizon > 0):
         raise ValueError(f"horizon must be finite and above 0, got {horizon}")
     table = _life_table(times, bypassed)
     survival = _curve(table)[0]
-    value, error, reason = None, None, "" if len(table.times) else "no samples"
-    if not reason and horizon > table.times[-1] and survival[-1] > 0:
+    bare = RestrictedMean(horizon=horizon, confidence=confidence)
+    if not len(table.times):
+        return replace(bare, reason="no samples")
+    if horizon > table.times[-1] and survival[-1] > 0:
         reason = f"nobody was followed up to {horizon:g}, only to {table.times[-1]:g}"
-    if not reason:
-        inside = table.times < horizon
-        edges = np.concatenate(([0.0], table.times[inside], [horizon]))
-        areas = np.diff(edges) * np.concatenate(([1.0], survival[inside]))
-        value = float(areas.sum())
-        error = _mean_error(table, after=np.cumsum(areas[::-1])[::-1][1:])
-        reason = "" if error else "no variance to build an interval on"
-    half = z * error if error else None
-    return RestrictedMean(
-        value=value,
-        standard_error=error,
-        low=None if value is None or half is None else max(0.0, value - half),
-        high=None if value is None or half is None else min(horizon, value + half),
-        horizon=horizon,
-        confidence=confidence,
-        reason=reason,
-    )
+        return replace(bare, reason=reason)
+    inside = table.times < horizon
+    edges = np.concatenate(([0.0], table.times[inside], [horizon]))
+    areas = np.diff(edges) * np.concatenate(([1.0], survival[inside]))
+    value = float(areas.sum())
+    error = _mean_error(table, after=np.cumsum(areas[::-1])[::-1][1:])
+    bare = replace(bare, value=value, standard_error=error)
+    if not error:
+        return replace(bare, reason="no variance to build an interval on")
+    return replace(bare, low=max(0.0, value - z * error), high=min(horizon, value + z * error))
 
 
 def attack_success_at(
@@ -212,14 +191,8 @@ def attack_success_at(
     """Estimate the chance that at least one of k tries gets through (ASR@k).
 
     Each sample's tries must be exchangeable (the blind arm): an attacker who learns gets
-    `kaplan_meier`.
-
-    Args:
-        tries: Tries per sample, shape (n,).
-        successes: Tries that got through, per sample, shape (n,).
-        k: How many tries the figure allows, at least 1.
-        groups: Name of each sample's group, shape (n,); None: every sample alone.
-        confidence: Nominal coverage, strictly between 0 and 1.
+    `kaplan_meier`. `tries` and `successes` are those of each sample, shape (n,), `groups` name its
+    group (None: every sample alone), `k`, at least 1, is how many tries the figure allows.
 
     Returns:
         The mean over samples of the unbiased estimate 1 - C(n - c, k) / C(n, k). The interval is
@@ -227,11 +200,7 @@ def attack_success_at(
         every sample gives 1, or over samples where each gives one of the two and stands alone.
         Undefined without samples, and where k exceeds a sample's tries: it is not extrapolated.
 
-    Raises:
-        ValueError: If counts do not fit together, or `k` is below 1.
-
-    References:
-        Chen et al. (2021), arXiv:2107.03374.
+    Source: Chen et al. (2021), arXiv:2107.03374.
     """
     require_fraction("confidence", confidence)
     n, c = require_tries(tries, successes)
@@ -260,18 +229,9 @@ def attack_success_at(
 
 
 def chance_of_any(tries: int, successes: int, k: int) -> float:
-    """Return the chance that at least one of k tries drawn from a sample's own got through.
+    """Return the chance that one of k tries drawn from a sample's own got through.
 
-    Args:
-        tries: Tries of the sample, at least `k`.
-        successes: Tries of these that got through.
-        k: How many are drawn, at least 1.
-
-    Returns:
-        1 - C(n - c, k) / C(n, k).
-
-    References:
-        Chen et al. (2021), arXiv:2107.03374.
+    1 - C(n - c, k) / C(n, k) for c successes in n tries, at least k; see `attack_success_at`.
     """
     failures = tries - successes
     if failures < k:
@@ -284,10 +244,10 @@ def chance_of_any(tries: int, successes: int, k: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LifeTable:
-    times: NDArray[np.float64]
-    at_risk: NDArray[np.int64]
-    events: NDArray[np.int64]
-    censored: NDArray[np.int64]
+    times: Floats
+    at_risk: Ints
+    events: Ints
+    censored: Ints
 
 
 def _life_table(times: ArrayLike, bypassed: ArrayLike) -> _LifeTable:
@@ -306,7 +266,7 @@ def _life_table(times: ArrayLike, bypassed: ArrayLike) -> _LifeTable:
     )
 
 
-def _curve(table: _LifeTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _curve(table: _LifeTable) -> tuple[Floats, Floats]:
     """Return the survival and Greenwood's sum after each time."""
     survivors = table.at_risk - table.events
     terms = np.zeros(len(table.times))
@@ -315,9 +275,9 @@ def _curve(table: _LifeTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     return np.multiply.accumulate(shares), np.cumsum(terms)
 
 
-def _log_log(survival: float, greenwood: float, z: float) -> tuple[float, float] | None:
+def _log_log(survival: float, greenwood: float, z: float) -> tuple[float | None, float | None]:
     if survival in {0.0, 1.0}:
-        return None
+        return None, None
     # Above the logarithm of the smallest float all is 0 anyway.
     spread = min(z * math.sqrt(greenwood) / -math.log(survival), 700.0)
     return survival ** math.exp(spread), survival ** math.exp(-spread)
@@ -336,7 +296,7 @@ def _first(points: list[SurvivalPoint], curve: list[float | None] | list[float])
     )
 
 
-def _mean_error(table: _LifeTable, after: NDArray[np.float64]) -> float:
+def _mean_error(table: _LifeTable, after: Floats) -> float:
     """Return the standard error, from the area left after each time before the horizon."""
     events, at_risk = table.events[: len(after)], table.at_risk[: len(after)]
     terms = np.zeros(len(after))

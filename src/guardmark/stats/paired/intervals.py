@@ -1,7 +1,12 @@
 """Intervals for the difference of two rates on the same samples.
 
-The difference is always the first rate minus the second. Bonett-Price is the default: closed
-form, defined for every table, and in its grouped form shrunk by a design effect like a rate.
+The difference is always the first rate minus the second. Bonett-Price is the default: closed form,
+defined for every table, and in its grouped form shrunk by a design effect like a rate.
+
+`confidence` is the nominal coverage, in (0, 1). Grouped counts have one entry a group: pairs where
+only the first had the property, pairs where only the second had it, and `sizes`, all pairs; groups
+without pairs are left out. Without pairs a difference is undefined. What is out of range, of
+unequal length or no part of its whole raises `ValueError`.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from guardmark.stats.arguments import (
 )
 from guardmark.stats.distributions import two_sided_t, two_sided_z
 from guardmark.stats.paired.significance import mcnemar, sign_flip
-from guardmark.stats.rates.proportion import Limits
+from guardmark.stats.rates.proportion import ONE_GROUP, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +33,6 @@ if TYPE_CHECKING:
 
 
 _NO_PAIRS = "no pairs"
-_ONE_GROUP = "one group only: nothing shows how groups differ"
 _STEPS = 80
 
 
@@ -69,8 +73,8 @@ class GroupedPairs:
         pairs: All pairs.
         groups: Groups with at least one pair.
         se_cr1: Linearised standard error of the difference; None with fewer than two groups.
-        design_effect: What a pair is discounted by, at least 1; None without pairs or when a
-            single group leaves it unknown.
+        design_effect: What a pair is discounted by, at least 1; None without pairs or when a single
+            group leaves it unknown.
         singletons: Whether every group has one pair.
     """
 
@@ -91,18 +95,8 @@ class GroupedPairs:
 def bonett_price(table: PairedTable, *, confidence: float = 0.95) -> Difference:
     """Estimate the difference of two paired rates: the default for ungrouped samples.
 
-    Args:
-        table: The counted pairs.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The difference with its interval and McNemar's mid-p; undefined without pairs.
-
-    Raises:
-        ValueError: If `confidence` is not in (0, 1).
-
-    References:
-        Bonett & Price (2012), doi:10.3102/1076998611411915.
+    The test is McNemar's mid-p.
+    Source: Bonett & Price (2012), doi:10.3102/1076998611411915.
     """
     require_fraction("confidence", confidence)
     limits = None
@@ -118,31 +112,17 @@ def clustered_bonett_price(
 ) -> Difference:
     """Estimate the difference of two paired rates: the default for grouped samples.
 
-    Bonett-Price on counts divided by a design effect, with Student's t at K - 1 degrees of
-    freedom for K groups. With one sample a group it is `bonett_price`, and its test McNemar's.
-
-    Args:
-        first_only: Pairs where only the first had the property, one entry a group.
-        second_only: Pairs where only the second had it, one entry a group.
-        sizes: All pairs, one entry a group; groups without pairs are left out.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The difference with its interval and the sign-flip mid-p. Undefined without pairs; no
-        bounds and no test with a single group of several pairs.
-
-    Raises:
-        ValueError: On unequal lengths, a bad count, or more discordant pairs than pairs.
-
-    References:
-        This project's construction, docs/explanation/statistics.md.
+    Bonett-Price on counts divided by a design effect, with Student's t at K - 1 degrees of freedom
+    for K groups; the test is the sign-flip mid-p. With one sample a group it is `bonett_price`, and
+    its test McNemar's. No bounds and no test with a single group of several pairs.
+    Source: This project's construction, docs/explanation/statistics.md.
     """
     require_fraction("confidence", confidence)
     counts = summarise_pairs(first_only, second_only, sizes=sizes)
     limits, reason = None, "" if counts.pairs else _NO_PAIRS
     p_value, test = None, ""
     if counts.pairs and counts.design_effect is None:
-        reason = _ONE_GROUP
+        reason = ONE_GROUP
     elif counts.pairs:
         limits = grouped_limits(counts, confidence=confidence)
         flipped = sign_flip(first_only, second_only)
@@ -164,20 +144,9 @@ def clustered_bonett_price(
 
 
 def tango(table: PairedTable, *, confidence: float = 0.95) -> Difference:
-    """Estimate the difference of two paired rates with Tango's score interval.
+    """Estimate the difference of two paired rates with Tango's score interval; see `tango_score`.
 
-    Args:
-        table: The counted pairs.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The difference with its interval and McNemar's mid-p; undefined without pairs.
-
-    Raises:
-        ValueError: If `confidence` is not in (0, 1).
-
-    References:
-        Tango (1998), Statistics in Medicine 17:891.
+    The test is McNemar's mid-p.
     """
     require_fraction("confidence", confidence)
     limits = None
@@ -199,16 +168,7 @@ def tango(table: PairedTable, *, confidence: float = 0.95) -> Difference:
 def summarise_pairs(
     first_only: ArrayLike, second_only: ArrayLike, *, sizes: ArrayLike
 ) -> GroupedPairs:
-    """Reduce grouped pairs to counts, standard error and design effect.
-
-    Args:
-        first_only: Pairs where only the first had the property, one entry a group.
-        second_only: Pairs where only the second had it, one entry a group.
-        sizes: All pairs, one entry a group; groups without pairs are left out.
-
-    Raises:
-        ValueError: On unequal lengths, a bad count, or more discordant pairs than pairs.
-    """
+    """Reduce grouped pairs to counts, standard error and design effect."""
     first = require_counts("first_only", first_only)
     second = require_counts("second_only", second_only)
     rows = require_counts("sizes", sizes)
@@ -240,15 +200,7 @@ def summarise_pairs(
 
 
 def grouped_limits(counts: GroupedPairs, *, confidence: float) -> Limits:
-    """Return the grouped Bonett-Price limits.
-
-    Args:
-        counts: Reduced pairs with a defined design effect.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Raises:
-        ValueError: If the design effect is undefined.
-    """
+    """Return the grouped Bonett-Price limits; `ValueError` without a design effect."""
     effect = counts.design_effect
     if effect is None:
         raise ValueError("limits need a defined design effect: two groups, or one pair a group")
@@ -261,20 +213,12 @@ def grouped_limits(counts: GroupedPairs, *, confidence: float) -> Limits:
 
 
 def tango_score(first_only: int, second_only: int, *, pairs: int, margin: float) -> float:
-    """Return the score statistic of two paired rates differing by `margin`.
+    """Return the score statistic of two paired rates differing by `margin`, in [-1, 1].
 
-    Args:
-        first_only: Pairs where only the first had the property.
-        second_only: Pairs where only the second had it.
-        pairs: All pairs, at least 1.
-        margin: Hypothesised first rate minus second, in [-1, 1].
-
-    Returns:
-        A standard normal statistic, falling in `margin`; infinite where the table is impossible
-        under the hypothesis, 0 where it is the only possible one.
-
-    References:
-        Tango (1998), Statistics in Medicine 17:891; the constrained estimate solves a quadratic.
+    A standard normal statistic of at least one pair, falling in `margin`; infinite where the table
+    is impossible under the hypothesis, 0 where it is the only possible one.
+    Source: Tango (1998), Statistics in Medicine 17:891; the constrained estimate solves a
+    quadratic.
     """
     gap = first_only - second_only
     a = 2.0 * pairs
@@ -288,14 +232,9 @@ def tango_score(first_only: int, second_only: int, *, pairs: int, margin: float)
 def bisect_falling(
     function: Callable[[float], float], *, target: float, low: float, high: float
 ) -> float:
-    """Return where a falling function passes the target, between two points.
+    """Return where a falling function passes the target, between `low` and `high`.
 
-    Args:
-        function: Falls between `low` and `high`.
-        target: The value sought; where the function stays above it, `high` comes back, where it
-            stays below, `low`.
-        low: Left end.
-        high: Right end.
+    Where it stays above the target `high` comes back, where it stays below, `low`.
     """
     for _ in range(_STEPS):
         middle = (low + high) / 2.0

@@ -7,7 +7,7 @@ difference was found is no evidence of this; these tests are.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from guardmark.stats.arguments import require_count, require_fraction
@@ -20,6 +20,7 @@ from guardmark.stats.paired.intervals import (
     tango,
     tango_score,
 )
+from guardmark.stats.rates.proportion import ONE_GROUP
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -42,12 +43,12 @@ class NonInferiority:
         reason: Why it is undefined, or empty.
     """
 
-    difference: float | None
+    difference: float | None = None
     margin: float
-    low: float | None
-    high: float | None
-    p_noninferior: float | None
-    p_equivalent: float | None
+    low: float | None = None
+    high: float | None = None
+    p_noninferior: float | None = None
+    p_equivalent: float | None = None
     alpha: float
     pairs: int
     method: str
@@ -57,11 +58,6 @@ class NonInferiority:
     def is_noninferior(self) -> bool:
         """Whether the data show the first at most the margin above the second."""
         return self.p_noninferior is not None and self.p_noninferior < self.alpha
-
-    @property
-    def is_equivalent(self) -> bool:
-        """Whether the data show the two within the margin of each other."""
-        return self.p_equivalent is not None and self.p_equivalent < self.alpha
 
 
 def noninferiority_tango(
@@ -77,11 +73,10 @@ def noninferiority_tango(
         alpha: One-sided error probability, in (0, 0.5).
 
     Raises:
-        ValueError: If a count is out of range, or margin or alpha is.
+        ValueError: If a count, margin or alpha is out of range.
 
-    References:
-        Tango (1998), Statistics in Medicine 17:891; Schuirmann (1987) for the two one-sided
-        tests.
+    Source: Tango (1998), Statistics in Medicine 17:891; Schuirmann (1987) for the two one-sided
+    tests.
     """
     _check(margin, alpha)
     first, second = (
@@ -91,22 +86,20 @@ def noninferiority_tango(
     rest = require_count("pairs", pairs) - first - second
     if rest < 0:
         raise ValueError(f"pairs must be at least {first + second}, got {pairs}")
+    bare = NonInferiority(margin=margin, alpha=alpha, pairs=pairs, method="tango")
     if not pairs:
-        return _undefined(0, margin=margin, alpha=alpha, method="tango", reason="no pairs")
+        return replace(bare, reason="no pairs")
     table = PairedTable(both=0, first_only=first, second_only=second, neither=rest)
     bounds = tango(table, confidence=1.0 - 2.0 * alpha)
     worse = normal_upper_tail(-tango_score(first, second, pairs=pairs, margin=margin))
     better = normal_upper_tail(tango_score(first, second, pairs=pairs, margin=-margin))
-    return NonInferiority(
+    return replace(
+        bare,
         difference=bounds.value,
-        margin=margin,
         low=bounds.low,
         high=bounds.high,
         p_noninferior=as_p_value(worse),
         p_equivalent=as_p_value(max(worse, better)),
-        alpha=alpha,
-        pairs=pairs,
-        method="tango",
     )
 
 
@@ -120,18 +113,9 @@ def noninferiority_clustered(
 ) -> NonInferiority:
     """Test non-inferiority and equivalence on the same, grouped samples.
 
-    The grouped Bonett-Price bounds are compared with the margin; with one sample a group
-    Tango's test takes their place.
-
-    Args:
-        first_only: Pairs where only the first had the property, one entry a group.
-        second_only: Pairs where only the second had it, one entry a group.
-        sizes: All pairs, one entry a group; groups without pairs are left out.
-        margin: Largest accepted first rate minus second, in (0, 1), fixed beforehand.
-        alpha: One-sided error probability, in (0, 0.5).
-
-    Raises:
-        ValueError: On unequal lengths, a bad count, or margin or alpha out of range.
+    The grouped Bonett-Price bounds, of counts as `summarise_pairs` takes them, are compared with
+    the margin; with one sample a group it is `noninferiority_tango`. Undefined with a single group
+    of several pairs.
     """
     _check(margin, alpha)
     counts = summarise_pairs(first_only, second_only, sizes=sizes)
@@ -139,23 +123,21 @@ def noninferiority_clustered(
         return noninferiority_tango(
             counts.first_only, counts.second_only, pairs=counts.pairs, margin=margin, alpha=alpha
         )
-    method = "bonett_price_clustered"
+    bare = NonInferiority(
+        margin=margin, alpha=alpha, pairs=counts.pairs, method="bonett_price_clustered"
+    )
     if counts.design_effect is None:
-        reason = "one group only: nothing shows how groups differ"
-        return _undefined(counts.pairs, margin=margin, alpha=alpha, method=method, reason=reason)
+        return replace(bare, reason=ONE_GROUP)
     limits = grouped_limits(counts, confidence=1.0 - 2.0 * alpha)
     worse = _grouped_tail(counts, counts.design_effect, margin)
     better = 1.0 - _grouped_tail(counts, counts.design_effect, -margin)
-    return NonInferiority(
+    return replace(
+        bare,
         difference=counts.difference,
-        margin=margin,
         low=limits.low,
         high=limits.high,
         p_noninferior=as_p_value(worse),
         p_equivalent=as_p_value(max(worse, better)),
-        alpha=alpha,
-        pairs=counts.pairs,
-        method=method,
     )
 
 
@@ -173,20 +155,3 @@ def _check(margin: float, alpha: float) -> None:
     require_fraction("margin", margin)
     if not 0.0 < alpha < 0.5:
         raise ValueError(f"alpha must be in (0, 0.5), got {alpha}")
-
-
-def _undefined(
-    pairs: int, *, margin: float, alpha: float, method: str, reason: str
-) -> NonInferiority:
-    return NonInferiority(
-        difference=None,
-        margin=margin,
-        low=None,
-        high=None,
-        p_noninferior=None,
-        p_equivalent=None,
-        alpha=alpha,
-        pairs=pairs,
-        method=method,
-        reason=reason,
-    )

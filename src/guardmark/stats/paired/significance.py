@@ -1,8 +1,8 @@
 """Tests of two defenses on the same samples, from the pairs that differ.
 
-Only discordant pairs speak: those in which the first alone, or the second alone, had the
-property. McNemar's mid-p is the default for samples without groups, the sign-flip mid-p for
-grouped ones; both agree where every group has one sample.
+Only discordant pairs speak: those in which the first alone, or the second alone, had the property.
+McNemar's mid-p is the default for samples without groups, the sign-flip mid-p for grouped ones;
+both agree where every group has one sample. A bad count raises `ValueError`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from guardmark.stats.distributions import as_p_value, chi_square_upper_tail, log
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from guardmark.stats.arguments import Floats, Ints
 
 _NO_DISCORDANT = "no discordant pair"
 _ALL_CANCEL = "in every group the discordant pairs cancel"
@@ -39,10 +41,10 @@ class McNemar:
 
     first_only: int
     second_only: int
-    p_exact: float
-    p_midp: float
-    p_chi2: float
-    p_chi2_corrected: float
+    p_exact: float = 1.0
+    p_midp: float = 1.0
+    p_chi2: float = 1.0
+    p_chi2_corrected: float = 1.0
     reason: str = ""
 
 
@@ -68,33 +70,15 @@ class SignFlip:
 def mcnemar(first_only: int, second_only: int) -> McNemar:
     """Test whether two defenses differ on the same, ungrouped samples.
 
-    Args:
-        first_only: Pairs where only the first had the property.
-        second_only: Pairs where only the second had it.
-
-    Returns:
-        The p values. Without discordant pairs each is 1 by convention, with the reason.
-
-    Raises:
-        ValueError: If a count is negative, fractional or NaN.
-
-    References:
-        Fagerland, Lydersen & Laake (2013), doi:10.1186/1471-2288-13-91, who find the mid-p
-        close to nominal and advise against the continuity correction.
+    Without discordant pairs each p is 1 by convention, with the reason.
+    Source: Fagerland, Lydersen & Laake (2013), doi:10.1186/1471-2288-13-91, who find the mid-p
+    close to nominal and advise against the continuity correction.
     """
     first = require_count("first_only", first_only)
     second = require_count("second_only", second_only)
     pairs, fewer = first + second, min(first, second)
     if pairs == 0:
-        return McNemar(
-            first_only=0,
-            second_only=0,
-            p_exact=1.0,
-            p_midp=1.0,
-            p_chi2=1.0,
-            p_chi2_corrected=1.0,
-            reason=_NO_DISCORDANT,
-        )
+        return McNemar(first_only=0, second_only=0, reason=_NO_DISCORDANT)
     at = math.exp(log_binomial(pairs, fewer) - pairs * math.log(2.0))
     exact = 1.0 if first == second else 2.0 * _lower_tail_of_half(pairs, fewer, at)
     gap = abs(first - second)
@@ -115,20 +99,10 @@ def sign_flip(first_only: ArrayLike, second_only: ArrayLike) -> SignFlip:
     difference might as well have the other sign. The differences are integers, hence the
     distribution of their signed sum is a convolution, exact for any number of groups.
 
-    Args:
-        first_only: Pairs where only the first had the property, one entry a group.
-        second_only: Pairs where only the second had it, one entry a group.
-
-    Returns:
-        The p values. Where no group's difference is non-zero each is 1 by convention, with the
-        reason. With one sample a group they equal McNemar's exact and mid-p.
-
-    Raises:
-        ValueError: On unequal lengths, or a negative, fractional or NaN count.
-
-    References:
-        Fisher (1935), The Design of Experiments, section 21; the mid-p as Lancaster (1961),
-        doi:10.1080/01621459.1961.10482105.
+    Both counts have one entry a group. Where no group's difference is non-zero each p is 1 by
+    convention, with the reason.
+    Source: Fisher (1935), The Design of Experiments, section 21; the mid-p as Lancaster (1961),
+    doi:10.1080/01621459.1961.10482105.
     """
     first = require_counts("first_only", first_only)
     second = require_counts("second_only", second_only)
@@ -164,15 +138,13 @@ def _lower_tail_of_half(trials: int, successes: int, at: float) -> float:
     return total
 
 
-def _flipped_tail(
-    sizes: NDArray[np.int64], counts: NDArray[np.int64], observed: int
-) -> tuple[float, float]:
+def _flipped_tail(sizes: Ints, counts: Ints, observed: int) -> tuple[float, float]:
     """Return P(T > observed) and P(T = observed) for T, the sum of the sizes that fell upwards.
 
-    Each size counts with a fair coin. The convolution is taken through its transform after
-    tilting the coins until the observed sum is the expected one; the tilt is undone exactly.
-    So the tail keeps its relative precision however small it is, and the transform needs only
-    the width of the tilted distribution, not the length of the whole.
+    Each size counts with a fair coin. The convolution is taken through its transform after tilting
+    the coins until the observed sum is the expected one; the tilt is undone exactly. So the tail
+    keeps its relative precision however small it is, and the transform needs only the width of the
+    tilted distribution, not the length of the whole.
     """
     total = int((sizes * counts).sum())
     if observed == total:
@@ -194,12 +166,7 @@ def _flipped_tail(
 
 
 def _shifted_transform(
-    sizes: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    share: NDArray[np.float64],
-    *,
-    length: int,
-    place: int,
+    sizes: Ints, counts: Ints, share: Floats, *, length: int, place: int
 ) -> NDArray[np.complex128]:
     """Return the half spectrum of the tilted sum, shifted so that `place` lies at 0."""
     frequency = np.arange(length // 2 + 1)
@@ -215,7 +182,7 @@ def _shifted_transform(
     return transform
 
 
-def _tilt(weights: NDArray[np.float64], counts: NDArray[np.int64], observed: int) -> float:
+def _tilt(weights: Floats, counts: Ints, observed: int) -> float:
     """Return the tilt, at least 0, under which the expected sum is the observed one."""
     low, high = 0.0, 1.0
 

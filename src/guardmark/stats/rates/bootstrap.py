@@ -8,13 +8,11 @@ drawn by index and their counts summed several columns to a machine word.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_counts, require_equal_lengths, require_fraction
@@ -22,9 +20,14 @@ from guardmark.stats.distributions import normal_quantile
 from guardmark.stats.rates.proportion import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike
+
+    from guardmark.stats.arguments import Floats, Ints
+
+    Figure = Callable[[Floats], Floats]
+    # From column totals, shape (n, columns), to the figure, shape (n,); NaN where undefined.
 
 _DRAWS_AT_ONCE = 1 << 20
 _DRAW_COST = 25  # a multinomial draw of one pattern costs about as much as 25 draws by index
@@ -33,8 +36,6 @@ _WORD_BITS = 62
 LEAST_REPLICATES = 2000
 """Fewer replicates leave the ends of a 95 % interval to chance."""
 _MOST_UNDEFINED = 0.01
-Figure = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-"""From column totals, shape (n, columns), to the figure, shape (n,); NaN where undefined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +47,8 @@ class Stratum:
         multiplicities: How many groups show each pattern, shape (patterns,).
     """
 
-    patterns: NDArray[np.int64]
-    multiplicities: NDArray[np.int64]
+    patterns: Ints
+    multiplicities: Ints
 
     @property
     def groups(self) -> int:
@@ -55,9 +56,9 @@ class Stratum:
         return int(self.multiplicities.sum())
 
     @property
-    def totals(self) -> NDArray[np.int64]:
+    def totals(self) -> Ints:
         """Sum of each column over the groups."""
-        totals: NDArray[np.int64] = self.multiplicities @ self.patterns
+        totals: Ints = self.multiplicities @ self.patterns
         return totals
 
 
@@ -81,14 +82,7 @@ def stratify(columns: ArrayLike, strata: ArrayLike) -> list[Stratum]:
 
 
 def count_patterns(columns: ArrayLike) -> Stratum:
-    """Reduce groups to their distinct patterns of counts.
-
-    Args:
-        columns: Counts, shape (groups, columns).
-
-    Raises:
-        ValueError: On a bad count or a bad shape.
-    """
+    """Reduce groups, shape (groups, columns), to their distinct patterns of counts."""
     table = _require_table(columns)
     if not len(table):
         return Stratum(patterns=table, multiplicities=np.zeros(0, dtype=np.int64))
@@ -99,21 +93,16 @@ def count_patterns(columns: ArrayLike) -> Stratum:
     return Stratum(patterns=patterns, multiplicities=counts.astype(np.int64))
 
 
-def resample_totals(
-    stratum: Stratum, generator: np.random.Generator, *, replicates: int
-) -> NDArray[np.float64]:
+def resample_totals(stratum: Stratum, generator: np.random.Generator, *, replicates: int) -> Floats:
     """Draw as many groups as there are, with replacement, and sum their counts.
 
     Args:
-        stratum: The groups; at least one.
+        stratum: The groups; at least one, or `ValueError`.
         generator: Source of randomness, owned by the caller.
         replicates: How many resamples to draw.
 
     Returns:
         Column sums of each resample, shape (replicates, columns); whole numbers.
-
-    Raises:
-        ValueError: If the stratum is empty.
     """
     groups, patterns = stratum.groups, len(stratum.patterns)
     if not groups:
@@ -139,7 +128,7 @@ class Statistic:
     low: float = 0.0
     high: float = 1.0
 
-    def of(self, totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of(self, totals: Floats) -> Floats:
         """Return the figure of each row of totals, NaN where it is undefined."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.figure(totals)
@@ -179,43 +168,48 @@ def bootstrap(
 ) -> list[Ratio]:
     """Estimate figures with a stratified bootstrap of whole groups.
 
-    All figures are read from the same resamples. An interval is refused, with the reason, when
-    the figure stands at its bound, when a stratum has one group, when hardly any resample
-    differs, or when more than 1 % of the resamples leave the figure undefined: a bootstrap
-    cannot show what the data do not hold.
+    All figures are read from the same resamples. An interval is refused, with the reason, when the
+    figure stands at its bound, when a stratum has one group, when hardly any resample differs, or
+    when more than 1 % of the resamples leave the figure undefined: a bootstrap cannot show what the
+    data do not hold.
 
     Args:
         strata: Groups that are resampled among themselves; the same columns in each.
-        statistics: The figures wanted, functions of the column totals.
+        statistics: The figures wanted.
         settings: Replicates, confidence and seed.
 
     Returns:
         One ratio a statistic, in order. `trials` is the sum of all counts.
 
-    References:
-        Efron (1987), doi:10.1080/01621459.1987.10478410; Davison & Hinkley (1997), Bootstrap
-        Methods and their Application, 5.3 for several strata; the jackknife is in closed form.
+    Source: Efron (1987), doi:10.1080/01621459.1987.10478410; Davison & Hinkley (1997), Bootstrap
+    Methods and their Application, 5.3 for several strata; the jackknife is in closed form.
     """
     strata = [stratum for stratum in strata if stratum.groups]
+    bare = Ratio(
+        value=None,
+        low=None,
+        high=None,
+        confidence=settings.confidence,
+        method="cluster_bootstrap_bca",
+        trials=int(sum(int(stratum.totals.sum()) for stratum in strata)),
+        groups=sum(stratum.groups for stratum in strata),
+    )
     if not strata:
-        return [_ratio(strata, None, settings, reason="no groups") for _ in statistics]
+        return [replace(bare, reason="no groups") for _ in statistics]
     observed = np.sum([stratum.totals for stratum in strata], axis=0).astype(float)[None, :]
     lone = any(stratum.groups < 2 for stratum in strata)
     totals = None if lone else _draw(strata, settings)
-    return [
-        _estimate(strata, statistic, observed, totals=totals, settings=settings)
-        for statistic in statistics
-    ]
+    return [_estimate(strata, each, observed, totals=totals, bare=bare) for each in statistics]
 
 
-def _require_table(columns: ArrayLike) -> NDArray[np.int64]:
+def _require_table(columns: ArrayLike) -> Ints:
     table = np.asarray(columns)
     if table.ndim != 2 or not table.shape[1]:
         raise ValueError(f"columns must have shape (groups, columns), got {table.shape}")
     return require_counts("columns", table.ravel()).reshape(table.shape)
 
 
-def _patterns_by_key(table: NDArray[np.int64], radix: NDArray[np.int64]) -> Stratum:
+def _patterns_by_key(table: Ints, radix: Ints) -> Stratum:
     """Number each pattern in mixed radix, so that equal rows are equal integers."""
     keys = np.zeros(len(table), dtype=np.int64)
     for column, base in zip(table.T, radix.tolist(), strict=True):
@@ -234,9 +228,7 @@ def _patterns_by_key(table: NDArray[np.int64], radix: NDArray[np.int64]) -> Stra
     return Stratum(patterns=patterns, multiplicities=counts.astype(np.int64))
 
 
-def _totals_by_pattern(
-    stratum: Stratum, generator: np.random.Generator, replicates: int
-) -> NDArray[np.float64]:
+def _totals_by_pattern(stratum: Stratum, generator: np.random.Generator, replicates: int) -> Floats:
     shares = stratum.multiplicities / stratum.groups
     patterns = stratum.patterns.astype(float)
     at_once = max(1, _DRAWS_AT_ONCE // len(shares))
@@ -248,9 +240,7 @@ def _totals_by_pattern(
     return np.concatenate(blocks)
 
 
-def _totals_by_index(
-    stratum: Stratum, generator: np.random.Generator, replicates: int
-) -> NDArray[np.float64]:
+def _totals_by_index(stratum: Stratum, generator: np.random.Generator, replicates: int) -> Floats:
     groups = stratum.groups
     columns = np.repeat(stratum.patterns, stratum.multiplicities, axis=0)
     words = list(_pack(columns))
@@ -269,11 +259,11 @@ def _totals_by_index(
 class _Word(NamedTuple):
     """Several columns in one integer each group, with room for the sum of a whole resample."""
 
-    values: NDArray[np.int64]
+    values: Ints
     fields: list[tuple[int, int, int]]
 
 
-def _pack(columns: NDArray[np.int64]) -> Iterator[_Word]:
+def _pack(columns: Ints) -> Iterator[_Word]:
     values, used = np.zeros(len(columns), dtype=np.int64), 0
     fields: list[tuple[int, int, int]] = []
     for place, column in enumerate(columns.T):
@@ -287,7 +277,7 @@ def _pack(columns: NDArray[np.int64]) -> Iterator[_Word]:
     yield _Word(values, fields)
 
 
-def _draw(strata: Sequence[Stratum], settings: BootstrapSettings) -> NDArray[np.float64]:
+def _draw(strata: Sequence[Stratum], settings: BootstrapSettings) -> Floats:
     generator = np.random.default_rng(settings.seed)
     totals = resample_totals(strata[0], generator, replicates=settings.replicates)
     for stratum in strata[1:]:
@@ -298,37 +288,36 @@ def _draw(strata: Sequence[Stratum], settings: BootstrapSettings) -> NDArray[np.
 def _estimate(
     strata: Sequence[Stratum],
     statistic: Statistic,
-    observed: NDArray[np.float64],
+    observed: Floats,
     *,
-    totals: NDArray[np.float64] | None,
-    settings: BootstrapSettings,
+    totals: Floats | None,
+    bare: Ratio,
 ) -> Ratio:
-    value = float(statistic.of(observed)[0])
+    name, value = statistic.name, float(statistic.of(observed)[0])
     if math.isnan(value):
-        return _ratio(strata, None, settings, reason=f"{statistic.name} has an empty denominator")
+        return replace(bare, reason=f"{name} has an empty denominator")
+    bare = replace(bare, value=value)
     if value <= statistic.low or value >= statistic.high:
-        reason = f"{statistic.name} stands at its bound: resampling cannot look past it"
-        return _ratio(strata, value, settings, reason=reason)
+        return replace(bare, reason=f"{name} stands at its bound: resampling cannot look past it")
     if totals is None:
         reason = "one group only in a stratum: nothing shows how groups differ"
-        return _ratio(strata, value, settings, reason=reason)
+        return replace(bare, reason=reason)
     drawn = statistic.of(totals)
     drawn = drawn[~np.isnan(drawn)]
-    if len(drawn) < (1.0 - _MOST_UNDEFINED) * settings.replicates:
-        reason = f"{statistic.name} is undefined in more than 1 % of the resamples"
-        return _ratio(strata, value, settings, reason=reason)
+    if len(drawn) < (1.0 - _MOST_UNDEFINED) * len(totals):
+        return replace(bare, reason=f"{name} is undefined in more than 1 % of the resamples")
     acceleration = _acceleration(strata, statistic, observed)
     limits = None
     if acceleration is not None:
-        limits = _bca_limits(drawn, value, acceleration, settings.confidence)
+        limits = _bca_limits(drawn, value, acceleration, bare.confidence)
     if limits is None:
-        reason = f"{statistic.name} hangs on single groups: hardly any resample differs"
-        return _ratio(strata, value, settings, reason=reason)
-    return _ratio(strata, value, settings, limits=limits, replicates=len(drawn))
+        reason = f"{name} hangs on single groups: hardly any resample differs"
+        return replace(bare, reason=reason)
+    return replace(bare, low=limits.low, high=limits.high, replicates=len(drawn))
 
 
 def _acceleration(
-    strata: Sequence[Stratum], statistic: Statistic, observed: NDArray[np.float64]
+    strata: Sequence[Stratum], statistic: Statistic, observed: Floats
 ) -> float | None:
     """Return the acceleration from leaving each group out once; None where that is undefined."""
     cubes = squares = 0.0
@@ -344,7 +333,7 @@ def _acceleration(
 
 
 def _bca_limits(
-    drawn: NDArray[np.float64], value: float, acceleration: float, confidence: float
+    drawn: Floats, value: float, acceleration: float, confidence: float
 ) -> Limits | None:
     """Return the limits, or None when the resamples lie all on one side of the estimate."""
     below = float((drawn < value).mean() + (drawn == value).mean() / 2.0)
@@ -358,25 +347,3 @@ def _bca_limits(
         levels.append(NormalDist().cdf(bias + shifted / stretch))
     low, high = np.quantile(drawn, levels).tolist()
     return Limits(min(low, value), max(high, value))
-
-
-def _ratio(
-    strata: Sequence[Stratum],
-    value: float | None,
-    settings: BootstrapSettings,
-    *,
-    limits: Limits | None = None,
-    replicates: int = 0,
-    reason: str = "",
-) -> Ratio:
-    return Ratio(
-        value=value,
-        low=limits.low if limits else None,
-        high=limits.high if limits else None,
-        confidence=settings.confidence,
-        method="cluster_bootstrap_bca",
-        trials=int(sum(int(stratum.totals.sum()) for stratum in strata)),
-        groups=sum(stratum.groups for stratum in strata),
-        replicates=replicates,
-        reason=reason,
-    )

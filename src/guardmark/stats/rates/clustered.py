@@ -1,8 +1,12 @@
 """Intervals for a rate whose trials share origins, such as the variants of one sample.
 
-Rows of one group resemble each other, so they are worth fewer independent trials than they
-number. The default here, `wilson_default`, shrinks the trials by a design effect that moves to
-its safe end where the data cannot show it, and is plain Wilson when every group has one row.
+Rows of one group resemble each other, so they are worth fewer independent trials than they number.
+The default here, `wilson_default`, shrinks the trials by a design effect that moves to its safe end
+where the data cannot show it, and is plain Wilson when every group has one row.
+
+`successes` and `sizes` are events and rows, one entry a group, groups without rows left out;
+`confidence` is in (0, 1). Unequal lengths, a bad count, or more successes than rows in a group
+raise `ValueError`.
 """
 
 from __future__ import annotations
@@ -23,14 +27,15 @@ from guardmark.stats.arguments import (
     require_part,
 )
 from guardmark.stats.distributions import two_sided_t, two_sided_z
-from guardmark.stats.rates.proportion import NO_TRIALS, Limits, wilson, wilson_limits
+from guardmark.stats.rates.proportion import NO_TRIALS, ONE_GROUP, Limits, wilson, wilson_limits
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from guardmark.stats.arguments import Floats, Ints
 
 FEW_GROUPS = 10
 """Below this many groups an interval is shown greyed, with the reason."""
-ONE_GROUP = "one group only: nothing shows how groups differ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +76,10 @@ class ClusterSummary:
 
 
 def summarise(successes: ArrayLike, sizes: ArrayLike) -> ClusterSummary:
-    """Summarise one set of grouped counts.
+    """Summarise one set of grouped counts; every figure is a sum over groups.
 
-    Args:
-        successes: Rows with the property, one entry a group.
-        sizes: Rows, one entry a group; groups without rows are left out.
-
-    Raises:
-        ValueError: On unequal lengths, a bad count, or more successes than rows in a group.
-
-    References:
-        Miller (2024), arXiv:2411.00640 (CR0); Ridout, Demetrio & Firth (1999),
-        doi:10.1111/j.0006-341X.1999.00137.x (ICC); Kish (1965) (design effect).
+    Source: Miller (2024), arXiv:2411.00640 (CR0); Ridout, Demetrio & Firth (1999),
+    doi:10.1111/j.0006-341X.1999.00137.x (ICC); Kish (1965) (design effect).
     """
     counts = require_group_counts(successes, sizes)
     return _summaries(counts, np.zeros(len(counts.sizes), dtype=np.int64), 1)[0]
@@ -92,13 +89,6 @@ def summarise_rows(successes: int, rows: int) -> ClusterSummary:
     """Summarise rows that are each a group of their own, from two counts.
 
     Costs the same for ten rows as for a million.
-
-    Args:
-        successes: Rows with the property.
-        rows: Rows.
-
-    Raises:
-        ValueError: On a bad count, or more successes than rows.
     """
     events, trials = require_part(successes, rows)
     spread = events * (trials - events) / trials if trials else 0.0
@@ -126,11 +116,8 @@ def summarise_slices(
     Args:
         successes: Rows with the property, one entry for each group within a slice.
         sizes: Rows, one entry for each group within a slice.
-        slices: Index of the slice of each entry, in 0..slice_count - 1.
+        slices: Index of the slice of each entry, in 0..slice_count - 1, or `ValueError`.
         slice_count: Slices wanted; one without entries gives an undefined summary.
-
-    Raises:
-        ValueError: On unequal lengths, a bad count or index, or more successes than rows.
     """
     index = require_counts("slices", slices)
     rows = require_counts("sizes", sizes)
@@ -144,25 +131,12 @@ def wilson_default(successes: ArrayLike, sizes: ArrayLike, *, confidence: float 
     """Estimate a rate of grouped rows: the project's default interval.
 
     Wilson's interval at the effective number of trials, with Student's t at K - 1 degrees of
-    freedom for K groups. The design effect is the larger of the linearised and the ANOVA one,
-    drawn towards its limit the fewer groups show events (or non-events), since then the
-    variation between groups cannot be seen. With one row a group it is plain Wilson.
-
-    Args:
-        successes: Rows with the property, one entry a group.
-        sizes: Rows, one entry a group; groups without rows are left out.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The estimate. Undefined without rows; no bounds with a single group of several rows;
-        `few_groups` below 10 groups. 0 of n reads as 0 of n / design effect limit.
-
-    Raises:
-        ValueError: On unequal lengths, a bad count, or more successes than rows in a group.
-
-    References:
-        This project's construction, docs/explanation/statistics.md; in the family of Korn &
-        Graubard (1998) and Franco, Little, Louis & Slud (2019), doi:10.1093/jssam/smy019.
+    freedom for K groups. The design effect is the larger of the linearised and the ANOVA one, drawn
+    towards its limit the fewer groups show events (or non-events), since then the variation between
+    groups cannot be seen. Undefined without rows; no bounds with a single group of several rows;
+    `few_groups` below 10 groups. 0 of n reads as 0 of n / design effect limit.
+    Source: this project's construction, docs/explanation/statistics.md; in the family of Korn &
+    Graubard (1998) and Franco, Little, Louis & Slud (2019), doi:10.1093/jssam/smy019.
     """
     require_fraction("confidence", confidence)
     return default_estimate(summarise(successes, sizes), confidence=confidence)
@@ -176,68 +150,35 @@ def wilson_default_slices(
     slice_count: int,
     confidence: float = 0.95,
 ) -> list[Estimate]:
-    """Estimate the rate of many slices at once; see `wilson_default`.
-
-    Args:
-        successes: Rows with the property, one entry for each group within a slice.
-        sizes: Rows, one entry for each group within a slice.
-        slices: Index of the slice of each entry, in 0..slice_count - 1.
-        slice_count: Slices wanted; one without entries gives an undefined estimate.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Raises:
-        ValueError: On unequal lengths, a bad count or index, or more successes than rows.
-    """
+    """Estimate the rate of many slices at once, as `summarise_slices` cuts them."""
     require_fraction("confidence", confidence)
     summaries = summarise_slices(successes, sizes, slices=slices, slice_count=slice_count)
     return [default_estimate(summary, confidence=confidence) for summary in summaries]
 
 
 def wilson_default_rows(successes: int, rows: int, *, confidence: float = 0.95) -> Estimate:
-    """Estimate a rate of rows that are each a group of their own; see `wilson_default`.
-
-    Args:
-        successes: Rows with the property.
-        rows: Rows.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        What `wilson_default` says of as many groups of one row, from the two counts alone.
-
-    Raises:
-        ValueError: On a bad count, or more successes than rows.
-    """
+    """Estimate the rate of rows that are each a group of their own, from two counts."""
     require_fraction("confidence", confidence)
     return default_estimate(summarise_rows(successes, rows), confidence=confidence)
 
 
 def default_estimate(summary: ClusterSummary, *, confidence: float = 0.95) -> Estimate:
-    """Turn a summary into the default estimate; see `wilson_default`.
-
-    Args:
-        summary: Grouped counts, summarised.
-        confidence: Nominal coverage, strictly between 0 and 1.
-    """
+    """Turn a summary into the default estimate; see `wilson_default`."""
     rate, limit = summary.rate, summary.design_effect_limit
+    limits, effect, method, reason = None, None, "wilson_clustered", ""
     if rate is None or limit is None:
-        return estimate_from_summary(
-            summary, None, confidence=confidence, method="wilson", reason=NO_TRIALS
-        )
-    if summary.singletons:
+        method, reason = "wilson", NO_TRIALS
+    elif summary.singletons:
         limits = wilson_limits(rate, summary.trials, z=two_sided_z(confidence))
-        return estimate_from_summary(
-            summary, limits, confidence=confidence, method="wilson", effect=1.0
-        )
-    method = "wilson_clustered"
-    if summary.groups < 2:
-        return estimate_from_summary(
-            summary, None, confidence=confidence, method=method, reason=ONE_GROUP
-        )
-    effect = _default_design_effect(summary, limit)
-    quantile = two_sided_t(confidence, summary.degrees_of_freedom)
-    limits = wilson_limits(rate, summary.trials / effect, z=quantile)
+        method, effect = "wilson", 1.0
+    elif summary.groups < 2:
+        reason = ONE_GROUP
+    else:
+        effect = _default_design_effect(summary, limit)
+        quantile = two_sided_t(confidence, summary.degrees_of_freedom)
+        limits = wilson_limits(rate, summary.trials / effect, z=quantile)
     return estimate_from_summary(
-        summary, limits, confidence=confidence, method=method, effect=effect
+        summary, limits, confidence=confidence, method=method, effect=effect, reason=reason
     )
 
 
@@ -245,30 +186,18 @@ def any_per_group(successes: ArrayLike, sizes: ArrayLike, *, confidence: float =
     """Estimate the share of groups with at least one success.
 
     "Does any variant get through?" is asked of groups, which are independent: plain Wilson.
-
-    Args:
-        successes: Rows with the property, one entry a group.
-        sizes: Rows, one entry a group; groups without rows are left out.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Raises:
-        ValueError: On unequal lengths, a bad count, or more successes than rows in a group.
     """
     counts = require_group_counts(successes, sizes)
     hit = int((counts.successes > 0).sum())
     return wilson(hit, len(counts.sizes), confidence=confidence)
 
 
-def _summaries(
-    counts: GroupCounts, slices: NDArray[np.int64], slice_count: int
-) -> list[ClusterSummary]:
+def _summaries(counts: GroupCounts, slices: Ints, slice_count: int) -> list[ClusterSummary]:
     """Reduce groups to slices; every sum is one weighted `bincount`."""
     events, rows = counts.successes.astype(float), counts.sizes.astype(float)
 
-    def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        sums: NDArray[np.float64] = np.bincount(
-            slices, weights=values, minlength=slice_count
-        ).astype(float)
+    def total(values: Floats) -> Floats:
+        sums: Floats = np.bincount(slices, weights=values, minlength=slice_count).astype(float)
         return sums
 
     groups = np.bincount(slices, minlength=slice_count)

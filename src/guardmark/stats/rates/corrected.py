@@ -1,16 +1,21 @@
-"""A rate that rests on a judge that errs, corrected by what people say."""
+"""A rate that rests on a judge that errs, corrected by what people say.
+
+`judged_unsafe` of `trials` responses were called unsafe by the judge, `labels` say how the judge
+fared where people labelled too, `confidence` is in (0, 1); what is out of range raises
+`ValueError`.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import TYPE_CHECKING
 
 from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_count, require_fraction, require_part
 from guardmark.stats.distributions import two_sided_z
-from guardmark.stats.rates.proportion import wilson
+from guardmark.stats.rates.proportion import NO_TRIALS, ONE_GROUP, wilson
 
 if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
@@ -24,10 +29,6 @@ _CHANCE = (
 )
 _NO_VARIANCE = "the labels show no variance to build an interval on"
 _FEW_ERRORS = 10
-_METHOD = "audited, parametric bootstrap"
-_NO_TRIALS = "no trials"
-_NO_AUDIT = "nobody said yes or no to any of them"
-_NO_SPREAD = "one group only: nothing shows how groups differ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +93,14 @@ class CorrectedRate:
         reason: Why something is undefined or refused, or empty.
     """
 
-    value: float | None
-    low: float | None
-    high: float | None
-    raw: float | None
-    raw_low: float | None
-    raw_high: float | None
-    standard_error: float | None
-    tuning: float | None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    raw: float | None = None
+    raw_low: float | None = None
+    raw_high: float | None = None
+    standard_error: float | None = None
+    tuning: float | None = None
     trials: int
     labelled: int
     confidence: float
@@ -112,30 +113,22 @@ def rogan_gladen(
 ) -> CorrectedRate:
     """Correct a rate for the judge's sensitivity and specificity.
 
-    The labels need not come from the same run, but the judge must err on them as it does on the
-    run: measure them on the defense at hand.
-
-    Args:
-        judged_unsafe: Responses the judge called unsafe. Between 0 and `trials`.
-        trials: All judged responses.
-        labels: The judge against human labels.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The rate with Lang and Reiczigel's interval. Undefined without judged responses or
-        without labels of both kinds; refused (only `raw` is kept) where the lower limit of
-        sensitivity + specificity - 1 is not above 0.
-
-    Raises:
-        ValueError: If a count is out of range, or `confidence` is not in (0, 1).
-
-    References:
-        Rogan & Gladen (1978), doi:10.1093/oxfordjournals.aje.a112510; Lang & Reiczigel (2014),
-        doi:10.1016/j.prevetmed.2013.09.015.
+    `trials` are all judged responses. The labels need not come from the same run, but the judge
+    must err on them as it does on the run: measure them on the defense at hand. Returns the rate
+    with Lang and Reiczigel's interval. Undefined without judged responses or without labels of both
+    kinds; refused (only `raw` is kept) where the lower limit of sensitivity + specificity - 1 is
+    not above 0.
+    Source: Rogan & Gladen (1978), doi:10.1093/oxfordjournals.aje.a112510; Lang & Reiczigel (2014),
+    doi:10.1016/j.prevetmed.2013.09.015.
     """
     z = two_sided_z(confidence)
     positive, total = require_part(judged_unsafe, trials, name="judged_unsafe")
-    method = "rogan-gladen, lang-reiczigel"
+    bare = CorrectedRate(
+        trials=total,
+        labelled=labels.total,
+        confidence=confidence,
+        method="rogan-gladen, lang-reiczigel",
+    )
     raw, reason = None, _NO_JUDGED if not total else ""
     if not reason and not (labels.unsafe and labels.safe):
         reason = _NO_LABELS
@@ -145,24 +138,9 @@ def rogan_gladen(
         raw = (positive / total + specificity - 1) / youden if youden else None
         reason = "" if _youden_lower_limit(labels, confidence) > 0 else _CHANCE
     if raw is None or reason:
-        return _uncorrected(
-            raw, reason, labels=labels, trials=total, confidence=confidence, method=method
-        )
+        return replace(bare, raw=raw, reason=reason)
     low, high = _lang_reiczigel(positive / total, total, labels=labels, z=z)
-    return CorrectedRate(
-        value=_clip(raw),
-        low=_clip(low),
-        high=_clip(high),
-        raw=raw,
-        raw_low=low,
-        raw_high=high,
-        standard_error=None,
-        tuning=None,
-        trials=total,
-        labelled=labels.total,
-        confidence=confidence,
-        method=method,
-    )
+    return _bounded(bare, raw, low=low, high=high)
 
 
 def ppi_mean(
@@ -175,37 +153,26 @@ def ppi_mean(
 ) -> CorrectedRate:
     """Correct a rate by prediction-powered inference.
 
-    The labelled responses must be a random sample of the same run. It is a normal approximation:
-    with fewer than ten labelled errors of either kind use `rogan_gladen` (`corrected_rate`
-    decides).
-
-    Args:
-        judged_unsafe: Responses without a human label that the judge called unsafe.
-        trials: All responses without a human label.
-        labels: The judge against people on the labelled responses.
-        tuned: True: PPI++, the judge weighs as much as it helps, between 0 and 1. False: it
-            weighs fully.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The rate with its standard error. Undefined without labels or without unlabelled
-        responses; no interval where the standard error is 0.
-
-    Raises:
-        ValueError: If a count is out of range, or `confidence` is not in (0, 1).
-
-    References:
-        Angelopoulos et al. (2023), doi:10.1126/science.adi6000; Angelopoulos, Duchi & Zrnic
-        (2023), arXiv:2311.01453. Variances are those of the population (divisor n).
+    `trials` are the responses without a human label. The labelled ones must be a random sample of
+    the same run. It is a normal approximation: with fewer than ten labelled errors of either kind
+    use `rogan_gladen` (`corrected_rate` decides). `tuned` True is PPI++, the judge weighs as much
+    as it helps, between 0 and 1; False: it weighs fully. Returns the rate with its standard error.
+    Undefined without labels or without unlabelled responses; no interval where the standard error
+    is 0.
+    Source: Angelopoulos et al. (2023), doi:10.1126/science.adi6000; Angelopoulos, Duchi & Zrnic
+    (2023), arXiv:2311.01453. Variances are those of the population (divisor n).
     """
     z = two_sided_z(confidence)
     positive, total = require_part(judged_unsafe, trials, name="judged_unsafe")
-    method = "ppi++" if tuned else "ppi"
+    bare = CorrectedRate(
+        trials=total,
+        labelled=labels.total,
+        confidence=confidence,
+        method="ppi++" if tuned else "ppi",
+    )
     if not total or not labels.total:
         reason = _NO_JUDGED if not total else "no human labels"
-        return _uncorrected(
-            None, reason, labels=labels, trials=total, confidence=confidence, method=method
-        )
+        return replace(bare, reason=reason)
     n = labels.total
     judged, true = (labels.caught + labels.accused) / n, labels.unsafe / n
     overlap = labels.caught / n - judged * true
@@ -216,22 +183,10 @@ def ppi_mean(
     # The variance of true label less weighted judgement, expanded; never below 0 but for rounding.
     residual = max(0.0, true * (1 - true) - 2 * weight * overlap + weight**2 * spread)
     error = math.sqrt(weight**2 * seen * (1 - seen) / total + residual / n)
-    low, high = (raw - z * error, raw + z * error) if error else (None, None)
-    return CorrectedRate(
-        value=_clip(raw),
-        low=None if low is None else _clip(low),
-        high=None if high is None else _clip(high),
-        raw=raw,
-        raw_low=low,
-        raw_high=high,
-        standard_error=error,
-        tuning=weight,
-        trials=total,
-        labelled=n,
-        confidence=confidence,
-        method=method,
-        reason="" if error else _NO_VARIANCE,
-    )
+    bare = replace(bare, standard_error=error, tuning=weight)
+    if not error:
+        return replace(bare, value=_clip(raw), raw=raw, reason=_NO_VARIANCE)
+    return _bounded(bare, raw, low=raw - z * error, high=raw + z * error)
 
 
 def corrected_rate(
@@ -244,20 +199,10 @@ def corrected_rate(
 ) -> CorrectedRate:
     """Correct a rate by the method that the labels can carry.
 
-    Args:
-        judged_unsafe: Responses without a human label that the judge called unsafe.
-        trials: All responses without a human label.
-        labels: The judge against human labels.
-        labels_from_run: Whether the labelled responses are a random sample of this very run.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        PPI++ where the labels are a sample of the run and hold at least ten errors of each
-        kind; Rogan-Gladen with Lang and Reiczigel's interval otherwise (over labelled and
-        unlabelled responses together where the labels are a sample of the run).
-
-    Raises:
-        ValueError: If a count is out of range, or `confidence` is not in (0, 1).
+    `trials` are the responses without a human label; `labels_from_run` says whether the labelled
+    ones are a random sample of this very run. If they are, and hold at least ten errors of each
+    kind, it is PPI++; otherwise Rogan-Gladen with Lang and Reiczigel's interval (over labelled and
+    unlabelled responses together where the labels are a sample of the run).
     """
     if not labels_from_run:
         return rogan_gladen(judged_unsafe, trials, labels=labels, confidence=confidence)
@@ -286,24 +231,32 @@ def audited_rate(full: Estimate, judged: Estimate, valid: Estimate, *, drawing: 
         The rate, never above `full`. Undefined without trials, or where something rests on a
         judgement and nobody audited; without an interval where one group is all there is.
 
-    References:
-        Efron & Tibshirani (1993), An Introduction to the Bootstrap, 6.5 (parametric bootstrap);
-        Brown, Cai & DasGupta (2001), doi:10.1214/ss/1009213286 (Jeffreys' prior).
+    Source: Efron & Tibshirani (1993), An Introduction to the Bootstrap, 6.5 (parametric bootstrap);
+    Brown, Cai & DasGupta (2001), doi:10.1214/ss/1009213286 (Jeffreys' prior).
     """
     require_fraction("confidence", full.confidence)
+    bare = Ratio(
+        value=None,
+        low=None,
+        high=None,
+        confidence=full.confidence,
+        method="audited, parametric bootstrap",
+        trials=full.trials,
+        groups=full.groups,
+    )
     if full.value is None:
-        return _audited(full, None, reason=_NO_TRIALS)
+        return replace(bare, reason=NO_TRIALS)
     if not judged.successes:
-        return _audited(full, full.value, limits=(full.low, full.high))
+        return replace(bare, value=full.value, low=full.low, high=full.high)
     if valid.value is None or judged.value is None:
-        return _audited(full, None, reason=_NO_AUDIT)
+        return replace(bare, reason="nobody said yes or no to any of them")
     value = full.value * (1 - judged.value * (1 - valid.value))
-    shapes = [_shape(each) for each in (full, judged, valid)]
-    if None in shapes:
-        return _audited(full, value, reason=_NO_SPREAD)
-    limits = _drawn_limits([each for each in shapes if each is not None], drawing, full.confidence)
-    low, high = min(limits[0], value), max(limits[1], value)
-    return _audited(full, value, limits=(low, high), replicates=drawing.replicates)
+    shapes = [shape for shape in map(_shape, (full, judged, valid)) if shape is not None]
+    if len(shapes) < 3:
+        return replace(bare, value=value, reason=ONE_GROUP)
+    low, high = _drawn_limits(shapes, drawing, full.confidence)
+    low, high = min(low, value), max(high, value)
+    return replace(bare, value=value, low=low, high=high, replicates=drawing.replicates)
 
 
 def _youden_lower_limit(labels: JudgeLabels, confidence: float) -> float:
@@ -341,34 +294,20 @@ def _tuning(overlap: float, labels: JudgeLabels, *, positive: int, total: int) -
     return _clip(overlap / ((1 + n / total) * spread)) if spread else 0.0
 
 
+def _bounded(bare: CorrectedRate, raw: float, *, low: float, high: float) -> CorrectedRate:
+    return replace(
+        bare,
+        value=_clip(raw),
+        low=_clip(low),
+        high=_clip(high),
+        raw=raw,
+        raw_low=low,
+        raw_high=high,
+    )
+
+
 def _clip(value: float) -> float:
     return min(1.0, max(0.0, value))
-
-
-def _uncorrected(
-    raw: float | None,
-    reason: str,
-    *,
-    labels: JudgeLabels,
-    trials: int,
-    confidence: float,
-    method: str,
-) -> CorrectedRate:
-    return CorrectedRate(
-        value=None,
-        low=None,
-        high=None,
-        raw=raw,
-        raw_low=None,
-        raw_high=None,
-        standard_error=None,
-        tuning=None,
-        trials=trials,
-        labelled=labels.total,
-        confidence=confidence,
-        method=method,
-        reason=reason,
-    )
 
 
 def _shape(estimate: Estimate) -> tuple[float, float] | None:
@@ -397,24 +336,3 @@ def _quantile(values: list[float], share: float) -> float:
     below = int(place)
     above = min(below + 1, len(values) - 1)
     return values[below] + (place - below) * (values[above] - values[below])
-
-
-def _audited(
-    full: Estimate,
-    value: float | None,
-    *,
-    limits: tuple[float | None, float | None] = (None, None),
-    replicates: int = 0,
-    reason: str = "",
-) -> Ratio:
-    return Ratio(
-        value=value,
-        low=limits[0],
-        high=limits[1],
-        confidence=full.confidence,
-        method=_METHOD,
-        trials=full.trials,
-        groups=full.groups,
-        replicates=replicates,
-        reason=reason,
-    )

@@ -10,12 +10,14 @@ V_rest from what of a group at a seed neither explains, which both of the others
 Student's t at Satterthwaite's degrees of freedom. A pigeonhole bootstrap (Owen 2007), which
 resamples both, aims at the same variance; at five seeds its percentiles are too short where seeds
 differ, since five draws from five show too little of the spread (tests/stats/rates/test_means.py).
+
+`confidence` is the nominal coverage, in (0, 1); a bad shape or option raises `ValueError`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -28,25 +30,22 @@ from guardmark.stats.arguments import (
     require_fraction,
 )
 from guardmark.stats.distributions import two_sided_t, two_sided_z
-from guardmark.stats.rates.proportion import wilson_limits
+from guardmark.stats.rates.proportion import Limits, wilson_limits
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from guardmark.stats.arguments import Floats, Ints
 
 _NO_VARIANCE = "no variance between groups to build an interval on"
 FEWEST_SEEDS: Final = 3
 """With two seeds a single difference would tell how seeds differ: limits came out too short."""
-_NOTHING: Final = 1e-24
 
 
 class MeanLimits(NamedTuple):
-    """Limits of a mean.
+    """Limits of a mean, or None with the reason, and how they were built.
 
-    Attributes:
-        low: Lower limit, or None without an interval.
-        high: Upper limit, or None in the same cases.
-        method: How they were found: `t`, or `wilson over groups`.
-        reason: Why there is no interval, or empty.
+    The method is `t`, or `wilson over groups`.
     """
 
     low: float | None
@@ -55,81 +54,28 @@ class MeanLimits(NamedTuple):
     reason: str
 
 
-def share_limits(
-    values: NDArray[np.float64], codes: NDArray[np.int64], *, confidence: float
-) -> MeanLimits:
-    """Return limits for the mean of figures in [0, 1].
+def share_limits(values: Floats, codes: Ints, *, confidence: float) -> MeanLimits:
+    """Return limits for the mean of figures in [0, 1], at least one, with each row's group.
 
-    Args:
-        values: One a row, in [0, 1], shape (n,); at least one.
-        codes: Group of each row, shape (n,).
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        Student's t on residuals summed by group, cut to [0, 1]. Where every row is its own group
-        and 0 or 1, and where all rows are 0 or all are 1, Wilson's limits over groups. None with
-        one group, or without variance.
+    Student's t on residuals summed by group, cut to [0, 1]. Where every row is its own group and 0
+    or 1, and where all rows are 0 or all are 1, Wilson's limits over groups. None with one group,
+    or without variance.
     """
     groups, mean = len(np.unique(codes)), float(values.mean())
-    if groups < 2:
-        return MeanLimits(None, None, "t", "an interval needs two groups")
     alone = groups == len(values) and bool(np.all((values == 0) | (values == 1)))
-    if alone or mean in {0.0, 1.0}:
+    if groups > 1 and (alone or mean in {0.0, 1.0}):
         limits = wilson_limits(round(mean * groups) / groups, groups, z=two_sided_z(confidence))
         return MeanLimits(limits.low, limits.high, "wilson over groups", "")
-    half = clustered_half_width(values, codes, confidence=confidence)
-    if half is None:
-        return MeanLimits(None, None, "t", _NO_VARIANCE)
-    return MeanLimits(max(0.0, mean - half), min(1.0, mean + half), "t", "")
+    return _t_limits(values, codes, least=0.0, confidence=confidence)
 
 
-def gap_limits(
-    gaps: NDArray[np.float64], codes: NDArray[np.int64], *, confidence: float
-) -> MeanLimits:
-    """Return limits for the mean of paired differences of figures in [0, 1].
+def gap_limits(gaps: Floats, codes: Ints, *, confidence: float) -> MeanLimits:
+    """Return limits for the mean of paired differences in [-1, 1], at least one.
 
-    Args:
-        gaps: One a row, in [-1, 1], shape (n,); at least one.
-        codes: Group of each row, shape (n,).
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        Student's t on residuals summed by group, cut to [-1, 1]; None with one group, or without
-        variance.
+    Student's t on residuals summed by group, cut to [-1, 1]; None with one group, or without
+    variance.
     """
-    if len(np.unique(codes)) < 2:
-        return MeanLimits(None, None, "t", "an interval needs two groups")
-    half = clustered_half_width(gaps, codes, confidence=confidence)
-    if half is None:
-        return MeanLimits(None, None, "t", _NO_VARIANCE)
-    mean = float(gaps.mean())
-    return MeanLimits(max(-1.0, mean - half), min(1.0, mean + half), "t", "")
-
-
-def clustered_half_width(
-    values: NDArray[np.float64], codes: NDArray[np.int64], *, confidence: float
-) -> float | None:
-    """Return half the width of an interval for a mean over grouped rows.
-
-    Args:
-        values: One a row, shape (n,).
-        codes: Group of each row, shape (n,); at least two groups.
-        confidence: Nominal coverage, in (0, 1).
-
-    Returns:
-        Student's t at K - 1 degrees of freedom times the CR1 standard error (residuals summed
-        by group, K / (K - 1) for K groups), or None without variance.
-
-    References:
-        Liang & Zeger (1986), doi:10.1093/biomet/73.1.13; Miller (2024), arXiv 2411.00640.
-    """
-    members, of_row = np.unique(codes, return_inverse=True)
-    groups = len(members)
-    residuals = np.bincount(of_row, weights=values - values.mean())
-    variance = float(residuals @ residuals) / len(values) ** 2 * groups / (groups - 1)
-    if variance < 1e-24:
-        return None
-    return two_sided_t(confidence, groups - 1) * math.sqrt(variance)
+    return _t_limits(gaps, codes, least=-1.0, confidence=confidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +97,8 @@ class SeedMean:
     DERIVED: ClassVar = ("seeds", "spread", "least", "most")
 
     value: float | None
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
     confidence: float
     method: str
     trials: int
@@ -189,27 +135,25 @@ def share_over_seeds(
     Args:
         values: One figure a row and seed, in [0, 1], shape (rows, seeds).
         groups: Group of each row, shape (rows,); None: every row alone.
-        confidence: Nominal coverage, strictly between 0 and 1.
+        confidence: Nominal coverage.
 
     Returns:
         The mean with Wilson's limits at the rows that the variance makes it worth, drawn towards
-        those of whole groups the fewer groups show events (or non-events), as the default
-        interval of rates is: where all agree, no seed counts as further evidence. No limits
-        with fewer than three seeds or one group; undefined without rows.
+        those of whole groups the fewer groups show events (or non-events), as the default interval
+        of rates is: where all agree, no seed counts as further evidence. No limits with fewer than
+        three seeds or one group; undefined without rows.
 
-    Raises:
-        ValueError: On a bad shape, or a figure outside [0, 1].
-
-    References:
-        Owen (2007), doi:10.1214/07-AOAS122; Cameron, Gelbach & Miller (2011),
-        doi:10.1198/jbes.2010.07136; Satterthwaite (1946), doi:10.2307/3002019.
+    Source: Owen (2007), doi:10.1214/07-AOAS122; Cameron, Gelbach & Miller (2011),
+    doi:10.1198/jbes.2010.07136; Satterthwaite (1946), doi:10.2307/3002019.
     """
     table, codes = _seed_table(values, groups, confidence=confidence)
     if table.size and (table.min() < 0 or table.max() > 1):
         raise ValueError("values must be in [0, 1]")
-    reason = _seeds_reason(table, codes)
-    limits = None if reason else _wilson_over_seeds(table, codes, confidence)
-    return _seed_mean(table, codes, limits, confidence=confidence, method="wilson", reason=reason)
+    bare = _seed_mean(table, codes, confidence=confidence, method="wilson, groups and seeds")
+    if bare.reason:
+        return bare
+    limits = _wilson_over_seeds(table, codes, confidence)
+    return replace(bare, low=limits.low, high=limits.high)
 
 
 def mean_over_seeds(
@@ -222,39 +166,18 @@ def mean_over_seeds(
 ) -> SeedMean:
     """Estimate the mean of bounded figures, such as differences, over groups and seeds.
 
-    Args:
-        values: One figure a row and seed, shape (rows, seeds).
-        groups: Group of each row, shape (rows,); None: every row alone.
-        least: What no figure is below.
-        most: What no figure is above.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The mean with Student's t limits, cut to what is possible. No limits with fewer than three
-        seeds, one group or without variance; undefined without rows.
-
-    Raises:
-        ValueError: On a bad shape.
+    As `share_over_seeds`, but for figures between `least` and `most`: Student's t limits, cut to
+    what is possible, and none without variance.
     """
     table, codes = _seed_table(values, groups, confidence=confidence)
-    reason, limits = _seeds_reason(table, codes), None
-    if not reason:
-        variance = _variance(table, codes, float(table.mean()))
-        if variance.value < _NOTHING:
-            reason = "no variance between groups or seeds to build an interval on"
-        else:
-            mean, half = float(table.mean()), _half_width(variance, confidence)
-            limits = max(least, mean - half), min(most, mean + half)
-    return _seed_mean(table, codes, limits, confidence=confidence, method="t", reason=reason)
+    bare = _seed_mean(table, codes, confidence=confidence, method="t, groups and seeds")
+    if bare.reason or bare.value is None:
+        return bare
+    return _around(bare, bare.value, _variance(table, codes, bare.value), least=least, most=most)
 
 
 def figure_over_seeds(
-    by_seed: ArrayLike,
-    without: ArrayLike,
-    *,
-    trials: int,
-    most: float,
-    confidence: float = 0.95,
+    by_seed: ArrayLike, without: ArrayLike, *, trials: int, most: float, confidence: float = 0.95
 ) -> SeedMean:
     """Estimate the mean over seeds of a figure that is no mean of rows.
 
@@ -264,17 +187,13 @@ def figure_over_seeds(
             (groups, seeds).
         trials: Rows behind it.
         most: What the figure cannot exceed.
-        confidence: Nominal coverage, strictly between 0 and 1.
+        confidence: Nominal coverage.
 
     Returns:
         The mean with Student's t limits; the jackknife's pseudo-values stand for the groups. No
         limits with fewer than three seeds, one group or without variance; undefined without groups.
 
-    Raises:
-        ValueError: On unequal numbers of seeds.
-
-    References:
-        Tukey (1958), Annals of Mathematical Statistics 29:614.
+    Source: Tukey (1958), Annals of Mathematical Statistics 29:614.
     """
     require_fraction("confidence", confidence)
     figures, left = np.asarray(by_seed, dtype=float), np.asarray(without, dtype=float)
@@ -282,27 +201,21 @@ def figure_over_seeds(
         raise ValueError(f"without must have shape (groups, {len(figures)}), got {left.shape}")
     count = len(left)
     pseudo, codes = count * figures - (count - 1) * left, np.arange(count)
-    reason, limits = _seeds_reason(pseudo, codes), None
-    if not reason and not bool(np.isfinite(left).all()):
-        reason = "undefined without one of the groups"
-    if not reason:
-        variance = _variance(pseudo, codes, float(pseudo.mean()))
-        if variance.value < _NOTHING:
-            reason = "no variance between groups or seeds to build an interval on"
-        else:
-            mean, half = float(figures.mean()), _half_width(variance, confidence)
-            limits = max(0.0, mean - half), min(most, mean + half)
-    return SeedMean(
+    bare = SeedMean(
         value=float(figures.mean()) if count and len(figures) else None,
-        low=limits[0] if limits else None,
-        high=limits[1] if limits else None,
         confidence=confidence,
         method="jackknife, groups and seeds, t",
         trials=trials,
         groups=count,
         by_seed=tuple(figures.tolist()) if count else (),
-        reason=reason,
+        reason=_seeds_reason(pseudo, codes),
     )
+    if bare.reason or bare.value is None:
+        return bare
+    if not bool(np.isfinite(left).all()):
+        return replace(bare, reason="undefined without one of the groups")
+    variance = _variance(pseudo, codes, float(pseudo.mean()))
+    return _around(bare, bare.value, variance, least=0.0, most=most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +248,7 @@ class RepeatVariance:
 
 
 def decompose_repeats(successes: ArrayLike, *, repeats: int) -> RepeatVariance:
-    """Split the variance of repeated answers into its two parts.
+    """Split the variance of repeated answers into that within and between samples.
 
     Args:
         successes: Answers with the property, per sample, shape (k,), each in 0..`repeats`.
@@ -345,11 +258,7 @@ def decompose_repeats(successes: ArrayLike, *, repeats: int) -> RepeatVariance:
         The parts of a one-way random effects model. Within and flips need two repeats, between
         needs two samples too; what is undefined is None, with the reason.
 
-    Raises:
-        ValueError: If a count is out of range.
-
-    References:
-        Miller (2024), arXiv:2411.00640.
+    Source: Miller (2024), arXiv:2411.00640.
     """
     counts = require_counts("successes", successes)
     times = require_count("repeats", repeats)
@@ -382,17 +291,43 @@ def decompose_repeats(successes: ArrayLike, *, repeats: int) -> RepeatVariance:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Variance:
+class _Variance(NamedTuple):
     """Variance of a mean over groups and seeds, and what it is worth."""
 
     value: float
     freedom: float
 
 
+def _t_limits(values: Floats, codes: Ints, *, least: float, confidence: float) -> MeanLimits:
+    """Return Student's t limits of a mean that lies between `least` and 1."""
+    if len(np.unique(codes)) < 2:
+        return MeanLimits(None, None, "t", "an interval needs two groups")
+    half = _half_width_over_groups(values, codes, confidence=confidence)
+    if half is None:
+        return MeanLimits(None, None, "t", _NO_VARIANCE)
+    mean = float(values.mean())
+    return MeanLimits(max(least, mean - half), min(1.0, mean + half), "t", "")
+
+
+def _half_width_over_groups(values: Floats, codes: Ints, *, confidence: float) -> float | None:
+    """Return half the width of an interval for a mean over rows of two groups or more.
+
+    Student's t at K - 1 degrees of freedom times the CR1 standard error (residuals summed by group,
+    K / (K - 1) for K groups), or None without variance.
+    Source: Liang & Zeger (1986), doi:10.1093/biomet/73.1.13; Miller (2024), arXiv:2411.00640.
+    """
+    members, of_row = np.unique(codes, return_inverse=True)
+    groups = len(members)
+    residuals = np.bincount(of_row, weights=values - values.mean())
+    variance = float(residuals @ residuals) / len(values) ** 2 * groups / (groups - 1)
+    if variance < 1e-24:
+        return None
+    return two_sided_t(confidence, groups - 1) * math.sqrt(variance)
+
+
 def _seed_table(
     values: ArrayLike, groups: ArrayLike | None, *, confidence: float
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+) -> tuple[Floats, Ints]:
     require_fraction("confidence", confidence)
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or not table.shape[1]:
@@ -402,7 +337,7 @@ def _seed_table(
     return table, np.unique(codes, return_inverse=True)[1].astype(np.int64)
 
 
-def _seeds_reason(table: NDArray[np.float64], codes: NDArray[np.int64]) -> str:
+def _seeds_reason(table: Floats, codes: Ints) -> str:
     if not table.size:
         return "no rows"
     if table.shape[1] < FEWEST_SEEDS:
@@ -410,7 +345,7 @@ def _seeds_reason(table: NDArray[np.float64], codes: NDArray[np.int64]) -> str:
     return "" if codes.max() > 0 else "an interval needs two groups"
 
 
-def _variance(table: NDArray[np.float64], codes: NDArray[np.int64], centre: float) -> _Variance:
+def _variance(table: Floats, codes: Ints, centre: float) -> _Variance:
     """Return the variance of the mean of a table, by the formula of this module."""
     rows, seeds = table.shape
     residuals = table - centre
@@ -430,13 +365,18 @@ def _variance(table: NDArray[np.float64], codes: NDArray[np.int64], centre: floa
     return _Variance(value, value**2 / parts if parts else groups - 1)
 
 
-def _half_width(variance: _Variance, confidence: float) -> float:
-    return two_sided_t(confidence, variance.freedom) * math.sqrt(variance.value)
+def _around(
+    bare: SeedMean, mean: float, variance: _Variance, *, least: float, most: float
+) -> SeedMean:
+    """Return the mean with Student's t limits, cut to what is possible."""
+    if variance.value < 1e-24:
+        reason = "no variance between groups or seeds to build an interval on"
+        return replace(bare, reason=reason)
+    half = two_sided_t(bare.confidence, variance.freedom) * math.sqrt(variance.value)
+    return replace(bare, low=max(least, mean - half), high=min(most, mean + half))
 
 
-def _wilson_over_seeds(
-    table: NDArray[np.float64], codes: NDArray[np.int64], confidence: float
-) -> tuple[float, float]:
+def _wilson_over_seeds(table: Floats, codes: Ints, confidence: float) -> Limits:
     """Return Wilson's limits at the effective number of rows."""
     rows, seeds = table.shape
     mean, sizes = float(table.mean()), np.bincount(codes)
@@ -454,29 +394,18 @@ def _wilson_over_seeds(
         quantile = two_sided_t(confidence, variance.freedom)
     elif len(sizes) == rows:
         quantile = two_sided_z(confidence)
-    limits = wilson_limits(mean, rows / effect, z=quantile)
-    return limits.low, limits.high
+    return wilson_limits(mean, rows / effect, z=quantile)
 
 
-def _seed_mean(
-    table: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    limits: tuple[float, float] | None,
-    *,
-    confidence: float,
-    method: str,
-    reason: str,
-) -> SeedMean:
+def _seed_mean(table: Floats, codes: Ints, *, confidence: float, method: str) -> SeedMean:
     return SeedMean(
         value=float(table.mean()) if table.size else None,
-        low=limits[0] if limits else None,
-        high=limits[1] if limits else None,
         confidence=confidence,
-        method=f"{method}, groups and seeds",
+        method=method,
         trials=len(table),
         groups=int(codes.max()) + 1 if len(codes) else 0,
         by_seed=tuple(table.mean(axis=0).tolist()) if table.size else (),
-        reason=reason,
+        reason=_seeds_reason(table, codes),
     )
 
 

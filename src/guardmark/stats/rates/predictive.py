@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_count, require_fraction
 from guardmark.stats.distributions import two_sided_z
-
-_ONE_CLASS = "both attacks and benign samples are needed"
-_NEVER = "no sample of either kind would be {}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,72 +62,50 @@ class PredictiveValues:
 def predictive_values(
     counts: BlockCounts, prevalence: float, *, confidence: float = 0.95
 ) -> PredictiveValues:
-    """Estimate predictive values at a stated share of attacks.
+    """Estimate predictive values at a stated share of attacks, strictly between 0 and 1.
 
-    Never read them off the benchmark's own mix, where attacks are far too common.
-
-    Args:
-        counts: What was blocked.
-        prevalence: Share of attacks in the traffic, strictly between 0 and 1.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        Values by Bayes' rule from the raw rates, with logit intervals. Where one of the four
-        outcomes never occurred the interval is the adjusted one. One class only is undefined;
-        so is the value of a block where nothing was blocked, and of an allow where all was.
-
-    Raises:
-        ValueError: If `prevalence` or `confidence` is not in (0, 1).
-
-    References:
-        Mercaldo, Lau & Zhou (2007), doi:10.1002/sim.2677.
+    Never read them off the benchmark's own mix, where attacks are far too common. They follow from
+    the raw rates by Bayes' rule, with logit intervals at `confidence`, in (0, 1); where one of the
+    four outcomes never occurred the interval is the adjusted one. One class only is undefined; so
+    is the value of a block where nothing was blocked, and of an allow where all was.
+    Source: Mercaldo, Lau & Zhou (2007), doi:10.1002/sim.2677.
     """
     require_fraction("prevalence", prevalence)
     z = two_sided_z(confidence)
-    rows = counts.attacks + counts.benign
+    bare = Ratio(
+        value=None,
+        low=None,
+        high=None,
+        confidence=confidence,
+        method="mercaldo logit",
+        trials=counts.attacks + counts.benign,
+        reason="both attacks and benign samples are needed",
+    )
     if not counts.attacks or not counts.benign:
-        nothing = Ratio(
-            value=None,
-            low=None,
-            high=None,
-            confidence=confidence,
-            method="mercaldo logit",
-            trials=rows,
-            reason=_ONE_CLASS,
-        )
-        return PredictiveValues(prevalence=prevalence, positive=nothing, negative=nothing)
+        return PredictiveValues(prevalence=prevalence, positive=bare, negative=bare)
     extra = z * z if counts.has_empty_cell else 0.0
-    blocked = _Rates(
-        right=_Rate(counts.blocked_attacks, counts.attacks, extra),
-        wrong=_Rate(counts.blocked_benign, counts.benign, extra),
-        odds=prevalence / (1 - prevalence),
-    )
-    allowed = _Rates(
-        right=_Rate(counts.benign - counts.blocked_benign, counts.benign, extra),
-        wrong=_Rate(counts.attacks - counts.blocked_attacks, counts.attacks, extra),
-        odds=(1 - prevalence) / prevalence,
-    )
     method = "mercaldo adjusted logit" if extra else "mercaldo logit"
+    hits = _Rate(counts.blocked_attacks, counts.attacks, extra)
+    alarms = _Rate(counts.blocked_benign, counts.benign, extra)
+    passed = _Rate(counts.benign - counts.blocked_benign, counts.benign, extra)
+    missed = _Rate(counts.attacks - counts.blocked_attacks, counts.attacks, extra)
     ratios = []
-    for rates, word in ((blocked, "blocked"), (allowed, "allowed")):
-        value = rates.value
-        low, high = rates.limits(z) if value is not None else (None, None)
-        ratios.append(
-            Ratio(
-                value=value,
-                low=low,
-                high=high,
-                confidence=confidence,
-                method=method,
-                trials=rows,
-                reason="" if value is not None else _NEVER.format(word),
-            )
-        )
+    for right, wrong, odds, kind in (
+        (hits, alarms, prevalence / (1 - prevalence), "blocked"),
+        (passed, missed, (1 - prevalence) / prevalence, "allowed"),
+    ):
+        ratio = replace(bare, method=method, reason=f"no sample of either kind would be {kind}")
+        weight, total = odds * right.raw, odds * right.raw + wrong.raw
+        if total:
+            low, high = _limits(right, wrong, odds=odds, z=z)
+            ratio = replace(ratio, value=weight / total, low=low, high=high, reason="")
+        ratios.append(ratio)
     return PredictiveValues(prevalence=prevalence, positive=ratios[0], negative=ratios[1])
 
 
-@dataclass(frozen=True, slots=True)
-class _Rate:
+class _Rate(NamedTuple):
+    """A rate, and the share of a sample that the adjusted interval adds to each of its sides."""
+
     successes: int
     trials: int
     extra: float
@@ -148,23 +124,10 @@ class _Rate:
         return (1 - self.adjusted) / self.adjusted / (self.trials + self.extra)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rates:
-    """The rate of right decisions of one kind and of wrong ones, with the odds of their classes."""
-
-    right: _Rate
-    wrong: _Rate
-    odds: float
-
-    @property
-    def value(self) -> float | None:
-        right, wrong = self.odds * self.right.raw, self.wrong.raw
-        return right / (right + wrong) if right + wrong else None
-
-    def limits(self, z: float) -> tuple[float, float]:
-        centre = math.log(self.odds) + math.log(self.right.adjusted / self.wrong.adjusted)
-        half = z * math.sqrt(self.right.log_variance + self.wrong.log_variance)
-        return _expit(centre - half), _expit(centre + half)
+def _limits(right: _Rate, wrong: _Rate, *, odds: float, z: float) -> tuple[float, float]:
+    centre = math.log(odds) + math.log(right.adjusted / wrong.adjusted)
+    half = z * math.sqrt(right.log_variance + wrong.log_variance)
+    return _expit(centre - half), _expit(centre + half)
 
 
 def _expit(x: float) -> float:

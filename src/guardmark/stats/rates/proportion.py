@@ -1,8 +1,8 @@
 """Intervals for one rate whose trials are independent, and for the difference of two rates.
 
-Wilson is the default: near its nominal coverage for small samples and for rates near 0 or 1,
-where good defenses live. Clopper-Pearson is for guarantees ("at most x"), since Wilson may dip
-below its nominal coverage for rates very near 0 or 1. Where trials share an origin, use
+Wilson is the default: near its nominal coverage for small samples and for rates near 0 or 1, where
+good defenses live. Clopper-Pearson is for guarantees ("at most x"), since Wilson may dip below its
+nominal coverage for rates very near 0 or 1. Where trials share an origin, use
 `guardmark.stats.rates.clustered` instead.
 """
 
@@ -19,15 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NO_TRIALS: Final = "no trials"
+ONE_GROUP: Final = "one group only: nothing shows how groups differ"
 
 
 class Limits(NamedTuple):
-    """Lower and upper end of an interval.
-
-    Attributes:
-        low: Lower end.
-        high: Upper end.
-    """
+    """Lower and upper end of an interval."""
 
     low: float
     high: float
@@ -42,14 +38,13 @@ def wilson(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate
         confidence: Nominal coverage, strictly between 0 and 1.
 
     Returns:
-        The estimate. At 0 successes the lower bound is 0, at all successes the upper is 1;
-        the other bound stays informative.
+        The estimate. At 0 successes the lower bound is 0, at all successes the upper is 1; the
+        other bound stays informative.
 
     Raises:
         ValueError: If a count is out of range, or `confidence` is not in (0, 1).
 
-    References:
-        Wilson (1927), doi:10.1080/01621459.1927.10502953.
+    Source: Wilson (1927), doi:10.1080/01621459.1927.10502953.
     """
     return estimate_rate(successes, trials, limits=_wilson, confidence=confidence, method="wilson")
 
@@ -59,9 +54,7 @@ def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) ->
 
     Its coverage is never below the nominal one: the interval for guarantees. Arguments and errors
     are those of `wilson`, as are the bounds at 0 and at all successes.
-
-    References:
-        Clopper & Pearson (1934), doi:10.1093/biomet/26.4.404.
+    Source: Clopper & Pearson (1934), doi:10.1093/biomet/26.4.404.
     """
     return estimate_rate(
         successes, trials, limits=_clopper_pearson, confidence=confidence, method="clopper_pearson"
@@ -71,8 +64,8 @@ def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) ->
 def clopper_pearson_upper(successes: int, trials: int, *, confidence: float = 0.95) -> Estimate:
     """Bound a rate from above, guaranteed: "the rate is at most x"; see `clopper_pearson`.
 
-    The whole error probability lies above, so the lower bound is 0. At 0 successes the upper one
-    is 1 - (1 - confidence)^(1/trials).
+    The whole error probability lies above, so the lower bound is 0. At 0 successes the upper one is
+    1 - (1 - confidence)^(1/trials).
     """
     return estimate_rate(
         successes, trials, limits=_upper, confidence=confidence, method="clopper_pearson_upper"
@@ -97,17 +90,9 @@ def estimate_rate(
     confidence: float,
     method: str,
 ) -> Estimate:
-    """Estimate a rate of independent trials with an interval of one's own.
+    """Estimate a rate of independent trials with an interval of one's own; see `wilson`.
 
-    Args:
-        successes: As `wilson`.
-        trials: As `wilson`.
-        limits: From successes, trials (at least 1) and confidence to the interval.
-        confidence: As `wilson`.
-        method: Name of the interval.
-
-    Raises:
-        ValueError: As `wilson`.
+    `limits` is a function from successes, trials (at least 1) and confidence to the interval.
     """
     part, whole = require_part(successes, trials)
     require_fraction("confidence", confidence)
@@ -150,37 +135,22 @@ def wilson_limits(rate: float, trials: float, *, z: float) -> Limits:
 def mover(first: Estimate, second: Estimate) -> Difference:
     """Estimate the difference of two independent rates from the intervals they have already.
 
-    For rates whose trials come in groups: each interval knows its own groups, and the method of
-    variance estimates recovery puts them together. From two Wilson intervals it is Newcombe's.
-    The weaker design: each side brings its own luck of the draw. Callers say so.
-
-    Args:
-        first: A rate with its interval.
-        second: Another one, of other samples, at the same confidence.
-
-    Returns:
-        First rate minus second with its interval, without a test; undefined when a side has no
-        trials.
+    For rates of different samples whose trials come in groups: each interval knows its own groups,
+    and the method of variance estimates recovery puts them together. From two Wilson intervals it
+    is Newcombe's. The weaker design: each side brings its own luck of the draw. Callers say so.
+    First rate minus second with its interval, without a test; undefined when a side has no trials.
 
     Raises:
         ValueError: If the two have different confidences.
 
-    References:
-        Zou & Donner (2008), doi:10.1002/sim.3095.
+    Source: Zou & Donner (2008), doi:10.1002/sim.3095.
     """
     if first.confidence != second.confidence:
         raise ValueError(f"confidences differ: {first.confidence}, {second.confidence}")
     one, two = first.value, second.value
     if one is None or two is None:
         neither = one is None and two is None
-        return Difference(
-            value=None,
-            low=None,
-            high=None,
-            confidence=first.confidence,
-            method="mover",
-            reason="neither side has trials" if neither else "one side has no trials",
-        )
+        return undefined_difference(neither=neither, confidence=first.confidence, method="mover")
     gap, low, high, reason = one - two, None, None, "one side has no interval"
     if not (first.low is None or first.high is None or second.low is None or second.high is None):
         low = max(-1.0, gap - math.hypot(one - first.low, second.high - two))
@@ -194,6 +164,14 @@ def mover(first: Estimate, second: Estimate) -> Difference:
         method="mover",
         pairs=min(first.trials, second.trials),
         reason=reason,
+    )
+
+
+def undefined_difference(*, neither: bool, confidence: float, method: str) -> Difference:
+    """Return the difference of two rates of which one has, or neither has, trials."""
+    reason = "neither side has trials" if neither else "one side has no trials"
+    return Difference(
+        value=None, low=None, high=None, confidence=confidence, method=method, reason=reason
     )
 
 

@@ -1,19 +1,17 @@
 """F1, precision and other figures of a yes-or-no defense that are no plain rate.
 
-Columns are always attack blocked, attack allowed, benign blocked, benign allowed; blocked is
-the positive answer. Intervals come from a cluster bootstrap in which attacks and benign samples
-keep their numbers of groups.
+Columns are always attack blocked, attack allowed, benign blocked, benign allowed; blocked is the
+positive answer. Intervals come from a cluster bootstrap in which attacks and benign samples keep
+their numbers of groups.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.stats.arguments import (
-    require_count,
-)
+from guardmark.stats.arguments import require_count
 from guardmark.stats.rates.bootstrap import (
     DEFAULT_SETTINGS,
     BootstrapSettings,
@@ -26,44 +24,36 @@ from guardmark.stats.rates.bootstrap import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from guardmark.core.estimate import Ratio
+    from guardmark.stats.arguments import Floats, Ints
 
 
-class _Cells(NamedTuple):
-    """The four columns of totals, each of shape (n,)."""
-
-    hits: NDArray[np.float64]
-    missed: NDArray[np.float64]
-    alarms: NDArray[np.float64]
-    passed: NDArray[np.float64]
+def _cells(totals: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    return totals[:, 0], totals[:, 1], totals[:, 2], totals[:, 3]
 
 
-def _cells(totals: NDArray[np.float64]) -> _Cells:
-    return _Cells(totals[:, 0], totals[:, 1], totals[:, 2], totals[:, 3])
-
-
-def _f1(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+def _f1(totals: Floats) -> Floats:
     hits, missed, alarms, _ = _cells(totals)
     return 2.0 * hits / (2.0 * hits + missed + alarms)
 
 
-def _precision(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+def _precision(totals: Floats) -> Floats:
     hits, _, alarms, _ = _cells(totals)
     return hits / (hits + alarms)
 
 
-def _balanced_error(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+def _balanced_error(totals: Floats) -> Floats:
     hits, missed, alarms, passed = _cells(totals)
     return (missed / (hits + missed) + alarms / (alarms + passed)) / 2.0
 
 
-def _youden(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+def _youden(totals: Floats) -> Floats:
     return 1.0 - 2.0 * _balanced_error(totals)
 
 
-def _correlation(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+def _correlation(totals: Floats) -> Floats:
     hits, missed, alarms, passed = _cells(totals)
     spread = (hits + missed) * (alarms + passed) * (hits + alarms) * (missed + passed)
     return (hits * passed - missed * alarms) / np.sqrt(spread)
@@ -97,8 +87,7 @@ def estimate_ratios(
     """Estimate figures of a defense from counts per group.
 
     Args:
-        columns: Shape (groups, 4): attack blocked, attack allowed, benign blocked, benign
-            allowed. A group may hold attacks, benign samples or both.
+        columns: Whole counts, shape (groups, 4). A group may hold attacks, benign samples or both.
         statistics: The figures wanted.
         settings: Replicates, confidence and seed.
 
@@ -117,17 +106,9 @@ def estimate_ungrouped_ratios(
     statistics: Sequence[Statistic] = CONFUSION_STATISTICS,
     settings: BootstrapSettings = DEFAULT_SETTINGS,
 ) -> list[Ratio]:
-    """Estimate figures of a defense when every sample is its own group.
+    """Estimate figures from four counts, every sample its own group; see `estimate_ratios`.
 
     Costs the same for four samples as for a million.
-
-    Args:
-        counts: Attack blocked, attack allowed, benign blocked, benign allowed.
-        statistics: The figures wanted.
-        settings: Replicates, confidence and seed.
-
-    Raises:
-        ValueError: If there are not four counts.
     """
     if len(counts) != 4:
         raise ValueError(f"counts must be four, got {len(counts)}")
@@ -141,14 +122,9 @@ def estimate_ungrouped_ratios(
 
 
 def stratify_by_label(columns: ArrayLike) -> list[Stratum]:
-    """Split groups into those of attacks, of benign samples, and of both.
+    """Split groups, shape (groups, 4), into those of attacks, of benign samples, and of both.
 
-    Args:
-        columns: Shape (groups, 4): attack blocked, attack allowed, benign blocked, benign
-            allowed; groups without samples are left out.
-
-    Raises:
-        ValueError: On a bad count or shape.
+    Groups without samples are left out.
     """
     table = np.asarray(columns)
     if table.ndim != 2 or table.shape[1] != 4:
@@ -158,5 +134,5 @@ def stratify_by_label(columns: ArrayLike) -> list[Stratum]:
     return stratify(table[used], (benign + 2 * (attack & benign))[used].astype(np.int64))
 
 
-def _present(tallies: NDArray[np.int64]) -> NDArray[np.int64]:
+def _present(tallies: Ints) -> Ints:
     return tallies[tallies > 0]

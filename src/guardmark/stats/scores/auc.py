@@ -1,19 +1,22 @@
-"""How well scores tell attacks from benign samples: the area under the ROC curve."""
+"""How well scores tell attacks from benign samples: the area under the ROC curve.
+
+The area is the chance that an attack scores above a benign sample, ties counted half. `labels` are
+true for an attack, `scores` finite and higher for what is more like an attack, `groups` name each
+sample's group, all of shape (n,); `confidence` is in (0, 1); unequal lengths, another label or a
+NaN raise `ValueError`. One class only is undefined. An area of 0 or 1, one sample (or group) in a
+class, or scores without variance have no interval, with the reason.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from guardmark.core.estimate import Difference, Ratio
-from guardmark.stats.arguments import (
-    group_column,
-    require_fraction,
-    scored_samples,
-)
+from guardmark.stats.arguments import group_column, require_fraction, scored_samples
 from guardmark.stats.distributions import (
     as_p_value,
     t_upper_tail,
@@ -26,9 +29,11 @@ from guardmark.stats.drawing import DrawPlan, draw_weights
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    _Area = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    from guardmark.stats.arguments import Flags, Floats, Ints
+
+    _Area = Callable[[Floats], Floats]
 
 _ONE_CLASS = "scores need both attacks and benign samples"
 _AT_THE_END = "an area of 0 or 1 shows no variance to build an interval on"
@@ -81,8 +86,8 @@ class Placements:
         benign: One entry a benign sample: the share of attacks that score above it.
     """
 
-    attacks: NDArray[np.float64]
-    benign: NDArray[np.float64]
+    attacks: Floats
+    benign: Floats
 
     @property
     def area(self) -> float:
@@ -91,27 +96,12 @@ class Placements:
 
 
 def auc(labels: ArrayLike, scores: ArrayLike, *, confidence: float = 0.95) -> Auc:
-    """Estimate the area under the ROC curve, ties counted half.
+    """Estimate the area where every sample stands alone; see `clustered_auc` otherwise.
 
-    The area is the chance that an attack scores above a benign sample. Where samples share
-    groups use `clustered_auc` instead.
-
-    Args:
-        labels: True for an attack, shape (n,).
-        scores: Higher means more like an attack, shape (n,). Any unit, finite.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        The area, DeLong's standard error (in O(n log n)), and an interval on the logit scale,
-        which stays in (0, 1). One class only: undefined. An area of 0 or 1, one sample in a
-        class, or equal scores throughout: no interval, with the reason.
-
-    Raises:
-        ValueError: On unequal lengths, a bad label, a NaN score or a bad confidence.
-
-    References:
-        DeLong, DeLong & Clarke-Pearson (1988), doi:10.2307/2531595; Sun & Xu (2014),
-        doi:10.1109/LSP.2014.2337313, for the ranks.
+    Returns the area, DeLong's standard error (in O(n log n)), and an interval on the logit scale,
+    which stays in (0, 1).
+    Source: DeLong, DeLong & Clarke-Pearson (1988), doi:10.2307/2531595; Sun & Xu (2014),
+    doi:10.1109/LSP.2014.2337313, for the ranks.
     """
     require_fraction("confidence", confidence)
     attack, score = scored_samples(labels, scores)
@@ -120,7 +110,7 @@ def auc(labels: ArrayLike, scores: ArrayLike, *, confidence: float = 0.95) -> Au
     if attacks and benign:
         placements = place(attack, score)
         area = placements.area
-        variance = _covariance(placements, placements)
+        variance = _variance(placements)
         error = None if variance is None else math.sqrt(variance)
         reason = _no_interval(area, error)
     if area is not None and error is not None and not reason:
@@ -140,64 +130,42 @@ def auc(labels: ArrayLike, scores: ArrayLike, *, confidence: float = 0.95) -> Au
 def compare_auc(
     labels: ArrayLike, first: ArrayLike, *, second: ArrayLike, confidence: float = 0.95
 ) -> AucComparison:
-    """Test two areas over the same samples with DeLong's paired test.
+    """Test two areas over the same samples, each alone, with DeLong's paired test; see `auc`.
 
-    Args:
-        labels: True for an attack, shape (n,).
-        first: Scores of the first defense, shape (n,).
-        second: Scores of the second defense on the same samples, shape (n,).
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        Both areas and their difference. Where neither the areas nor anything else differs, z is 0
-        and p is 1 by convention. Where the areas differ but show no variance, and with one sample
-        in a class, there is no test and no interval, with the reason.
-
-    Raises:
-        ValueError: As `auc`.
-
-    References:
-        DeLong, DeLong & Clarke-Pearson (1988), doi:10.2307/2531595.
+    Where neither the areas nor anything else differs, z is 0 and p is 1 by convention. Where the
+    areas differ but show no variance, and with one sample in a class, there is no test.
     """
     z_limit = two_sided_z(require_fraction("confidence", confidence))
     attack, score_a = scored_samples(labels, first)
     score_b = scored_samples(labels, second)[1]
-    areas: tuple[float, float] | None = None
-    variance, z, reason = None, None, _ONE_CLASS
+    gap = _Gap(reason=_ONE_CLASS)
     if 0 < attack.sum() < len(attack):
         a, b = place(attack, score_a), place(attack, score_b)
-        areas = (a.area, b.area)
-        variance = _difference_variance(a, b)
-        z, reason = _delong_statistic(a.area - b.area, variance)
-    half = None if reason or not variance else z_limit * math.sqrt(variance)
-    gap = None if areas is None else areas[0] - areas[1]
-    return AucComparison(
-        first=areas[0] if areas else None,
-        second=areas[1] if areas else None,
-        z=z,
-        difference=Difference(
-            value=gap,
-            low=None if gap is None or half is None else max(gap - half, -1.0),
-            high=None if gap is None or half is None else min(gap + half, 1.0),
-            confidence=confidence,
-            method="delong",
-            p_value=None if z is None else two_sided_p(z),
-            test="" if z is None else "paired delong",
-            pairs=len(attack),
-            reason=reason,
-        ),
+        # Taken on the differences of the placements: the sum of variances less twice the covariance
+        # would leave rounding noise where two defenses score alike.
+        variance = _variance(Placements(attacks=a.attacks - b.attacks, benign=a.benign - b.benign))
+        error = None if variance is None else math.sqrt(variance)
+        reason = _TOO_FEW_SAMPLES if error is None else "" if error else _NO_VARIANCE
+        gap = _Gap(areas=(a.area, b.area), error=error, reason=reason)
+    limits, z = gap.limits(z_limit), gap.statistic
+    difference = Difference(
+        value=gap.value,
+        low=limits[0],
+        high=limits[1],
+        confidence=confidence,
+        method="delong",
+        p_value=None if z is None else two_sided_p(z),
+        test="" if z is None else "paired delong",
+        pairs=len(attack),
+        reason=gap.reason,
     )
+    return AucComparison(first=gap.areas[0], second=gap.areas[1], z=z, difference=difference)
 
 
-def place(attack: NDArray[np.bool_], score: NDArray[np.float64]) -> Placements:
+def place(attack: Flags, score: Floats) -> Placements:
     """Place every sample against the other class, in one sort.
 
-    Args:
-        attack: Labels with both classes present, shape (n,).
-        score: Finite scores, shape (n,).
-
-    Returns:
-        The placements, in the order of the samples within each class.
+    Both classes must be present. Placements come in the order of the samples within each class.
     """
     _, inverse = np.unique(score, return_inverse=True)
     of_attack = np.bincount(inverse[attack], minlength=int(inverse.max()) + 1)
@@ -211,14 +179,9 @@ def place(attack: NDArray[np.bool_], score: NDArray[np.float64]) -> Placements:
 
 
 def logit_limits(value: float, half_width: float) -> tuple[float, float]:
-    """Build an interval on the logit scale from a half-width on the plain one.
+    """Return limits on the logit scale, inside (0, 1) but for rounding.
 
-    Args:
-        value: Strictly between 0 and 1.
-        half_width: Quantile times standard error, not negative.
-
-    Returns:
-        Lower and upper limit, strictly inside (0, 1) but for rounding.
+    `value` is strictly between 0 and 1, `half_width` quantile times standard error, not negative.
     """
     half = half_width / (value * (1 - value))
     centre = math.log(value) - math.log1p(-value)
@@ -233,27 +196,13 @@ def clustered_auc(
     confidence: float = 0.95,
     drawing: DrawPlan | None = None,
 ) -> Auc:
-    """Estimate the area under the ROC curve where samples share groups.
+    """Estimate the area where samples share groups.
 
-    Args:
-        labels: True for an attack, shape (n,).
-        scores: Higher means more like an attack, shape (n,). Any unit, finite.
-        groups: Name of each sample's group, shape (n,).
-        confidence: Nominal coverage, strictly between 0 and 1.
-        drawing: Seed and number of bootstrap draws; None: seed 0, 2,000 draws.
-
-    Returns:
-        The area with the standard error of a bootstrap of whole groups, drawn apart for groups
-        of attacks, of benign samples and of both, and an interval on the logit scale with
-        Student's t (degrees of freedom: groups of the scarcer class less one). One class only is
-        undefined; an area of 0 or 1, or fewer than two groups with a class, has no interval.
-
-    Raises:
-        ValueError: On unequal lengths, a bad label, a NaN score or a bad option.
-
-    References:
-        Obuchowski (1997), Biometrics 53:567, for the problem; Rutter (2000), Academic Radiology
-        7:413, for the bootstrap of whole groups.
+    Returns the area with the standard error of a bootstrap of whole groups, drawn apart for groups
+    of attacks, of benign samples and of both, and an interval on the logit scale with Student's t
+    (degrees of freedom: groups of the scarcer class less one). `drawing` None: seed 0, 2,000 draws.
+    Source: Obuchowski (1997), Biometrics 53:567, for the problem; Rutter (2000), Academic Radiology
+    7:413, for the bootstrap of whole groups.
     """
     require_fraction("confidence", confidence)
     attack, score = scored_samples(labels, scores)
@@ -297,43 +246,37 @@ def compare_clustered_auc(
 ) -> AucComparison:
     """Compare two areas over the same samples where samples share groups.
 
-    Args:
-        labels: True for an attack, shape (n,).
-        scores: Those of the first and of the second defense, each of shape (n,).
-        groups: Name of each sample's group, shape (n,).
-        confidence: Nominal coverage, strictly between 0 and 1.
-        drawing: Seed and number of bootstrap draws; None: seed 0, 2,000 draws.
-
-    Returns:
-        Both areas and their difference; every draw serves both, so that what they share
-        cancels. Undefined cases are those of `compare_auc`, over groups.
-
-    Raises:
-        ValueError: As `clustered_auc`.
+    `scores` are those of the first and of the second defense. Every draw of `clustered_auc` serves
+    both, so that what they share cancels. Undefined cases are those of `compare_auc`, over groups.
     """
     require_fraction("confidence", confidence)
     attack, first = scored_samples(labels, scores[0])
     second = scored_samples(labels, scores[1])[1]
     members = _read_groups(groups, attack)
-    areas: tuple[float, float] | None = None
-    error, reason = None, _ONE_CLASS
+    freedom, gap = members.degrees_of_freedom, _Gap(reason=_ONE_CLASS)
     if 0 < attack.sum() < len(attack):
         areas = (place(attack, first).area, place(attack, second).area)
-        reason = _TOO_FEW_GROUPS if members.degrees_of_freedom < 1 else ""
-    if areas and not reason:
+        gap = _Gap(areas=areas, reason=_TOO_FEW_GROUPS if freedom < 1 else "")
+    if not gap.reason:
         both = [_area_of(attack, first), _area_of(attack, second)]
         drawn = _draw(members, both, drawing or DrawPlan())
         error = _spread(drawn[0] - drawn[1])
-        reason = "" if error else _NO_GROUP_VARIANCE
-    gap = areas[0] - areas[1] if areas else None
-    return AucComparison(
-        first=areas[0] if areas else None,
-        second=areas[1] if areas else None,
-        z=_group_statistic(gap, error),
-        difference=_group_difference(
-            gap, error, members=members, confidence=confidence, reason=reason
-        ),
+        gap = replace(gap, error=error, reason="" if error else _NO_GROUP_VARIANCE)
+    z = gap.statistic
+    limits = gap.limits(two_sided_t(confidence, freedom)) if gap.error else (None, None)
+    difference = Difference(
+        value=gap.value,
+        low=limits[0],
+        high=limits[1],
+        confidence=confidence,
+        method="group bootstrap",
+        p_value=None if z is None else as_p_value(2 * t_upper_tail(abs(z), freedom)),
+        test="" if z is None else "group bootstrap t",
+        pairs=len(attack),
+        groups=members.count,
+        reason=gap.reason,
     )
+    return AucComparison(first=gap.areas[0], second=gap.areas[1], z=z, difference=difference)
 
 
 def _expit(x: float) -> float:
@@ -348,72 +291,54 @@ def _no_interval(area: float, error: float | None) -> str:
     return "" if error else _NO_VARIANCE
 
 
-def _covariance(first: Placements, second: Placements) -> float | None:
-    if min(len(first.attacks), len(first.benign)) < 2:
+def _variance(placed: Placements) -> float | None:
+    if min(len(placed.attacks), len(placed.benign)) < 2:
         return None
-    return _mean_product(first.attacks, second.attacks) + _mean_product(first.benign, second.benign)
+    return _variance_of_mean(placed.attacks) + _variance_of_mean(placed.benign)
 
 
-def _mean_product(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    count = len(first)
-    return float((first - first.mean()) @ (second - second.mean())) / (count - 1) / count
+def _variance_of_mean(shares: Floats) -> float:
+    count, around = len(shares), shares - shares.mean()
+    return float(around @ around) / (count - 1) / count
 
 
-def _difference_variance(first: Placements, second: Placements) -> float | None:
-    # Taken on the differences of the placements: the sum of variances less twice the covariance
-    # would leave rounding noise where two defenses score alike.
-    apart = Placements(attacks=first.attacks - second.attacks, benign=first.benign - second.benign)
-    return _covariance(apart, apart)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gap:
+    """Two areas and the standard error of their difference."""
 
+    areas: tuple[float | None, float | None] = (None, None)
+    error: float | None = None
+    reason: str
 
-def _delong_statistic(gap: float, variance: float | None) -> tuple[float | None, str]:
-    if variance is None:
-        return None, _TOO_FEW_SAMPLES
-    if variance > 0:
-        return gap / math.sqrt(variance), ""
-    if gap == 0:
-        return 0.0, _NO_VARIANCE
-    return None, _NO_VARIANCE
+    @property
+    def value(self) -> float | None:
+        first, second = self.areas
+        return None if first is None or second is None else first - second
+
+    @property
+    def statistic(self) -> float | None:
+        if self.value is None or self.error is None:
+            return None
+        return self.value / self.error if self.error else 0.0 if self.value == 0 else None
+
+    def limits(self, quantile: float) -> tuple[float | None, float | None]:
+        if self.value is None or not self.error:
+            return None, None
+        half = quantile * self.error
+        return max(self.value - half, -1.0), min(self.value + half, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Groups:
     """The groups of rows, and which carry which class."""
 
-    codes: NDArray[np.int64]
-    strata: list[NDArray[np.int64]]
+    codes: Ints
+    strata: list[Ints]
     count: int
     degrees_of_freedom: int
 
 
-def _group_difference(
-    gap: float | None, error: float | None, *, members: _Groups, confidence: float, reason: str
-) -> Difference:
-    z, freedom = _group_statistic(gap, error), members.degrees_of_freedom
-    half = two_sided_t(confidence, freedom) * error if error else None
-    return Difference(
-        value=gap,
-        low=None if gap is None or half is None else max(gap - half, -1.0),
-        high=None if gap is None or half is None else min(gap + half, 1.0),
-        confidence=confidence,
-        method="group bootstrap",
-        p_value=None if z is None else as_p_value(2 * t_upper_tail(abs(z), freedom)),
-        test="" if z is None else "group bootstrap t",
-        pairs=len(members.codes),
-        groups=members.count,
-        reason=reason,
-    )
-
-
-def _group_statistic(gap: float | None, error: float | None) -> float | None:
-    if gap is None or error is None:
-        return None
-    if error:
-        return gap / error
-    return 0.0 if gap == 0 else None
-
-
-def _read_groups(groups: ArrayLike, attack: NDArray[np.bool_]) -> _Groups:
+def _read_groups(groups: ArrayLike, attack: Flags) -> _Groups:
     codes = group_column(groups, len(attack))
     with_attacks, with_benign = np.unique(codes[attack]), np.unique(codes[~attack])
     both = np.intersect1d(with_attacks, with_benign)
@@ -425,27 +350,27 @@ def _read_groups(groups: ArrayLike, attack: NDArray[np.bool_]) -> _Groups:
     )
 
 
-def _area_of(attack: NDArray[np.bool_], score: NDArray[np.float64]) -> _Area:
+def _area_of(attack: Flags, score: Floats) -> _Area:
     """Return a function from row weights, shape (b, n), to areas, shape (b,)."""
     order = np.argsort(score, kind="stable")
     ordered = score[order]
     starts = np.flatnonzero(np.append([True], ordered[1:] != ordered[:-1]))
     is_attack = attack[order]
 
-    def areas(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def areas(weights: Floats) -> Floats:
         lined_up = weights[:, order]
         of_attack = np.add.reduceat(lined_up * is_attack, starts, axis=1)
         of_benign = np.add.reduceat(lined_up * ~is_attack, starts, axis=1)
         below = np.cumsum(of_benign, axis=1) - of_benign / 2
         won = np.einsum("ij,ij->i", of_attack, below)
-        area: NDArray[np.float64] = won / (of_attack.sum(axis=1) * of_benign.sum(axis=1))
+        area: Floats = won / (of_attack.sum(axis=1) * of_benign.sum(axis=1))
         return area
 
     return areas
 
 
-def _draw(members: _Groups, areas: list[_Area], drawing: DrawPlan) -> list[NDArray[np.float64]]:
-    parts: list[list[NDArray[np.float64]]] = [[] for _ in areas]
+def _draw(members: _Groups, areas: list[_Area], drawing: DrawPlan) -> list[Floats]:
+    parts: list[list[Floats]] = [[] for _ in areas]
     for weights in draw_weights(members.strata, drawing=drawing, rows=len(members.codes)):
         by_row = weights[:, members.codes]
         for part, area in zip(parts, areas, strict=True):
@@ -453,7 +378,7 @@ def _draw(members: _Groups, areas: list[_Area], drawing: DrawPlan) -> list[NDArr
     return [np.concatenate(part) for part in parts]
 
 
-def _spread(drawn: NDArray[np.float64]) -> float:
+def _spread(drawn: Floats) -> float:
     """Return the standard deviation; rounding noise over equal draws counts as none."""
     spread = float(np.std(drawn, ddof=1))
     return spread if spread > 1e-12 else 0.0

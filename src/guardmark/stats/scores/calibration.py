@@ -1,4 +1,9 @@
-"""Whether a score of 0.8 means that four in five such samples are attacks."""
+"""Whether a score of 0.8 means that four in five such samples are attacks.
+
+`labels` are true for an attack, `scores` read as probabilities, both of shape (n,). Unequal
+lengths, another label, a NaN or a bad option raise `ValueError`; without samples, or with scores
+outside [0, 1], figures are undefined.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,10 @@ from guardmark.stats.arguments import require_fraction, scored_samples
 from guardmark.stats.rates.proportion import wilson
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from guardmark.core.estimate import Estimate
+    from guardmark.stats.arguments import Flags, Floats, Ints
 
 Binning = Literal["equal_width", "equal_mass"]
 _NO_SAMPLES = "no samples"
@@ -33,20 +39,20 @@ class Brier:
         reliability: Distance of the bins' mean scores from their attack rates; 0 is best.
         resolution: Spread of the bins' attack rates; higher is better.
         uncertainty: Variance of the labels; a property of the data alone.
-        within_bins: What the bins hide: spread of scores inside a bin less twice their
-            covariance with the labels. 0 when every bin holds one score.
+        within_bins: What the bins hide: spread of scores inside a bin less twice their covariance
+            with the labels. 0 when every bin holds one score.
         trials: Samples behind it.
         bins: Bins with samples.
         reason: Why it is undefined, or empty.
     """
 
-    value: float | None
-    reliability: float | None
-    resolution: float | None
-    uncertainty: float | None
-    within_bins: float | None
+    value: float | None = None
+    reliability: float | None = None
+    resolution: float | None = None
+    uncertainty: float | None = None
+    within_bins: float | None = None
     trials: int
-    bins: int
+    bins: int = 0
     reason: str = ""
 
 
@@ -72,8 +78,8 @@ class CalibrationError:
     """Expected calibration error, beside what chance alone would show.
 
     Attributes:
-        value: Mean gap of claimed and true attack rate over bins, weighted by samples, in
-            [0, 1]; None when undefined.
+        value: Mean gap of claimed and true attack rate over bins, weighted by samples, in [0, 1];
+            None when undefined.
         reference: What a perfectly calibrated defense with these scores would show on average at
             this number of samples; None when undefined.
         corrected: Value less reference, floored at 0; None when undefined.
@@ -84,11 +90,11 @@ class CalibrationError:
         reason: Why it is undefined, or empty.
     """
 
-    value: float | None
-    reference: float | None
-    corrected: float | None
-    largest_gap: float | None
-    bins: tuple[CalibrationBin, ...]
+    value: float | None = None
+    reference: float | None = None
+    corrected: float | None = None
+    largest_gap: float | None = None
+    bins: tuple[CalibrationBin, ...] = ()
     binning: Binning
     trials: int
     reason: str = ""
@@ -97,37 +103,17 @@ class CalibrationError:
 def brier(labels: ArrayLike, scores: ArrayLike, *, bins: int | None = 10) -> Brier:
     """Measure the mean squared error of scores read as probabilities.
 
-    Args:
-        labels: True for an attack, shape (n,).
-        scores: Probability of being an attack, shape (n,), each in [0, 1].
-        bins: Equal-width bins of the decomposition; None takes each distinct score as a bin,
-            which suits scores with few values.
-
-    Returns:
-        The score and its parts; undefined without samples or with scores outside [0, 1].
-
-    Raises:
-        ValueError: On unequal lengths, a bad label, a NaN score, or fewer than one bin.
-
-    References:
-        Brier (1950); Murphy (1973); Stephenson, Coelho & Jolliffe (2008), Weather and
-        Forecasting 23:752, for what bins hide.
+    The decomposition is over `bins` of equal width; None takes each distinct score as a bin, which
+    suits scores with few values.
+    Source: Brier (1950); Murphy (1973); Stephenson, Coelho & Jolliffe (2008), Weather and
+    Forecasting 23:752, for what bins hide.
     """
     attack, score = scored_samples(labels, scores)
     reason = _refusal(score)
     if bins is not None:
         _require_bins(bins)
     if reason:
-        return Brier(
-            value=None,
-            reliability=None,
-            resolution=None,
-            uncertainty=None,
-            within_bins=None,
-            trials=len(attack),
-            bins=0,
-            reason=reason,
-        )
+        return Brier(trials=len(attack), reason=reason)
     of_row = _by_width(score, bins) if bins else np.unique(score, return_inverse=True)[1]
     sizes = np.bincount(of_row)
     used = np.flatnonzero(sizes)
@@ -159,8 +145,8 @@ def calibration_error(
 ) -> CalibrationError:
     """Measure the expected calibration error over bins.
 
-    The error is biased upwards: even a perfectly calibrated defense shows one, the larger the
-    fewer samples a bin holds. The reference says how large.
+    The error is biased upwards: even a perfectly calibrated defense shows one, the larger the fewer
+    samples a bin holds. The reference says how large.
 
     Args:
         labels: True for an attack, shape (n,).
@@ -168,18 +154,11 @@ def calibration_error(
         bins: How many bins, at least 1.
         binning: `equal_width`: a score p falls into bin min(floor(p * bins), bins - 1).
             `equal_mass`: bins of nearly equal size; equal scores stay together.
-        confidence: Nominal coverage of the bins' intervals, strictly between 0 and 1.
+        confidence: Nominal coverage of the bins' Wilson intervals, in (0, 1).
 
-    Returns:
-        The error with its bins; undefined without samples or with scores outside [0, 1].
-
-    Raises:
-        ValueError: On unequal lengths, a bad label, a NaN score, or a bad option.
-
-    References:
-        Naeini, Cooper & Hauskrecht (2015); Kumar, Liang & Ma (2019) and Roelofs et al. (2022)
-        for the bias. The reference value is exact: each bin's count of attacks is a sum of
-        independent labels with the claimed probabilities.
+    Source: Naeini, Cooper & Hauskrecht (2015); Kumar, Liang & Ma (2019) and Roelofs et al. (2022)
+    for the bias. The reference value is exact: each bin's count of attacks is a sum of independent
+    labels with the claimed probabilities.
     """
     require_fraction("confidence", confidence)
     _require_bins(bins)
@@ -188,16 +167,7 @@ def calibration_error(
     if binning not in {"equal_width", "equal_mass"}:
         raise ValueError(f"binning must be equal_width or equal_mass, got {binning}")
     if reason:
-        return CalibrationError(
-            value=None,
-            reference=None,
-            corrected=None,
-            largest_gap=None,
-            bins=(),
-            binning=binning,
-            trials=len(attack),
-            reason=reason,
-        )
+        return CalibrationError(binning=binning, trials=len(attack), reason=reason)
     parts = _parts(_by_width(score, bins) if binning == "equal_width" else _by_mass(score, bins))
     found, gaps, chance = list[CalibrationBin](), list[float](), 0.0
     for part in parts:
@@ -218,7 +188,7 @@ def calibration_error(
     )
 
 
-def _refusal(score: NDArray[np.float64]) -> str:
+def _refusal(score: Floats) -> str:
     if not score.size:
         return _NO_SAMPLES
     return _NO_PROBABILITY if score.min() < 0 or score.max() > 1 else ""
@@ -229,11 +199,11 @@ def _require_bins(bins: int) -> None:
         raise ValueError(f"bins must be at least 1, got {bins}")
 
 
-def _by_width(score: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
+def _by_width(score: Floats, bins: int) -> Ints:
     return np.minimum(np.floor(score * bins), bins - 1).astype(np.int64)
 
 
-def _by_mass(score: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
+def _by_mass(score: Floats, bins: int) -> Ints:
     # By the middle rank of each distinct score, so that neither the order of the rows nor a tie
     # decides where a sample falls.
     distinct, sizes = np.unique(score, return_counts=True)
@@ -242,15 +212,13 @@ def _by_mass(score: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
     return of_distinct[np.searchsorted(distinct, score)]
 
 
-def _parts(of_row: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _parts(of_row: Ints) -> list[Ints]:
     """Return the rows of each bin that has any, in order."""
     sizes = np.bincount(of_row)
     return np.split(np.argsort(of_row, kind="stable"), np.cumsum(sizes[sizes > 0])[:-1])
 
 
-def _bin(
-    attack: NDArray[np.bool_], score: NDArray[np.float64], confidence: float
-) -> CalibrationBin:
+def _bin(attack: Flags, score: Floats, confidence: float) -> CalibrationBin:
     return CalibrationBin(
         low=float(score.min()),
         high=float(score.max()),
@@ -259,7 +227,7 @@ def _bin(
     )
 
 
-def _chance_gap(score: NDArray[np.float64]) -> float:
+def _chance_gap(score: Floats) -> float:
     """Return E|S - E S| of the attacks in a bin, were each score a true probability."""
     variance = float(score @ (1 - score))
     if variance > _NORMAL_FROM_VARIANCE:

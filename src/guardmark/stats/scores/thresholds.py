@@ -1,7 +1,12 @@
 """What a defense does at every threshold of its score, and which threshold to run at.
 
-A sample is blocked when its score is at or above the threshold; samples of equal score are
-blocked together. Nothing between two points can be reached, so nothing is interpolated.
+A sample is blocked when its score is at or above the threshold; samples of equal score are blocked
+together. Nothing between two points can be reached, so nothing is interpolated.
+
+`labels` are true for an attack, `scores` finite and higher for what is more like an attack, both of
+shape (n,). Unequal lengths, another label or a NaN raise `ValueError`. With one class missing every
+figure is undefined, with the reason. Rates hold for the samples that a threshold was chosen on,
+which flatters them: choose on a calibration split and report what `measure_at` finds on the rest.
 """
 
 from __future__ import annotations
@@ -13,16 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardmark.core.estimate import Ratio
-from guardmark.stats.arguments import (
-    require_rate,
-    scored_samples,
-)
+from guardmark.stats.arguments import require_rate, scored_samples
 from guardmark.stats.rates.proportion import wilson
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from guardmark.core.estimate import Estimate
+    from guardmark.stats.arguments import Floats, Ints
 
 _ONE_CLASS = "scores need both attacks and benign samples"
 
@@ -39,9 +42,9 @@ class ThresholdCounts:
         benign: All benign samples.
     """
 
-    thresholds: NDArray[np.float64]
-    blocked_attacks: NDArray[np.int64]
-    blocked_benign: NDArray[np.int64]
+    thresholds: Floats
+    blocked_attacks: Ints
+    blocked_benign: Ints
     attacks: int
     benign: int
 
@@ -73,16 +76,7 @@ class AveragePrecision:
 def count_at_thresholds(labels: ArrayLike, scores: ArrayLike) -> ThresholdCounts:
     """Count what every distinct threshold would block.
 
-    Args:
-        labels: True for an attack, shape (n,).
-        scores: Higher means more like an attack, shape (n,). Any unit, finite.
-
-    Returns:
-        The counts; one class only is allowed and shows in `undefined`.
-
-    Raises:
-        ValueError: On unequal lengths, a label other than 0 and 1, or a score that is NaN or
-            infinite.
+    One class only is allowed here and shows in `undefined`.
     """
     attack, score = scored_samples(labels, scores)
     order = np.argsort(-score, kind="stable")
@@ -103,29 +97,17 @@ def average_precision(labels: ArrayLike, scores: ArrayLike) -> AveragePrecision:
     """Average the precision over the attacks, in steps over thresholds.
 
     Never by trapezoids, which run through points no threshold reaches and flatter the curve.
-
-    Args:
-        labels: True for an attack, shape (n,).
-        scores: Higher means more like an attack, shape (n,).
-
-    Returns:
-        The value beside its prevalence; undefined when one class is missing.
-
-    Raises:
-        ValueError: As `count_at_thresholds`.
-
-    References:
-        Davis & Goadrich (2006), doi:10.1145/1143844.1143874.
+    Source: Davis & Goadrich (2006), doi:10.1145/1143844.1143874.
     """
     counts = count_at_thresholds(labels, scores)
-    value = None
+    value, total = None, counts.attacks + counts.benign
     if not counts.undefined:
         gained = np.diff(counts.blocked_attacks, prepend=0) / counts.attacks
         flagged = counts.blocked_attacks + counts.blocked_benign
         value = float(np.sum(gained * counts.blocked_attacks / flagged))
     return AveragePrecision(
         value=value,
-        prevalence=_prevalence(counts),
+        prevalence=counts.attacks / total if total else None,
         attacks=counts.attacks,
         benign=counts.benign,
         reason=counts.undefined,
@@ -137,22 +119,9 @@ def partial_auc(
 ) -> Ratio:
     """Measure the area under the ROC curve up to a false positive rate.
 
-    Args:
-        labels: True for an attack, shape (n,).
-        scores: Higher means more like an attack, shape (n,).
-        max_fpr: Right end of the area, in (0, 1].
-        standardised: False: the raw area, between 0 and `max_fpr`. True: McClish's form, 0.5
-            for a coin and 1 for a perfect score.
-
-    Returns:
-        The area without an interval; the method says which of the two it is. Undefined when one
-        class is missing.
-
-    Raises:
-        ValueError: As `count_at_thresholds`, or if `max_fpr` is not in (0, 1].
-
-    References:
-        McClish (1989), doi:10.1177/0272989X8900900307.
+    The right end `max_fpr` is in (0, 1]. `standardised` False gives the raw area, between 0 and
+    `max_fpr`; True McClish's form, 0.5 for a coin and 1 for a perfect score. No interval.
+    Source: McClish (1989), doi:10.1177/0272989X8900900307.
     """
     if not 0 < max_fpr <= 1:
         raise ValueError(f"max_fpr must be in (0, 1], got {max_fpr}")
@@ -182,8 +151,8 @@ class TprAtFpr:
         max_fpr: The limit.
         tpr: Blocked share of the attacks, or None when undefined.
         fpr: Blocked share of the benign samples there, or None when undefined.
-        threshold: Block at or above it; None when every threshold breaks the limit, so that
-            nothing may be blocked, or when undefined.
+        threshold: Block at or above it; None when undefined or when every threshold breaks the
+            limit.
         resolvable: Whether one benign sample weighs no more than the limit.
         needed_benign: Benign samples from which the limit can be resolved; None: no number can.
         needed_for_proof: Benign samples which, none of them blocked, show with 95 % confidence,
@@ -206,24 +175,11 @@ class TprAtFpr:
 
 
 def tpr_at_fpr(labels: ArrayLike, scores: ArrayLike, *, max_fpr: float) -> TprAtFpr:
-    """Find the highest true positive rate within a false positive limit.
+    """Find the highest true positive rate within a false positive limit in [0, 1].
 
-    The rule is "block when the score is at or above the threshold"; ties are taken whole and
-    nothing is interpolated. The rates hold for the samples they were chosen on: choose on a
-    calibration split and report what `measure_at` finds on the rest.
-
-    Args:
-        labels: True for an attack, shape (n,).
-        scores: Higher means more like an attack, shape (n,).
-        max_fpr: Highest false positive rate allowed, in [0, 1].
-
-    Returns:
-        The rates at the lowest threshold within the limit. With fewer than 1 / `max_fpr` benign
-        samples it is marked as not resolvable, with the number needed (a limit of 0 always is);
-        one class only is undefined.
-
-    Raises:
-        ValueError: On unequal lengths, a bad label, a NaN score, or a limit not in [0, 1].
+    Returns the rates at the lowest threshold within the limit, ties taken whole. With fewer than 1
+    / `max_fpr` benign samples it is marked as not resolvable, with the number needed (a limit of 0
+    always is).
     """
     require_rate("max_fpr", max_fpr)
     counts = count_at_thresholds(labels, scores)
@@ -302,10 +258,10 @@ class OperatingPoint:
         reason: Why it is undefined, or empty.
     """
 
-    threshold: float | None
-    true_positive_rate: float | None
-    false_positive_rate: float | None
-    cost: float | None
+    threshold: float | None = None
+    true_positive_rate: float | None = None
+    false_positive_rate: float | None = None
+    cost: float | None = None
     stakes: Stakes
     reason: str = ""
 
@@ -324,32 +280,12 @@ class RatesAtThreshold:
     true_positive_rate: Estimate
     false_positive_rate: Estimate
 
-    def cost(self, stakes: Stakes) -> float | None:
-        """Return the expected cost per sample, or None when a rate is undefined."""
-        tpr, fpr = self.true_positive_rate.value, self.false_positive_rate.value
-        if tpr is None or fpr is None:
-            return None
-        return stakes.allow_all_cost * (1 - tpr) + stakes.block_all_cost * fpr
-
 
 def choose_threshold(labels: ArrayLike, scores: ArrayLike, *, stakes: Stakes) -> OperatingPoint:
     """Choose the threshold of least expected cost.
 
     The cost is prevalence times miss cost times FNR, plus the rest times block cost times FPR.
-    The chosen rates flatter the defense: choose on a calibration split and report `measure_at`
-    on the rest.
-
-    Args:
-        labels: True for an attack, shape (n,).
-        scores: Higher means more like an attack, shape (n,).
-        stakes: Prevalence and costs where the defense will run.
-
-    Returns:
-        The cheapest point; among equally cheap ones that which blocks least. Undefined when one
-        class is missing.
-
-    Raises:
-        ValueError: On unequal lengths, a bad label or a NaN score.
+    Among equally cheap points it is the one that blocks least.
     """
     return expected_cost_curve(labels, scores, stakes=stakes, prevalences=[stakes.prevalence])[0]
 
@@ -357,19 +293,9 @@ def choose_threshold(labels: ArrayLike, scores: ArrayLike, *, stakes: Stakes) ->
 def expected_cost_curve(
     labels: ArrayLike, scores: ArrayLike, *, stakes: Stakes, prevalences: ArrayLike
 ) -> tuple[OperatingPoint, ...]:
-    """Find the cheapest threshold for each of many prevalences.
+    """Choose the threshold for each of many prevalences in [0, 1], in the order asked.
 
-    Args:
-        labels: True for an attack, shape (n,).
-        scores: Higher means more like an attack, shape (n,).
-        stakes: The costs; its prevalence is replaced by each asked one.
-        prevalences: Shares of attacks, each in [0, 1].
-
-    Returns:
-        One point per prevalence, in the order asked, as `choose_threshold`.
-
-    Raises:
-        ValueError: As `choose_threshold`, or if a prevalence is not in [0, 1].
+    The costs are those of `stakes`, whose own prevalence plays no part; see `choose_threshold`.
     """
     counts = count_at_thresholds(labels, scores)
     asked = [
@@ -377,7 +303,7 @@ def expected_cost_curve(
         for p in np.atleast_1d(np.asarray(prevalences, dtype=np.float64))
     ]
     if counts.undefined:
-        return tuple(_no_point(each, counts.undefined) for each in asked)
+        return tuple(OperatingPoint(stakes=each, reason=counts.undefined) for each in asked)
     tpr, fpr, thresholds = _corners(counts)
     found = []
     for each in asked:
@@ -398,20 +324,10 @@ def expected_cost_curve(
 def measure_at(
     labels: ArrayLike, scores: ArrayLike, *, threshold: float | None, confidence: float = 0.95
 ) -> RatesAtThreshold:
-    """Measure a threshold that was chosen on other samples.
+    """Measure a threshold that was chosen on other samples, None to block nothing.
 
-    Args:
-        labels: True for an attack, shape (n,).
-        scores: Higher means more like an attack, shape (n,).
-        threshold: Block at or above it; None blocks nothing.
-        confidence: Nominal coverage, strictly between 0 and 1.
-
-    Returns:
-        Both rates with Wilson intervals. Where samples share groups, count blocked samples per
-        group and use `guardmark.stats.rates.clustered` for them.
-
-    Raises:
-        ValueError: On unequal lengths, a bad label, a NaN score or a NaN threshold.
+    Both rates have Wilson intervals at `confidence`, in (0, 1). Where samples share groups, count
+    blocked samples per group and use `guardmark.stats.rates.clustered` instead.
     """
     counts = count_at_thresholds(labels, scores)
     if threshold is not None and math.isnan(threshold):
@@ -430,8 +346,7 @@ def measure_at(
 
 
 def _area_up_to(counts: ThresholdCounts, max_fpr: float) -> float:
-    tpr = np.concatenate(([0.0], counts.blocked_attacks / counts.attacks))
-    fpr = np.concatenate(([0.0], counts.blocked_benign / counts.benign))
+    tpr, fpr, _ = _corners(counts)
     inside = int(np.searchsorted(fpr, max_fpr, side="right"))
     if inside < len(fpr):
         # The segment that crosses the border is cut where it crosses: here, alone, the line
@@ -443,34 +358,16 @@ def _area_up_to(counts: ThresholdCounts, max_fpr: float) -> float:
     return float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2))
 
 
-def _prevalence(counts: ThresholdCounts) -> float | None:
-    total = counts.attacks + counts.benign
-    return counts.attacks / total if total else None
-
-
 def _needed_for_proof(max_fpr: float) -> int | None:
     if max_fpr in {0.0, 1.0}:
         return 1 if max_fpr else None
     return math.ceil(math.log(0.05) / math.log1p(-max_fpr))
 
 
-def _corners(
-    counts: ThresholdCounts,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _corners(counts: ThresholdCounts) -> tuple[Floats, Floats, Floats]:
     """Return TPR, FPR and threshold of every point, "block nothing" first."""
     return (
         np.concatenate(([0.0], counts.blocked_attacks / counts.attacks)),
         np.concatenate(([0.0], counts.blocked_benign / counts.benign)),
         np.concatenate(([np.inf], counts.thresholds)),
-    )
-
-
-def _no_point(stakes: Stakes, reason: str) -> OperatingPoint:
-    return OperatingPoint(
-        threshold=None,
-        true_positive_rate=None,
-        false_positive_rate=None,
-        cost=None,
-        stakes=stakes,
-        reason=reason,
     )
