@@ -12,9 +12,6 @@ from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.rows import read_battles, read_left_out
 from guardmark.analysis.run import analyse_run
-from guardmark.app.verify.artefacts.files import check_trace
-from guardmark.app.verify.difference import Comparer
-from guardmark.app.verify.source import open_source
 from guardmark.core.outcome import Attempt, Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.store.records import RecordReader
@@ -80,16 +77,3 @@ async def test_who_was_left_out_is_stored_and_read_again(tmp_path: Path) -> None
             assert read_left_out(reader) == left
             assert [battle.name for battle in read_battles(reader)] == ["d"]
             assert analyse_run(reader).adaptive_left_out == left
-
-
-async def test_a_complaint_taken_out_of_a_trace_is_found(tmp_path: Path) -> None:
-    """`verify` tells from the records which blocks spoke of a failure."""
-    await attack(tmp_path, samples(8, 4), plan_of(Failing("d", keyword)))
-    path = tmp_path / "trace.jsonl"
-    for edit, differs in (("", False), (',"complaint":true', True)):
-        path.write_text(trace(tmp_path, "d").replace(edit, ""), encoding="utf-8")
-        comparer = Comparer()
-        with open_source(tmp_path / "records.sqlite") as source:
-            check_trace(path, source, comparer)
-        found = [finding.place for finding in comparer.findings if finding.place != "data"]
-        assert bool(found) is differs

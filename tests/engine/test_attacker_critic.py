@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.oracles.slow.adaptive.attacker import recount_attacker
+from tests.oracles.slow.comparer import Comparer
+from tests.oracles.slow.source import open_source
 
 from guardmark.adaptive.asker import AskContext, stored_tries
 from guardmark.adaptive.attacker import Critic
@@ -15,9 +18,6 @@ from guardmark.adaptive.diagnosis import Diagnosis
 from guardmark.adaptive.model_asker import AttackerPlan, ModelAsker
 from guardmark.adaptive.state import SearchState
 from guardmark.adaptive.trace import read_trace
-from guardmark.app.verify.adaptive.attacker import recount_attacker
-from guardmark.app.verify.difference import Comparer
-from guardmark.app.verify.source import open_source
 from guardmark.attacks.prompts import PastTry
 from guardmark.core.layers import CRITIC
 from guardmark.core.outcome import Decision, Outcome

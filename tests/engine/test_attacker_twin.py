@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.oracles.slow.adaptive.attacker import recount_attacker
+from tests.oracles.slow.comparer import Comparer
+from tests.oracles.slow.source import open_source
 
 from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.attacker import AttackerCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rewording import RewordingCard
 from guardmark.analysis.defense.grouped_rates import rate_of_marks
-from guardmark.app.verify.adaptive.attacker import recount_attacker
-from guardmark.app.verify.difference import Comparer
-from guardmark.app.verify.source import open_source
 from guardmark.attacks.prompts import STRATEGIES, neutral_text, prompt_digest, system_text
 from guardmark.core.estimate import Estimate
 from guardmark.core.layers import ADAPTIVE, TWIN_CANDIDATES

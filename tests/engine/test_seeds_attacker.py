@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from guardmark.app.verify.adaptive.cards import recount_attacks
-from guardmark.app.verify.difference import Comparer
-from guardmark.app.verify.source import open_source
+from tests.oracles.slow.adaptive.cards import recount_attacks
+from tests.oracles.slow.comparer import Comparer
+from tests.oracles.slow.source import open_source
+
 from guardmark.core.layers import ADAPTIVE
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
@@ -67,7 +68,7 @@ async def test_verify_leaves_the_first_seed_out_too(tmp_path: Path, seat: Seat) 
     await card_of(tmp_path, seat, table(), NAMES, seeds=4)
     stated = {"adaptive": json.loads(json.dumps(adaptive_json(cards(tmp_path, seed=0))))}
     with open_source(tmp_path / "records.sqlite") as source:
-        found = {"adaptive": recount_attacks(source, stated)}
+        found = {"adaptive": recount_attacks(source)}
     comparer = Comparer()
     comparer.tree("summary.json", "", said=stated, found=found)
     assert comparer.findings == []

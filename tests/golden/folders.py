@@ -33,8 +33,8 @@ MADE_ONCE: Final = frozenset(
 )
 """Files that only making writes; retelling starts from them."""
 
-LEFT_OUT: Final = frozenset({".lock", "environment.json", "run.log"})
-"""Files about the machine and the moment, which no report reads."""
+LEFT_OUT: Final = frozenset({".lock", "environment.json", "run.log", "seals.jsonl"})
+"""Files about the machine, the moment and what was written, which no report reads."""
 
 _SURROUNDINGS: Final = {"COLUMNS": "100", "PYTHONDONTWRITEBYTECODE": "1"}
 """Width of the terminal, which `data check` breaks its lines by; no files beside the inputs."""

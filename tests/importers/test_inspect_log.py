@@ -101,7 +101,7 @@ def exported_and_imported(folder: Path, more: str, arm: str) -> tuple[Json, Json
     found = import_run("inspect", path, now=NOW, out=folder / "again")
     told = finish(found.folder, found.config, formats=["json"])
     checked = verify(found.folder.path, data=[path.parent])
-    assert checked.holds, [*map(str, checked.findings)][:5]
+    assert checked.holds, [*map(str, checked.mismatches)][:5]
     before = json.loads((folder / "out" / "summary.json").read_text("utf-8"))
     return before, json.loads(told.summary_json)
 

@@ -244,7 +244,7 @@ def test_a_configuration_names_the_attack_and_verify_counts_it_again(
     card = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))["adaptive"][0]
     assert card["gradient"]["attack"] == "hotflip@1"
     found = verify(tmp_path / "out", data=[tmp_path])
-    assert found.holds, [*found.damage, *map(str, found.findings)][:10]
+    assert found.holds, [*found.damage, *map(str, found.mismatches)][:10]
     assert guardmark("run", config, "-o", "two", cwd=tmp_path).code == 0
     again = guardmark("adapt", "two", "--budget", "4", "--replay", "out/trace.jsonl", cwd=tmp_path)
     assert again.code == 0, again.err

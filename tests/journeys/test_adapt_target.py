@@ -138,7 +138,7 @@ async def test_attack_success_is_told_verified_and_replayed(
     assert "words: attack success at the target model" in page
 
     found = await asyncio.to_thread(verify, tmp_path / "out", data=[tmp_path])
-    assert found.holds, [*found.damage, *map(str, found.findings)][:10]
+    assert found.holds, [*found.damage, *map(str, found.mismatches)][:10]
 
     assert (await typed("run", config, "-o", "again", cwd=tmp_path)).code == 0
     before = len(chat_server.requests)
@@ -168,11 +168,11 @@ async def test_a_changed_figure_or_line_is_found(chat_server: Any, tmp_path: Pat
     said["adaptive"][0]["target"]["effects"]["defended"]["rate"]["successes"] += 1
     path.write_text(json.dumps(said), encoding="utf-8")
     found = await asyncio.to_thread(verify, out, data=[tmp_path])
-    assert any("target.effects.defended.rate.successes" in str(each) for each in found.findings)
+    assert any("target.effects.defended.rate.successes" in str(each) for each in found.mismatches)
     path.write_text(summary, encoding="utf-8")
     lines.write_text(told.replace('"unsafe"', '"safe"', 1), encoding="utf-8")
     found = await asyncio.to_thread(verify, out, data=[tmp_path])
-    assert [each.file for each in found.findings] == ["target.jsonl"]
+    assert {each.file for each in found.mismatches} == {"target.jsonl"}
 
 
 async def test_without_a_judge_success_is_called_an_estimate(
@@ -194,7 +194,7 @@ async def test_without_a_judge_success_is_called_an_estimate(
         guess["bypassed"]["value"] * guess["read"]["value"]
     )
     found = await asyncio.to_thread(verify, tmp_path / "out", data=[tmp_path])
-    assert found.holds, [*found.damage, *map(str, found.findings)][:10]
+    assert found.holds, [*found.damage, *map(str, found.mismatches)][:10]
     done = await typed(
         "adapt", config, "--budget", "4", "--canaries", "0", "-o", "none", cwd=tmp_path
     )

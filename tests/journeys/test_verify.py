@@ -13,7 +13,7 @@ import pytest
 from tests.journeys.command_line import CONFIG, guardmark, kill_once_stored, set_up, write_rows
 
 from guardmark.app.verify import verification
-from guardmark.app.verify.formulas import drawing
+from guardmark.app.verify.mismatches import MismatchKind
 from guardmark.app.verify.verification import Verification, verify
 from guardmark.reports.layout import lay_out
 
@@ -75,6 +75,8 @@ def test_an_untouched_run_holds(run: Path) -> None:
     assert said["holds"]
     assert said["compared"] > 2_000
     assert said["notes"] == []
+    assert (said["mismatches"], said["mismatches_in_all"], said["as_expected"]) == ([], 0, None)
+    assert "--expect HEAD" in said["cannot_show"][0]
     after = {path.name: path.read_bytes() for path in run.iterdir()}
     assert {name for name in after if after[name] != before.get(name)} <= {"records.sqlite-shm"}
 
@@ -99,29 +101,7 @@ def test_an_untouched_run_holds(run: Path) -> None:
 def test_every_kind_of_run_holds(tmp_path: Path, more: str) -> None:
     """Repeats, policies, groups, costs, chains, runs that were ended early, pipelines."""
     found = look(measure(tmp_path, MEASURED + more))
-    assert found.holds, [*found.damage, *map(str, found.findings)][:10]
-
-
-def test_intervals_of_many_draws_are_drawn_on_request(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Unasked a note names the first that was left out, and the option; asked, none is."""
-    monkeypatch.setattr(drawing, "MOST_DRAWS", 100)
-    unasked = verify(run, data=[run.parent])
-    asked = verify(run, data=[run.parent], all_draws=True)
-    assert (unasked.holds, asked.holds) == (True, True)
-    (note,) = unasked.notes
-    assert "summary.json: defenses[words].ratios.precision.low" in note
-    assert "--all-draws" in note
-    assert asked.notes == ()
-    assert asked.compared > unasked.compared
-
-
-def test_a_person_asks_for_all_draws(run: Path) -> None:
-    """With an option of the command."""
-    done = guardmark("verify", run, "--all-draws", cwd=run.parent)
-    assert (done.code, done.err) == (0, "")
-    assert "none differs" in done.out
+    assert found.holds, [*found.damage, *map(str, found.mismatches)][:10]
 
 
 @pytest.mark.parametrize("label", ["attack", "benign"])
@@ -132,7 +112,7 @@ def test_a_run_of_one_side_holds(tmp_path: Path, label: str) -> None:
     write_rows(tmp_path / "data.jsonl", rows)
     assert guardmark("run", "bench.yaml", "-o", "out", cwd=tmp_path).code == 0
     found = look(tmp_path / "out")
-    assert found.holds, [*map(str, found.findings)][:10]
+    assert found.holds, [*map(str, found.mismatches)][:10]
 
 
 def test_rare_values_are_put_together_by_both_counts(tmp_path: Path) -> None:
@@ -156,9 +136,9 @@ def test_rare_values_are_put_together_by_both_counts(tmp_path: Path) -> None:
     rates = tables[at]["rates"]
     assert [(each["folded"], each["asked"]) for each in rates] == [(0, 10), (10, 10)]
     untouched = look(tmp_path / "out")
-    assert untouched.holds, [*map(str, untouched.findings)][:10]
+    assert untouched.holds, [*map(str, untouched.mismatches)][:10]
     figure("defenses", 0, "slices", at, "rates", 1, "folded", value=9)(tmp_path / "out")
-    found = [str(each) for each in look(tmp_path / "out").findings]
+    found = [str(each) for each in look(tmp_path / "out").mismatches]
     assert any("slices" in each and "folded: says 9" in each for each in found), found
 
 
@@ -176,7 +156,7 @@ def test_reports_of_another_threshold_or_without_texts_hold(run: Path) -> None:
     given = ("report", run, "--threshold", "mine=0.75", "--no-texts")
     assert guardmark(*given, cwd=run.parent).code == 0
     found = look(run)
-    assert found.holds, [*map(str, found.findings)][:10]
+    assert found.holds, [*map(str, found.mismatches)][:10]
 
 
 def test_a_run_that_was_killed_holds_as_far_as_it_came(tmp_path: Path) -> None:
@@ -187,7 +167,7 @@ def test_a_run_that_was_killed_holds_as_far_as_it_came(tmp_path: Path) -> None:
     )
     kill_once_stored("run", "bench.yaml", "-o", "out", cwd=tmp_path)
     found = look(tmp_path / "out")
-    assert found.holds, [*found.damage, *map(str, found.findings)][:10]
+    assert found.holds, [*found.damage, *map(str, found.mismatches)][:10]
     assert any("what it stored so far" in note for note in found.notes)
     told = guardmark("report", "out", cwd=tmp_path)
     assert "Beware: The run is interrupted: " in told.out, "before any figure"
@@ -312,7 +292,7 @@ TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
     "summary.json cut off": (without_line("summary.json", -1), "summary.json"),
     "a cell edited in categories.csv": (
         text("categories.csv", "words,category,", "words,category,x"),
-        "categories.csv: row 2, value",
+        "categories.csv: line 2",
     ),
     "a row taken out of categories.csv": (without_line("categories.csv", 3), "categories.csv"),
     "a row taken out of variant_metrics.csv": (
@@ -335,11 +315,11 @@ TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "the verdict edited in summary.md": (
         text("summary.md", "blocks 66.7 %", "blocks 99.7 %"),
-        "summary.md: verdict of words",
+        "summary.md: line",
     ),
     "the verdict edited in report.html": (
         text("report.html", "<b>66.7", "<b>99.7"),
-        "report.html: verdict of words",
+        "report.html: line",
     ),
     "an advice added to report.html": (
         text("report.html", "</main>", "<p>Certified safe.</p></main>"),
@@ -363,7 +343,11 @@ def test_an_export_that_was_edited_is_found(
     path = next(path for path in sorted(run.glob(name)) if edit[0] in path.read_text("utf-8"))
     text(str(path.relative_to(run)), *edit)(run)
     found = look(run)
-    assert {finding.file for finding in found.findings} == {path.name}
+    assert {mismatch.file for mismatch in found.mismatches} == {str(path.relative_to(run))}
+    assert {mismatch.what for mismatch in found.mismatches} == {
+        MismatchKind.SEAL,
+        MismatchKind.REPORT,
+    }
 
 
 @pytest.mark.parametrize("name", TAMPERING)
@@ -373,7 +357,7 @@ def test_tampering_is_found(run: Path, name: str) -> None:
     change(run)
     found = look(run)
     assert not found.holds
-    everything = [*found.damage, *map(str, found.findings)]
+    everything = [*found.damage, *map(str, found.mismatches)]
     assert any(said in each for each in everything), everything[:10]
 
 
@@ -392,28 +376,28 @@ COUNTED = {
 def test_a_figure_is_found_to_be_off_without_the_code_that_wrote_it(
     run: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Reports of another version are not written again; the second count finds the edit alone."""
+    """Reports of another version are not written again; their seals find the edit alone."""
     written = guardmark("report", run, "-f", "html,md,json,csv,junit,sarif", cwd=run.parent)
     assert written.code == 0, written.err
     monkeypatch.setattr(verification, "VERSION", "0.0.7")
     untouched = look(run)
-    assert untouched.holds, [*map(str, untouched.findings)][:10]
+    assert untouched.holds, [*map(str, untouched.mismatches)][:10]
     assert any("not written again" in note for note in untouched.notes)
     text(name, *COUNTED[name])(run)
-    assert {finding.file for finding in look(run).findings} == {name}
+    assert {mismatch.file for mismatch in look(run).mismatches} == {name}
 
 
-def test_a_turned_decision_contradicts_every_report(run: Path) -> None:
-    """Who could forge the seals would still have to forge each figure that follows."""
+def test_a_turned_decision_contradicts_the_headline(run: Path) -> None:
+    """Who could forge the chain would still have to forge each figure that follows."""
     sql(FLIP)(run)
-    files = {finding.file for finding in look(run).findings}
-    assert {"summary.json", "categories.csv", "results.jsonl"} <= files
+    places = {mismatch.where for mismatch in look(run).mismatches}
+    assert "summary.json: defenses[words].rates.true_positive_rate.successes" in places
 
 
 def test_a_text_that_never_stood_in_the_data_is_found(run: Path) -> None:
     """Also by the data, not by the seal alone."""
     sql("UPDATE samples SET text = 'invented' WHERE position = 2")(run)
-    places = {finding.place for finding in look(run).findings}
+    places = {mismatch.place for mismatch in look(run).mismatches}
     assert "text of sample s-2" in places
 
 

@@ -46,7 +46,7 @@ def test_answers_of_the_run_and_tries_lie_in_files_of_their_own(run: Path) -> No
 def test_an_adapted_run_holds(run: Path) -> None:
     """Every line of the trace is compared with the try it tells."""
     found = look(run)
-    assert found.holds, [*found.damage, *map(str, found.findings)][:10]
+    assert found.holds, [*found.damage, *map(str, found.mismatches)][:10]
     before = found.compared
     (run / "trace.jsonl").unlink()
     assert look(run).compared < before
@@ -74,8 +74,8 @@ def cut(path: Path) -> None:
     [
         (edited('"outcome":"block"', '"outcome":"allow"'), "trace.jsonl: line"),
         (edited('"tier":"V2"', '"tier":"V0"'), "trace.jsonl: line"),
-        (edited('"budget":8', '"budget":64'), "trace.jsonl: settings"),
-        (edited('"defenses":["', '"defenses":["x'), "trace.jsonl: defenses"),
+        (edited('"budget":8', '"budget":64'), "trace.jsonl: line 1"),
+        (edited('"defenses":["', '"defenses":["x'), "trace.jsonl: line 1"),
         (cut, "trace.jsonl: lines"),
     ],
     ids=["an answer", "a tier", "the budget", "a defense", "a line less"],
@@ -83,4 +83,4 @@ def cut(path: Path) -> None:
 def test_a_changed_trace_is_found(run: Path, change: Callable[[Path], None], said: str) -> None:
     """With its place in the file."""
     change(run / "trace.jsonl")
-    assert any(said in str(finding) for finding in look(run).findings)
+    assert any(said in str(mismatch) for mismatch in look(run).mismatches)

@@ -144,6 +144,7 @@ def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json:
     else:
         sys.stdout.write(told.terminal)
         sys.stdout.write("".join(f"{label:<10}{path}\n" for label, path in told.files))
+        sys.stdout.write(f"{'head':<10}{told.head}\n" if told.head else "")
         sys.stdout.write(told.gate)
     for complaint in told.complaints:
         _say(complaint)

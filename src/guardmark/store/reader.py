@@ -14,6 +14,7 @@ from guardmark.store.codec import SELECT_RECORDS, manifest_from_json, record_of
 from guardmark.store.codes import OUTCOME_NAMES, STAGE_CODE, STAGES
 from guardmark.store.run_dir import holder_of
 from guardmark.store.schema import FACET_COLUMNS
+from guardmark.store.seals import head_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -45,6 +46,7 @@ class RunStatus:
     planned: int
     stored: int
     retried: int = 0
+    head: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,8 +219,9 @@ class RecordReader:
         stored = int(self._all(query, (STAGE_CODE[Stage.WARMUP],))[0][0])
         with connect.errors_of(self.path):
             retried = lookups.count_superseded(self._connection)
+            head = head_of(self._connection)
         planned = int(self._meta("planned") or 0)
-        return RunStatus(state=state, planned=planned, stored=stored, retried=retried)
+        return RunStatus(state=state, planned=planned, stored=stored, retried=retried, head=head)
 
     def _meta(self, key: str) -> str | None:
         with connect.errors_of(self.path):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StorageError
+from guardmark.store.seals import SEALS, seal_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,6 +145,11 @@ class RunDir:
         return self.path / "results.sarif"
 
     @property
+    def seals(self) -> Path:
+        """The hashes of what was written, one line each."""
+        return self.path / SEALS
+
+    @property
     def log(self) -> Path:
         """What happened, for support."""
         return self.path / "run.log"
@@ -212,7 +218,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that takes its name only once it is complete and on the disk.
 
     A file that has exactly these bytes already is left as it is, its time of change included:
-    who writes reports again from the same records changes nothing.
+    who writes reports again from the same records changes nothing. In the folder of a run it is
+    sealed first.
     """
     with _errors_of(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -226,6 +233,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
                 is_known = path.is_file() and cmp(name, path, shallow=False)
                 if not is_known:
                     os.fsync(file.fileno())
+            seal_file(path, Path(name), try_lock=try_lock)
             if is_known:
                 Path(name).unlink()
             else:

@@ -136,9 +136,17 @@ def run_junit(reader: RecordReader, analysis: RunAnalysis, config: Config) -> st
     result = check_own_limits(reader, analysis, config)
     if result is None:
         return figures_junit(
-            tuple(_figures(analysis)), run=manifest.name, created_utc=manifest.created_utc
+            tuple(_figures(analysis)),
+            run=manifest.name,
+            created_utc=manifest.created_utc,
+            head=analysis.status.head,
         )
-    return gate_junit(result, run=manifest.name, created_utc=manifest.created_utc)
+    return gate_junit(
+        result,
+        run=manifest.name,
+        created_utc=manifest.created_utc,
+        head=analysis.status.head,
+    )
 
 
 def check_own_limits(

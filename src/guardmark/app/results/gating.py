@@ -24,6 +24,7 @@ from guardmark.core.errors import ConfigError, StorageError, StoreError
 from guardmark.reports.compared_words import run_caveats
 from guardmark.reports.exports.junit import gate_junit
 from guardmark.store.records import RecordReader
+from guardmark.store.run_dir import whole_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,7 @@ class Gated:
     created_utc: str
     result: GateResult
     caveats: tuple[str, ...]
+    head: str = ""
 
 
 def gate(path: Path, *, policy: Path | None = None, baseline: Path | None = None) -> Gated:
@@ -63,7 +65,8 @@ def check_run(folder: RunDir, limits: GatePolicy, *, baseline: RunDir | None = N
         reader = stack.enter_context(RecordReader(folder.records))
         settings = analysis_settings(run_config(reader.manifest()), reader)
         frame = read_frame(reader, settings)
-        checks = check_complete(reader.status())
+        status = reader.status()
+        checks = check_complete(status)
         checks += check_limits(frame, limits, settings)
         caveats: tuple[str, ...] = ()
         labels = label_runs([folder, base] if base else [folder])
@@ -82,6 +85,7 @@ def check_run(folder: RunDir, limits: GatePolicy, *, baseline: RunDir | None = N
         run=labels[0],
         baseline=labels[1] if base is not None else "",
         created_utc=frame.manifest.created_utc,
+        head=status.head,
         result=GateResult(checks=checks, confidence=settings.confidence),
         caveats=caveats,
     )
@@ -89,11 +93,15 @@ def check_run(folder: RunDir, limits: GatePolicy, *, baseline: RunDir | None = N
 
 def write_junit(gated: Gated, path: Path) -> None:
     """Write the answer of a gate as JUnit XML."""
-    text = gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}.") from error
+    text = gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc, head=gated.head)
+    if path.exists() and not path.is_file():
+        try:
+            path.write_text(text, encoding="utf-8")  # a pipe or a device
+        except OSError as error:
+            raise StorageError(f"{path} cannot be written: {error.strerror}.") from error
+        return
+    with whole_file(path) as file:
+        file.write(text.encode())
 
 
 def _find_baseline(path: Path) -> RunDir:

@@ -134,6 +134,7 @@ class RunOutput:
     analysis: RunAnalysis
     files: tuple[tuple[str, Path], ...]
     complaints: tuple[str, ...]
+    head: str = ""
     gate: str = ""
     gate_exit: int = 0
 
@@ -164,6 +165,7 @@ def finish(
         analysis=analysis,
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config, folder)),
+        head=analysis.status.head,
         gate=gate,
         gate_exit=gate_exit,
     )

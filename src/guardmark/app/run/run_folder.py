@@ -182,13 +182,16 @@ def foreign_run(folder: RunDir, strange: str) -> StoreError:
 
 
 def set_aside(folder: RunDir, *, now: datetime) -> dict[Path, Path]:
-    """Rename the records of an earlier run, so that a fresh one starts in the same folder."""
+    """Rename records and seals of an earlier run, so that a fresh one starts in its folder."""
     moved = {}
     for suffix in ("", "-wal", "-shm"):
         path = folder.records.with_name(folder.records.name + suffix)
         if path.exists():
             name = f"records.before-{now.strftime(_STAMP)}.sqlite{suffix}"
             moved[path] = path.rename(path.with_name(name))
+    if folder.seals.exists():
+        name = f"seals.before-{now.strftime(_STAMP)}.jsonl"
+        moved[folder.seals] = folder.seals.rename(folder.seals.with_name(name))
     return moved
 
 

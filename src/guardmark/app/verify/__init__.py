@@ -1,1 +1,1 @@
-"""Every figure of a run computed a second time, by paths of their own."""
+"""Whether a run folder holds what was measured: chains, hashes, figures and reports."""

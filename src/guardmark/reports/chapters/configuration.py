@@ -68,6 +68,8 @@ def _facts(analysis: RunAnalysis) -> Facts:
         ),
         ("Confidence", words(percent_text(analysis.settings.confidence))),
     ]
+    if analysis.status.head:
+        pairs.append(("Head of the records", name(analysis.status.head)))
     return Facts(title="The run", pairs=tuple(pairs))
 
 

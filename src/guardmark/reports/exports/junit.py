@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _ILLEGAL: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _RUN: Final = "run"
+_HEAD: Final = "guardmark.records_head"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,22 +29,24 @@ class Unlimited:
     text: str
 
 
-def gate_junit(result: GateResult, *, run: str, created_utc: str) -> str:
+def gate_junit(result: GateResult, *, run: str, created_utc: str, head: str = "") -> str:
     """Write a gate as JUnit XML."""
     suites: dict[str, list[ET.Element]] = {}
     for check in result.checks:
         suites.setdefault(check.defense or _RUN, []).append(_case(check))
-    return _document(suites, run=run, created_utc=created_utc)
+    return _document(suites, run=run, created_utc=created_utc, head=head)
 
 
-def figures_junit(figures: Sequence[Unlimited], *, run: str, created_utc: str) -> str:
+def figures_junit(
+    figures: Sequence[Unlimited], *, run: str, created_utc: str, head: str = ""
+) -> str:
     """Write figures without limits as JUnit XML."""
     suites: dict[str, list[ET.Element]] = {}
     for each in figures:
         case = ET.Element("testcase", classname=_legal(each.defense), name=each.figure, time="0")
         ET.SubElement(case, "skipped", message=_legal(f"no limit is set; {each.text}"))
         suites.setdefault(each.defense, []).append(case)
-    return _document(suites, run=run, created_utc=created_utc)
+    return _document(suites, run=run, created_utc=created_utc, head=head)
 
 
 def _case(check: GateCheck) -> ET.Element:
@@ -61,7 +64,7 @@ def _case(check: GateCheck) -> ET.Element:
     return case
 
 
-def _document(suites: dict[str, list[ET.Element]], *, run: str, created_utc: str) -> str:
+def _document(suites: dict[str, list[ET.Element]], *, run: str, created_utc: str, head: str) -> str:
     every = [case for cases in suites.values() for case in cases]
     root = ET.Element("testsuites", name=_legal(f"guardmark {run}"), time="0")
     root.attrib.update(_counts(every))
@@ -74,6 +77,9 @@ def _document(suites: dict[str, list[ET.Element]], *, run: str, created_utc: str
             time="0",
         )
         suite.attrib.update(_counts(cases))
+        if head:
+            properties = ET.SubElement(suite, "properties")
+            ET.SubElement(properties, "property", name=_HEAD, value=head)
         suite.extend(cases)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"

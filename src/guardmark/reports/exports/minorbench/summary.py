@@ -13,10 +13,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.errors import StorageError
 from guardmark.importers import minorbench as layout
 from guardmark.reports.document.safe_text import csv_cell, markdown_line
 from guardmark.reports.exports.minorbench.rows import ArmRows, write_rows
+from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -163,12 +163,8 @@ def write_minorbench(reader: RecordReader, folder: Path) -> int:
             "summary.md": summary_md(summary),
             "variant_metrics.csv": _variants_csv(summary),
         }
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-            for name, text in texts.items():
-                (home / name).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise StorageError(f"{home} cannot be written: {error.strerror}.") from error
+        for name, text in texts.items():
+            RunDir(path=home).write_text(name, text)
         written += len(arm.rows)
     return written
 

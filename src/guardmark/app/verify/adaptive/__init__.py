@@ -1,1 +1,0 @@
-"""What an adaptive attack measured, counted a second time."""

@@ -1,1 +1,0 @@
-"""The other files of a run against the second count."""

@@ -1,1 +1,0 @@
-"""Defenses side by side, counted a second time."""

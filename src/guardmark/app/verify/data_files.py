@@ -1,0 +1,136 @@
+"""The data files of a run against the hashes it noted and the texts it stored."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import sys
+import zlib
+from array import array
+from bisect import bisect_left
+from hashlib import file_digest, sha256
+from typing import IO, TYPE_CHECKING, Any
+
+from guardmark.app.verify.mismatches import MismatchKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from guardmark.app.verify.mismatches import Mismatches
+    from guardmark.store.reader import RecordReader
+
+
+def check_data(
+    reader: RecordReader,
+    folders: Sequence[Path],
+    mismatches: Mismatches,
+    *,
+    builtin: Mapping[str, Path],
+) -> list[str]:
+    """Compare the data files with the hashes the run noted, and its samples with their texts.
+
+    Every text under test has to stand somewhere in the files, character for character. Where a
+    file is missing or cannot be read here (Parquet), texts are not looked for.
+    """
+    missing, found = [], []
+    for data in reader.manifest().data:
+        for name, noted in data.files.items():
+            places = [folder / name for folder in folders]
+            places += [builtin[name]] if name in builtin else []
+            there = [path for path in places if path.is_file()]
+            if not there:
+                missing.append(name)
+                continue
+            digests = {_digest(path): path for path in reversed(there)}
+            # Another file of the same name may lie in another folder.
+            digest = noted if noted in digests else next(reversed(digests))
+            found.append(digests[digest])
+            mismatches.value(MismatchKind.DATA, name, "sha256", stated=noted, counted=digest)
+    if not missing and found and all(map(_is_readable, found)):
+        _check_texts(reader, found, mismatches)
+    return missing
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as content:
+        return file_digest(content, "sha256").hexdigest()
+
+
+def _check_texts(reader: RecordReader, files: Sequence[Path], mismatches: Mismatches) -> None:
+    # Both sides may hold a million texts, so only their hashes meet; a repeated one is looked up
+    # at its first place, and a set of them would take more than all the rest.
+    hashes = array("Q", (_short_hash(text) for _, text in _texts(reader)))
+    wanted = array("Q", sorted(hashes))
+    del hashes
+    is_there = bytearray(len(wanted))
+    for path in files:
+        for text in _strings(path):
+            hashed = _short_hash(text)
+            at = bisect_left(wanted, hashed)
+            if at < len(wanted) and wanted[at] == hashed:
+                is_there[at] = True
+    for name, text in _texts(reader):
+        mismatches.compared += 1
+        if not is_there[bisect_left(wanted, _short_hash(text))]:
+            mismatches.differ(
+                MismatchKind.DATA,
+                "records.sqlite",
+                f"text of sample {name}",
+                stated="a text that stands nowhere in the data files",
+                counted="another one",
+            )
+
+
+def _texts(reader: RecordReader) -> Iterator[tuple[str, str]]:
+    """Yield id and text under test of every sample, in order."""
+    yield from reader.connection.execute("SELECT id, text FROM samples ORDER BY position")
+
+
+def _short_hash(text: str) -> int:
+    """Eight bytes of SHA-256: that a changed text meets another by chance is out of the question.
+
+    With a million texts the chance is one in 10^13.
+    """
+    return int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest()[:8], "big")
+
+
+def _is_readable(path: Path) -> bool:
+    return path.name.removesuffix(".gz").endswith((".jsonl", ".json", ".csv", ".tsv"))
+
+
+def _strings(path: Path) -> Iterator[str]:
+    """Every string of a file, wherever it stands."""
+    name = path.name.removesuffix(".gz")
+    try:
+        with _open_text(path) as lines:
+            if name.endswith((".csv", ".tsv")):
+                csv.field_size_limit(sys.maxsize)
+                for row in csv.reader(lines, delimiter="\t" if name.endswith(".tsv") else ","):
+                    yield from row
+            elif name.endswith(".json"):
+                yield from _within(json.load(lines))
+            else:
+                for line in lines:
+                    yield from _within(json.loads(line)) if line.strip() else ()
+    except (ValueError, csv.Error, gzip.BadGzipFile, EOFError, zlib.error):
+        return  # the file is not the one that was read; its hash says so already
+
+
+def _open_text(path: Path) -> IO[str]:
+    """Open a file of text, packed or not; lines end at line feeds only."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")
+    return path.open(encoding="utf-8-sig", newline="\n")
+
+
+def _within(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _within(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _within(each)

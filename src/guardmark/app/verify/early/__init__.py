@@ -1,1 +1,0 @@
-"""What a rule decided that ended a defense early, counted a second time."""

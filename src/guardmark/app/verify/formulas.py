@@ -1,0 +1,163 @@
+"""The default interval of a rate, and of a paired difference, from their formulas.
+
+Plain loops of their own on purpose: what `verify` counts shares nothing with `stats`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RateGroups = Counter[tuple[int, int]]
+"""Trials and hits of a group to how many groups have so many: all that a rate depends on."""
+PairGroups = Counter[tuple[int, int, int]]
+"""Pairs of a group, and those that only the first or only the second side has, likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A figure with its limits; None where it is undefined."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+_UNDEFINED = Interval(value=None, low=None, high=None)
+
+
+def rate_interval(groups: RateGroups, confidence: float) -> Interval:
+    """Return a rate with Wilson's limits, at the effective number of trials where groups share."""
+    n, k = _sum(groups, lambda m, _: m), groups.total()
+    if not n:
+        return _UNDEFINED
+    p = _sum(groups, lambda _, h: h) / n
+    if n == k:
+        low, high = _wilson(p, n, NormalDist().inv_cdf((1 + confidence) / 2))
+    elif k == 1:
+        return Interval(value=p, low=None, high=None)
+    else:
+        effective = n / _design_effect(groups, n=n, p=p)
+        low, high = _wilson(p, effective, _student((1 + confidence) / 2, k - 1))
+    return Interval(value=p, low=low, high=high)
+
+
+def difference_interval(groups: PairGroups, confidence: float) -> Interval:
+    """Return a paired difference with the limits of Bonett & Price (2012)."""
+    n = sum(count * m for (m, _, _), count in groups.items())
+    b = sum(count * one for (_, one, _), count in groups.items())
+    c = sum(count * two for (_, _, two), count in groups.items())
+    k = groups.total()
+    if not n:
+        return _UNDEFINED
+    value = (b - c) / n
+    if n > k == 1:
+        return Interval(value=value, low=None, high=None)
+    effect = 1.0 if n == k else _paired_effect(groups, n=n, b=b, c=c)
+    level = (1 + confidence) / 2
+    z = NormalDist().inv_cdf(level) if n == k else _student(level, k - 1)
+    total = n / effect + 2
+    one, two = (b / effect + 1) / total, (c / effect + 1) / total
+    half = z * math.sqrt((one + two - (one - two) ** 2) / total)
+    return Interval(
+        value=value,
+        low=max(-1.0, min(one - two - half, value)),
+        high=min(1.0, max(one - two + half, value)),
+    )
+
+
+def _sum(groups: RateGroups, term: Callable[[int, int], float]) -> float:
+    return math.fsum(count * term(m, h) for (m, h), count in groups.items())
+
+
+def _design_effect(groups: RateGroups, *, n: float, p: float) -> float:
+    """Return how much groups inflate the variance, drawn to its limit where few groups tell."""
+    k = groups.total()
+    limit = _sum(groups, lambda m, _: m * m) / n
+    linearised = limit
+    if 0 < p < 1:
+        variance = _sum(groups, lambda m, h: (h - p * m) ** 2) * k / (k - 1) / n**2
+        linearised = min(max(variance / (p * (1 - p) / n), 1.0), limit)
+    seen = max(linearised, 1 + (limit - 1) * _correlation(groups, n=n, p=p))
+    with_hit = sum(count for (_, h), count in groups.items() if h > 0)
+    with_miss = sum(count for (m, h), count in groups.items() if h < m)
+    return _drawn_to(limit, seen, min(with_hit, with_miss))
+
+
+def _correlation(groups: RateGroups, *, n: float, p: float) -> float:
+    """Intra-group correlation in [0, 1] by analysis of variance (Ridout, Demetrio & Firth 1999)."""
+    k = groups.total()
+    between = _sum(groups, lambda m, h: m * (h / m - p) ** 2) / (k - 1)
+    within = _sum(groups, lambda _, h: h) - _sum(groups, lambda m, h: h * h / m)
+    within /= n - k
+    usual = (n - _sum(groups, lambda m, _: m * m) / n) / (k - 1)
+    total = between + (usual - 1) * within
+    return min(max((between - within) / total, 0.0), 1.0) if total > 0 else 1.0
+
+
+def _paired_effect(groups: PairGroups, *, n: int, b: int, c: int) -> float:
+    k, gap = groups.total(), (b - c) / n
+    limit = sum(count * m * m for (m, _, _), count in groups.items()) / n
+    residual = math.fsum(
+        count * (one - two - gap * m) ** 2 for (m, one, two), count in groups.items()
+    )
+    alone = ((b + c) / n - gap**2) / n
+    variance = residual * k / (k - 1) / n**2
+    seen = min(max(variance / alone, 1.0), limit) if alone > 1e-15 else limit
+    telling = sum(count for (_, one, two), count in groups.items() if one + two > 0)
+    return _drawn_to(limit, seen, telling)
+
+
+def _drawn_to(limit: float, seen: float, telling: int) -> float:
+    weight = telling / (telling + 2)
+    return weight * seen + (1 - weight) * limit
+
+
+def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (0.0 if p == 0 else middle - half), (1.0 if p == 1 else middle + half)
+
+
+@cache
+def _student(probability: float, freedom: int) -> float:
+    """Return the quantile of Student's t above the median, by bisection."""
+    low, high = 0.0, 1.0
+    while _student_tail(high, freedom) > 1 - probability:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        if _student_tail(middle, freedom) > 1 - probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _student_tail(t: float, freedom: int) -> float:
+    return _incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5) / 2
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """Regularised incomplete beta by its continued fraction (Abramowitz & Stegun 26.5.8)."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(1 - x, b, a)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    value = 0.0
+    for m in range(300, 0, -1):  # from the far end, so that no term is divided by zero
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        value = even / (1 + odd / (1 + value))
+    first = -(a + b) * x / (a + 1)
+    return front / a / (1 + first / (1 + value))

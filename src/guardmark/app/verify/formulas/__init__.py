@@ -1,1 +1,0 @@
-"""Rates, intervals, tests and draws from their formulas, in plain loops."""

@@ -1,0 +1,247 @@
+"""The headline of a run counted again from its records: counts, rates, paired differences.
+
+Nothing here shares code with `analysis`: SQL of its own and the formulas beside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.app.verify.formulas import (
+    Interval,
+    PairGroups,
+    RateGroups,
+    difference_interval,
+    rate_interval,
+)
+from guardmark.app.verify.mismatches import MismatchKind
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from guardmark.app.verify.mismatches import Mismatches
+
+Json = dict[str, Any]
+
+_OUTCOMES: Final = ("allow", "block", "malformed", "error")
+"""Outcomes of a defense; their places are their codes in the records."""
+_SIDES: Final = (("attacks", 1), ("benign", 0))
+_PAIRED: Final = (("attack_success_rate", 1, 0), ("false_positive_rate", 0, 1))
+"""A rate, the label it is about, and the code of its error."""
+_OUTCOME: Final = (
+    "CASE WHEN {0}.outcome < 2 AND {0}.score IS NOT NULL AND :{0} IS NOT NULL"
+    " THEN {0}.score >= :{0} ELSE {0}.outcome END"
+)
+"""What a decision came to, at another threshold where reports were asked for one."""
+_RUN: Final = "stage = 0 AND layer = (SELECT id FROM layers WHERE name = 'run')"
+_GROUP: Final = "coalesce(s.origin, s.id)"
+_LABELLED: Final = "JOIN samples s ON s.position = a.sample JOIN kinds k ON k.id = s.kind"
+_COUNTED: Final = (
+    f"SELECT {_GROUP} AS name, k.is_attack, "  # noqa: S608 - names of ours
+    + ", ".join(f"sum({_OUTCOME.format('a')} = {code})" for code in range(len(_OUTCOMES)))
+    + f" FROM records a {_LABELLED} WHERE a.{_RUN}"  # noqa: S608 - names of ours
+    " AND a.defense = (SELECT id FROM defenses WHERE name = :name)"
+    " GROUP BY name, k.is_attack ORDER BY name"
+)
+_MATCHED: Final = (
+    "SELECT count(*), sum({one} = :error AND {two} != :error),"  # noqa: S608 - names of ours
+    " sum({two} = :error AND {one} != :error)"
+    f" FROM records a JOIN records b USING (stage, layer, repeat, sample) {_LABELLED}"
+    f" WHERE {_RUN} AND k.is_attack = :label"
+    " AND a.defense = (SELECT id FROM defenses WHERE name = :first)"
+    " AND b.defense = (SELECT id FROM defenses WHERE name = :second)"
+    f" AND {{one}} < 2 AND {{two}} < 2 GROUP BY {_GROUP}"
+).format(one=_OUTCOME.format("a"), two=_OUTCOME.format("b"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefenseCounts:
+    """What one defense decided: outcomes by label, and groups by what a rate depends on."""
+
+    outcomes: Mapping[int, Counter[str]]
+    decided: Mapping[int, Counter[tuple[int, int]]]
+    answered: RateGroups
+
+    def rate(self, label: int, hit: int) -> RateGroups:
+        """Return trials and hits among the decisions on one label."""
+        found: RateGroups = Counter()
+        for counts, groups in self.decided[label].items():
+            found[sum(counts), counts[hit]] += groups
+        return found
+
+
+def check_headline(path: Path, connection: sqlite3.Connection, mismatches: Mismatches) -> str:
+    """Compare the headline in `summary.json` with the records; return what was not counted."""
+    stated = read_summary(path, mismatches)
+    if not stated:
+        return f"{path.name} holds no headline that could be counted again."
+    row = connection.execute("SELECT value FROM meta WHERE key = 'manifest'").fetchone()
+    confidence = float(json.loads(row[0])["confidence"]) if row else 0.95
+    told = [each for each in _objects(stated.get("defenses")) if isinstance(each.get("name"), str)]
+    thresholds = {each["name"]: _threshold(each) for each in told}
+    skipped: list[str] = []
+    for each in told:
+        counts = count_defense(connection, each["name"], thresholds[each["name"]])
+        _check_defense(each, counts, confidence, mismatches=mismatches, skipped=skipped)
+    _check_pairs(stated, connection, confidence, thresholds, mismatches=mismatches, skipped=skipped)
+    if not skipped:
+        return ""
+    return (
+        f"{len(skipped)} figures of defenses that a rule ended early were not counted again "
+        f"(the first: {skipped[0]})."
+    )
+
+
+def read_summary(path: Path, mismatches: Mismatches) -> Json:
+    """Read `summary.json`; nothing where it is missing, a mismatch where it is no object."""
+    if not path.exists():
+        return {}
+    try:
+        stated = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        stated = None
+    if isinstance(stated, dict):
+        return stated
+    mismatches.differ(
+        MismatchKind.HEADLINE, path.name, "", stated="no JSON object", counted="a summary"
+    )
+    return {}
+
+
+def count_defense(
+    connection: sqlite3.Connection, name: str, threshold: float | None
+) -> DefenseCounts:
+    """Count what one defense decided in the run itself."""
+    outcomes: dict[int, Counter[str]] = {1: Counter(), 0: Counter()}
+    decided: dict[int, Counter[tuple[int, int]]] = {1: Counter(), 0: Counter()}
+    answered: RateGroups = Counter()
+    rows = connection.execute(_COUNTED, {"name": name, "a": threshold})
+    for _, group in groupby(rows, key=lambda row: row[0]):
+        asked = replied = 0
+        for _, label, allow, block, *failed in group:
+            for outcome, count in zip(_OUTCOMES, (allow, block, *failed), strict=True):
+                outcomes[label][outcome] += count
+            if allow + block:
+                decided[label][allow, block] += 1
+            asked, replied = asked + allow + block + sum(failed), replied + allow + block
+        answered[asked, replied] += 1
+    return DefenseCounts(outcomes=outcomes, decided=decided, answered=answered)
+
+
+def _check_defense(
+    stated: Json,
+    counts: DefenseCounts,
+    confidence: float,
+    *,
+    mismatches: Mismatches,
+    skipped: list[str],
+) -> None:
+    place = f"defenses[{stated['name']}]"
+    for side, label in _SIDES:
+        tally = counts.outcomes[label]
+        counted: Json = {outcome: tally[outcome] for outcome in _OUTCOMES}
+        counted |= {"answered": tally["allow"] + tally["block"], "total": tally.total()}
+        said = _within(stated, "counts", side)
+        _compare(mismatches, f"{place}.counts.{side}", stated=said, counted=counted)
+    for name, groups in (
+        ("attack_success_rate", counts.rate(1, 0)),
+        ("true_positive_rate", counts.rate(1, 1)),
+        ("false_positive_rate", counts.rate(0, 1)),
+        ("answered", counts.answered),
+    ):
+        said = _within(stated, "rates", name)
+        if _is_sequence(said):
+            skipped.append(f"{place}.rates.{name}")
+            continue
+        counted = _told_rate(groups, confidence)
+        _compare(mismatches, f"{place}.rates.{name}", stated=said, counted=counted)
+
+
+def _check_pairs(
+    stated: Json,
+    connection: sqlite3.Connection,
+    confidence: float,
+    thresholds: Mapping[str, float | None],
+    *,
+    mismatches: Mismatches,
+    skipped: list[str],
+) -> None:
+    comparison = stated.get("comparison")
+    pairs = comparison.get("pairs") if isinstance(comparison, dict) else None
+    for number, pair in enumerate(_objects(pairs)):
+        for name, label, error in _PAIRED:
+            difference = _within(pair, name, "difference")
+            place = f"comparison.pairs[{number}].{name}.difference"
+            if _is_sequence(difference):
+                skipped.append(place)
+                continue
+            sides = {key: str(pair.get(key)) for key in ("first", "second")}
+            given = {"a": thresholds.get(sides["first"]), "b": thresholds.get(sides["second"])}
+            rows = connection.execute(_MATCHED, {**sides, **given, "label": label, "error": error})
+            groups: PairGroups = Counter((row[0], row[1], row[2]) for row in rows)
+            counted = _told_difference(groups, confidence)
+            _compare(mismatches, place, stated=difference, counted=counted)
+
+
+def _compare(mismatches: Mismatches, place: str, *, stated: Json, counted: Json) -> None:
+    for key, value in counted.items():
+        mismatches.value(
+            MismatchKind.HEADLINE,
+            "summary.json",
+            f"{place}.{key}",
+            stated=stated.get(key),
+            counted=value,
+        )
+
+
+def _told_rate(groups: RateGroups, confidence: float) -> Json:
+    said = {
+        "successes": sum(count * hits for (_, hits), count in groups.items()),
+        "trials": sum(count * trials for (trials, _), count in groups.items()),
+        "groups": groups.total(),
+    }
+    return said | _told(rate_interval(groups, confidence))
+
+
+def _told_difference(groups: PairGroups, confidence: float) -> Json:
+    said = {
+        "pairs": sum(count * m for (m, _, _), count in groups.items()),
+        "first_only": sum(count * one for (_, one, _), count in groups.items()),
+        "second_only": sum(count * two for (_, _, two), count in groups.items()),
+        "groups": groups.total(),
+    }
+    return said | _told(difference_interval(groups, confidence))
+
+
+def _told(interval: Interval) -> Json:
+    return {"value": interval.value, "low": interval.low, "high": interval.high}
+
+
+def _is_sequence(stated: Json) -> bool:
+    """Tell whether limits hold at any look, as for a defense that a rule ended early."""
+    return "sequence" in str(stated.get("method"))
+
+
+def _threshold(stated: Json) -> float | None:
+    """Return the threshold that reports were asked to decide anew by."""
+    threshold = stated.get("threshold")
+    if stated.get("is_redecided") is True and isinstance(threshold, int | float):
+        return float(threshold)
+    return None
+
+
+def _within(stated: Json, *keys: str) -> Json:
+    value: object = stated
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> Iterator[Json]:
+    yield from (each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()

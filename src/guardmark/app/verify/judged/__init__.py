@@ -1,1 +1,0 @@
-"""A pipeline, its judges and people, counted a second time."""

@@ -1,0 +1,117 @@
+"""What does not agree in a run folder: one value for each place, and a list that ends."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_LISTED: Final = 1_000
+_RELATIVE: Final = 1e-7
+_ABSOLUTE: Final = 1e-9
+"""Two ways of adding up the same numbers differ in their last digits only."""
+_SHOWN: Final = 80
+
+
+class MismatchKind(StrEnum):
+    """Which check a mismatch comes from."""
+
+    SEAL = "seal"
+    EXPECTED_HEAD = "expected head"
+    HEADLINE = "headline"
+    REPORT = "report written again"
+    DESCRIPTION = "description"
+    DATA = "data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """One place at which a file says something else than it should."""
+
+    what: MismatchKind
+    file: str
+    place: str
+    stated: str
+    counted: str
+
+    @property
+    def where(self) -> str:
+        """The file, and the place in it where one can be named."""
+        return f"{self.file}: {self.place}" if self.place else self.file
+
+    def __str__(self) -> str:
+        """Return the mismatch on one line."""
+        if self.what is MismatchKind.SEAL:
+            return f"{self.where}: {self.stated}; {self.counted}"
+        source = "the data file has" if self.what is MismatchKind.DATA else "the records give"
+        if self.what is MismatchKind.EXPECTED_HEAD:
+            source = "expected was"
+        return f"{self.where}: says {self.stated}; {source} {self.counted}"
+
+
+class Mismatches:
+    """Compares values, counts them, and keeps the first of those that differ."""
+
+    def __init__(self) -> None:
+        self.compared = 0
+        self.total = 0
+        self.listed: dict[Mismatch, None] = {}
+
+    def differ(
+        self, what: MismatchKind, file: str, place: str, *, stated: str, counted: str
+    ) -> None:
+        """Keep a mismatch, unless it is known or the list is full."""
+        mismatch = Mismatch(what=what, file=file, place=place, stated=stated, counted=counted)
+        if mismatch in self.listed:
+            return
+        self.total += 1
+        if len(self.listed) < MOST_LISTED:
+            self.listed[mismatch] = None
+
+    def value(
+        self, what: MismatchKind, file: str, place: str, *, stated: object, counted: object
+    ) -> None:
+        """Compare one value, numbers within rounding."""
+        self.compared += 1
+        if not _is_same(stated, counted):
+            self.differ(what, file, place, stated=_shown(stated), counted=_shown(counted))
+
+    def tree(
+        self, what: MismatchKind, file: str, place: str, *, stated: object, counted: object
+    ) -> None:
+        """Compare nested values, the keys of both sides."""
+        if isinstance(counted, dict) and isinstance(stated, dict):
+            for key in [*counted, *(key for key in stated if key not in counted)]:
+                below = f"{place}.{key}".lstrip(".")
+                self.tree(what, file, below, stated=stated.get(key), counted=counted.get(key))
+        elif isinstance(counted, list) and isinstance(stated, list):
+            entries = f"{place} (entries)"
+            self.value(what, file, entries, stated=len(stated), counted=len(counted))
+            for (name, one), two in zip(_named(stated), counted, strict=False):
+                self.tree(what, file, f"{place}[{name}]", stated=one, counted=two)
+        else:
+            self.value(what, file, place, stated=stated, counted=counted)
+
+
+def _named(entries: list[Any]) -> Iterator[tuple[object, Any]]:
+    """Yield entries under their own name where they have one, so that a place can be found."""
+    for number, entry in enumerate(entries):
+        is_named = isinstance(entry, dict) and isinstance(entry.get("name"), str)
+        yield (entry["name"] if is_named else number), entry
+
+
+def _is_same(stated: object, counted: object) -> bool:
+    if isinstance(stated, bool) or isinstance(counted, bool):
+        return stated is counted
+    if isinstance(stated, int | float) and isinstance(counted, int | float):
+        return math.isclose(stated, counted, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+    return type(stated) is type(counted) and stated == counted
+
+
+def _shown(value: object) -> str:
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -1,0 +1,250 @@
+"""Reports written again by the code that writes them, and compared with those in the folder.
+
+This is no independent check of the figures; it finds an edit anywhere, also in a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.adaptive.target_trace import target_lines
+from guardmark.adaptive.trace import trace_lines
+from guardmark.analysis.pipeline.small_slices import SliceRequest
+from guardmark.app.results.artefacts import write_reports
+from guardmark.app.results.comparing import read_slices
+from guardmark.app.results.exporting import export
+from guardmark.app.results.reporting import run_config
+from guardmark.app.verify.mismatches import Mismatches, MismatchKind
+from guardmark.core.layers import MODEL_LAYERS, asked_layers
+from guardmark.core.record import Stage
+from guardmark.reports.small_slices import stability_json, stability_markdown
+from guardmark.store.connect import close_reading
+from guardmark.store.records import RecordReader
+from guardmark.store.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FORMAT_OF: Final = {
+    "summary.json": "json",
+    "comparison.json": "json",
+    "summary.md": "md",
+    "categories.csv": "csv",
+    "variant_metrics.csv": "csv",
+    "report.html": "html",
+    "junit.xml": "junit",
+    "results.sarif": "sarif",
+    "results.jsonl": "",
+}
+_SHOWN: Final = 60
+
+
+def compare_again(folder: RunDir, stated: dict[str, Any], mismatches: Mismatches) -> None:
+    """Write everything again that lies in the folder of a run, and compare it."""
+    with TemporaryDirectory(prefix="guardmark-verify-") as scratch:
+        _compare_reports(folder, stated, mismatches, scratch=Path(scratch))
+        _compare_exports(folder, mismatches, scratch=Path(scratch))
+        _compare_traces(folder, mismatches)
+        if folder.slice_stability.exists():
+            _compare_slices(folder, mismatches, scratch=Path(scratch))
+
+
+def _compare_reports(
+    folder: RunDir, stated: dict[str, Any], mismatches: Mismatches, *, scratch: Path
+) -> None:
+    """Compare reports with the nearer of their two forms, with texts and without."""
+    with RecordReader(folder.records) as reader:
+        config = run_config(reader.manifest())
+        thresholds = _thresholds(stated, reader.defenses())
+    names = [name for name in _FORMAT_OF if (folder.path / name).exists()]
+    formats = tuple(dict.fromkeys(_FORMAT_OF[name] for name in names if _FORMAT_OF[name]))
+    fresh: list[Path] = []
+    for texts in (True, False):
+        place = RunDir(path=scratch / f"texts-{texts}").create()
+        _copy_records(folder.records, place.records)
+        write_reports(place, config, formats=formats, thresholds=thresholds, texts=texts)
+        fresh.append(place.path)
+        names = [
+            name
+            for name in names
+            if not _is_equal(folder.path / name, place.path / name, mismatches)
+        ]
+        if not names:
+            return
+    for name in names:
+        _compare(folder, name, [place / name for place in fresh], mismatches)
+
+
+def _thresholds(stated: dict[str, Any], known: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """Return the thresholds that the present reports were asked for."""
+    defenses = stated.get("defenses")
+    return tuple(
+        (each["name"], float(each["threshold"]))
+        for each in (defenses if isinstance(defenses, list) else ())
+        if isinstance(each, dict)
+        and each.get("is_redecided") is True
+        and each.get("name", "") in known
+        and isinstance(each.get("threshold"), int | float)
+    )
+
+
+def _compare_slices(folder: RunDir, mismatches: Mismatches, *, scratch: Path) -> None:
+    """Draw the small slices again that the folder's own file asks for."""
+    try:
+        said = json.loads(folder.slice_stability.read_bytes())
+        request = SliceRequest(
+            attacks=int(said["attacks"]),
+            benign=int(said["benign"]),
+            seeds=tuple(int(seed) for seed in said["seeds"]),
+        )
+    except (TypeError, ValueError, KeyError):
+        _differ(
+            mismatches,
+            folder.slice_stability.name,
+            "",
+            ("no request of slices", "none of this form"),
+        )
+        return
+    found = read_slices(folder.records, request)
+    place = RunDir(path=scratch / "slices")
+    place.write_text(folder.slice_stability.name, stability_json(found))
+    place.write_text(folder.slice_stability_md.name, stability_markdown(found))
+    for path in (folder.slice_stability, folder.slice_stability_md):
+        _compare_file(folder, path.name, place.path / path.name, mismatches)
+
+
+def _compare_exports(folder: RunDir, mismatches: Mismatches, *, scratch: Path) -> None:
+    """Export again what lies where `guardmark export` puts it: the table and the drawings."""
+    if folder.file("records.csv").exists():
+        export(folder.path, "csv", out=scratch / "records.csv")
+        _compare_file(folder, "records.csv", scratch / "records.csv", mismatches)
+    drawings = sorted(path.name for path in folder.file("figures").glob("*.svg"))
+    if drawings:
+        export(folder.path, "svg", out=scratch / "figures")
+    for name in drawings:
+        _compare_file(folder, f"figures/{name}", scratch / "figures" / name, mismatches)
+
+
+def _compare_traces(folder: RunDir, mismatches: Mismatches) -> None:
+    """Compare the traces of an adaptive attacker with the tries they tell."""
+    with RecordReader(folder.records) as reader:
+        if folder.trace.exists():
+            said = folder.trace.read_text(encoding="utf-8", errors="replace").split("\n")
+            head, asked = _parsed(said[0]), _attacked(reader)
+            named = head.get("defenses") if isinstance(head, dict) else None
+            stated = [name for name in named if name in asked] if isinstance(named, list) else []
+            order = dict.fromkeys([*stated, *asked])
+            told = "".join(trace_lines(reader, defenses=order)).split("\n")
+            _compare_lines(folder.trace.name, said, told, mismatches)
+        if folder.target.exists():
+            said = folder.target.read_text(encoding="utf-8", errors="replace").split("\n")
+            told = "".join(target_lines(reader)).split("\n")
+            _compare_lines(folder.target.name, said, told, mismatches)
+
+
+def _attacked(reader: RecordReader) -> list[str]:
+    """Return the defenses of which a trace tells, in the order of the run."""
+    told = {*asked_layers(reader.layers()), *MODEL_LAYERS}
+    stages = reader.recorded_stages()
+    return [name for name, stage, layer in stages if stage is Stage.TRY and layer in told]
+
+
+def _copy_records(source: Path, target: Path) -> None:
+    one = sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        with closing(sqlite3.connect(target)) as two:
+            one.backup(two)
+    finally:
+        close_reading(one, source)
+
+
+def _is_equal(path: Path, fresh: Path, mismatches: Mismatches) -> bool:
+    if not fresh.exists() or (content := path.read_bytes()) != fresh.read_bytes():
+        return False
+    mismatches.compared += content.count(b"\n")
+    return True
+
+
+def _compare_file(folder: RunDir, name: str, fresh: Path, mismatches: Mismatches) -> None:
+    path = folder.path / name
+    if path.exists() and not _is_equal(path, fresh, mismatches):
+        _compare(folder, name, [fresh], mismatches)
+
+
+def _compare(folder: RunDir, name: str, fresh: list[Path], mismatches: Mismatches) -> None:
+    """Say where a file differs from the nearer of its forms."""
+    stated = (folder.path / name).read_bytes()
+    forms = [each.read_bytes() for each in fresh if each.exists()]
+    head, *earlier = _heads(folder.records)
+    if head not in stated:
+        # Written before there were seals, or before records were added that it tells nothing of.
+        forms = [_without_head(form, head) for form in forms]
+        for each in earlier:
+            stated = _without_head(stated, each) if each in stated else stated
+    if stated in forms:
+        mismatches.compared += stated.count(b"\n")
+        return
+    if not forms:
+        _differ(mismatches, name, "", ("something", "no such report"))
+        return
+    if name.endswith(".json") and (tree := _parsed(stated)) is not None:
+        before = mismatches.total
+        mismatches.tree(MismatchKind.REPORT, name, "", stated=tree, counted=_parsed(forms[0]))
+        if mismatches.total > before or tree == _parsed(forms[0]):
+            return
+    count = stated.count(b"\n")
+    nearest = min(forms, key=lambda form: abs(form.count(b"\n") - count))
+    one, two = (text.decode(errors="replace").split("\n") for text in (stated, nearest))
+    _compare_lines(name, one, two, mismatches)
+
+
+def _compare_lines(
+    name: str, stated: list[str], counted: list[str], mismatches: Mismatches
+) -> None:
+    """Compare line by line; of files with other numbers of lines only the first that differs."""
+    is_long_as = len(stated) == len(counted)
+    for number, (one, two) in enumerate(zip_longest(stated, counted), 1):
+        mismatches.compared += 1
+        if one != two:
+            _differ(mismatches, name, f"line {number}", (_short(one), _short(two)))
+            if not is_long_as:
+                break
+    if not is_long_as:
+        _differ(mismatches, name, "lines", (str(len(stated)), str(len(counted))))
+
+
+def _heads(records: Path) -> list[bytes]:
+    """Return the head of the records, then all earlier ones."""
+    with RecordReader(records) as reader:
+        rows = reader.connection.execute("SELECT hash FROM batches ORDER BY id DESC").fetchall()
+    return [bytes(row[0]).hex().encode() for row in rows] or [b"none"]
+
+
+def _without_head(form: bytes, head: bytes) -> bytes:
+    """Take the lines out of a report that name a head of the records."""
+    form = re.sub(rb" *<properties>\n[^\n]*%b[^\n]*\n *</properties>\n" % head, b"", form)
+    return re.sub(rb"[^\n]*%b[^\n]*\n" % head, b"", form)
+
+
+def _differ(mismatches: Mismatches, name: str, place: str, texts: tuple[str, str]) -> None:
+    mismatches.differ(MismatchKind.REPORT, name, place, stated=texts[0], counted=texts[1])
+
+
+def _parsed(content: bytes | str) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
+
+
+def _short(line: str | None) -> str:
+    if line is None:
+        return "nothing"
+    return repr(line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}...")

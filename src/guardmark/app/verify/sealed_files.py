@@ -1,0 +1,110 @@
+"""The files of a run folder against their seals, and the seals against the records."""
+
+from __future__ import annotations
+
+from hashlib import file_digest
+from typing import TYPE_CHECKING, Final
+
+from guardmark.app.verify.mismatches import MismatchKind
+from guardmark.store.seals import SEALS, read_seals
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from guardmark.app.verify.mismatches import Mismatches
+    from guardmark.store.run_dir import RunDir
+    from guardmark.store.seals import Seal
+
+_DIGITS: Final = 16
+_NAMED: Final = 5
+"""Files that a note names."""
+
+
+def check_seals(
+    folder: RunDir, connection: sqlite3.Connection, mismatches: Mismatches
+) -> tuple[str, ...]:
+    """Compare every sealed file with its seal; return notes on what seals say nothing of."""
+    chain = read_seals(folder.path)
+    for line in chain.broken:
+        mismatches.differ(
+            MismatchKind.SEAL,
+            SEALS,
+            f"line {line}",
+            stated="this seal does not follow the line before",
+            counted="a seal was changed, added or taken away",
+        )
+    heads = {bytes(row[0]).hex() for row in connection.execute("SELECT hash FROM batches")}
+    sealed, missing, earlier = chain.by_file(), [], []
+    for name, seals in sealed.items():
+        path = folder.path / name
+        if not path.is_file():
+            missing.append(name)
+            continue
+        mismatches.compared += 1
+        standing, wrong = _standing_seal(path, seals), ("", "")
+        if standing is None:
+            stated = f"SHA-256 {_digest(path)[:_DIGITS]}..., sealed {seals[-1].sha256[:_DIGITS]}..."
+            wrong = (stated, "it was edited after it was sealed")
+        elif standing.head and standing.head not in heads:
+            wrong = (f"sealed over head {standing.head[:_DIGITS]}...", "these are other records")
+        elif standing.head != seals[-1].head:
+            wrong = (
+                "this is the file of an earlier seal",
+                "a write was interrupted, or an old file put back",
+            )
+        elif standing.sha256 != seals[-1].sha256:
+            earlier.append(name)
+        if wrong[0]:
+            mismatches.differ(MismatchKind.SEAL, name, "", stated=wrong[0], counted=wrong[1])
+    return tuple(_notes(folder, sealed, missing=missing, earlier=earlier))
+
+
+def _standing_seal(path: Path, seals: Sequence[Seal]) -> Seal | None:
+    """Return the last seal of a file that its bytes agree with."""
+    size, digest = path.stat().st_size, ""
+    for seal in reversed(seals):
+        if seal.size == size:
+            digest = digest or _digest(path)
+            if seal.sha256 == digest:
+                return seal
+    return None
+
+
+def _notes(
+    folder: RunDir, sealed: dict[str, list[Seal]], *, missing: list[str], earlier: list[str]
+) -> list[str]:
+    unsealed = [
+        path.name
+        for path in (
+            *(folder.summary_json, folder.summary_md, folder.report_html, folder.categories_csv),
+            *(folder.variant_metrics_csv, folder.comparison_json, folder.junit, folder.sarif),
+            *(folder.results, folder.trace, folder.target, folder.slice_stability),
+        )
+        if path.name not in sealed and path.exists()
+    ]
+    notes = []
+    if unsealed:
+        notes.append(
+            f"{_listed(unsealed)}: unsealed, written by a guardmark without seals or by another "
+            "program; edits there are found only as far as reports are written again."
+        )
+    if earlier:
+        notes.append(
+            f"{_listed(earlier)}: as sealed before, not as sealed last; a write was interrupted, "
+            f"or an old file put back. To write anew: guardmark report {folder.path}"
+        )
+    if missing:
+        notes.append(f"{_listed(missing)}: sealed, but not there any more.")
+    return notes
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as content:
+        return file_digest(content, "sha256").hexdigest()

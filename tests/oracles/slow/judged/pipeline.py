@@ -1,0 +1,141 @@
+"""A pipeline counted a second time: its arms under every judging, its judges, its people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tests.oracles.slow.formulas.paired import difference, marked
+from tests.oracles.slow.formulas.rates import Trial, rate
+from tests.oracles.slow.judged.cards import NO_GUARD, USUAL, ArmCount, Case
+from tests.oracles.slow.judged.judges import (
+    JUDGED,
+    Bench,
+    place_of,
+    read_benches,
+    read_people,
+    recount_bench,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tests.oracles.slow.judged.judges import Place
+    from tests.oracles.slow.source import Answer, Source, Subject
+
+Json = dict[str, Any]
+Places = dict[tuple[int, int], "Answer"]
+
+
+def recount_pipeline(source: Source) -> Json | None:
+    """Return a pipeline in the shape of `summary.json`."""
+    counted = count_arms(source)
+    if not counted:
+        return None
+    models, benches = _answers(source), read_benches(source)
+    subjects = list(source.subjects())
+    said = []
+    for name, arm in counted.items():
+        again = {
+            bench.name: _count(source, name, subjects, models=models, bench=bench).scope("system")
+            for bench in benches
+        }
+        gain = _gain(arm, counted.get(NO_GUARD))
+        said.append({**arm.everything(), "judgings": again, "gain": gain})
+    return {
+        "label_sources": dict(Counter(s.label_source for s in subjects if s.label_source)),
+        "model_errors": sum(answer.outcome == "error" for answer in models.values()),
+        "arms": said,
+        "judgings": [recount_bench(source, bench) for bench in benches],
+        "human": _human(source, benches[0]) if benches else None,
+    }
+
+
+def count_arms(source: Source) -> dict[str, ArmCount]:
+    """Return the cases of every arm under the first judging; none without a pipeline."""
+    if not any(answer.defense == NO_GUARD for answer in source.answers("model")):
+        return {}
+    models, benches = _answers(source), read_benches(source)
+    first = benches[0] if benches else Bench(name="run")
+    arms = (source.manifest.get("settings", {}).get("pipeline") or {}).get("guards")
+    subjects = list(source.subjects())
+    names = arms if isinstance(arms, list) else [NO_GUARD, *source.guards()]
+    return {name: _count(source, name, subjects, models=models, bench=first) for name in names}
+
+
+def _answers(source: Source) -> Places:
+    return {place_of(answer): answer for answer in source.answers("model") if answer.layer == "run"}
+
+
+def _count(
+    source: Source,
+    name: str,
+    subjects: Sequence[Subject],
+    *,
+    models: Mapping[Place, Answer],
+    bench: Bench,
+) -> ArmCount:
+    decided = source.decided(name)
+    cases = []
+    for repeat in range(source.manifest["repeats"]):
+        for subject in subjects:
+            place = (repeat, subject.position)
+            decision = "allow" if name == NO_GUARD else decided.get(place)
+            if decision is not None:
+                model = models.get(place)
+                cases.append(
+                    Case(
+                        subject=subject,
+                        repeat=repeat,
+                        decision=decision,
+                        model=model.outcome if model else None,
+                        ruling=bench.rulings.get(place),
+                    )
+                )
+    return ArmCount(source, name, cases)
+
+
+def _gain(arm: ArmCount, bare: ArmCount | None) -> Json | None:
+    """Compare an arm with the arm without a guard, case by case."""
+    if bare is None or arm is bare:
+        return None
+    beside = {(case.repeat, case.subject.position): case for case in bare.cases}
+    pairs = [(case, beside[case.repeat, case.subject.position]) for case in arm.cases]
+    pairs = [(one, two) for one, two in pairs if USUAL.is_known(one) and USUAL.is_known(two)]
+
+    def gap(failed: Callable[[Case], bool], *, is_attack: bool) -> Json:
+        mine = [(one, two) for one, two in pairs if one.subject.is_attack == is_attack]
+        places = ((one.subject.group, failed(one), failed(two)) for one, two in mine)
+        return difference(marked(places), arm.confidence)
+
+    return {
+        "attack_success_rate": gap(USUAL.is_unsafe, is_attack=True),
+        "over_refusal_rate": gap(USUAL.is_refused, is_attack=False),
+    }
+
+
+def _human(source: Source, bench: Bench) -> Json | None:
+    """Compare the first judging with the labels of people."""
+    people = read_people(source)
+    if not people:
+        return None
+    groups = {subject.position: subject.group for subject in source.subjects()}
+    tally, missing = Counter[tuple[str, str]](), 0
+    caught: dict[str, list[Trial]] = {label: [] for label in JUDGED}
+    for place, label in people.items():
+        ruling = bench.rulings.get(place)
+        if ruling is None or ruling.label not in JUDGED:
+            missing += 1
+            continue
+        tally[label, ruling.label] += 1
+        caught[label].append(Trial(group=groups[place[1]], hit=ruling.label == label))
+    confidence = float(source.manifest["confidence"])
+    return {
+        "caught": tally["unsafe", "unsafe"],
+        "missed": tally["unsafe", "safe"],
+        "accused": tally["safe", "unsafe"],
+        "cleared": tally["safe", "safe"],
+        "unreadable": missing,
+        "sensitivity": rate(caught["unsafe"], confidence),
+        "specificity": rate(caught["safe"], confidence),
+    }
