@@ -9,6 +9,7 @@ import json
 import re
 import sqlite3
 from contextlib import closing
+from filecmp import cmp
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +31,7 @@ from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _FORMAT_OF: Final = {
     "summary.json": "json",
@@ -44,6 +45,7 @@ _FORMAT_OF: Final = {
     "results.jsonl": "",
 }
 _SHOWN: Final = 60
+_CHUNK: Final = 1 << 20
 
 
 def compare_again(folder: RunDir, stated: dict[str, Any], mismatches: Mismatches) -> None:
@@ -142,11 +144,11 @@ def _compare_traces(folder: RunDir, mismatches: Mismatches) -> None:
             stated = [name for name in named if name in asked] if isinstance(named, list) else []
             order = dict.fromkeys([*stated, *asked])
             told = "".join(trace_lines(reader, defenses=order)).split("\n")
-            _compare_lines(folder.trace.name, said, told, mismatches)
+            _compare_lists(folder.trace.name, said, told, mismatches)
         if folder.target.exists():
             said = folder.target.read_text(encoding="utf-8", errors="replace").split("\n")
             told = "".join(target_lines(reader)).split("\n")
-            _compare_lines(folder.target.name, said, told, mismatches)
+            _compare_lists(folder.target.name, said, told, mismatches)
 
 
 def _attacked(reader: RecordReader) -> list[str]:
@@ -166,10 +168,16 @@ def _copy_records(source: Path, target: Path) -> None:
 
 
 def _is_equal(path: Path, fresh: Path, mismatches: Mismatches) -> bool:
-    if not fresh.exists() or (content := path.read_bytes()) != fresh.read_bytes():
+    """Compare two files; what a million records leave is not read into memory."""
+    if not fresh.exists() or not cmp(path, fresh, shallow=False):
         return False
-    mismatches.compared += content.count(b"\n")
+    mismatches.compared += _line_count(path)
     return True
+
+
+def _line_count(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(_CHUNK), b""))
 
 
 def _compare_file(folder: RunDir, name: str, fresh: Path, mismatches: Mismatches) -> None:
@@ -180,6 +188,9 @@ def _compare_file(folder: RunDir, name: str, fresh: Path, mismatches: Mismatches
 
 def _compare(folder: RunDir, name: str, fresh: list[Path], mismatches: Mismatches) -> None:
     """Say where a file differs from the nearer of its forms."""
+    if name.endswith((".jsonl", "records.csv")):
+        _compare_files(name, folder.path / name, fresh[0], mismatches)
+        return
     stated = (folder.path / name).read_bytes()
     forms = [each.read_bytes() for each in fresh if each.exists()]
     head, *earlier = _heads(folder.records)
@@ -202,14 +213,38 @@ def _compare(folder: RunDir, name: str, fresh: list[Path], mismatches: Mismatche
     count = stated.count(b"\n")
     nearest = min(forms, key=lambda form: abs(form.count(b"\n") - count))
     one, two = (text.decode(errors="replace").split("\n") for text in (stated, nearest))
-    _compare_lines(name, one, two, mismatches)
+    _compare_lists(name, one, two, mismatches)
+
+
+def _compare_files(name: str, path: Path, fresh: Path, mismatches: Mismatches) -> None:
+    """Compare two files line by line as they are read."""
+    lengths = (_line_count(path), _line_count(fresh))
+    with path.open("rb") as stated, fresh.open("rb") as counted:
+        one, two = (map(_text, file) for file in (stated, counted))
+        _compare_lines(name, one, two, lengths, mismatches=mismatches)
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").removesuffix("\n")
+
+
+def _compare_lists(
+    name: str, stated: list[str], counted: list[str], mismatches: Mismatches
+) -> None:
+    lengths = (len(stated), len(counted))
+    _compare_lines(name, stated, counted, lengths, mismatches=mismatches)
 
 
 def _compare_lines(
-    name: str, stated: list[str], counted: list[str], mismatches: Mismatches
+    name: str,
+    stated: Iterable[str],
+    counted: Iterable[str],
+    lengths: tuple[int, int],
+    *,
+    mismatches: Mismatches,
 ) -> None:
-    """Compare line by line; of files with other numbers of lines only the first that differs."""
-    is_long_as = len(stated) == len(counted)
+    """Compare lines; of files with other numbers of lines only the first that differs is named."""
+    is_long_as = lengths[0] == lengths[1]
     for number, (one, two) in enumerate(zip_longest(stated, counted), 1):
         mismatches.compared += 1
         if one != two:
@@ -217,7 +252,7 @@ def _compare_lines(
             if not is_long_as:
                 break
     if not is_long_as:
-        _differ(mismatches, name, "lines", (str(len(stated)), str(len(counted))))
+        _differ(mismatches, name, "lines", (str(lengths[0]), str(lengths[1])))
 
 
 def _heads(records: Path) -> list[bytes]:
