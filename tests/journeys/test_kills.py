@@ -12,6 +12,7 @@ import pytest
 from tests.journeys.command_line import CONFIG, guardmark, killed, set_up
 
 from guardmark.store.integrity import check
+from guardmark.store.seals import read_seals
 
 GUARD = """\
 import time
@@ -41,17 +42,19 @@ def _untimed(path: Path) -> object:
         return [{**row, "median_latency_ms": ""} for row in csv.DictReader(text.splitlines())]
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "(time)", text)
     text = re.sub(r"\b\d[\d,.]* (µs|ms|s)\b", "(latency)", text)
+    text = re.sub(r"(?m)^.*Head of the records.*$", "", text)
     section = r"(?s)(## Latency\n|<section aria-labelledby=\"latency\").*?(\n## |</section>)"
     return re.sub(section, "", text)
 
 
 def artefacts(folder: Path) -> dict[str, object]:
-    """Every file of a finished run but its records, checked by themselves, and its log.
+    """Every file of a finished run but records and seals, checked by themselves, and its log.
 
     The log tells how often a run was taken up again, which is what differs here.
     """
     assert check(folder / "records.sqlite") == []
-    apart = (".", "records.", "run.log")
+    assert read_seals(folder).broken == ()
+    apart = (".", "records.", "run.log", "seals.")
     files = [path for path in folder.iterdir() if not path.name.startswith(apart)]
     return {
         path.name: path.read_bytes() if path.name in SAME_BYTES else _untimed(path)

@@ -1,7 +1,7 @@
 """Names of the layers under which an adaptive measurement is stored.
 
 Who attacks writes them and who counts reads them, in every file that was ever stored: a name once
-given is never changed. `app/verify` counts a second time and has names of its own.
+given is never changed.
 """
 
 from __future__ import annotations

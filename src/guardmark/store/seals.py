@@ -10,6 +10,7 @@ import json
 import os
 import time
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from hashlib import file_digest, sha256
 from typing import IO, TYPE_CHECKING, Final
 
@@ -111,6 +112,12 @@ def read_seals(folder: Path) -> SealChain:
 
 def records_head(records: Path) -> str:
     """Return the head of the hash chain of a run's records as hex; empty before the first."""
+    log = records.with_name(f"{records.name}-wal")
+    return _head_at(records, _stamp(records), _stamp(log))
+
+
+@lru_cache(maxsize=1)  # files of one run are written one after the other
+def _head_at(records: Path, *_stamps: tuple[int, int]) -> str:
     try:
         connection = connect.open_to_read(records)
     except StoreError:
@@ -120,6 +127,14 @@ def records_head(records: Path) -> str:
             return head_of(connection)
     finally:
         connect.close_reading(connection, records)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_size)
 
 
 def head_of(connection: sqlite3.Connection) -> str:
