@@ -79,7 +79,7 @@ def test_the_head_that_was_noted_is_expected(work: Path, digits: int) -> None:
     done = guardmark("verify", "out", "--expect", head_of(work)[:digits].upper(), cwd=work)
     assert done.code == 0, done.out
     assert "(as expected)" in done.out
-    assert "cannot show" not in done.out
+    assert "Not shown" not in done.out
 
 
 def test_a_run_that_was_made_anew_holds_and_is_not_the_one_expected(work: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_run_that_was_made_anew_holds_and_is_not_the_one_expected(work: Path) 
     assert guardmark("report", "out", "-f", FORMATS, cwd=work).code == 0
     plain = guardmark("verify", "out", cwd=work)
     assert plain.code == 0, plain.out
-    assert "It cannot show that nobody wrote records, seals and reports anew" in plain.out
+    assert "Not shown: that nobody made records, seals and reports anew" in plain.out
     done = guardmark("verify", "out", "--expect", noted, cwd=work)
     assert done.code == 1
     assert f"expected was {noted}" in done.out
@@ -186,6 +186,7 @@ def test_a_folder_from_before_there_were_seals_holds(work: Path) -> None:
     (note,) = result.notes
     assert "summary.json" in note
     assert "unsealed" in note
+    assert not any("no file was edited" in each for each in result.shown)
     path = work / "out" / "report.html"
     path.write_text(path.read_text("utf-8").replace("<b>", "<b> ", 1), encoding="utf-8")
     assert {each.file for each in look(work).mismatches} == {"report.html"}

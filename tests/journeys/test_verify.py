@@ -76,7 +76,8 @@ def test_an_untouched_run_holds(run: Path) -> None:
     assert said["compared"] > 2_000
     assert said["notes"] == []
     assert (said["mismatches"], said["mismatches_in_all"], said["as_expected"]) == ([], 0, None)
-    assert "--expect HEAD" in said["cannot_show"][0]
+    assert "--expect HEAD" in said["not_shown"][0]
+    assert len(said["shown"]) == 4
     after = {path.name: path.read_bytes() for path in run.iterdir()}
     assert {name for name in after if after[name] != before.get(name)} <= {"records.sqlite-shm"}
 

@@ -60,7 +60,7 @@ def _read_head(_context: click.Context, _option: click.Parameter, value: str | N
 
 
 def _as_text(result: Verification) -> str:
-    from guardmark.app.verify.verification import PROVEN, UNPROVEN
+    from guardmark.app.verify.verification import UNSHOWN
     from guardmark.cli.terminal import one_line
 
     wrong = [*result.damage, *([result.outdated] if result.outdated else [])]
@@ -79,15 +79,15 @@ def _as_text(result: Verification) -> str:
             f"{'difference' if count == 1 else 'differences'} in {result.compared:,} values."
         )
         return "\n".join(lines)
-    lines.append(f"This shows that {'; that '.join(PROVEN)}.")
+    lines += [f"Shown: {each}." for each in result.shown]
     if not result.is_expected:
-        lines.append(f"It cannot show {UNPROVEN}.")
+        lines.append(f"Not shown: {UNSHOWN}.")
     lines.append(f"{result.folder} holds: {result.compared:,} values compared, none differs.")
     return "\n".join(lines)
 
 
 def _as_json(result: Verification) -> str:
-    from guardmark.app.verify.verification import PROVEN, UNPROVEN
+    from guardmark.app.verify.verification import UNSHOWN
 
     return json.dumps(
         {
@@ -109,8 +109,8 @@ def _as_json(result: Verification) -> str:
             ],
             "mismatches_in_all": result.total,
             "notes": list(result.notes),
-            "shows": list(PROVEN) if result.holds else [],
-            "cannot_show": [] if result.is_expected and result.holds else [UNPROVEN],
+            "shown": list(result.shown),
+            "not_shown": [] if result.is_expected and result.holds else [UNSHOWN],
         },
         ensure_ascii=False,
         indent=2,

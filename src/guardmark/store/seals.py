@@ -183,4 +183,6 @@ def _parsed(line: bytes) -> Seal | None:
         seal = Seal(**json.loads(line))
     except (ValueError, TypeError):
         return None
-    return seal if _line(seal) == line else None
+    texts = (seal.file, seal.sha256, seal.head, seal.version, seal.before)
+    is_typed = all(isinstance(each, str) for each in texts) and type(seal.size) is int
+    return seal if is_typed and _line(seal) == line else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import file_digest
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from guardmark.app.verify.mismatches import MismatchKind
@@ -22,10 +24,18 @@ _NAMED: Final = 5
 """Files that a note names."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealCheck:
+    """What seals say nothing of, and whether they are about every report."""
+
+    notes: tuple[str, ...]
+    is_whole: bool
+
+
 def check_seals(
     folder: RunDir, connection: sqlite3.Connection, mismatches: Mismatches
-) -> tuple[str, ...]:
-    """Compare every sealed file with its seal; return notes on what seals say nothing of."""
+) -> SealCheck:
+    """Compare every sealed file with its seal."""
     chain = read_seals(folder.path)
     for line in chain.broken:
         mismatches.differ(
@@ -39,6 +49,9 @@ def check_seals(
     sealed, missing, earlier = chain.by_file(), [], []
     for name, seals in sealed.items():
         path = folder.path / name
+        if ".." in PurePath(name).parts or PurePath(name).is_absolute():
+            missing.append(name)  # guardmark seals nothing outside the folder
+            continue
         if not path.is_file():
             missing.append(name)
             continue
@@ -58,7 +71,9 @@ def check_seals(
             earlier.append(name)
         if wrong[0]:
             mismatches.differ(MismatchKind.SEAL, name, "", stated=wrong[0], counted=wrong[1])
-    return tuple(_notes(folder, sealed, missing=missing, earlier=earlier))
+    unsealed = _unsealed(folder, sealed)
+    notes = _notes(folder, unsealed, missing=missing, earlier=earlier)
+    return SealCheck(notes=tuple(notes), is_whole=not unsealed)
 
 
 def _standing_seal(path: Path, seals: Sequence[Seal]) -> Seal | None:
@@ -72,10 +87,9 @@ def _standing_seal(path: Path, seals: Sequence[Seal]) -> Seal | None:
     return None
 
 
-def _notes(
-    folder: RunDir, sealed: dict[str, list[Seal]], *, missing: list[str], earlier: list[str]
-) -> list[str]:
-    unsealed = [
+def _unsealed(folder: RunDir, sealed: dict[str, list[Seal]]) -> list[str]:
+    """Return the reports that no seal is about."""
+    return [
         path.name
         for path in (
             *(folder.summary_json, folder.summary_md, folder.report_html, folder.categories_csv),
@@ -84,6 +98,11 @@ def _notes(
         )
         if path.name not in sealed and path.exists()
     ]
+
+
+def _notes(
+    folder: RunDir, unsealed: list[str], *, missing: list[str], earlier: list[str]
+) -> list[str]:
     notes = []
     if unsealed:
         notes.append(

@@ -18,6 +18,7 @@ from guardmark.app.verify.sealed_files import check_seals
 from guardmark.core.manifest import VERSION
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.store import integrity
+from guardmark.store.connect import errors_of
 from guardmark.store.records import RecordReader, RunState
 from guardmark.store.seals import head_of
 
@@ -29,19 +30,20 @@ if TYPE_CHECKING:
 LEAST_DIGITS: Final = 16
 """Hexadecimal digits of a head that tell it from any other."""
 
-PROVEN: Final = (
-    "no record was changed, lost or doubled by accident or by a hand that left the chain alone",
-    "no file was edited after it was sealed",
-)
-UNPROVEN: Final = (
-    "that nobody wrote records, seals and reports anew, who can write here and knows the format; "
-    "--expect HEAD compares with a head noted elsewhere"
+_CHAINED: Final = "no record was changed, lost or doubled, unless the whole chain was made anew"
+_EXPECTED: Final = "the records are those whose head was noted"
+_SEALED: Final = "no file was edited after guardmark wrote it, unless it was sealed anew"
+_COUNTED: Final = "the headline follows from the records"
+_REWRITTEN: Final = "every report is what this guardmark makes of the records"
+UNSHOWN: Final = (
+    "that nobody made records, seals and reports anew; to see that, compare with a head noted "
+    "elsewhere: --expect HEAD"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What came of verifying a run: what is wrong, what was not looked at, and the head."""
+    """What came of verifying a run: what is wrong, what was not looked at, what it shows."""
 
     folder: Path
     head: str
@@ -51,6 +53,7 @@ class Verification:
     mismatches: tuple[Mismatch, ...]
     total: int
     notes: tuple[str, ...]
+    shown: tuple[str, ...] = ()
     outdated: str = ""
 
     @property
@@ -63,8 +66,9 @@ def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verifi
     """Check a run against its chains, its hashes, its records and reports written again."""
     folder = find_run(path)
     damage = tuple(integrity.check(folder.records))
-    mismatches = Mismatches()
-    with RecordReader(folder.records) as reader:
+    mismatches, shown = Mismatches(), [_CHAINED, *([_EXPECTED] if expect else [])]
+    with RecordReader(folder.records) as reader, errors_of(folder.records):
+        version = reader.manifest().guardmark_version
         # What a run that is under way adds meanwhile is not seen by half of the checks.
         reader.connection.execute("BEGIN")
         head = head_of(reader.connection)
@@ -74,10 +78,12 @@ def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verifi
         outdated = _outdated(folder, reader)
         notes = list(_check_stored(folder, reader, mismatches, data=data))
         if not outdated:
-            notes += check_seals(folder, reader.connection, mismatches)
-            notes.append(check_headline(folder.summary_json, reader.connection, mismatches))
+            sealed = check_seals(folder, reader.connection, mismatches)
+            headline = check_headline(folder.summary_json, reader.connection, mismatches)
+            notes += [*sealed.notes, *([headline] if headline else [])]
+            shown += [_SEALED] if sealed.is_whole else []
+            shown += [] if headline else [_COUNTED]
         notes += _missing(folder, reader)
-        version = reader.manifest().guardmark_version
     if version != VERSION:
         notes.append(
             f"Reports were not written again: the run is of guardmark {version}, this is {VERSION}."
@@ -86,6 +92,8 @@ def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verifi
         from guardmark.app.verify.rewritten import compare_again
 
         compare_again(folder, read_summary(folder.summary_json, Mismatches()), mismatches)
+        shown.append(_REWRITTEN)
+    holds = not (damage or outdated or mismatches.total)
     return Verification(
         folder=folder.path,
         head=head,
@@ -94,7 +102,8 @@ def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verifi
         damage=damage,
         mismatches=tuple(mismatches.listed),
         total=mismatches.total,
-        notes=tuple(note for note in notes if note),
+        notes=tuple(notes),
+        shown=tuple(shown) if holds else (),
         outdated=outdated,
     )
 
