@@ -45,6 +45,8 @@ _FORMAT_OF: Final = {
     "results.jsonl": "",
 }
 _SHOWN: Final = 60
+_BEFORE: Final = 20
+"""Characters of a line that are shown, and those of them before the first that differs."""
 _CHUNK: Final = 1 << 20
 
 
@@ -248,7 +250,7 @@ def _compare_lines(
     for number, (one, two) in enumerate(zip_longest(stated, counted), 1):
         mismatches.compared += 1
         if one != two:
-            _differ(mismatches, name, f"line {number}", (_short(one), _short(two)))
+            _differ(mismatches, name, f"line {number}", _excerpts(one, two))
             if not is_long_as:
                 break
     if not is_long_as:
@@ -279,7 +281,16 @@ def _parsed(content: bytes | str) -> Any:
         return None
 
 
-def _short(line: str | None) -> str:
+def _excerpts(one: str | None, two: str | None) -> tuple[str, str]:
+    """Return two lines from a little before the first character that differs."""
+    pairs = enumerate(zip_longest(one or "", two or ""))
+    at = next((place for place, (first, second) in pairs if first != second), 0)
+    start = max(0, at - _BEFORE)
+    return _excerpt(one, start), _excerpt(two, start)
+
+
+def _excerpt(line: str | None, start: int) -> str:
     if line is None:
         return "nothing"
-    return repr(line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}...")
+    end = start + _SHOWN
+    return repr(f"{'...' * (start > 0)}{line[start:end]}{'...' * (end < len(line))}")
