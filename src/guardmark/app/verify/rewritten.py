@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.adaptive.target_trace import target_lines
+from guardmark.adaptive.trace import target_lines
 from guardmark.adaptive.trace import trace_lines
 from guardmark.analysis.pipeline.small_slices import SliceRequest
 from guardmark.app.results.artefacts import write_reports
