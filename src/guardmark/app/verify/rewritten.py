@@ -15,8 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.adaptive.trace import target_lines
-from guardmark.adaptive.trace import trace_lines
+from guardmark.adaptive.trace import target_lines, trace_lines
 from guardmark.analysis.pipeline.small_slices import SliceRequest
 from guardmark.app.results.artefacts import write_reports
 from guardmark.app.results.comparing import read_slices
@@ -24,11 +23,11 @@ from guardmark.app.results.exporting import export
 from guardmark.app.results.reporting import run_config
 from guardmark.app.verify.mismatches import Mismatches, MismatchKind
 from guardmark.core.layers import MODEL_LAYERS, asked_layers
-from guardmark.core.record import Stage
 from guardmark.reports.small_slices import stability_json, stability_markdown
 from guardmark.store.connect import close_reading
 from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import RunDir
+from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -155,9 +154,12 @@ def _compare_traces(folder: RunDir, mismatches: Mismatches) -> None:
 
 def _attacked(reader: RecordReader) -> list[str]:
     """Return the defenses of which a trace tells, in the order of the run."""
-    told = {*asked_layers(reader.layers()), *MODEL_LAYERS}
-    stages = reader.recorded_stages()
-    return [name for name, stage, layer in stages if stage is Stage.TRY and layer in told]
+    told = (*asked_layers(reader.layers()), *MODEL_LAYERS)
+    return [
+        name
+        for name in reader.defenses()
+        if any(next(read_tries(reader, defense=name, layer=layer), None) for layer in told)
+    ]
 
 
 def _copy_records(source: Path, target: Path) -> None:
