@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
+import textwrap
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from guardmark.cli.terminal import one_line
 from guardmark.core.errors import ConfigError
+from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from guardmark.app.data.verbs import OpenedData
-    from guardmark.datasets.checks.issues import DataCheck
+    from guardmark.app.data.verbs import BuiltinEntry, DataHash, Deduplicated, OpenedData, Written
+    from guardmark.datasets.checks.census import Census, Count
+    from guardmark.datasets.checks.issues import DataCheck, DataIssue
+
 
 _FOUND_PROBLEMS = 3
 _TRUTH: dict[str, object] = {"true": True, "false": False, "null": None}
@@ -83,7 +89,6 @@ def _list() -> click.Command:
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def list_(*, as_json: bool) -> None:
         from guardmark.app.data.verbs import list_builtin
-        from guardmark.cli.data_text import builtin_lines
 
         entries = list_builtin()
         _say(builtin_lines(entries), [asdict(entry) for entry in entries], as_json=as_json)
@@ -100,7 +105,6 @@ def _check() -> click.Command:
     @_reads_data
     def check(*, as_json: bool, **reading: Any) -> int:
         from guardmark.app.data.verbs import check_data
-        from guardmark.cli.data_text import check_lines
 
         opened = _opened(**reading)
         found = check_data(opened)
@@ -115,7 +119,6 @@ def _stats() -> click.Command:
     @_reads_data
     def stats(*, as_json: bool, **reading: Any) -> None:
         from guardmark.app.data.verbs import describe_data
-        from guardmark.cli.data_text import census_lines
 
         opened = _opened(**reading)
         census = describe_data(opened)
@@ -165,7 +168,6 @@ def _split() -> click.Command:
         **reading: Any,
     ) -> None:
         from guardmark.app.data.verbs import split_data
-        from guardmark.cli.data_text import written_lines
 
         written = split_data(
             _opened(**reading),
@@ -197,7 +199,6 @@ def _dedup() -> click.Command:
         *, out: Path, within_groups: bool, force: bool, as_json: bool, **reading: Any
     ) -> None:
         from guardmark.app.data.verbs import deduplicate_data
-        from guardmark.cli.data_text import deduplicated_lines
         from guardmark.datasets.checks.duplicates import describe_method
 
         opened = _opened(**reading)
@@ -217,7 +218,6 @@ def _convert() -> click.Command:
     @_FORCE
     def convert(*, out: Path, force: bool, as_json: bool, **reading: Any) -> None:
         from guardmark.app.data.verbs import convert_data
-        from guardmark.cli.data_text import written_lines
 
         written = convert_data(_opened(**reading), out, force=force)
         _say(written_lines([written]), asdict(written), as_json=as_json)
@@ -230,7 +230,6 @@ def _hash() -> click.Command:
     @_reads_data
     def hash_(*, as_json: bool, **reading: Any) -> None:
         from guardmark.app.data.verbs import hash_data
-        from guardmark.cli.data_text import hash_lines
 
         found = hash_data(_opened(**reading))
         _say(hash_lines(found), asdict(found), as_json=as_json)
@@ -320,3 +319,150 @@ def _say(lines: Iterable[str], document: object, *, as_json: bool) -> None:
         return
     for line in lines:
         click.echo(line)
+
+
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "not assessed": "blue"}
+_INDENT = 31
+_ROWS = 16
+_NAME_WIDTH = 44
+
+
+def check_lines(check: DataCheck, shown_as: str) -> Iterator[str]:
+    """Say what was found, question by question."""
+    census = check.census
+    yield click.style(clean(shown_as), bold=True) + (
+        f": {census.total.samples:,} samples, {census.attacks.samples:,} attacks and "
+        f"{census.benign.samples:,} benign"
+    )
+    for finding in check.findings:
+        yield ""
+        yield from _finding_lines(finding)
+
+
+def census_lines(census: Census, half_width: Callable[[float], float]) -> Iterator[str]:
+    """Say what a data set consists of."""
+    yield from _table("label", (census.total,), half_width)
+    facets = (
+        ("category of attacks", census.categories),
+        ("subcategory of attacks", census.subcategories),
+        ("severity of attacks", census.severities),
+        ("topic of benign", census.topics),
+        ("language", census.languages),
+        ("technique", census.techniques),
+        ("variant", census.variants),
+        ("source", census.sources),
+    )
+    for name, counts in facets:
+        if counts:
+            yield ""
+            yield from _table(name, counts, half_width)
+    yield ""
+    lengths = census.lengths
+    if lengths is not None:
+        yield (
+            f"Characters: {lengths.shortest:,} to {lengths.longest:,}; 5 % up to {lengths.p5:,}, "
+            f"half up to {lengths.p50:,}, 95 % up to {lengths.p95:,}."
+        )
+    yield (
+        f"{census.conversations:,} conversations of several messages; in {census.materials:,} "
+        "a document or tool result is under test."
+    )
+    for oddity in census.oddities:
+        yield f"{oddity.kind}: {oddity.samples:,} ({clean(', '.join(oddity.examples))})"
+    yield "± is half the interval of a rate of 50 % in points, were all samples independent."
+
+
+def hash_lines(found: DataHash) -> Iterator[str]:
+    """Say by which hashes a run names the data."""
+    yield f"{found.sha256}  {clean(found.name)} (all, as in the manifest of a run)"
+    for manifest in found.manifests:
+        for name, file_hash in manifest.files.items():
+            version = f" version {manifest.version}" if manifest.version else ""
+            yield ""
+            yield (
+                f"{clean(name)}{clean(version)}: {manifest.attacks:,} attacks, "
+                f"{manifest.benign:,} benign"
+            )
+            yield f"  content  {manifest.sha256}"
+            yield f"  file     {file_hash}  (for sha256: in a configuration)"
+
+
+def builtin_lines(entries: Sequence[BuiltinEntry]) -> Iterator[str]:
+    """List the data sets that ship with guardmark."""
+    for entry in entries:
+        name = click.style(f"builtin:{entry.name}", bold=True)
+        yield f"{name}  version {entry.version}  {entry.attacks:,} attacks, {entry.benign:,} benign"
+        yield f"    {entry.purpose}"
+        yield f"    sha256 {entry.sha256}"
+        yield f"    card   {entry.card}"
+
+
+def written_lines(written: Sequence[Written]) -> Iterator[str]:
+    """Say which files were written."""
+    width = max(len(each.path) for each in written)
+    for each in written:
+        yield (
+            f"{clean(each.path):<{width}}  {each.attacks:,} attacks, {each.benign:,} benign, "
+            f"{each.groups:,} groups"
+        )
+        if each.inert_cells:
+            yield (
+                f"  {each.inert_cells:,} cells got an apostrophe so that no spreadsheet runs them; "
+                "guardmark takes it off again."
+            )
+
+
+def deduplicated_lines(done: Deduplicated, method: str) -> Iterator[str]:
+    """Say which file was written and what was left out."""
+    yield from written_lines([done.written])
+    left_out = len(done.dropped)
+    yield f"{left_out:,} {'sample' if left_out == 1 else 'samples'} left out ({method})."
+    for each in done.dropped[:_ROWS]:
+        names = f"{one_line(each.id, 60)} says what {one_line(each.kept, 60)} says"
+        yield f"  {names} ({each.similarity:.2f})"
+    if len(done.dropped) > _ROWS:
+        yield f"  and {len(done.dropped) - _ROWS:,} more (--json lists all)"
+
+
+def _finding_lines(finding: DataIssue) -> Iterator[str]:
+    mark = click.style(f"{finding.status.value:<14}", fg=_COLOURS[finding.status.value])
+    body = textwrap.wrap(clean(finding.message), _width() - _INDENT, break_on_hyphens=False)
+    yield f"{mark}{finding.aspect:<{_INDENT - 14}}{body[0]}"
+    for line in body[1:]:
+        yield " " * _INDENT + line
+    for detail in finding.details:
+        folded = textwrap.wrap(
+            clean(detail),
+            _width() - _INDENT - 2,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        for index, line in enumerate(folded):
+            lead = "· " if index == 0 else "  "
+            yield click.style(" " * _INDENT + lead + line, dim=True)
+
+
+def _table(
+    name: str, counts: Sequence[Count], half_width: Callable[[float], float]
+) -> Iterator[str]:
+    shown = counts[:_ROWS] if len(counts) > _ROWS + 1 else counts
+    width = max(len(name), *(len(one_line(c.value, _NAME_WIDTH)) for c in shown)) + 2
+    heads = f"{'attacks':>9}{'±':>7}{'benign':>9}{'±':>7}{'groups':>9}"
+    yield click.style(f"{name:<{width}}{heads}", bold=True)
+    for count in shown:
+        cells = "".join(
+            f"{number:>9,}{_half(number, half_width):>7}"
+            for number in (count.attacks, count.benign)
+        )
+        yield f"{one_line(count.value, _NAME_WIDTH):<{width}}{cells}{count.groups:>9,}"
+    if len(counts) > len(shown):
+        rest = counts[len(shown) :]
+        yield f"and {len(rest):,} more with {sum(c.samples for c in rest):,} samples"
+
+
+def _half(samples: int, half_width: Callable[[float], float]) -> str:
+    return f"{100 * half_width(samples):.1f}" if samples else "-"
+
+
+def _width() -> int:
+    return min(max(shutil.get_terminal_size((100, 24)).columns, 70), 120)

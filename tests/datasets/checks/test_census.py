@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from guardmark.cli.data_text import census_lines
+from guardmark.cli.data import census_lines
 from guardmark.core.sample import Severity
 from guardmark.datasets.checks.census import UNSTATED, take_census
 
