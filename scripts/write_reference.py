@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from guardmark.app.parts.schema import config_schema
+from guardmark.app.parts.loading import config_schema
 from guardmark.app.registry import GROUPS, known_types
 from guardmark.cli.commands import build
 

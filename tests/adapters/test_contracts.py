@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from guardmark.app.registry import build_part, settings_model
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.outcome import Decision, Outcome, Response, ScoreKind, Verdict, VerdictLabel
 from guardmark.core.protocols import (
     BatchDefense,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guardmark.app.registry import build_part, settings_model
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.outcome import Outcome
 from guardmark.core.sample import Prompt
 from guardmark.net.client import Services

@@ -9,8 +9,7 @@ import pytest
 from tests.journeys.command_line import guardmark, set_up
 
 from guardmark.app.parts.building import build_defenses, build_gradient
-from guardmark.app.parts.loading import parse_config
-from guardmark.app.parts.schema import config_schema
+from guardmark.app.parts.loading import config_schema, parse_config
 from guardmark.core.errors import ConfigError
 
 CONFIG = """\

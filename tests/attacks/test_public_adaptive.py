@@ -11,7 +11,7 @@ from tests.engine.planted import attack, cards, trace
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.app.parts.building import build_defenses
-from guardmark.app.parts.builtin import builtin_config
+from guardmark.app.parts.loading import builtin_config
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import Use

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from guardmark.app.registry import settings_model
 from guardmark.canon.steps import CANON_STEPS, CANON_VERSION, Step, canonicalize
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Outcome
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense

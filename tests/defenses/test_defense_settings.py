@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from guardmark.app.registry import settings_model
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, DatasetError, UnknownName
 from guardmark.core.outcome import Outcome
 from guardmark.core.protocols import Defense, InlineDefense
@@ -120,7 +120,7 @@ def test_decisions_are_read_when_built(tmp_path: Path) -> None:
 
 def test_other_rules_or_another_source_are_another_defense(tmp_path: Path) -> None:
     """The fingerprint of a run covers what a defense is made of, built in or not."""
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.defenses.function import PythonSettings
     from guardmark.defenses.pattern import PatternSettings
 

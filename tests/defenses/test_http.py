@@ -14,7 +14,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from guardmark.app.registry import settings_model
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, ErrorKind, Outcome, ScoreKind
 from guardmark.core.sample import Message, Prompt, Role, View

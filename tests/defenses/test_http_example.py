@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from guardmark.app.parts.loading import load_config
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ServiceRefused
 from guardmark.core.outcome import Outcome
 from guardmark.defenses.http.defense import HttpSettings

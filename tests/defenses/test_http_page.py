@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from guardmark.app.settings import ServiceSettings
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.defenses.http.defense import HttpSettings
 from guardmark.net.client import Services
 

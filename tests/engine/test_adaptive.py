@@ -96,7 +96,7 @@ async def test_a_planted_defense_is_diagnosed_and_falls(
 async def test_a_statistical_defense_is_diagnosed_as_such(tmp_path: Path) -> None:
     """The built-in n-gram model is named lexical-statistical, and falls further."""
     from guardmark.app.parts.building import build_defenses
-    from guardmark.app.parts.builtin import builtin_config
+    from guardmark.app.parts.loading import builtin_config
 
     (built,) = build_defenses(builtin_config(), None, only=("ngram",))
     await attack(tmp_path, samples(), plan_of(built.part))

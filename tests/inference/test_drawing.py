@@ -12,10 +12,10 @@ import pytest
 from pydantic import ValidationError
 
 from guardmark.app.registry import build_part, settings_model
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.protocols import DrawingModel
 from guardmark.core.sample import Prompt
-from guardmark.inference.drawing import Draws, SeededChoice
+from guardmark.inference.generator import Draws, SeededChoice
 
 pytestmark = pytest.mark.hf
 

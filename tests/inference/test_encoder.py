@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
 from guardmark.inference.encoder import LocalEncoder

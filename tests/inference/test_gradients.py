@@ -18,7 +18,7 @@ from guardmark.app.registry import build_part, settings_model
 from guardmark.app.verify.verification import verify
 from guardmark.attacks.application import is_bounded
 from guardmark.attacks.hotflip import HotFlip
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.protocols import GradientDefense
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.reports.chapters.adaptive.threat_model import threat_card

@@ -14,7 +14,7 @@ from tests.journeys.attacker_models import CONFIG, Steady, kill_at, prepare
 from tests.journeys.command_line import typed
 
 from guardmark.app.adapt.attacker import attacker_config
-from guardmark.app.parts.builtin import builtin_config
+from guardmark.app.parts.loading import builtin_config
 from guardmark.reports.summary import summary_schema
 
 PLAIN = CONFIG.split("adaptive:", maxsplit=1)[0].format() + "report: [json]\n"

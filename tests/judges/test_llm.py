@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.outcome import AnswerMode, ErrorKind, VerdictLabel
 from guardmark.core.sample import Message, Prompt, Role
 from guardmark.judges.llm import LlmJudge, LlmJudgeSettings

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from guardmark.config.chat import PRESETS, ChatSettings
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.protocols import ChatModel

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.conftest import Serve
 
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import ErrorKind
 from guardmark.core.protocols import PairJudge

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.manifest import DataManifest, LatencyMode, Policy, RunManifest
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.defenses.http.defense import HttpSettings

@@ -38,9 +38,7 @@ from guardmark.core.outcome import ErrorKind, Evidence, Response
 from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.engine.calls import Failure, attempt, not_a
 from guardmark.judges.rules import REFUSALS
-from guardmark.parsing.candidates import read_candidates
-from guardmark.parsing.closeness import read_closeness
-from guardmark.parsing.sameness import read_sameness
+from guardmark.parsing.attacker_models import read_candidates, read_closeness, read_sameness
 from guardmark.store.tries import TryRecord, TrySubject
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
     from guardmark.adaptive.asker import AskContext, Take
     from guardmark.core.protocols import ChatModel
     from guardmark.core.sample import Prompt
-    from guardmark.parsing.candidates import Candidate
+    from guardmark.parsing.attacker_models import Candidate
 
 ROUND: Final = "R5"
 """Round in which models help the attacker."""

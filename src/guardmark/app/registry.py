@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from guardmark.config.parts import BuildContext, PartSettings
+    from guardmark.config.settings import BuildContext, PartSettings
 
 
 BUILTIN_PARTS: dict[str, dict[str, str]] = {

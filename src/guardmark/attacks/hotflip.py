@@ -16,7 +16,7 @@ from guardmark.config.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.protocols import GradientAccess, LossGradient, Swap
     from guardmark.core.sample import Sample
 

@@ -137,7 +137,7 @@ def check_command() -> click.Command:
     @click.option("--probe", type=click.IntRange(min=1), help="Make N live calls to each service.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def check(config: Path, probe: int | None, as_json: bool) -> None:
-        from guardmark.app.preflight.checking import check_config
+        from guardmark.app.preflight.checkup import check_config
         from guardmark.reports.document.safe_text import clean
 
         checkup = check_config(config, probes=probe or 0)

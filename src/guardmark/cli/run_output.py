@@ -10,8 +10,7 @@ from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
-from guardmark.app.parts.builtin import builtin_config
-from guardmark.app.parts.loading import load_config
+from guardmark.app.parts.loading import builtin_config, load_config
 from guardmark.app.run.matrix import MatrixDone, run_matrix
 from guardmark.app.run.running import RunOptions, Session, run
 from guardmark.cli.terminal import tell

@@ -12,7 +12,7 @@ def schema_command() -> click.Command:
 
     @click.command(help="Print the JSON Schema of a configuration, for editors.")
     def schema() -> None:
-        from guardmark.app.parts.schema import config_schema
+        from guardmark.app.parts.loading import config_schema
 
         click.echo(json.dumps(config_schema(), indent=2))
 

@@ -10,7 +10,7 @@ from guardmark.config.settings import PriceSettings, Secret, Settings, read_secr
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
 
 Preset = Literal["openai", "scaleway", "vllm", "ollama", "llama.cpp", "together", "groq"]
 

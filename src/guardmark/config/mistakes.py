@@ -39,7 +39,7 @@ _CHOICES: Final = frozenset({"literal_error", "enum"})
 _LONGEST: Final = 60
 
 
-def told_mistakes(
+def describe_mistakes(
     error: ValidationError,
     model: type[BaseModel],
     above: Place,

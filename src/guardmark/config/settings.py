@@ -1,13 +1,18 @@
-"""The base of all settings: unknown keys are errors, values are frozen, secrets have names."""
+"""The base of all settings: values are frozen, secrets have names, a part builds itself."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from guardmark.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 Rate = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
@@ -43,3 +48,68 @@ def read_secret(secret: Secret, where: str) -> str:
             f"Set it for this shell: export {secret.env}=..."
         )
     return value
+
+
+class ServiceAccess(Protocol):
+    """The client of a run, as `net.client.Services` is one; this room may not name its neighbour.
+
+    What its methods return is what the rooms of the parts know from `net`.
+    """
+
+    def endpoint(
+        self,
+        url: str,
+        *,
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+        secret_headers: Mapping[str, str] | None = None,
+        final_statuses: frozenset[int] = frozenset(),
+    ) -> Any:
+        """Prepare an address for many requests."""
+        ...
+
+    def chat(
+        self,
+        address: str,
+        *,
+        model: str,
+        options: Mapping[str, Any],
+        price: PriceSettings | None,
+        secret_headers: Mapping[str, str],
+    ) -> Any:
+        """Prepare a model behind a server of the common chat protocol."""
+        ...
+
+    def embeddings(
+        self,
+        address: str,
+        *,
+        model: str,
+        options: Mapping[str, Any],
+        price: PriceSettings | None,
+        secret_headers: Mapping[str, str],
+    ) -> Any:
+        """Prepare a model behind a server of the common protocol of embeddings."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildContext:
+    """What a part may ask for while it is built."""
+
+    folder: Path
+    seed: int
+    services: ServiceAccess | None
+    defenses: Mapping[str, object]
+    members: tuple[object, ...] = ()
+    prices: Mapping[str, PriceSettings] = field(default_factory=dict)
+    system_prompt: str = ""
+    where: str = ""
+
+
+class PartSettings(Protocol):
+    """Checked settings that know how to build their part."""
+
+    def build(self, name: str, context: BuildContext) -> object:
+        """Build the part; heavy imports happen here."""
+        ...

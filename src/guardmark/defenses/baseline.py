@@ -10,7 +10,7 @@ from guardmark.core.outcome import ALLOWED, BLOCKED
 from guardmark.core.sample import View
 
 if TYPE_CHECKING:
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.outcome import Decision
     from guardmark.core.sample import Prompt
 

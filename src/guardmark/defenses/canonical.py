@@ -15,7 +15,7 @@ from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, Sampl
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.outcome import Decision
     from guardmark.core.protocols import BatchLimits
     from guardmark.core.sample import Prompt, Sample

@@ -17,7 +17,7 @@ from guardmark.core.sample import View
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt, Sample
 
     Votes = list[tuple[str, Decision]]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt, Sample
 
 FIELDS = ("id", "decision", "score", "latency_ms")

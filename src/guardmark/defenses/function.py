@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import ModuleType
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
 
 
 _IMPORT_FAULTS = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from guardmark.config.mistakes import told_mistakes
+from guardmark.config.mistakes import describe_mistakes
 from guardmark.config.settings import Name, Settings
 from guardmark.config.source import Source
 from guardmark.core.errors import ConfigError, UnknownName
@@ -131,7 +131,7 @@ def parse_profile(text: str, name: str) -> GuardProfile:
     except ValidationError as error:
         # The library of TOML does not say in which line a value stands.
         source = Source(shown_as=shown_as, places=dict.fromkeys(_paths(document, ()), (0, 0)))
-        mistakes = told_mistakes(error, GuardProfile, (), source)
+        mistakes = describe_mistakes(error, GuardProfile, (), source)
         raise ConfigError("\n".join(mistakes)) from error
     if profile.name != name:
         raise ConfigError(f"{shown_as}: name is {profile.name!r}, not that of the file.")

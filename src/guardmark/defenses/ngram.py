@@ -20,7 +20,7 @@ from guardmark.defenses.skipping import NOTHING_SHOWN
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: Fibonacci hashing

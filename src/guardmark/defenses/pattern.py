@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
 
 FLAGS = {"I": re.IGNORECASE, "S": re.DOTALL, "M": re.MULTILINE, "X": re.VERBOSE}

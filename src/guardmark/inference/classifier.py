@@ -7,9 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from guardmark.core.errors import ConfigError, did_you_mean, listed
-from guardmark.inference.batching import token_batches
 from guardmark.inference.gradients import EmbeddingGradients, GradientWindow
-from guardmark.inference.libraries import device_of, library, load
+from guardmark.inference.runtime import device_of, library, load, token_batches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import EmbeddingAnswer, ErrorKind, fault_of
 from guardmark.core.usage import Usage
-from guardmark.inference.libraries import device_of, library, load
+from guardmark.inference.runtime import device_of, library, load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

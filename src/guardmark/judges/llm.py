@@ -19,7 +19,7 @@ from guardmark.parsing.verdict import VERDICT_SCHEMA, VerdictReading, read_verdi
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
     from guardmark.net.chat import ChatAnswer, ChatEndpoint
 

@@ -15,7 +15,7 @@ from guardmark.core.usage import Usage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.outcome import AnswerMode
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Prompt

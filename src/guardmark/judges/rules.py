@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
 
 REFUSALS: Final = (

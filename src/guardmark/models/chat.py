@@ -19,7 +19,7 @@ from guardmark.net.chat import json_form, refuses_options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
     from guardmark.net.chat import ChatAnswer, ChatEndpoint
 

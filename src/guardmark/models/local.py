@@ -14,14 +14,14 @@ from pydantic import Field, model_validator
 
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.sample import Role
-from guardmark.inference.drawing import Draws
+from guardmark.inference.generator import Draws
 from guardmark.models.chat import USUAL_ROLES, SystemPromptSettings, system_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
     from guardmark.core.usage import Usage
 

@@ -16,7 +16,7 @@ from guardmark.models.chat import SystemPromptSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
 
 

@@ -34,12 +34,10 @@ from guardmark.app.adapt.target_setup import (
 )
 from guardmark.app.data.reading import resolved
 from guardmark.app.parts.building import build_gradient, build_parts
-from guardmark.app.parts.builtin import builtin_config
-from guardmark.app.parts.event_loop import run_on_loop
-from guardmark.app.parts.loading import LoadedConfig, parse_config
+from guardmark.app.parts.loading import LoadedConfig, builtin_config, parse_config
 from guardmark.app.parts.probing import probe_parts
+from guardmark.app.parts.process import run_on_loop, staying
 from guardmark.app.parts.services import open_services
-from guardmark.app.parts.working_directory import staying
 from guardmark.app.results.reporting import find_run, run_config
 from guardmark.app.run.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock

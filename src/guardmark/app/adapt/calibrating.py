@@ -14,8 +14,8 @@ import yaml
 from guardmark.analysis.adaptive.sameness_threshold import TauChoice, TextPair, choose_tau
 from guardmark.app.adapt.attacker import read_attacker_file
 from guardmark.app.parts.building import build_one
-from guardmark.app.parts.event_loop import run_on_loop
 from guardmark.app.parts.probing import probe_helper
+from guardmark.app.parts.process import run_on_loop
 from guardmark.app.parts.services import has_address, open_services
 from guardmark.core.errors import ConfigError, DatasetError, StorageError, UntrustworthyRun
 from guardmark.core.protocols import Closable

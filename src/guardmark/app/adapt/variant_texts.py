@@ -14,7 +14,7 @@ from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.attacks.prompts import STRATEGIES
 from guardmark.core.errors import ConfigError
 from guardmark.core.layers import ATTACKER
-from guardmark.parsing.candidates import read_candidates
+from guardmark.parsing.attacker_models import read_candidates
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:

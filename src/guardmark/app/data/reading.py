@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from guardmark.app.parts.error_location import placed
+from guardmark.app.parts.loading import locate_error
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import builtin_specs
@@ -45,7 +45,7 @@ def _specs(loaded: LoadedConfig) -> list[DatasetSpec]:
         try:
             specs.extend(dataset_specs(entry, loaded.folder))
         except ConfigError as error:
-            raise placed(error, loaded, ("data", str(index))) from error
+            raise locate_error(error, loaded, ("data", str(index))) from error
     return specs
 
 

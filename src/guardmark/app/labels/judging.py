@@ -18,11 +18,10 @@ from guardmark.app.labels.human_labels import (
     store_labels,
 )
 from guardmark.app.parts.building import build_one
-from guardmark.app.parts.event_loop import run_on_loop
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.parts.probing import probe_judge
+from guardmark.app.parts.process import run_on_loop, staying
 from guardmark.app.parts.services import concurrency_of, judge_name, open_services
-from guardmark.app.parts.working_directory import staying
 from guardmark.app.registry import settings_model
 from guardmark.app.results.reporting import find_run
 from guardmark.app.settings import RunSettings, ServiceSettings

@@ -8,11 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from guardmark.app.parts.error_location import placed
+from guardmark.app.parts.loading import locate_error
+from guardmark.app.parts.process import keep_working_directory
 from guardmark.app.parts.services import judge_name
-from guardmark.app.parts.working_directory import staying
 from guardmark.app.registry import build_part
-from guardmark.config.parts import BuildContext
+from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
 from guardmark.core.protocols import GradientAttack, GradientDefense
@@ -131,14 +131,14 @@ def _build_defense(
             f"the chain {' -> '.join([*above, name])} runs in a circle.\n"
             "A defense may not contain itself."
         )
-        raise placed(circle, loaded, ("defenses", above[-1], "of"))
+        raise locate_error(circle, loaded, ("defenses", above[-1], "of"))
     settings = loaded.parts["defenses", name]
     of: str | Sequence[str] = getattr(settings, "of", ())
     members = (of,) if isinstance(of, str) else of
     for member in members:
         if member not in loaded.config.defenses:
             unknown = UnknownName("defense", member, loaded.config.defenses)
-            raise placed(unknown, loaded, ("defenses", name, "of"))
+            raise locate_error(unknown, loaded, ("defenses", name, "of"))
         _build_defense(member, loaded, services, built, above=(*above, name))
     context = BuildContext(
         folder=loaded.folder,
@@ -148,13 +148,13 @@ def _build_defense(
         prices=loaded.config.prices,
         where=f"defenses.{name}",
     )
-    part = _built(loaded, ("defenses", name), name, context)
+    part = _build_settings(loaded, ("defenses", name), name, context)
     built[name] = BuiltPart(
         part=part,
         manifest=_manifest(
             name=name,
             kind="defense",
-            said=loaded.config.defenses[name],
+            written=loaded.config.defenses[name],
             settings=settings,
             part=part,
             below=[built[member].manifest.fingerprint for member in members],
@@ -183,11 +183,11 @@ def build_one(
         where=".".join(path),
     )
     context = replace(context, members=_members(loaded, path, name, context))
-    part = _built(loaded, path, name, context)
+    part = _build_settings(loaded, path, name, context)
     manifest = _manifest(
         name=name,
         kind=kind,
-        said=_said_at(loaded, path),
+        written=_written_settings(loaded, path),
         settings=settings,
         part=part,
         # It may stand in a file, and a judge is told it too: another one is another part.
@@ -229,22 +229,24 @@ def _members(
         called = str(settings.get("name") or f"{name}-{index + 1}")
         own = replace(context, where=".".join(below))
         own = replace(own, members=_members(loaded, below, called, own))
-        members.append(_built(loaded, below, called, own))
+        members.append(_build_settings(loaded, below, called, own))
     return tuple(members)
 
 
-def _built(loaded: LoadedConfig, path: tuple[str, ...], name: str, context: BuildContext) -> object:
+def _build_settings(
+    loaded: LoadedConfig, path: tuple[str, ...], name: str, context: BuildContext
+) -> object:
     try:
-        with staying():
+        with keep_working_directory():
             return build_part(loaded.parts[path], name, context)
     except ConfigError as error:
-        raise placed(error, loaded, path) from error
+        raise locate_error(error, loaded, path) from error
     except BaseException as error:
         # Nobody's sys.exit may pass for an exit code of ours, nor a native library's panic.
         if isinstance(error, Exception | KeyboardInterrupt):
             raise
-        said = f"{name} raised {type(error).__name__} while it was built: {error}"
-        raise placed(ConfigError(said), loaded, path) from error
+        message = f"{name} raised {type(error).__name__} while it was built: {error}"
+        raise locate_error(ConfigError(message), loaded, path) from error
 
 
 def _target_system_prompt(loaded: LoadedConfig) -> str:
@@ -254,11 +256,11 @@ def _target_system_prompt(loaded: LoadedConfig) -> str:
     return str(before(loaded.folder)) if before is not None else ""
 
 
-def _said_at(loaded: LoadedConfig, path: tuple[str, ...]) -> Mapping[str, Any]:
+def _written_settings(loaded: LoadedConfig, path: tuple[str, ...]) -> Mapping[str, Any]:
     pipeline, adaptive = loaded.config.pipeline, loaded.config.adaptive
     if path[0] == "adaptive" and adaptive is not None:
-        said: Mapping[str, Any] | None = getattr(adaptive, path[1])
-        return said or {}
+        settings: Mapping[str, Any] | None = getattr(adaptive, path[1])
+        return settings or {}
     if pipeline is None:
         raise ConfigError(f"{loaded.source.shown_as}: has no pipeline.")
     return pipeline.model if path[-1] == "model" else pipeline.judges[int(path[-1])]
@@ -268,7 +270,7 @@ def _manifest(
     *,
     name: str,
     kind: str,
-    said: Mapping[str, Any],
+    written: Mapping[str, Any],
     settings: BaseModel,
     part: object,
     below: Sequence[str] = (),
@@ -277,8 +279,8 @@ def _manifest(
     view = getattr(part, "view", "")
     threshold = getattr(part, "threshold", None)
     digest = sha256(json.dumps(resolved, sort_keys=True).encode())
-    digest.update(str(said["type"]).encode())
-    stated = said.get("version") or resolved.get("version")
+    digest.update(str(written["type"]).encode())
+    stated = written.get("version") or resolved.get("version")
     if stated:
         digest.update(f"version {stated}".encode())
     for path in _files_of(part):
@@ -288,8 +290,8 @@ def _manifest(
     return PartManifest(
         name=name,
         kind=kind,
-        type=str(said["type"]),
-        version=str(stated or (f"guardmark {VERSION}" if said["type"] in _OURS else "")),
+        type=str(written["type"]),
+        version=str(stated or (f"guardmark {VERSION}" if written["type"] in _OURS else "")),
         fingerprint=digest.hexdigest(),
         view=str(getattr(view, "value", view)),
         threshold=cast("float | None", threshold),

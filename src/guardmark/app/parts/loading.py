@@ -1,22 +1,23 @@
-"""Reading a configuration file: every mistake at once, with line, column and a hint."""
+"""Configurations: read and checked, every mistake at once with its place, and their JSON Schema."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from guardmark.app.registry import helper_kind, settings_model
+from guardmark.app.registry import GROUPS, helper_kind, known_types, settings_model
 from guardmark.app.settings import Config
-from guardmark.config.mistakes import told_mistakes
+from guardmark.config.mistakes import describe_mistakes
 from guardmark.config.source import Source, parse_yaml, read_text
-from guardmark.core.errors import ConfigError, did_you_mean, listed
+from guardmark.core.errors import BadSettings, ConfigError, did_you_mean, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from guardmark.config.source import Place
 
@@ -78,7 +79,7 @@ def _checked(document: dict[str, Any], source: Source, folder: Path) -> LoadedCo
     try:
         config = Config.model_validate(document)
     except ValidationError as error:
-        mistakes.extend(told_mistakes(error, Config, (), source))
+        mistakes.extend(describe_mistakes(error, Config, (), source))
     parts = _check_parts(document, source, mistakes)
     if config is not None:
         mistakes.extend(_loose_ends(config, source))
@@ -104,7 +105,7 @@ def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise ConfigError("\n".join(told_mistakes(error, model, above, source))) from error
+        raise ConfigError("\n".join(describe_mistakes(error, model, above, source))) from error
 
 
 def _check_parts(
@@ -131,7 +132,7 @@ def _check_parts(
         except ConfigError as error:
             mistakes.append(f"{source.where((*path, 'type'))}: {dotted}: {error}")
         except ValidationError as error:
-            mistakes.extend(told_mistakes(error, model, path, source, common=("version",)))
+            mistakes.extend(describe_mistakes(error, model, path, source, common=("version",)))
     return checked
 
 
@@ -200,3 +201,77 @@ def _loose_ends(config: Config, source: Source) -> Iterator[str]:
                 here = source.where(("pipeline", "guards", str(index)))
                 hint = did_you_mean(guard, known)
                 yield f"{here}: no defense is called {guard!r}.{hint} Known: {listed(known)}."
+
+
+def builtin_config() -> LoadedConfig:
+    """Return the built-in defenses on the built-in data."""
+    text = (files("guardmark.app") / "templates" / "builtin.yaml").read_text(encoding="utf-8")
+    return parse_config(text, folder=Path.cwd(), shown_as="built-in")
+
+
+def locate_error(error: ConfigError, loaded: LoadedConfig, path: tuple[str, ...]) -> ConfigError:
+    """Say where in the configuration the mistake stands that kept a part from being built."""
+    if isinstance(error, BadSettings):
+        told = [_told(loaded, (*path, *below), message) for below, message in error.mistakes]
+        return ConfigError("\n".join([*told, *error.more]))
+    message = str(error)
+    # Many messages begin with the dotted setting they are about; the deepest is the place.
+    named = [
+        known
+        for known in loaded.source.places
+        if known[: len(path)] == path and message.startswith(".".join(known))
+    ]
+    return ConfigError(_told(loaded, max(named, key=len, default=path), message))
+
+
+def _told(loaded: LoadedConfig, path: tuple[str, ...], message: str) -> str:
+    dotted = ".".join(path)
+    told = message if message.startswith(dotted) else f"{dotted}: {message}"
+    return f"{loaded.source.where(path)}: {told}"
+
+
+_HELPERS: Final = {
+    "attacker": ("model",),
+    "equivalence": ("model", "embedding"),
+    "critic": ("model",),
+    "gradient": ("gradient",),
+}
+"""Keys of the section `adaptive` that name a part, to the kinds it may be of."""
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a configuration."""
+    schema = Config.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "guardmark configuration"
+    definitions: dict[str, Any] = schema.setdefault("$defs", {})
+    for kind in GROUPS:
+        names = []
+        for part_type in sorted(known_types(kind)):
+            name = f"{kind}.{part_type}"
+            definitions[name] = _part_schema(kind, part_type, definitions)
+            names.append(name)
+        definitions[kind] = {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
+    schema["properties"]["defenses"]["additionalProperties"] = {"$ref": "#/$defs/defense"}
+    pipeline = definitions["PipelineSettings"]["properties"]
+    pipeline["model"] = {"$ref": "#/$defs/model"}
+    pipeline["judges"]["items"] = {"$ref": "#/$defs/judge"}
+    adaptive = definitions["AdaptiveSettings"]["properties"]
+    for helper, kinds in _HELPERS.items():
+        places = [{"$ref": f"#/$defs/{kind}"} for kind in kinds]
+        adaptive[helper] = {"anyOf": [*places, {"type": "null"}]}
+    return schema
+
+
+def _part_schema(kind: str, part_type: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    part = settings_model(kind, part_type).model_json_schema()
+    definitions.update(part.pop("$defs", {}))
+    version = {"type": "string", "default": "", "description": "Its version, as reports show it."}
+    part["properties"] = {
+        "type": {"const": part_type},
+        "version": version,
+        **part.get("properties", {}),
+    }
+    part["required"] = ["type", *part.get("required", [])]
+    part["title"] = f"{kind} of type {part_type}"
+    return part

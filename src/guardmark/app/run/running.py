@@ -14,10 +14,9 @@ from guardmark.app.data.reading import (
     resolved,
 )
 from guardmark.app.parts.building import build_parts
-from guardmark.app.parts.event_loop import run_on_loop
 from guardmark.app.parts.probing import probe_parts
+from guardmark.app.parts.process import run_on_loop, staying
 from guardmark.app.parts.services import concurrency_of, open_services
-from guardmark.app.parts.working_directory import staying
 from guardmark.app.run.description import (
     describe_environment,
     ending_line,

@@ -25,7 +25,7 @@ from guardmark.defenses.skipping import NOTHING_SHOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from guardmark.config.parts import BuildContext
+    from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
     from guardmark.defenses.http.values import BlockedRule, JsonPath
     from guardmark.net.client import Endpoint

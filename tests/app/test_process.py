@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from guardmark.app.parts.event_loop import run_on_loop
+from guardmark.app.parts.process import run_on_loop
 from guardmark.app.settings import RunSettings
 
 
@@ -35,7 +35,7 @@ def test_without_the_library_the_error_names_the_extra() -> None:
     """In a process that cannot import it, nothing of the work is begun."""
     program = (
         "import sys; sys.modules['uvloop'] = None\n"
-        "from guardmark.app.parts.event_loop import run_on_loop\n"
+        "from guardmark.app.parts.process import run_on_loop\n"
         "from guardmark.app.settings import RunSettings\n"
         "async def work(): print('begun')\n"
         "run_on_loop(work(), RunSettings(uvloop=True))\n"

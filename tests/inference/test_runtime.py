@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.inference.batching import CALL, token_batches
+from guardmark.inference.runtime import CALL, token_batches
 
 LENGTHS = st.lists(st.integers(0, 600), max_size=80)
 FEW = st.lists(st.integers(0, 200), min_size=1, max_size=9)

@@ -1,17 +1,19 @@
-"""The loop that calls to services run on: Python's own, or a faster one on request."""
+"""What a run needs of its process: an event loop, and the folder it began in."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
     from guardmark.app.settings import RunSettings
-
 
 Result = TypeVar("Result")
 
@@ -39,3 +41,21 @@ def _factory(settings: RunSettings) -> Callable[[], asyncio.AbstractEventLoop] |
         ) from error
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
+
+
+@contextmanager
+def keep_working_directory() -> Iterator[None]:
+    """Come back, when a block ends, to the folder it began in.
+
+    A part that changes the working folder would have reports of a run with a relative path
+    written, or the folder of an abandoned run removed, somewhere else.
+    """
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # removed by somebody; then there is nothing to come back to
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.chdir(here)

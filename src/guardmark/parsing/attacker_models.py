@@ -1,7 +1,8 @@
-"""The words of an attacker model, read into candidates; what is not understood is no candidate."""
+"""Answers of models that help an attacker: candidates, closeness to the goal, sameness."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -67,3 +68,32 @@ def _strategy(fields: Mapping[str, object], strategies: Collection[str]) -> str:
     said = fields.get("strategy")
     word = said.strip().lower().replace(" ", "_").replace("-", "_") if isinstance(said, str) else ""
     return word if word in strategies else OTHER
+
+
+LEAST: Final = 1.0
+MOST: Final = 10.0
+
+
+def read_closeness(text: str) -> float | None:
+    """Read how close a candidate came."""
+    said = (read_object(text, key="closeness").fields or {}).get("closeness")
+    if isinstance(said, str):
+        try:
+            said = float(said)
+        except ValueError:
+            return None
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return None
+    # Compared before it becomes a float: an integer of a thousand digits does not fit one.
+    return float(said) if LEAST <= said <= MOST and math.isfinite(said) else None
+
+
+_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+
+
+def read_sameness(text: str) -> bool | None:
+    """Read whether two requests ask for the same."""
+    said = (read_object(text, key="same").fields or {}).get("same")
+    if isinstance(said, bool):
+        return said
+    return _WORDS.get(said.strip().lower()) if isinstance(said, str) else None

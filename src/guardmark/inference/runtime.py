@@ -1,0 +1,89 @@
+"""What local models run on: libraries, a device, files, and batches of texts."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def library(name: str) -> Any:
+    """Import a library of the [hf] extra."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"A local model needs {name}, which cannot be imported: {error}.\n"
+            "Install it: pip install 'guardmark[hf]'."
+        ) from error
+
+
+def device_of(wanted: str) -> Any:
+    """Return the device a model runs on."""
+    torch = library("torch")
+    has_cuda = torch.cuda.is_available()
+    if wanted == "cuda" and not has_cuda:
+        raise ConfigError("device: cuda is asked for, but torch finds no CUDA device here.")
+    return torch.device("cuda" if has_cuda and wanted != "cpu" else "cpu")
+
+
+def load(kind: str, path: Path) -> Any:
+    """Load a model or tokenizer from a folder, without network and without foreign code."""
+    transformers = library("transformers")
+    if not path.is_dir():
+        raise ConfigError(
+            f"The model folder {path} does not exist.\n"
+            "Download the model first (config, tokenizer, safetensors) and name its folder."
+        )
+    transformers.utils.logging.disable_progress_bar()  # ours is the only one on the terminal
+    safe = {} if kind == "AutoTokenizer" else {"use_safetensors": True}
+    try:
+        return getattr(transformers, kind).from_pretrained(
+            str(path), local_files_only=True, trust_remote_code=False, **safe
+        )
+    except (OSError, ValueError, KeyError) as error:
+        first = str(error).strip().split("\n", 1)[0][:300]
+        raise ConfigError(f"The model folder {path} cannot be loaded: {first}") from error
+
+
+CALL: Final = 64
+"""What one pass through a model costs beside its tokens, counted in tokens.
+
+Every pass reads all weights and takes the same steps in Python, however little it is given.
+Measured on encoders of 6 and 12 layers on a CPU: between 30 and 90 tokens; the best partition
+hardly moves within that range.
+"""
+
+
+def token_batches(
+    lengths: Sequence[int], *, budget: int, most: int = 64, call: int = CALL
+) -> list[list[int]]:
+    """Group texts so that the whole costs least.
+
+    A batch costs its count times its longest text, since the others are padded to it, and one
+    call. Many small batches pay for calls, few large ones for padding; of all ways to cut the
+    texts sorted by length, this is the cheapest.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
+    sizes = [lengths[index] for index in order]
+    cheapest, ends = [0] * (len(order) + 1), [0] * len(order)
+    # From the end: the cheapest way to cut what comes after is known when it is asked for.
+    for start in range(len(order) - 1, -1, -1):
+        longest = sizes[start]  # sorted: the first of a batch is its longest
+        room = min(most, budget // longest if longest else most)
+        last = min(len(order), start + max(1, room))
+        cheapest[start], ends[start] = min(
+            (call + (end - start) * longest + cheapest[end], -end)
+            for end in range(start + 1, last + 1)
+        )
+    batches, start = list[list[int]](), 0
+    while start < len(order):
+        end = -ends[start]
+        batches.append(order[start:end])
+        start = end
+    return batches
