@@ -36,7 +36,7 @@ from guardmark.app.data.reading import resolved
 from guardmark.app.parts.building import build_gradient, build_parts
 from guardmark.app.parts.loading import LoadedConfig, builtin_config, parse_config
 from guardmark.app.parts.probing import probe_parts
-from guardmark.app.parts.process import run_on_loop, staying
+from guardmark.app.parts.process import keep_working_directory, run_on_loop
 from guardmark.app.parts.services import open_services
 from guardmark.app.results.reporting import find_run, run_config
 from guardmark.app.run.running import RunOptions, run
@@ -232,7 +232,7 @@ class _Work:
         self.session.announce(f"Attacking {', '.join(names)} in {folder.path}")
         with folder.lock(started=started), RecordWriter(folder.records) as writer:
             folder.write_text(LOCK, lock_text(plan.lock))
-            with staying():
+            with keep_working_directory():
                 summary = await run_adaptive(
                     plan, writer, samples, earlier=earlier, stop=self.session.stop
                 )

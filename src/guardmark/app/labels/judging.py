@@ -20,7 +20,7 @@ from guardmark.app.labels.human_labels import (
 from guardmark.app.parts.building import build_one
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.parts.probing import probe_judge
-from guardmark.app.parts.process import run_on_loop, staying
+from guardmark.app.parts.process import keep_working_directory, run_on_loop
 from guardmark.app.parts.services import concurrency_of, judge_name, open_services
 from guardmark.app.registry import settings_model
 from guardmark.app.results.reporting import find_run
@@ -107,7 +107,7 @@ def judge_run(
             added.append(store_bypass_labels(writer, bypasses, source=sheet))
         done = _Done(layers=(), summaries=(), warnings=())
         if loaded is not None:
-            with staying():
+            with keep_working_directory():
                 done = run_on_loop(work.judge(writer, loaded, layer), loaded.config.run)
     name = done.layers[0].split("/")[0] if done.layers else ""
     with RecordReader(folder.records) as reader:

@@ -212,8 +212,8 @@ def builtin_config() -> LoadedConfig:
 def locate_error(error: ConfigError, loaded: LoadedConfig, path: tuple[str, ...]) -> ConfigError:
     """Say where in the configuration the mistake stands that kept a part from being built."""
     if isinstance(error, BadSettings):
-        told = [_told(loaded, (*path, *below), message) for below, message in error.mistakes]
-        return ConfigError("\n".join([*told, *error.more]))
+        lines = [_located(loaded, (*path, *below), text) for below, text in error.mistakes]
+        return ConfigError("\n".join([*lines, *error.more]))
     message = str(error)
     # Many messages begin with the dotted setting they are about; the deepest is the place.
     named = [
@@ -221,13 +221,13 @@ def locate_error(error: ConfigError, loaded: LoadedConfig, path: tuple[str, ...]
         for known in loaded.source.places
         if known[: len(path)] == path and message.startswith(".".join(known))
     ]
-    return ConfigError(_told(loaded, max(named, key=len, default=path), message))
+    return ConfigError(_located(loaded, max(named, key=len, default=path), message))
 
 
-def _told(loaded: LoadedConfig, path: tuple[str, ...], message: str) -> str:
+def _located(loaded: LoadedConfig, path: tuple[str, ...], message: str) -> str:
     dotted = ".".join(path)
-    told = message if message.startswith(dotted) else f"{dotted}: {message}"
-    return f"{loaded.source.where(path)}: {told}"
+    subject = "" if message.startswith(dotted) else f"{dotted}: "
+    return f"{loaded.source.where(path)}: {subject}{message}"
 
 
 _HELPERS: Final = {

@@ -15,7 +15,7 @@ from guardmark.app.data.reading import (
 )
 from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.probing import probe_parts
-from guardmark.app.parts.process import run_on_loop, staying
+from guardmark.app.parts.process import keep_working_directory, run_on_loop
 from guardmark.app.parts.services import concurrency_of, open_services
 from guardmark.app.run.description import (
     describe_environment,
@@ -175,7 +175,7 @@ class _Invocation:
                 failed = count_errors(writer) if options.retry_errors else 0
                 if failed or not writer.stored.is_complete:
                     # Nobody is asked about a run that has all of its records.
-                    with staying():
+                    with keep_working_directory():
                         warnings.extend(await probe_parts(self.parts))
                 keep()
                 if failed:
@@ -214,7 +214,7 @@ class _Invocation:
             self._bind(writer)
             if place.has_samples:
                 self._describe(folder, manifest.data)
-            with staying():
+            with keep_working_directory():
                 summary = await run_engine(
                     replace(self._plan(), cached=cached),
                     writer,
