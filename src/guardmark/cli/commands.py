@@ -27,7 +27,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "stability": ("stability", "How far a small slice of a run would have misled."),
     "import": ("read", "Read a finished run of another tool."),
     "export": ("read", "Write the records of a run for other tools."),
-    "verify": ("verify", "Compute every figure of a run again; find tampering."),
+    "verify": ("tools", "Compute every figure of a run again; find tampering."),
     "show": ("read", "List bypasses, false alarms, errors in the terminal."),
     "view": ("read", "Show many runs as pages in a browser."),
     "schema": ("schema", "Print the JSON Schema of a configuration."),

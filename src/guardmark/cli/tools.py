@@ -1,10 +1,16 @@
-"""Commands about this installation: `plugins`, `doctor`."""
+"""Commands about this installation and its files: `plugins`, `doctor`, `verify`."""
 
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from guardmark.app.verify.verification import Verification
 
 
 def plugins_command() -> click.Command:
@@ -47,3 +53,108 @@ def doctor_command() -> click.Command:
             click.echo(f"{mark}{finding.subject:<{width}}  {finding.detail}")
 
     return doctor
+
+
+_LISTED = 20
+_EXIT_DIFFERS = 1
+_HEAD = re.compile("[0-9a-fA-F]{16,64}")
+
+
+def verify_command() -> click.Command:
+    """Return the command."""
+
+    @click.command(
+        help="Check RUN: its records against their hash chain, its files against their seals, its "
+        "data against its hashes; count its headline again and write its reports again. "
+        "Exit code 1 when anything differs."
+    )
+    @click.argument("run", type=click.Path(path_type=Path))
+    @click.option(
+        "--data",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Folder in which data files lie; the present one and RUN are searched anyway.",
+    )
+    @click.option(
+        "--expect",
+        metavar="HEAD",
+        callback=_read_head,
+        help="Head of the records that was noted elsewhere, in full or its first 16 digits or "
+        "more; `run`, the report and junit.xml name it.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    def verify(run: Path, data: tuple[Path, ...], expect: str, as_json: bool) -> int:
+        from guardmark.app.verify.verification import verify as verify_run
+
+        result = verify_run(run, data=data, expect=expect)
+        click.echo(_as_json(result) if as_json else _as_text(result))
+        return 0 if result.holds else _EXIT_DIFFERS
+
+    return verify
+
+
+def _read_head(_context: click.Context, _option: click.Parameter, value: str | None) -> str:
+    if value is not None and not _HEAD.fullmatch(value):
+        raise click.BadParameter(
+            f"{value[:80]!r} is no head: expected are 16 to 64 hexadecimal digits, as "
+            "`guardmark run` prints them."
+        )
+    return value or ""
+
+
+def _as_text(result: Verification) -> str:
+    from guardmark.app.verify.verification import UNSHOWN
+    from guardmark.cli.terminal import one_line
+
+    wrong = [*result.damage, *([result.outdated] if result.outdated else [])]
+    count = len(wrong) + result.total
+    wrong += map(str, result.mismatches)
+    lines = [one_line(each, 400) for each in wrong[:_LISTED]]
+    if count > _LISTED:
+        lines.append(f"... and {count - _LISTED:,} more; --json lists them.")
+    lines += [f"Note: {one_line(note, 400)}" for note in result.notes]
+    if result.head:
+        is_expected = result.is_expected and result.holds
+        lines.append(f"Head of the records: {result.head}{' (as expected)' * is_expected}")
+    if not result.holds:
+        lines.append(
+            f"{result.folder} does not hold: {count:,} "
+            f"{'difference' if count == 1 else 'differences'} in {result.compared:,} values."
+        )
+        return "\n".join(lines)
+    lines += [f"Shown: {each}." for each in result.shown]
+    if not result.is_expected:
+        lines.append(f"Not shown: {UNSHOWN}.")
+    lines.append(f"{result.folder} holds: {result.compared:,} values compared, none differs.")
+    return "\n".join(lines)
+
+
+def _as_json(result: Verification) -> str:
+    from guardmark.app.verify.verification import UNSHOWN
+
+    return json.dumps(
+        {
+            "run": str(result.folder),
+            "holds": result.holds,
+            "head": result.head or None,
+            "as_expected": result.holds if result.is_expected else None,
+            "compared": result.compared,
+            "damage": list(result.damage),
+            "outdated": result.outdated or None,
+            "mismatches": [
+                {
+                    "what": each.what.value,
+                    "where": each.where,
+                    "stated": each.stated,
+                    "counted": each.counted,
+                }
+                for each in result.mismatches
+            ],
+            "mismatches_in_all": result.total,
+            "notes": list(result.notes),
+            "shown": list(result.shown),
+            "not_shown": [] if result.is_expected and result.holds else [UNSHOWN],
+        },
+        ensure_ascii=False,
+        indent=2,
+    )
