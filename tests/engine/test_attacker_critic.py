@@ -310,6 +310,6 @@ def _critic(*, history: int) -> Critic:
     plan = AttackerPlan(model=None, history=history)  # type: ignore[arg-type]
     context = AskContext(samples=(), writer=None, stop=StopSignal())  # type: ignore[arg-type]
     models = ModelAsker("d", plan, context)
-    scene = SearchState(samples=(), seed=1, budget=4)
+    state = SearchState(samples=(), seed=1, budget=4)
     diagnosis = Diagnosis(label="none", findings=(), folds=False)
-    return Critic(scene=scene, diagnosis=diagnosis, models=models)
+    return Critic(state=state, diagnosis=diagnosis, models=models)
