@@ -227,10 +227,10 @@ def pairs_for_noninferiority(
     return math.ceil(z * z * variance / (margin - difference) ** 2 - 1e-9)
 
 
-def _past_the_teeth(found: int, is_enough: Callable[[int], bool]) -> int:
+def _past_the_teeth(pairs: int, is_enough: Callable[[int], bool]) -> int:
     """Return the number from which on it is enough, where power falls back now and then."""
-    ahead = range(found, found + 2 * math.isqrt(found) + 32)
-    return max((pairs + 1 for pairs in ahead if not is_enough(pairs)), default=found)
+    ahead = range(pairs, pairs + 2 * math.isqrt(pairs) + 32)
+    return max((more + 1 for more in ahead if not is_enough(more)), default=pairs)
 
 
 def _shares(difference: float, discordance: float) -> tuple[float, float]:

@@ -145,10 +145,10 @@ def _band(cells: Ints, by_group: Floats, *, k: int, confidence: float, drawing: 
         weights = block @ by_group
         hits, total = weights @ c, weights @ n
         # A draw without any bypass says 0 and one of bypasses alone says 1: neither has a fit.
-        found = np.where(hits == 0, 0.0, 1.0)
+        reached = np.where(hits == 0, 0.0, 1.0)
         mixed = (hits > 0) & (hits < total)
-        found[mixed] = _success_at(*_fit(cells, weights[mixed]), k)
-        drawn.append(found)
+        reached[mixed] = _success_at(*_fit(cells, weights[mixed]), k)
+        drawn.append(reached)
     return Limits(*percentile_limits(np.concatenate(drawn), confidence))
 
 
@@ -223,10 +223,10 @@ def _profile(counts: _Exceeding, log_size: Floats) -> tuple[Floats, Floats]:
 
 def _logs(counts: Floats, start: Floats) -> Floats:
     """Sum counts times log(start + j) over j, for each row."""
-    found: Floats = np.einsum(
+    sums: Floats = np.einsum(
         "rj,rj->r", counts, np.log(start[:, None] + np.arange(counts.shape[1]))
     )
-    return found
+    return sums
 
 
 def _best_mean(counts: _Exceeding, size: Floats) -> Floats:

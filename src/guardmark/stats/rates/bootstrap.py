@@ -216,9 +216,9 @@ def _patterns_by_key(table: Ints, radix: Ints) -> Stratum:
         keys = keys * base + column
     span = int(np.prod(radix))
     if span <= 4 * len(table) + 1024:
-        tally = np.bincount(keys, minlength=span)
-        distinct = np.flatnonzero(tally)
-        counts = tally[distinct]
+        occurrences = np.bincount(keys, minlength=span)
+        distinct = np.flatnonzero(occurrences)
+        counts = occurrences[distinct]
     else:
         distinct, counts = np.unique(keys, return_counts=True)
     patterns = np.empty((len(distinct), len(radix)), dtype=np.int64)

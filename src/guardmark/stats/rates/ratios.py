@@ -112,10 +112,10 @@ def estimate_ungrouped_ratios(
     """
     if len(counts) != 4:
         raise ValueError(f"counts must be four, got {len(counts)}")
-    tallies = np.array([require_count("counts", count) for count in counts], dtype=np.int64)
+    numbers = np.array([require_count("counts", count) for count in counts], dtype=np.int64)
     patterns = np.eye(4, dtype=np.int64)
     strata = [
-        Stratum(patterns=patterns[side][tallies[side] > 0], multiplicities=_present(tallies[side]))
+        Stratum(patterns=patterns[side][numbers[side] > 0], multiplicities=_present(numbers[side]))
         for side in (slice(0, 2), slice(2, 4))
     ]
     return bootstrap(strata, statistics, settings=settings)
@@ -134,5 +134,5 @@ def stratify_by_label(columns: ArrayLike) -> list[Stratum]:
     return stratify(table[used], (benign + 2 * (attack & benign))[used].astype(np.int64))
 
 
-def _present(tallies: Ints) -> Ints:
-    return tallies[tallies > 0]
+def _present(numbers: Ints) -> Ints:
+    return numbers[numbers > 0]

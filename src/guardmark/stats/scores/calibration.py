@@ -119,11 +119,11 @@ def brier(labels: ArrayLike, scores: ArrayLike, *, bins: int | None = 10) -> Bri
     used = np.flatnonzero(sizes)
     sizes = sizes[used]
     claimed = np.bincount(of_row, weights=score)[used] / sizes
-    found = np.bincount(of_row, weights=attack)[used] / sizes
+    actual = np.bincount(of_row, weights=attack)[used] / sizes
     base = float(attack.mean())
     value = float(np.mean((score - attack) ** 2))
-    reliability = float(sizes @ (claimed - found) ** 2) / len(score)
-    resolution = float(sizes @ (found - base) ** 2) / len(score)
+    reliability = float(sizes @ (claimed - actual) ** 2) / len(score)
+    resolution = float(sizes @ (actual - base) ** 2) / len(score)
     return Brier(
         value=value,
         reliability=reliability,
@@ -169,10 +169,10 @@ def calibration_error(
     if reason:
         return CalibrationError(binning=binning, trials=len(attack), reason=reason)
     parts = _parts(_by_width(score, bins) if binning == "equal_width" else _by_mass(score, bins))
-    found, gaps, chance = list[CalibrationBin](), list[float](), 0.0
+    filled, gaps, chance = list[CalibrationBin](), list[float](), 0.0
     for part in parts:
         labelled, claimed = attack[part], score[part]
-        found.append(_bin(labelled, claimed, confidence))
+        filled.append(_bin(labelled, claimed, confidence))
         gaps.append(abs(float(claimed.mean() - labelled.mean())))
         chance += _chance_gap(claimed)
     value = sum(len(part) * gap for part, gap in zip(parts, gaps, strict=True)) / len(score)
@@ -182,7 +182,7 @@ def calibration_error(
         reference=reference,
         corrected=max(0.0, value - reference),
         largest_gap=max(gaps),
-        bins=tuple(found),
+        bins=tuple(filled),
         binning=binning,
         trials=len(score),
     )

@@ -305,11 +305,11 @@ def expected_cost_curve(
     if counts.undefined:
         return tuple(OperatingPoint(stakes=each, reason=counts.undefined) for each in asked)
     tpr, fpr, thresholds = _corners(counts)
-    found = []
+    points = []
     for each in asked:
         costs = each.allow_all_cost * (1 - tpr) + each.block_all_cost * fpr
         at = int(np.argmin(costs))
-        found.append(
+        points.append(
             OperatingPoint(
                 threshold=None if at == 0 else float(thresholds[at]),
                 true_positive_rate=float(tpr[at]),
@@ -318,7 +318,7 @@ def expected_cost_curve(
                 stakes=each,
             )
         )
-    return tuple(found)
+    return tuple(points)
 
 
 def measure_at(
