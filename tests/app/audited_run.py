@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.core.sample import Sample
+from tests.adaptive.attacking import OPEN, Models, Table, attacks, plan_of, said
+from tests.adaptive.planted import AtOnce, attack
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
-from attacking import OPEN, Models, Table, attacks, plan_of, said
-from planted import AtOnce, attack
+from guardmark.core.sample import Sample
 
 if TYPE_CHECKING:
     from tests.conftest import Serve

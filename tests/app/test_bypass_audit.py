@@ -43,7 +43,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from datetime import UTC, datetime
 
 from audited_run import OPEN, adapted, data
-from planted import cards
+from tests.adaptive.planted import cards
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

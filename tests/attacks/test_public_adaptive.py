@@ -7,7 +7,7 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
 
-from tests.engine.planted import attack, cards, trace
+from tests.adaptive.planted import attack, cards, trace
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.app.parts.building import build_defenses

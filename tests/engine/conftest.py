@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.conftest import Serve
 
 from guardmark.core.manifest import DataManifest, LatencyMode, Policy, RunManifest
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.store.records import RecordWriter
-
-sys.path.insert(0, str(Path(__file__).parent))
-from attacking import Models, Seat, Table
 
 MakeSample = Callable[[int], Sample]
 
@@ -78,18 +73,3 @@ def open_writer(
     yield open_it
     while opened:
         opened.pop().close()
-
-
-@pytest.fixture
-async def seat(serve: Serve) -> AsyncIterator[Seat]:
-    """Start the models of a table behind a server; their connections close with the test."""
-    opened: list[Models] = []
-
-    async def start(table: Table) -> Models:
-        opened.append(Models((await serve(table.respond)).url))
-        await opened[-1].settle()
-        return opened[-1]
-
-    yield start
-    for models in opened:
-        await models.services.close()

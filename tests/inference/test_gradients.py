@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engine.planted import attack, cards
+from tests.adaptive.planted import attack, cards
 from tests.journeys.command_line import guardmark, words, write_rows
 
 from guardmark.adaptive.campaign import AdaptivePlan

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import sys
-from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
+from tests.adaptive.planted import AtOnce, attack, cards, folding, keyword, lottery, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
@@ -22,9 +21,6 @@ from guardmark.reports.chapters.adaptive.attack_success import (
     pairs_table,
 )
 from guardmark.reports.summary import summary_schema
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))
-from planted import AtOnce, attack, cards, folding, keyword, lottery, samples
 
 BUDGET = 16
 

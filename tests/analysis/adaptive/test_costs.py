@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import jsonschema
 import pytest
+from tests.adaptive.planted import attack, cards, keyword, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
@@ -22,9 +22,6 @@ from guardmark.reports.adaptive.costs import costs_json, seconds_json
 from guardmark.reports.chapters.adaptive.costs import cost_words, costs_table
 from guardmark.reports.document.wording import cell_text
 from guardmark.reports.summary import summary_schema
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))
-from planted import attack, cards, keyword, samples
 
 PRICE = 0.25
 

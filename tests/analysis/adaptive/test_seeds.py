@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
+from tests.adaptive.planted import AtOnce, attack, cards, hardened, leaker, lottery, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
@@ -21,9 +21,6 @@ from guardmark.reports.chapters.adaptive.attack_success import gain_sentence, ho
 from guardmark.reports.chapters.adaptive.seeds import seed_line, seeds_sentence, seeds_table
 from guardmark.reports.summary import summary_schema
 from guardmark.store.records import RecordReader
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "engine"))
-from planted import AtOnce, attack, cards, hardened, leaker, lottery, samples
 
 BUDGET = 8
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import yaml
+from tests.adaptive.planted import AtOnce, attack, cards, keyword, odd_characters, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
@@ -19,9 +17,6 @@ from guardmark.reports.chapters.adaptive.repair import (
     repaired_name,
 )
 from guardmark.reports.document.blocks import Listing, Table
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "engine"))
-from planted import AtOnce, attack, cards, keyword, odd_characters, samples
 
 
 def rate(successes: int, trials: int) -> Estimate:

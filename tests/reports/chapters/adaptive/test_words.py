@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import sys
-from pathlib import Path
 
 import pytest
+from tests.adaptive.planted import AtOnce, attack, cards, keyword, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.reports.chapters.adaptive.attack_success import gain_sentence, proof_words
 from guardmark.reports.chapters.adaptive.operators import standing_sentence
 from guardmark.reports.chapters.adaptive.threat_model import threat_card
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "engine"))
-from planted import AtOnce, attack, cards, keyword, samples
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from tests.adaptive.planted import AtOnce, attack, cards, keyword, samples, trace
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.adaptive.trace import read_trace
@@ -15,9 +15,6 @@ from guardmark.analysis.run import analyse_run
 from guardmark.core.outcome import Attempt, Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.store.records import RecordReader
-
-sys.path.insert(0, str(Path(__file__).parent))
-from planted import AtOnce, attack, cards, keyword, samples, trace
 
 
 class Failing(AtOnce):

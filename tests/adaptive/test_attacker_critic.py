@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from tests.adaptive.attacking import (
+    OPEN,
+    PROSE,
+    REFUSAL,
+    Seat,
+    Table,
+    attacks,
+    card_of,
+    closed,
+    plan_of,
+    said,
+)
+from tests.adaptive.planted import AtOnce, Later, attack, trace
 from tests.oracles.slow.adaptive.attacker import recount_attacker
 from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.source import open_source
@@ -27,21 +39,6 @@ from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.adaptive.text import adaptive_lines
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
-
-sys.path.insert(0, str(Path(__file__).parent))
-from attacking import (
-    OPEN,
-    PROSE,
-    REFUSAL,
-    Seat,
-    Table,
-    attacks,
-    card_of,
-    closed,
-    plan_of,
-    said,
-)
-from planted import AtOnce, Later, attack, trace
 
 FIGURES = {"far": 2, "near": 9, "mid": 5}
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.adaptive.attacking import PROSE, REFUSAL, Models, Seat, Table, attacks, plan_of, said
+from tests.adaptive.planted import AtOnce, Later, attack, cards, trace
 from tests.oracles.slow.adaptive.attacker import recount_attacker
 from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.source import open_source
@@ -28,10 +29,6 @@ from guardmark.reports.adaptive.text import adaptive_lines
 from guardmark.stats.rates.proportion import mover
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
-
-sys.path.insert(0, str(Path(__file__).parent))
-from attacking import PROSE, REFUSAL, Models, Seat, Table, attacks, plan_of, said
-from planted import AtOnce, Later, attack, cards, trace
 
 SOUPS = ("leek", "pea", "bean", "corn")
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.adaptive.attacking import (
+    OPEN,
+    PROSE,
+    REFUSAL,
+    Seat,
+    Table,
+    attacks,
+    closed,
+    plan_of,
+    said,
+)
+from tests.adaptive.planted import Later, attack, cards, trace
 
 from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import check_settings
@@ -15,10 +26,6 @@ from guardmark.adaptive.trace import read_trace
 from guardmark.core.errors import IncomparableRuns
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.store.reader import RecordReader
-
-sys.path.insert(0, str(Path(__file__).parent))
-from attacking import OPEN, PROSE, REFUSAL, Seat, Table, attacks, closed, plan_of, said
-from planted import Later, attack, cards, trace
 
 MIXED: dict[str, list[object]] = {
     "p": [said("a", "b"), PROSE, said(f"{OPEN} c")],

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.adaptive.planted import (
+    MANIFEST,
+    AtOnce,
+    Later,
+    anchored,
+    attack,
+    cards,
+    folding,
+    hardened,
+    keyword,
+    leaker,
+    odd_characters,
+    samples,
+    trace,
+)
+from tests.engine.parts import Limits
 
 from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
@@ -26,24 +41,6 @@ from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.tries import read_tries
-
-sys.path.insert(0, str(Path(__file__).parent))
-from parts import Limits
-from planted import (
-    MANIFEST,
-    AtOnce,
-    Later,
-    anchored,
-    attack,
-    cards,
-    folding,
-    hardened,
-    keyword,
-    leaker,
-    odd_characters,
-    samples,
-    trace,
-)
 
 Rule = Callable[[str], bool]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
+from tests.adaptive.planted import AtOnce, attack, cards, keyword, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
@@ -18,9 +18,6 @@ from guardmark.core.sample import Prompt
 from guardmark.reports.adaptive.operators import operator_json
 from guardmark.reports.chapters.adaptive.operators import operator_tables, wrapper_sentence
 from guardmark.reports.summary import summary_schema
-
-sys.path.insert(0, str(Path(__file__).parent))
-from planted import AtOnce, attack, cards, keyword, samples
 
 
 def warned_of_codes(text: str) -> bool:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.adaptive.planted import (
+    AtOnce,
+    Later,
+    attack,
+    folding,
+    hardened,
+    keyword,
+    leaker,
+    samples,
+    trace,
+)
 
 from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
@@ -23,9 +33,6 @@ from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
-
-sys.path.insert(0, str(Path(__file__).parent))
-from planted import AtOnce, Later, attack, folding, hardened, keyword, leaker, samples, trace
 
 BUDGET = 16
 

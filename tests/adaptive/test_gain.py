@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.adaptive.fortified import (
+    FoldingNgrams,
+    anchored_clauses,
+    folding_families,
+    keyword_families,
+    readable_samples,
+)
+from tests.adaptive.planted import AtOnce, attack, folding, keyword, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.rows import read_battles
@@ -16,16 +23,6 @@ from guardmark.core.estimate import Difference
 from guardmark.core.layers import ADAPTIVE, BLIND
 from guardmark.core.sample import Sample
 from guardmark.store.records import RecordReader
-
-sys.path.insert(0, str(Path(__file__).parent))
-from fortified import (
-    FoldingNgrams,
-    anchored_clauses,
-    folding_families,
-    keyword_families,
-    readable_samples,
-)
-from planted import AtOnce, attack, folding, keyword, samples
 
 BUDGET = 64
 NEVER = BUDGET + 1

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.adaptive.attacking import (
+    OPEN,
+    PROSE,
+    REFUSAL,
+    Seat,
+    Table,
+    attacks,
+    card_of,
+    closed,
+    said,
+)
+from tests.adaptive.planted import AtOnce, leaker
 
 from guardmark.adaptive.attacker_thread import AttackerThread, Draft
 from guardmark.adaptive.state import Target
@@ -17,10 +28,6 @@ from guardmark.core.outcome import Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
-
-sys.path.insert(0, str(Path(__file__).parent))
-from attacking import OPEN, PROSE, REFUSAL, Seat, Table, attacks, card_of, closed, said
-from planted import AtOnce, leaker
 
 
 def notes(folder: Path, layer: str) -> list[dict[str, Any]]:

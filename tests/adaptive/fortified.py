@@ -8,12 +8,9 @@ is worth something to know which.
 from __future__ import annotations
 
 import re
-import sys
 from functools import cache
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from planted import VERBS
+from tests.adaptive.planted import VERBS
 
 from guardmark.canon.steps import canonicalize, skeleton
 from guardmark.core.outcome import Decision, Outcome, ScoreKind

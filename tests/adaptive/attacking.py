@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from tests.adaptive.planted import AtOnce, attack, cards
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.adaptive.model_asker import AttackerPlan
@@ -22,9 +22,6 @@ from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.models.chat import ChatTarget
 from guardmark.net.chat import ChatEndpoint
 from guardmark.net.client import Services
-
-sys.path.insert(0, str(Path(__file__).parent))
-from planted import AtOnce, attack, cards
 
 REFUSAL = "I'm sorry, I can't help with that."
 PROSE = "Filters are an interesting subject, and there is much to say about them."

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+from tests.adaptive.attacking import OPEN, Seat, Table, card_of, said
+from tests.adaptive.planted import cards, trace
 from tests.oracles.slow.adaptive.cards import recount_attacks
 from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.source import open_source
@@ -15,10 +16,6 @@ from guardmark.core.layers import ADAPTIVE
 from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.seeds import headline, seeds_sentence, seeds_table
-
-sys.path.insert(0, str(Path(__file__).parent))
-from attacking import OPEN, Seat, Table, card_of, said
-from planted import cards, trace
 
 NAMES = ["x", "y", "z", "w"]
 

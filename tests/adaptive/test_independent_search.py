@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.adaptive.planted import (
+    AtOnce,
+    Later,
+    attack,
+    cards,
+    hardened,
+    keyword,
+    lottery,
+    samples,
+    trace,
+)
 
 from guardmark.adaptive.asker import stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan, check_settings
@@ -21,9 +31,6 @@ from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.threat_model import threat_card
 from guardmark.store.reader import RecordReader
-
-sys.path.insert(0, str(Path(__file__).parent))
-from planted import AtOnce, Later, attack, cards, hardened, keyword, lottery, samples, trace
 
 
 def plan_of(rule: Callable[[str], bool], *, shared: bool, concurrency: int = 16) -> AdaptivePlan:

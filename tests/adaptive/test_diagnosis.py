@@ -13,6 +13,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tests.adaptive.planted import AtOnce, anchored, attack, cards, folding, keyword, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
@@ -22,9 +23,6 @@ from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import builtin_specs
 from guardmark.datasets.loading import load
 from guardmark.defenses.ngram import NgramModel
-
-sys.path.insert(0, str(Path(__file__).parent))
-from planted import AtOnce, anchored, attack, cards, folding, keyword, samples
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fit_ngram.py"
 SHAPES = ((15, 2, 5), (14, 3, 5), (15, 1, 3), (16, 3, 6), (13, 2, 4))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.adaptive.planted import MANIFEST, AtOnce, attack, cards, trace
 
 from guardmark.adaptive import effects as probe
 from guardmark.adaptive.asker import AskContext, stored_tries
@@ -35,9 +35,6 @@ from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.tries import read_tries
-
-sys.path.insert(0, str(Path(__file__).parent))
-from planted import MANIFEST, AtOnce, attack, cards, trace
 
 BROKEN, MUTE, UNREADABLE = 5, 7, 9
 SETTINGS = {
