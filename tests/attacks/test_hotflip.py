@@ -11,8 +11,8 @@ import pytest
 from guardmark.attacks.application import is_bounded, tier_of
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.hotflip import HotFlip
-from guardmark.core.protocols import GradientAttack, Swap
 from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.inference.gradient_access import GradientAttack, Swap
 
 WEIGHTS = {
     "ignore": 4.0,

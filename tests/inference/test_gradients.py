@@ -19,8 +19,8 @@ from guardmark.app.verify.verification import verify
 from guardmark.attacks.application import is_bounded
 from guardmark.attacks.hotflip import HotFlip
 from guardmark.config.settings import BuildContext
-from guardmark.core.protocols import GradientDefense
 from guardmark.core.sample import Label, Prompt, Sample
+from guardmark.inference.gradient_access import GradientDefense
 from guardmark.reports.chapters.adaptive.threat_model import threat_card
 from guardmark.store.records import RecordReader
 

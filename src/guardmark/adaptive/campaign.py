@@ -39,8 +39,8 @@ from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.layers import ADAPTIVE, BLIND, FINDINGS_PREFIX, LEFT_OUT, NULL, TARGET
-from guardmark.core.protocols import GradientDefense
 from guardmark.engine.run_monitor import StopSignal
+from guardmark.inference.gradient_access import GradientDefense
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from guardmark.adaptive.state import Target
     from guardmark.adaptive.target import ProtectedTarget
     from guardmark.core.outcome import Decision
-    from guardmark.core.protocols import GradientAttack
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import AnyDefense
+    from guardmark.inference.gradient_access import GradientAttack
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
     from guardmark.store.tries import TryRecord

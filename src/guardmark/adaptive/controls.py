@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from guardmark.adaptive.questions import Steps, TryAnswer
     from guardmark.adaptive.state import SearchState
     from guardmark.attacks.contract import OperatorChain
-    from guardmark.core.protocols import GradientAccess, GradientAttack
     from guardmark.core.sample import Sample
+    from guardmark.inference.gradient_access import GradientAccess, GradientAttack
 
 
 _DRAWS = 20

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from guardmark.config.settings import BuildContext
-    from guardmark.core.protocols import GradientAccess, LossGradient, Swap
     from guardmark.core.sample import Sample
+    from guardmark.inference.gradient_access import GradientAccess, LossGradient, Swap
 
 HOTFLIP: Final = "hotflip@1"
 _LEAST_LETTERS: Final = 4  # shorter words have neighbours that mean something else

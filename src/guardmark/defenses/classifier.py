@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.config.settings import BuildContext
-    from guardmark.core.protocols import GradientAccess
     from guardmark.core.sample import Prompt
+    from guardmark.inference.gradient_access import GradientAccess
 
 
 class TextScore(Protocol):

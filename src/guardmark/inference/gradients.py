@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
-from guardmark.core.protocols import Swap
+from guardmark.inference.gradient_access import Swap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -41,11 +41,42 @@ class Holder:
     started: str = ""
 
 
+class _File:
+    """A file of every run, as an attribute of its folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: RunDir, kind: type[RunDir] | None = None) -> Path:
+        """Return the path of the file."""
+        return run.path / self._name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDir:
     """The folder of one run."""
 
     path: Path
+
+    records = _File("records.sqlite")  # the one source of everything else
+    results = _File("results.jsonl")  # a line a record, without tries
+    trace = _File("trace.jsonl")  # a line a try, without texts and times
+    target = _File("target.jsonl")  # a line an answer of the target model to a try
+    resolved_config = _File("config.resolved.yaml")  # every default filled in
+    data_manifest = _File("data_manifest.json")  # what data was read
+    environment = _File("environment.json")  # versions of everything that took part
+    summary_json = _File("summary.json")
+    summary_md = _File("summary.md")
+    report_html = _File("report.html")
+    categories_csv = _File("categories.csv")
+    variant_metrics_csv = _File("variant_metrics.csv")
+    comparison_json = _File("comparison.json")
+    slice_stability = _File("slice_stability.json")
+    slice_stability_md = _File("slice_stability.md")
+    junit = _File("junit.xml")
+    sarif = _File("results.sarif")
+    seals = _File(SEALS)  # hashes of what was written, a line each
+    log = _File("run.log")
 
     def create(self) -> RunDir:
         """Make the folder if it is not there."""
@@ -58,101 +89,6 @@ class RunDir:
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise ValueError(f"{name!r} leads out of the run folder")
         return self.path / name
-
-    @property
-    def records(self) -> Path:
-        """The records; the one source of everything else."""
-        return self.path / "records.sqlite"
-
-    @property
-    def results(self) -> Path:
-        """One JSON line a record, tries of an adaptive attacker left out."""
-        return self.path / "results.jsonl"
-
-    @property
-    def trace(self) -> Path:
-        """One JSON line a try of an adaptive attacker, without texts and times."""
-        return self.path / "trace.jsonl"
-
-    @property
-    def target(self) -> Path:
-        """One JSON line an answer of the target model to an adaptive attacker's texts."""
-        return self.path / "target.jsonl"
-
-    @property
-    def resolved_config(self) -> Path:
-        """The configuration with every default filled in."""
-        return self.path / "config.resolved.yaml"
-
-    @property
-    def data_manifest(self) -> Path:
-        """What data was read."""
-        return self.path / "data_manifest.json"
-
-    @property
-    def environment(self) -> Path:
-        """Versions of everything that took part."""
-        return self.path / "environment.json"
-
-    @property
-    def summary_json(self) -> Path:
-        """The summary for machines."""
-        return self.path / "summary.json"
-
-    @property
-    def summary_md(self) -> Path:
-        """The summary as Markdown."""
-        return self.path / "summary.md"
-
-    @property
-    def report_html(self) -> Path:
-        """The report as one page."""
-        return self.path / "report.html"
-
-    @property
-    def categories_csv(self) -> Path:
-        """Rates per category."""
-        return self.path / "categories.csv"
-
-    @property
-    def variant_metrics_csv(self) -> Path:
-        """Rates per variant."""
-        return self.path / "variant_metrics.csv"
-
-    @property
-    def comparison_json(self) -> Path:
-        """Paired comparisons."""
-        return self.path / "comparison.json"
-
-    @property
-    def slice_stability(self) -> Path:
-        """Figures of small slices beside those of the whole run."""
-        return self.path / "slice_stability.json"
-
-    @property
-    def slice_stability_md(self) -> Path:
-        """The same as Markdown."""
-        return self.path / "slice_stability.md"
-
-    @property
-    def junit(self) -> Path:
-        """Gates as JUnit XML."""
-        return self.path / "junit.xml"
-
-    @property
-    def sarif(self) -> Path:
-        """Findings as SARIF."""
-        return self.path / "results.sarif"
-
-    @property
-    def seals(self) -> Path:
-        """The hashes of what was written, one line each."""
-        return self.path / SEALS
-
-    @property
-    def log(self) -> Path:
-        """What happened, for support."""
-        return self.path / "run.log"
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a file whole or not at all."""

@@ -15,8 +15,8 @@ from guardmark.app.registry import build_part
 from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
-from guardmark.core.protocols import GradientAttack, GradientDefense
 from guardmark.engine.plan import NO_GUARD, Pipeline
+from guardmark.inference.gradient_access import GradientAttack, GradientDefense
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
