@@ -24,7 +24,7 @@ from guardmark.analysis.pipeline.legacy import DEFINITIONS
 from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.outcome import Verdict, VerdictLabel
 from guardmark.core.sample import Sample
-from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.chapters.run_document import build_document, shorten
 from guardmark.reports.exports.tables import variants_csv
 from guardmark.reports.render.html.page import render_html
 from guardmark.reports.render.markdown import render_markdown
@@ -81,7 +81,11 @@ def test_a_run_without_a_model_has_no_such_section(tmp_path: Path) -> None:
 def test_three_cards_stand_in_the_terminal_and_in_the_report(analysis: RunAnalysis) -> None:
     """The same titles everywhere."""
     document = build_document(analysis)
-    for text in (render_terminal(document), render_markdown(document), render_html(document)):
+    for text in (
+        render_terminal(shorten(document)),
+        render_markdown(document),
+        render_html(document),
+    ):
         for title in ("System: what comes out", "Model, given that the guard allows", "Defense: "):
             assert title in text
 
@@ -89,7 +93,7 @@ def test_three_cards_stand_in_the_terminal_and_in_the_report(analysis: RunAnalys
 def test_hostile_names_are_inert(analysis: RunAnalysis) -> None:
     """Nothing from data steers a terminal, a page or a spreadsheet."""
     document = build_document(analysis)
-    assert "\x1b" not in render_terminal(document)
+    assert "\x1b" not in render_terminal(shorten(document))
     assert "=x<script>" not in render_html(document)
     rows = list(csv.reader(io.StringIO(variants_csv(analysis))))
     assert not any(cell.startswith("=") for row in rows for cell in row)

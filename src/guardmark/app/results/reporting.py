@@ -14,6 +14,7 @@ from guardmark.app.settings import FOR_BUILTIN, Config
 from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.reports.summary import summary_json
 from guardmark.store.records import RecordReader
@@ -161,7 +162,7 @@ def finish(
         gate, gate_exit = _own_gate(folder, analysis, config)
     paths = (("report", folder.report_html), ("summary", folder.summary_json))
     return RunOutput(
-        terminal=render_terminal(document),
+        terminal=render_terminal(shorten(document)),
         analysis=analysis,
         files=tuple((label, path) for label, path in paths if path.exists()),
         complaints=tuple(_complaints(analysis, config, folder)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters import (
     advice,
@@ -19,7 +20,9 @@ from guardmark.reports.chapters import (
 )
 from guardmark.reports.chapters.candidates import empty_section
 from guardmark.reports.chapters.headlines import write_verdicts
-from guardmark.reports.document.blocks import Document, Section
+from guardmark.reports.chapters.pipeline import CARD_TABLES
+from guardmark.reports.chapters.spending import SPENDING_TABLE
+from guardmark.reports.document.blocks import Bullets, Document, Paragraph, Section, Table, Tone
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
@@ -27,6 +30,16 @@ if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest
 
 _MOST_NAMES = 3
+_MOST_ADVICE: Final = 6
+_BRIEF_COLUMNS: Final = (
+    "Defense",
+    "ASR",
+    "FPR",
+    "Balanced error",
+    "Answered",
+    "Malformed",
+    "Errors",
+)
 
 
 def build_document(analysis: RunAnalysis) -> Document:
@@ -61,6 +74,43 @@ def build_document(analysis: RunAnalysis) -> Document:
             worst.write(analysis),
             advice.write(analysis),
             method.write(analysis),
+        ),
+    )
+
+
+def shorten(document: Document) -> Document:
+    """Keep of a report what a terminal shows: verdicts, headline tables, recommendations."""
+    sections = {each.id: each for each in document.sections}
+    blocks = [block for section in document.sections for block in section.blocks]
+    tables = {block.id: block for block in blocks if isinstance(block, Table) and block.rows}
+    shown = [Section(id="overview", title="", blocks=(_brief_overview(tables["overview"]),))]
+    for table_id in (*CARD_TABLES, SPENDING_TABLE):
+        if table_id in tables:
+            table = replace(tables[table_id], note="", collapsed=False)
+            shown.append(Section(id=table_id, title="", blocks=(table,)))
+    advice = [block for block in sections["recommendations"].blocks if isinstance(block, Bullets)]
+    if lines := tuple(line for block in advice for line in block.lines):
+        left = len(lines) - _MOST_ADVICE
+        more = Paragraph(text=f"({left} more in the report)", tone=Tone.MUTED)
+        found = (Bullets(lines=lines[:_MOST_ADVICE]), *((more,) if left > 0 else ()))
+        shown.append(Section(id="recommendations", title="What follows", blocks=found))
+    caveats = tuple(
+        block.text
+        for block in sections["configuration"].blocks
+        if isinstance(block, Paragraph) and block.tone is Tone.WARNING
+    )
+    return replace(document, caveats=caveats, sections=tuple(shown), is_brief=True)
+
+
+def _brief_overview(table: Table) -> Table:
+    chosen = [at for at, each in enumerate(table.columns) if each.title in _BRIEF_COLUMNS]
+    return replace(
+        table,
+        title="",
+        note="",
+        columns=tuple(table.columns[at] for at in chosen),
+        rows=tuple(
+            replace(each, cells=tuple(each.cells[at] for at in chosen)) for each in table.rows
         ),
     )
 

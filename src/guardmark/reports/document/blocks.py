@@ -281,9 +281,11 @@ class Document:
 
     title: str
     subtitle: str
-    run: str
-    created_utc: str
-    version: str
-    confidence: float
-    verdicts: tuple[Headline, ...]
     sections: tuple[Section, ...]
+    caveats: tuple[str, ...] = ()
+    verdicts: tuple[Headline, ...] = ()
+    run: str = ""
+    created_utc: str = ""
+    version: str = ""
+    confidence: float = 0.95
+    is_brief: bool = False  # what it leaves out stands in a longer one

@@ -1,56 +1,45 @@
-"""A document's gist for a terminal: verdicts, headline table, what follows."""
+"""A document for a terminal."""
 
 from __future__ import annotations
 
 import textwrap
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.chapters.pipeline import CARD_TABLES
-from guardmark.reports.chapters.spending import SPENDING_TABLE
-from guardmark.reports.document.blocks import Bullets, Paragraph, Table, Tone
+from guardmark.reports.document.blocks import Bullets, Facts, Listing, Paragraph, Table, Tone
 from guardmark.reports.document.safe_text import plain_line
-from guardmark.reports.document.wording import cell_text
+from guardmark.reports.document.wording import cell_text, count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from guardmark.reports.document.blocks import Block, Document
+    from guardmark.reports.document.blocks import Block, Document, Section
 
-_COLUMNS: Final = ("Defense", "ASR", "FPR", "Balanced error", "Answered", "Malformed", "Errors")
-_MOST_ADVICE: Final = 6
+_NARROWEST: Final = 40
 _BOLD: Final = "\x1b[1m"
 _DIM: Final = "\x1b[2m"
 _PLAIN: Final = "\x1b[0m"
 
 
 def render_terminal(document: Document, *, width: int = 100, colour: bool = False) -> str:
-    """Render verdicts, the headline table and the recommendations."""
-    space = max(40, width)
-    title = _wrapped(plain_line(document.title), space, first="", rest="  ")
-    lines = [_painted(line, _BOLD, use=colour) for line in title]
-    lines.extend((*_wrapped(plain_line(document.subtitle), space, first="", rest="  "), ""))
-    for warning in _warnings(document):
-        lines.extend((*_wrapped(warning, space, first="Beware: ", rest="  "), ""))
+    """Render a document; charts are left out, and what is folded is named."""
+    space = max(_NARROWEST, width)
+    lines = list(_heading(document.title, space, colour=colour))
+    if document.subtitle:
+        lines.extend(_wrapped(plain_line(document.subtitle), space, rest="  "))
+    lines.append("")
+    for caveat in document.caveats:
+        lines.extend((*_wrapped(plain_line(caveat), space, first="Beware: ", rest="  "), ""))
     lines.extend(_verdicts(document, space, colour=colour))
-    for table in _tables(document, "overview"):
-        if table.rows:
-            lines.extend(("", *_table(table, space)))
-    for card in (card for table_id in CARD_TABLES for card in _tables(document, table_id)):
-        titles = tuple(column.title for column in card.columns)
-        if card.rows:
-            lines.extend(("", _painted(card.title, _BOLD, use=colour)))
-            lines.extend(_table(card, space, titles))
-    for spent in _tables(document, SPENDING_TABLE):
-        lines.extend(("", _painted(spent.title, _BOLD, use=colour)))
-        lines.extend(_table(spent, space, tuple(column.title for column in spent.columns)))
-    advice = list(_advice(document))
-    if advice:
-        lines.extend(("", _painted("What follows", _BOLD, use=colour)))
-        for line in advice[:_MOST_ADVICE]:
-            lines.extend(_wrapped(line, space, first="- ", rest="  "))
-        if len(advice) > _MOST_ADVICE:
-            lines.append(f"  ({len(advice) - _MOST_ADVICE} more in the report)")
-    return "\n".join(lines) + "\n"
+    for section in document.sections:
+        lines.extend(_section(section, space, colour=colour, is_brief=document.is_brief))
+    return "\n".join(_single_spaced(lines)) + "\n"
+
+
+def _single_spaced(lines: Sequence[str]) -> Iterator[str]:
+    for before, line in pairwise(("", *lines)):
+        if before or line:
+            yield line
 
 
 def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
@@ -58,66 +47,97 @@ def _verdicts(document: Document, width: int, *, colour: bool) -> Iterator[str]:
     margin = min(margin, 24) + 2
     for verdict in document.verdicts:
         name = plain_line(verdict.defense)
-        text = plain_line(verdict.sentence)
         notes = "".join(f" ({plain_line(note)})" for note in verdict.notes)
-        first, *others = _wrapped(
-            f"{text}{notes}", width, first=f"{name:<{margin - 2}}  ", rest=" " * margin
-        )
+        text = f"{plain_line(verdict.sentence)}{notes}"
+        first, *others = _wrapped(text, width, first=f"{name:<{margin - 2}}  ", rest=" " * margin)
         paint = _DIM if verdict.baseline else _BOLD
-        painted = first.replace(name, _painted(name, paint, use=colour), 1)
-        yield painted
+        yield first.replace(name, _painted(name, paint, use=colour), 1)
         yield from others
 
 
-def _table(table: Table, width: int, wanted: tuple[str, ...] = _COLUMNS) -> list[str]:
-    """Lay out the columns that fit, the first always."""
-    chosen = [at for at, each in enumerate(table.columns) if each.title in wanted]
-    cells = [[table.columns[at].title for at in chosen]]
-    cells.extend([plain_line(cell_text(row.cells[at])) for at in chosen] for row in table.rows)
+def _section(section: Section, width: int, *, colour: bool, is_brief: bool) -> Iterator[str]:
+    yield ""
+    yield from _heading(section.title, width, colour=colour)
+    folded = []
+    for at, block in enumerate(section.blocks):
+        if isinstance(block, Table) and block.collapsed:
+            folded.append(f"{plain_line(block.title)} ({count_text(len(block.rows))})")
+            continue
+        lines = list(_block(block, width, colour=colour, is_brief=is_brief))
+        if lines and at and not isinstance(block, Bullets) and not _is_muted(block):
+            yield ""
+        yield from lines
+    if folded:
+        yield ""
+        yield from _wrapped(f"Folded here, with rows: {'; '.join(folded)}.", width, rest="  ")
+
+
+def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterator[str]:
+    if isinstance(block, Paragraph):
+        rest = "  " if _is_muted(block) else ""
+        first = "Beware: " if block.tone is Tone.WARNING else rest
+        yield from _wrapped(plain_line(block.text), width, first=first, rest=rest)
+    elif isinstance(block, Bullets):
+        first = "- Beware: " if block.tone is Tone.WARNING else "- "
+        for line in block.lines:
+            yield from _wrapped(plain_line(line), width, first=first, rest="  ")
+    elif isinstance(block, Facts):
+        yield from _heading(block.title, width, colour=colour)
+        margin = max(len(label) for label, _ in block.pairs) + 2
+        for label, value in block.pairs:
+            first = f"  {plain_line(label):<{margin}}"
+            yield from _wrapped(plain_line(value.text), width, first=first, rest=" " * len(first))
+    elif isinstance(block, Listing):
+        yield from _heading(block.title, width, colour=colour)
+        yield from (f"  {_indented(line)}" for line in block.lines)
+    elif isinstance(block, Table) and block.rows:
+        yield from _heading(block.title, width, colour=colour)
+        yield from _table(block, width, is_brief=is_brief)
+
+
+def _is_muted(block: Block) -> bool:
+    return isinstance(block, Paragraph) and block.tone is Tone.MUTED
+
+
+def _table(table: Table, width: int, *, is_brief: bool) -> Iterator[str]:
+    """Lay out the columns that fit, the first always, and name the others."""
+    cells = [[each.title for each in table.columns]]
+    cells.extend([plain_line(cell_text(cell)) for cell in row.cells] for row in table.rows)
     while len(cells[0]) > 1 and _needed(cells) > width:
         cells = [row[:-1] for row in cells]
-    sizes = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
-    lines = []
-    for row in cells:
-        first = f"{row[0]:<{sizes[0]}}"
+    sizes = _sizes(cells)
+    for at, row in enumerate(cells):
         others = [f"{cell:>{size}}" for cell, size in zip(row[1:], sizes[1:], strict=True)]
-        lines.append("  ".join((first, *others)).rstrip())
-    lines.insert(1, "-" * min(width, _needed(cells)))
-    return lines
+        yield "  ".join((f"{row[0]:<{sizes[0]}}", *others)).rstrip()
+        if at == 0:
+            yield "-" * min(width, _needed(cells))
+    left = [] if is_brief else [each.title for each in table.columns[len(cells[0]) :]]
+    if left:
+        yield from _wrapped(f"(too wide to show: {', '.join(left)})", width, rest="  ")
+    if table.note:
+        yield from _wrapped(plain_line(table.note), width)
 
 
-def _needed(cells: list[list[str]]) -> int:
-    sizes = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
+def _sizes(cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*cells, strict=True)]
+
+
+def _needed(cells: Sequence[Sequence[str]]) -> int:
+    sizes = _sizes(cells)
     return sum(sizes) + 2 * (len(sizes) - 1)
 
 
-def _tables(document: Document, table_id: str) -> Iterator[Table]:
-    for block in _blocks(document):
-        if isinstance(block, Table) and block.id == table_id:
-            yield block
+def _indented(line: str) -> str:
+    return " " * (len(line) - len(line.lstrip(" "))) + plain_line(line)
 
 
-def _blocks(document: Document) -> Iterator[Block]:
-    for section in document.sections:
-        yield from section.blocks
+def _heading(title: str, width: int, *, colour: bool) -> Iterator[str]:
+    if title:
+        for line in _wrapped(plain_line(title), width, rest="  "):
+            yield _painted(line, _BOLD, use=colour)
 
 
-def _warnings(document: Document) -> Iterator[str]:
-    """What holds for every figure: that records are missing."""
-    told = [part for part in document.sections if part.id == "configuration"]
-    for block in (block for part in told for block in part.blocks):
-        if isinstance(block, Paragraph) and block.tone is Tone.WARNING:
-            yield plain_line(block.text)
-
-
-def _advice(document: Document) -> Iterator[str]:
-    told = [part for part in document.sections if part.id == "recommendations"]
-    for block in (block for part in told for block in part.blocks):
-        if isinstance(block, Bullets):
-            yield from (plain_line(line) for line in block.lines)
-
-
-def _wrapped(text: str, width: int, *, first: str, rest: str) -> list[str]:
+def _wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
     return textwrap.wrap(
         text,
         width,
