@@ -15,9 +15,10 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Evidence
 from guardmark.core.sample import Sample
 from guardmark.core.usage import Usage
+from guardmark.reports.chapters.comparison import comparison_document
 from guardmark.reports.compared_json import comparison_json
-from guardmark.reports.compared_markdown import render_comment
-from guardmark.reports.compared_terminal import render_compared
+from guardmark.reports.render.markdown import render_markdown
+from guardmark.reports.render.terminal import render_terminal
 
 SAMPLES = [*(attack(n) for n in range(20)), *(benign(n) for n in range(20))]
 PRICES = {"prices": {"large": {"input_per_1k": 2.0, "output_per_1k": 6.0, "per_call": 0.5}}}
@@ -96,7 +97,8 @@ def test_usage_follows_its_sample_across_runs(runs: Runs) -> None:
 def test_every_rendering_tells_the_cost(runs: Runs) -> None:
     """For a thousand samples, the unit people count in."""
     found = compared(runs, consuming("large", 300), consuming("small", 200))
-    for text in (render_compared(found, width=400), render_comment(found)):
+    document = comparison_document(found)
+    for text in (render_terminal(document, width=400), render_markdown(document)):
         assert "Tokens for 1,000 attacks" in text
-        assert "difference +100,000 [+100,000, +100,000] over 20" in text
+        assert "difference +100,000 [+100,000, +100,000] over 20" in text.replace("\\", "")
     assert '"mean_difference"' in comparison_json(found)

@@ -29,12 +29,10 @@ from guardmark.analysis.pipeline.small_slices import (
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Verdict
 from guardmark.core.sample import Sample
-from guardmark.reports.small_slices import (
-    stability_json,
-    stability_lines,
-    stability_markdown,
-    stability_schema,
-)
+from guardmark.reports.chapters.small_slices import stability_document
+from guardmark.reports.render.markdown import render_markdown
+from guardmark.reports.render.terminal import render_terminal
+from guardmark.reports.small_slices import stability_json, stability_schema
 
 VARIANTS = ("original", "typo")
 SAMPLES = [
@@ -162,7 +160,9 @@ def test_a_slice_that_takes_everything_says_so(runs: Runs) -> None:
         found = measure_small_slices(reader, AnalysisSettings(), request)
     figure = figure_of(found, "guard", "defense", "attack_success_rate")
     assert (figure.half_width, figure.farthest) == (0.0, 0.0)
-    assert any("every slice takes all of them" in line for line in stability_lines(found))
+    assert any(
+        "every slice takes all of them" in line for line in stability_document(found).caveats
+    )
 
 
 def test_without_answers_that_count_nothing_is_zero(runs: Runs) -> None:
@@ -173,8 +173,8 @@ def test_without_answers_that_count_nothing_is_zero(runs: Runs) -> None:
     figure = figure_of(found, "broken", "defense", "attack_success_rate")
     assert (figure.values, figure.mean, figure.half_width) == ((None,) * 5, None, None)
     assert (figure.low, figure.high, figure.farthest) == (None, None, None)
-    assert "undefined" in "\n".join(stability_lines(found))
-    assert "0.0 %" not in stability_markdown(found)
+    assert "undefined" in render_terminal(stability_document(found))
+    assert "0.0 %" not in render_markdown(stability_document(found))
 
 
 def test_json_keeps_to_its_schema(tmp_path: Path) -> None:
@@ -196,6 +196,6 @@ def test_a_hostile_variant_stays_inert(runs: Runs) -> None:
     samples = [attack(n, variant=hostile) for n in range(4)] + [benign(n) for n in range(4)]
     with runs.opened(samples, [Planned(name="guard", answers=guard)]) as reader:
         found = measure_small_slices(reader, AnalysisSettings(), REQUEST)
-    assert "\x1b" not in "\n".join(stability_lines(found))
-    assert "\x1b" not in stability_markdown(found)
-    assert "<b>" not in stability_markdown(found)
+    assert "\x1b" not in render_terminal(stability_document(found))
+    assert "\x1b" not in render_markdown(stability_document(found))
+    assert "<b>" not in render_markdown(stability_document(found))

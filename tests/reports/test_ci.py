@@ -17,9 +17,12 @@ from small_runs import Runs
 from guardmark.analysis.defense.bypasses import ListedSample
 from guardmark.analysis.gate.limits import GateCheck, GateResult, GateStatus, GateUnit
 from guardmark.analysis.run import RunAnalysis
+from guardmark.reports.chapters.gate import gate_document
 from guardmark.reports.exports.junit import Unlimited, figures_junit, gate_junit
 from guardmark.reports.exports.sarif import FINGERPRINT, MOST_RESULTS, Analysed, Located, sarif_json
-from guardmark.reports.gate_renderings import gate_json, gate_markdown, render_gate
+from guardmark.reports.gate_renderings import gate_json
+from guardmark.reports.render.markdown import render_markdown
+from guardmark.reports.render.terminal import render_terminal
 
 SCHEMA = Path(__file__).parent / "sarif" / "sarif-2.1.0-rtm.5.json"
 ILLEGAL = "\x00\x08\x1b[31m\ufffe\u202e<b>&\"'"
@@ -155,10 +158,12 @@ def test_figures_without_limits_are_skipped_tests(tmp_path: Path) -> None:
     assert (read.tests, read.skipped) == (1, 1)
 
 
-@pytest.mark.parametrize("render", [render_gate, lambda r: gate_markdown(r, run=HOSTILE)])
+@pytest.mark.parametrize(
+    "render", [render_terminal, lambda document: render_markdown(document, marker="guardmark-gate")]
+)
 def test_nothing_hostile_gets_out_of_a_rendered_gate(render: Any) -> None:
     """Neither escape sequences nor markup."""
-    text = render(EVERY)
+    text = render(gate_document(EVERY, run=HOSTILE))
     assert "\x1b" not in text
     assert "\u202e" not in text
     if "<!-- guardmark-gate -->" in text:
@@ -169,9 +174,14 @@ def test_nothing_hostile_gets_out_of_a_rendered_gate(render: Any) -> None:
 
 def test_a_gate_names_what_is_broken_first() -> None:
     """Then what is open, then what holds; the conclusion counts them."""
-    lines = render_gate(EVERY).splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["FAIL", "OPEN", "PASS"]
-    assert lines[-1] == "The gate is closed: 1 of 3 limits broken; 1 cannot be decided."
+    document = gate_document(EVERY, run="now")
+    assert document.title == "Guard gate: failed"
+    assert document.subtitle == (
+        "now: The gate is closed: 1 of 3 limits broken; 1 cannot be decided."
+    )
+    lines = render_terminal(document).splitlines()
+    marks = [line.split()[0] for line in lines if line.startswith(("FAIL", "OPEN", "PASS"))]
+    assert marks == ["FAIL", "OPEN", "PASS"]
 
 
 def test_a_gate_as_json_carries_every_figure() -> None:

@@ -15,10 +15,23 @@ from guardmark.analysis.compare.compared import Compared, Wanted, compare_matche
 from guardmark.analysis.compare.pair_verdict import PairVerdict
 from guardmark.analysis.compare.runs_compared import OpenRun, match_runs
 from guardmark.analysis.settings import AnalysisSettings
+from guardmark.reports.chapters.comparison import comparison_document, recommendation
 from guardmark.reports.compared_json import comparison_json
-from guardmark.reports.compared_markdown import MARKER, render_comment
-from guardmark.reports.compared_terminal import render_compared
-from guardmark.reports.compared_words import recommendation
+from guardmark.reports.render.markdown import render_markdown
+from guardmark.reports.render.terminal import render_terminal
+
+MARKER = "<!-- guardmark-comparison -->"
+
+
+def render_compared(compared: Compared, *, texts: bool = True, width: int = 100) -> str:
+    """A comparison as `guardmark compare` prints it."""
+    return render_terminal(comparison_document(compared, texts=texts), width=width)
+
+
+def render_comment(compared: Compared, *, texts: bool = True) -> str:
+    """A comparison as a comment on a pull request."""
+    document = comparison_document(compared, texts=texts)
+    return render_markdown(document, marker="guardmark-comparison")
 
 
 @pytest.fixture
@@ -110,7 +123,8 @@ def test_a_defense_that_is_beaten_on_both_sides_is_not_worth_choosing(runs: Runs
         matched = match_runs([OpenRun(label="run", reader=reader)], settings)
         found = compare_matched(matched, Wanted(), reader=reader, settings=settings)
     assert found.front == ("strict", "lenient")
-    assert "beat them on both sides): strict, lenient." in render_compared(found, width=200)
+    chosen = [line for line in render_compared(found, width=200).splitlines() if "  yes" in line]
+    assert [line.split()[0] for line in chosen] == ["strict", "lenient"]
     assert json.loads(comparison_json(found))["front"] == ["strict", "lenient"]
 
 
@@ -141,4 +155,4 @@ def test_where_each_defense_stands_is_told_beside_the_differences(compared: Comp
     for row in said["rates"]:
         for rate in (row["attack_success_rate"], row["false_positive_rate"]):
             assert rate["value"] is None or rate["low"] <= rate["value"] <= rate["high"]
-    assert "| Defense | ASR | FPR |" in render_comment(compared)
+    assert "| Defense | ASR | of attacks | FPR |" in render_comment(compared)

@@ -13,7 +13,7 @@ from small_runs import Runs
 from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.reports.chapters import comparison, thresholds
-from guardmark.reports.chapters.plane import draw_plane
+from guardmark.reports.chapters.comparison import draw_plane
 from guardmark.reports.document.blocks import Line, LineChart
 from guardmark.reports.figures.files import figure_svg
 

@@ -44,6 +44,7 @@ def compare_command() -> click.Command:
     ) -> None:
         from guardmark.analysis.compare.compared import Wanted
         from guardmark.app.results.comparing import CompareOptions, compare_runs
+        from guardmark.reports.chapters.comparison import comparison_document
 
         chosen = CompareOptions(
             wanted=Wanted(
@@ -58,13 +59,15 @@ def compare_command() -> click.Command:
             from guardmark.reports.compared_json import comparison_json
 
             click.echo(comparison_json(compared, texts=not no_texts), nl=False)
-        elif markdown:
-            from guardmark.reports.compared_markdown import render_comment
+            return
+        document = comparison_document(compared, texts=not no_texts)
+        if markdown:
+            from guardmark.reports.render.markdown import render_markdown
 
-            click.echo(render_comment(compared, texts=not no_texts), nl=False)
+            click.echo(render_markdown(document, marker="guardmark-comparison"), nl=False)
         else:
-            from guardmark.reports.compared_terminal import render_compared
+            from guardmark.reports.render.terminal import render_terminal
 
-            click.echo(render_compared(compared, texts=not no_texts), nl=False)
+            click.echo(render_terminal(document), nl=False)
 
     return compare

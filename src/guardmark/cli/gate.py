@@ -38,21 +38,25 @@ def gate_command() -> click.Command:
     ) -> int:
         from guardmark.app.results.gate_policy import EXITS
         from guardmark.app.results.gating import gate as check_gate
-        from guardmark.reports.gate_renderings import gate_json, gate_markdown, render_gate
+        from guardmark.reports.chapters.gate import gate_document
+        from guardmark.reports.gate_renderings import gate_json
+        from guardmark.reports.render.markdown import render_markdown
+        from guardmark.reports.render.terminal import render_terminal
 
         gated = check_gate(run, policy=policy, baseline=baseline)
         if junit is not None:
             from guardmark.app.results.gating import write_junit
 
             write_junit(gated, junit)
+        document = gate_document(gated.result, run=gated.run, caveats=gated.caveats)
         if as_json:
             said = gate_json(
                 gated.result, run=gated.run, baseline=gated.baseline, caveats=gated.caveats
             )
         elif markdown:
-            said = gate_markdown(gated.result, run=gated.run, caveats=gated.caveats)
+            said = render_markdown(document, marker="guardmark-gate")
         else:
-            said = render_gate(gated.result, caveats=gated.caveats)
+            said = render_terminal(document)
         click.echo(said, nl=False)
         return EXITS[gated.result.standing]
 

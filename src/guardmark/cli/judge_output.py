@@ -12,8 +12,10 @@ from guardmark.cli.run_output import ProgressLine, interruptible
 from guardmark.cli.terminal import tell
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
+from guardmark.reports.chapters.judge_quality import quality_document
 from guardmark.reports.document.safe_text import clean
-from guardmark.reports.judge_quality import quality_json, quality_lines
+from guardmark.reports.judge_quality import quality_json
+from guardmark.reports.render.terminal import render_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +36,7 @@ def carry_out(run: Path, *, config: Path | None, layer: str, human_labels: Path 
 def tell_quality(run: Path, *, as_json: bool) -> str:
     """Return what the judges of a run look like, ready to print."""
     found = report_quality(run)
-    return quality_json(found) if as_json else "\n".join(quality_lines(found)) + "\n"
+    return quality_json(found) if as_json else render_terminal(quality_document(found))
 
 
 def _say(text: str) -> None:

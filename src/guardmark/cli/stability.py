@@ -40,14 +40,16 @@ def stability_command() -> click.Command:
     def stability(run: Path, attacks: int, benign: int, seeds: int, as_json: bool) -> None:
         from guardmark.analysis.pipeline.small_slices import SliceRequest
         from guardmark.app.results.comparing import slice_run
-        from guardmark.reports.small_slices import stability_json, stability_lines
+        from guardmark.reports.chapters.small_slices import stability_document
+        from guardmark.reports.render.terminal import render_terminal
+        from guardmark.reports.small_slices import stability_json
 
         request = SliceRequest(attacks=attacks, benign=benign, seeds=tuple(range(1, seeds + 1)))
         folder, found = slice_run(run, request)
         if as_json:
             click.echo(stability_json(found), nl=False)
             return
-        click.echo("\n".join(stability_lines(found)))
+        click.echo(render_terminal(stability_document(found)), nl=False)
         click.echo(f"by variant: {folder.slice_stability_md}")
 
     return stability

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.compared_words import caveats, recommendation
+from guardmark.reports.chapters.comparison import caveats, recommendation
 from guardmark.reports.encode import Json, best_json, difference_json, estimate_json, side_json
 from guardmark.reports.layout import lay_out
 

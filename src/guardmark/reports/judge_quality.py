@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from guardmark.reports.document.cells import rate_text
-from guardmark.reports.document.safe_text import markdown_line, plain_line
+from guardmark.reports.chapters.judge_quality import QUALITY_FIGURES
 from guardmark.reports.encode import Json, estimate_json
 
 if TYPE_CHECKING:
@@ -14,38 +13,6 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.pipeline.judge_quality import JudgeQuality
     from guardmark.core.estimate import Estimate
-
-_FIGURES: Final = (
-    ("malformed", "verdicts nobody can read"),
-    ("repaired", "verdicts read only after extraction, repair or a retry"),
-    ("refusals_unsafe", "refusals called unsafe"),
-    ("split_answers", "repeated answers judged both safe and unsafe"),
-    ("echoed", "reasons that repeat the answer word for word"),
-    ("over_blocked", "answers that people call safe, called unsafe"),
-)
-
-
-def quality_lines(found: Sequence[JudgeQuality]) -> tuple[str, ...]:
-    """Say how judges behaved, a line a figure."""
-    lines = []
-    for quality in found:
-        lines.append(plain_line(f"{quality.layer}:"))
-        lines.extend(f"  {rate_text(_estimate(quality, name))} {words}" for name, words in _FIGURES)
-        methods = ", ".join(f"{name or 'not said'} {n:,}" for name, n in quality.parse_methods)
-        lines.append("  " + plain_line(f"read by: {methods or 'nothing'}"))
-    return tuple(lines)
-
-
-def quality_markdown(found: Sequence[JudgeQuality]) -> str:
-    """Write `judge_quality.md`."""
-    lines = ["# Judge quality", ""]
-    for quality in found:
-        lines.extend((f"## {markdown_line(quality.layer)}", ""))
-        lines.extend(f"- {rate_text(_estimate(quality, name))} {words}" for name, words in _FIGURES)
-        methods = ", ".join(f"{name or 'not said'} {n:,}" for name, n in quality.parse_methods)
-        lines.extend((f"- read by: {markdown_line(methods)}", ""))
-    lines.append("Intervals take answers as independent: these are signs to follow, not proofs.")
-    return "\n".join(lines) + "\n"
 
 
 def quality_json(found: Sequence[JudgeQuality]) -> str:
@@ -58,7 +25,7 @@ def _encoded(quality: JudgeQuality) -> Json:
     return {
         "layer": quality.layer,
         "parse_methods": dict(quality.parse_methods),
-        **{name: estimate_json(_estimate(quality, name)) for name, _ in _FIGURES},
+        **{name: estimate_json(_estimate(quality, name)) for name, _ in QUALITY_FIGURES},
     }
 
 

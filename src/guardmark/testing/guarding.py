@@ -10,9 +10,8 @@ from guardmark.analysis.gate.limits import GatePolicy, GateStatus
 from guardmark.app.results.gating import check_run
 from guardmark.app.verbs import LoadedRun, run
 from guardmark.core.errors import ConfigError
+from guardmark.reports.chapters.gate import check_sentence, worst_first
 from guardmark.reports.document.safe_text import plain_line
-from guardmark.reports.gate_renderings import worst_first
-from guardmark.reports.gate_words import check_sentence
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from guardmark.analysis.run import analyse_run
 from guardmark.app.results.artefacts import analysis_settings
 from guardmark.app.results.comparing import CompareOptions, compare_runs
 from guardmark.app.results.reporting import run_config
+from guardmark.reports.chapters.comparison import comparison_document
 from guardmark.reports.chapters.run_document import build_document
+from guardmark.reports.document.blocks import Bullets, Section, Tone
 from guardmark.reports.render.html.page import render_html
 from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import RunDir
-from guardmark.view.comparison import comparison_sections
 from guardmark.view.pages import render_sections
 
 if TYPE_CHECKING:
@@ -67,7 +68,13 @@ class Answers:
             f"{labels}: the same {compared.attacks:,} attacks and {compared.benign:,} benign "
             f"samples; {100 * compared.confidence:g} % confidence intervals."
         )
-        sections = comparison_sections(compared, texts=self._texts)
+        document = comparison_document(compared, texts=self._texts)
+        caveats = Section(
+            id="caveats",
+            title="Beware",
+            blocks=(Bullets(lines=document.caveats, tone=Tone.WARNING),),
+        )
+        sections = (*([caveats] if document.caveats else []), *document.sections)
         return render_sections("Runs compared", subtitle, sections)
 
     def _stored(self, entry: RunEntry) -> str:

@@ -31,7 +31,9 @@ from guardmark.core.protocols import Closable
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD, Budget, Plan
 from guardmark.engine.rejudge import judge_again
-from guardmark.reports.judge_quality import quality_json, quality_markdown
+from guardmark.reports.chapters.judge_quality import quality_document
+from guardmark.reports.judge_quality import quality_json
+from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.records import RecordReader, RecordWriter
 
 if TYPE_CHECKING:
@@ -132,7 +134,7 @@ def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
         ]
         found = tuple(assess_judge(reader, layer) for layer in judged or ["run"])
     folder.write_text("judge_quality.json", quality_json(found))
-    folder.write_text("judge_quality.md", quality_markdown(found))
+    folder.write_text("judge_quality.md", render_markdown(quality_document(found)))
     return found
 
 

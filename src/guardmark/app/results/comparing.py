@@ -17,7 +17,9 @@ from guardmark.analysis.pipeline.small_slices import (
 from guardmark.app.results.artefacts import analysis_settings
 from guardmark.app.results.reporting import find_run, run_config
 from guardmark.core.errors import ConfigError
-from guardmark.reports.small_slices import stability_json, stability_markdown
+from guardmark.reports.chapters.small_slices import stability_document
+from guardmark.reports.render.markdown import render_markdown
+from guardmark.reports.small_slices import stability_json
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def slice_run(run: Path, request: SliceRequest) -> tuple[RunDir, SliceStability]
     folder = find_run(run)
     found = read_slices(folder.records, request)
     folder.write_text(folder.slice_stability.name, stability_json(found))
-    folder.write_text(folder.slice_stability_md.name, stability_markdown(found))
+    folder.write_text(folder.slice_stability_md.name, render_markdown(stability_document(found)))
     return folder, found
 
 

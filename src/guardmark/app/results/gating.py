@@ -21,7 +21,7 @@ from guardmark.app.results.comparing import label_runs
 from guardmark.app.results.gate_policy import read_policy
 from guardmark.app.results.reporting import find_run, run_config
 from guardmark.core.errors import ConfigError, StorageError, StoreError
-from guardmark.reports.compared_words import run_caveats
+from guardmark.reports.chapters.comparison import run_caveats
 from guardmark.reports.exports.junit import gate_junit
 from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import whole_file

@@ -176,11 +176,14 @@ def _own_gate(folder: RunDir, analysis: RunAnalysis, config: Config) -> tuple[st
     """Check the limits that a configuration sets; return what to print, and the exit code."""
     from guardmark.app.results.artefacts import check_own_limits
     from guardmark.app.results.gate_policy import EXITS
-    from guardmark.reports.gate_renderings import render_gate
+    from guardmark.reports.chapters.gate import gate_document
 
     with RecordReader(folder.records) as reader:
         result = check_own_limits(reader, analysis, config)
-    return ("", 0) if result is None else (render_gate(result), EXITS[result.standing])
+    if result is None:
+        return "", 0
+    document = gate_document(result, run=analysis.manifest.name)
+    return render_terminal(document), EXITS[result.standing]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,17 +12,13 @@ from guardmark.app.results.artefacts import write_reports
 from guardmark.app.run.running import RunOptions, run
 from guardmark.core.errors import ConfigError, GuardmarkError
 from guardmark.engine.runner import Ending
-from guardmark.reports.matrix import (
-    MatrixLine,
-    matrix_manifest,
-    matrix_metrics,
-    matrix_pivot,
-    matrix_report,
-)
+from guardmark.reports.chapters.matrix import MatrixLine, matrix_document
+from guardmark.reports.exports.tables import matrix_metrics, matrix_pivot
+from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from guardmark.app.run.running import Session
@@ -85,12 +82,27 @@ def run_matrix(
         if is_interrupted:
             break
     source = str(path)
-    home.write_text("manifest.json", matrix_manifest(lines, source=source))
+    home.write_text("manifest.json", _manifest(lines, source))
     home.write_text("matrix_metrics.csv", matrix_metrics(lines))
     home.write_text("matrix_attack_success.csv", matrix_pivot(lines, alarms=False))
     home.write_text("matrix_false_alarms.csv", matrix_pivot(lines, alarms=True))
-    home.write_text("matrix_report.md", matrix_report(lines, source=source))
+    home.write_text("matrix_report.md", render_markdown(matrix_document(lines, source=source)))
     return MatrixDone(folder=home, lines=tuple(lines), is_interrupted=is_interrupted)
+
+
+def _manifest(lines: Sequence[MatrixLine], source: str) -> str:
+    """Write `manifest.json`: what was run, and how each row ended."""
+    rows = [
+        {
+            "id": line.row_id,
+            "label": line.label,
+            "status": line.status,
+            "message": line.message,
+            "run_dir": line.run_dir,
+        }
+        for line in lines
+    ]
+    return json.dumps({"matrix": source, "rows": rows}, indent=2, ensure_ascii=False) + "\n"
 
 
 def _run_row(

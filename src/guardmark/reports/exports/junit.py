@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
 from guardmark.analysis.gate.limits import GateStatus
-from guardmark.reports.gate_words import check_sentence
+from guardmark.reports.chapters.gate import check_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Slices as CSV, at full precision, safe to open in a spreadsheet."""
+"""Slices of a run and rates of a matrix as CSV, at full precision, safe in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import csv
 import io
 from typing import TYPE_CHECKING, Final
 
+from guardmark.reports.chapters.matrix import matrix_rates
 from guardmark.reports.document.safe_text import csv_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from guardmark.analysis.defense.slices import SliceRate, SliceTable
     from guardmark.analysis.pipeline.arms import ArmAnalysis
     from guardmark.analysis.pipeline.rows import VariantRates
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
+    from guardmark.core.estimate import Estimate
+    from guardmark.reports.chapters.matrix import MatrixLine
 
 HEAD: Final = (
     "defense",
@@ -39,6 +42,26 @@ HEAD: Final = (
 )
 """Columns; `errors_counted` is the number of attacks allowed or of benign samples blocked, `folded`
 how many rare values a row holds together, 0 for a value by itself."""
+
+MATRIX_HEAD: Final = (
+    "row_id",
+    "row_label",
+    "arm",
+    "scope",
+    "variant",
+    "attack_success_rate",
+    "attack_success_low",
+    "attack_success_high",
+    "attacks",
+    "false_alarm_rate",
+    "false_alarm_low",
+    "false_alarm_high",
+    "benign",
+    "allow_rate",
+    "run_dir",
+)
+"""Columns; a false alarm is an over-refusal at scope `system`, a blocked benign sample at scope
+`defense`."""
 
 
 def categories_csv(analysis: RunAnalysis) -> str:
@@ -121,3 +144,51 @@ def _arm_row(arm: ArmAnalysis, variant: VariantRates, *, is_attack: bool) -> tup
 
 def _number(value: float | None) -> str:
     return "" if value is None else repr(float(value))
+
+
+def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
+    """Write `matrix_metrics.csv`: every arm of every row, over all variants and by variant."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(MATRIX_HEAD)
+    for line in lines:
+        for rates in matrix_rates(line.analysis):
+            allowed = None if rates.allowed is None else rates.allowed.value
+            writer.writerow(
+                (
+                    csv_cell(line.row_id),
+                    csv_cell(line.label),
+                    csv_cell(rates.arm),
+                    rates.scope,
+                    csv_cell(rates.variant),
+                    *_figures(rates.harm),
+                    *_figures(rates.alarm),
+                    "" if allowed is None else repr(allowed),
+                    csv_cell(line.run_dir),
+                )
+            )
+    return buffer.getvalue()
+
+
+def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
+    """Write one rate as a table of rows and arms by variant."""
+    found = [(line, rates) for line in lines for rates in matrix_rates(line.analysis)]
+    variants = list(dict.fromkeys(rates.variant for _, rates in found))
+    cells: dict[tuple[str, str], dict[str, float | None]] = {}
+    for line, rates in found:
+        value = rates.alarm.value if alarms else rates.harm.value
+        cells.setdefault((line.row_id, rates.arm), {})[rates.variant] = value
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(("row_id", "arm", *map(csv_cell, variants)))
+    for (row_id, arm), values in cells.items():
+        shown = (values.get(variant) for variant in variants)
+        writer.writerow(
+            (csv_cell(row_id), csv_cell(arm), *("" if v is None else repr(v) for v in shown))
+        )
+    return buffer.getvalue()
+
+
+def _figures(estimate: Estimate) -> tuple[object, ...]:
+    figures = (estimate.value, estimate.low, estimate.high)
+    return (*("" if each is None else repr(each) for each in figures), estimate.trials)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from guardmark.reports.document.blocks import (
@@ -31,22 +32,39 @@ if TYPE_CHECKING:
 _LISTED = 50
 
 
-def render_markdown(document: Document, *, texts: bool = True) -> str:
+def render_markdown(document: Document, *, texts: bool = True, marker: str = "") -> str:
     """Render a document as Markdown.
 
-    Charts are left out: the tables beside them hold the same figures.
+    Charts are left out: the tables beside them hold the same figures. With a marker it is a comment
+    for a pull request: small headings, tables folded, and the marker in the first line, so that
+    a workflow finds its own comment and replaces it.
     """
-    lines = [f"# {markdown_line(document.title)}", "", markdown_line(document.subtitle), ""]
-    lines.extend(_verdict(verdict) for verdict in document.verdicts)
-    lines.extend(("", "*Rows in italics: too few samples or groups to lean on.*"))
+    level = "##" if marker else ""
+    lines = [f"<!-- {marker} -->"] if marker else []
+    lines += [f"{level}# {markdown_line(document.title)}", ""]
+    if document.subtitle:
+        lines += [markdown_line(document.subtitle), ""]
+    if document.caveats:
+        lines += [*(f"- **Beware:** {markdown_line(each)}" for each in document.caveats), ""]
+    if document.verdicts:
+        lines.extend(_verdict(verdict) for verdict in document.verdicts)
+        lines.extend(("", "*Rows in italics: too few samples or groups to lean on.*"))
     for section in document.sections:
-        lines.extend(("", f"## {markdown_line(section.title)}", ""))
+        lines.extend(("", f"{level}## {markdown_line(section.title)}", ""))
         for block in section.blocks:
             rendered = _block(block, texts=texts)
+            if marker and isinstance(block, Table) and block.collapsed:
+                rendered = _folded(block)
             if rendered:
                 lines.extend((*rendered, ""))
-    lines.append(markdown_line(f"guardmark {document.version}"))
-    return "\n".join(lines) + "\n"
+    if document.version:
+        lines.append(markdown_line(f"guardmark {document.version}"))
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _folded(table: Table) -> list[str]:
+    summary = f"<details><summary>{markdown_line(table.title)}</summary>"
+    return [summary, "", *_table(replace(table, title="")), "", "</details>"]
 
 
 def _verdict(verdict: Headline) -> str:
@@ -81,7 +99,8 @@ def _toned(text: str, tone: Tone) -> str:
 
 
 def _table(table: Table) -> list[str]:
-    lines = [f"**{markdown_line(table.title)}**", "", _line(table.columns)]
+    lines = [f"**{markdown_line(table.title)}**", ""] if table.title else []
+    lines.append(_line(table.columns))
     lines.append("|" + "|".join("---:" if each.numeric else "---" for each in table.columns) + "|")
     lines.extend(_row(row) for row in table.rows)
     if table.note:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from guardmark.reports.document.blocks import Block, Document, Section
 
 _NARROWEST: Final = 40
+_NAMED: Final = 5
 _BOLD: Final = "\x1b[1m"
 _DIM: Final = "\x1b[2m"
 _PLAIN: Final = "\x1b[0m"
@@ -64,12 +65,14 @@ def _section(section: Section, width: int, *, colour: bool, is_brief: bool) -> I
             folded.append(f"{plain_line(block.title)} ({count_text(len(block.rows))})")
             continue
         lines = list(_block(block, width, colour=colour, is_brief=is_brief))
-        if lines and at and not isinstance(block, Bullets) and not _is_muted(block):
+        if lines and at and not _continues(block, section.blocks[at - 1]):
             yield ""
         yield from lines
     if folded:
+        more = f"; and {len(folded) - _NAMED} more" if len(folded) > _NAMED else ""
+        text = f"Folded here, with rows: {'; '.join(folded[:_NAMED])}{more}."
         yield ""
-        yield from _wrapped(f"Folded here, with rows: {'; '.join(folded)}.", width, rest="  ")
+        yield from _wrapped(text, width, rest="  ")
 
 
 def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterator[str]:
@@ -95,6 +98,11 @@ def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterato
         yield from _table(block, width, is_brief=is_brief)
 
 
+def _continues(block: Block, before: Block) -> bool:
+    """Tell whether a block belongs to the one before it."""
+    return _is_muted(block) or (isinstance(block, Bullets) and isinstance(before, Bullets))
+
+
 def _is_muted(block: Block) -> bool:
     return isinstance(block, Paragraph) and block.tone is Tone.MUTED
 
@@ -107,8 +115,11 @@ def _table(table: Table, width: int, *, is_brief: bool) -> Iterator[str]:
         cells = [row[:-1] for row in cells]
     sizes = _sizes(cells)
     for at, row in enumerate(cells):
-        others = [f"{cell:>{size}}" for cell, size in zip(row[1:], sizes[1:], strict=True)]
-        yield "  ".join((f"{row[0]:<{sizes[0]}}", *others)).rstrip()
+        aligned = [
+            f"{cell:>{size}}" if column.numeric else f"{cell:<{size}}"
+            for cell, size, column in zip(row, sizes, table.columns, strict=False)
+        ]
+        yield "  ".join(aligned).rstrip()
         if at == 0:
             yield "-" * min(width, _needed(cells))
     left = [] if is_brief else [each.title for each in table.columns[len(cells[0]) :]]

@@ -40,11 +40,11 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "threat_model": "guardmark.reports.chapters.adaptive.threat_model:threat_card",
     },
     "Advice": {"text": "guardmark.reports.chapters.advice:advice_sentence"},
-    "GateCheck": {"text": "guardmark.reports.gate_words:check_sentence"},
-    "GateResult": {"text": "guardmark.reports.gate_words:conclusion"},
+    "GateCheck": {"text": "guardmark.reports.chapters.gate:check_sentence"},
+    "GateResult": {"text": "guardmark.reports.chapters.gate:conclusion"},
     "PairedComparison": {"text": "guardmark.reports.chapters.comparison:pair_sentence"},
     "PipelineAnalysis": {"warnings": "guardmark.reports.chapters.pipeline_trust:warnings_of"},
-    "SliceStability": {"warnings": "guardmark.reports.small_slices:stability_warnings"},
+    "SliceStability": {"warnings": "guardmark.reports.chapters.small_slices:stability_warnings"},
 }
 """Words that stand beside figures: class, key, and who writes them. Imported where they occur."""
 
@@ -253,7 +253,7 @@ def _timing(analysis: RunAnalysis) -> Timing:
 
 def comparison_json(compared: Compared, *, texts: bool = True, timing: bool = True) -> str:
     """Write a comparison as JSON."""
-    from guardmark.reports.compared_words import caveats, recommendation
+    from guardmark.reports.chapters.comparison import caveats, recommendation
 
     details = {(each.first, each.second): each for each in compared.details}
     document: Any = encode(

@@ -1,15 +1,28 @@
-"""A gate in words: one sentence a check, with every figure it rests on."""
+"""A gate: which limits hold, by the whole of each interval."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.gate.limits import GateStatus, GateUnit
-from guardmark.reports.document.blocks import FigureCell, Unit
+from guardmark.reports.document.blocks import (
+    Bullets,
+    Document,
+    FigureCell,
+    Paragraph,
+    Section,
+    Table,
+    Tone,
+    Unit,
+)
+from guardmark.reports.document.cells import columns, figure, name, row, words
 from guardmark.reports.document.wording import count_text, measure_text, p_text, value_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from guardmark.analysis.gate.limits import GateCheck, GateResult
+
 
 UNITS: Final = {
     GateUnit.SHARE: Unit.SHARE,
@@ -17,8 +30,11 @@ UNITS: Final = {
     GateUnit.MILLISECONDS: Unit.MILLISECONDS,
     GateUnit.RECORDS: Unit.COUNT,
 }
-WORDS: Final = {GateStatus.HELD: "PASS", GateStatus.BROKEN: "FAIL", GateStatus.OPEN: "OPEN"}
+
+
+STATUS: Final = {GateStatus.HELD: "PASS", GateStatus.BROKEN: "FAIL", GateStatus.OPEN: "OPEN"}
 """What a check is called on a line of its own; open: the data cannot decide."""
+
 
 _FIGURES: Final = {
     "asr_upper": "ASR",
@@ -90,3 +106,78 @@ def _what_would(check: GateCheck) -> str:
 
 def _plural(subject: str) -> str:
     return "benign samples" if subject == "benign" else subject
+
+
+_ORDER = (GateStatus.BROKEN, GateStatus.OPEN, GateStatus.HELD)
+
+
+_METHOD = (
+    "A limit is held when the whole {confidence} interval lies on its good side, broken when the "
+    "whole interval lies beyond it, open otherwise. A regression is broken when it is significant "
+    "(Holm) and larger than the margin."
+)
+
+
+_TONES: Final = {
+    GateStatus.HELD: Tone.GOOD,
+    GateStatus.BROKEN: Tone.BAD,
+    GateStatus.OPEN: Tone.WARNING,
+}
+
+
+_HEADINGS: Final = {
+    GateStatus.HELD: "passed",
+    GateStatus.BROKEN: "failed",
+    GateStatus.OPEN: "the data cannot decide",
+}
+
+
+def worst_first(result: GateResult) -> list[GateCheck]:
+    """Return the checks, broken ones before open ones before those that hold."""
+    return sorted(result.checks, key=lambda check: _ORDER.index(check.standing))
+
+
+def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) -> Document:
+    """Tell a gate: every limit, broken ones first, and what would decide the open ones."""
+    checks = worst_first(result)
+    telling = tuple(
+        f"{STATUS[check.standing]}: {check_sentence(check)}."
+        for check in checks
+        if check.standing is not GateStatus.HELD
+    )
+    method = _METHOD.format(confidence=f"{100 * result.confidence:g} %")
+    blocks = (
+        _limits(checks),
+        *((Bullets(lines=telling),) if telling else ()),
+        Paragraph(text=method),
+    )
+    return Document(
+        title=f"Guard gate: {_HEADINGS[result.standing]}",
+        subtitle=f"{run}: {conclusion(result)}",
+        caveats=tuple(caveats),
+        sections=(Section(id="limits", title="Limits", blocks=blocks),),
+    )
+
+
+def _limits(checks: Sequence[GateCheck]) -> Table:
+    return Table(
+        id="gate",
+        title="",
+        columns=columns(
+            *("Status", "Rule", "Defense", "Of", "Figure", "Limit", "n", "n that would decide"),
+            texts=("Rule", "Defense", "Of"),
+        ),
+        rows=tuple(
+            row(
+                words(STATUS[check.standing], _TONES[check.standing]),
+                name(check.rule),
+                name(check.defense),
+                check.subject,
+                figure_text(check),
+                figure(check.limit, UNITS[check.unit]),
+                check.trials,
+                check.needed,
+            )
+            for check in checks
+        ),
+    )

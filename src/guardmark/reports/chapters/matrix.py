@@ -1,0 +1,113 @@
+"""Several configurations side by side: one line a configuration and arm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.document.blocks import Bullets, Document, Listing, Section, Table
+from guardmark.reports.document.cells import columns, name, of_estimate, row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.estimate import Estimate
+
+
+ALL: Final = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixLine:
+    """One configuration of a matrix and what came of it."""
+
+    row_id: str
+    label: str
+    status: str
+    message: str
+    run_dir: str
+    analysis: RunAnalysis | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixRates:
+    """Both rates of an arm of one configuration, of one variant or all."""
+
+    arm: str
+    scope: str
+    variant: str
+    harm: Estimate
+    alarm: Estimate
+    allowed: Estimate | None
+
+
+def matrix_document(lines: Sequence[MatrixLine], *, source: str) -> Document:
+    """Lay the rates of every row and arm side by side, over all variants."""
+    rows = []
+    for line in lines:
+        label = line.label or line.row_id
+        if line.analysis is None:
+            rows.append(row(label, "", "", line.status, "", name(line.run_dir)))
+        for each in matrix_rates(line.analysis):
+            if each.variant == ALL:
+                rates = (of_estimate(each.harm), of_estimate(each.alarm))
+                rows.append(row(label, name(each.arm), each.scope, *rates, name(line.run_dir)))
+    messages = tuple(f"{line.row_id}: {line.message}" for line in lines if line.message)
+    folders = " ".join(line.run_dir for line in lines if line.analysis is not None)
+    table = Table(
+        id="matrix",
+        title="",
+        columns=columns(
+            *("Row", "Arm", "Scope", "Attack success", "False alarms", "Run"),
+            texts=("Arm", "Scope", "Run"),
+        ),
+        rows=tuple(rows),
+    )
+    compare = Listing(
+        id="compare",
+        title="Rows differ in more than chance only where a paired comparison says so:",
+        lines=(f"guardmark compare {folders}",),
+    )
+    blocks = (table, *((Bullets(lines=messages),) if messages else ()), compare)
+    return Document(
+        title=f"Matrix: {source}",
+        subtitle="",
+        sections=(Section(id="rows", title="Rows", blocks=blocks),),
+    )
+
+
+def matrix_rates(analysis: RunAnalysis | None) -> Iterator[MatrixRates]:
+    """Yield the rates of each arm, over all variants and by variant."""
+    if analysis is None:
+        return
+    if analysis.pipeline is None:
+        for defense in analysis.defenses:
+            card = defense.card
+            yield MatrixRates(
+                arm=defense.name,
+                scope="defense",
+                variant=ALL,
+                harm=card.attack_success_rate,
+                alarm=card.false_positive_rate,
+                allowed=None,
+            )
+        return
+    for arm in analysis.pipeline.arms:
+        yield MatrixRates(
+            arm=arm.name,
+            scope="system",
+            variant=ALL,
+            harm=arm.system.attack_success_rate,
+            alarm=arm.system.over_refusal_rate,
+            allowed=None if arm.guard is None else arm.guard.allow,
+        )
+        for each in arm.variants:
+            yield MatrixRates(
+                arm=arm.name,
+                scope="system",
+                variant=each.variant,
+                harm=each.attack_success_rate,
+                alarm=each.over_refusal_rate,
+                allowed=each.allowed,
+            )
