@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -43,7 +42,7 @@ def test_the_gate_answers_by_its_exit_code(runs: Path, name: str, code: int) -> 
     if code == 1:
         assert "FAIL: words: ASR 75.0 % [" in done.stdout
     if code == 5:
-        assert "about 16 attacks would" in done.stdout
+        assert "about 16 attacks would" in " ".join(done.stdout.split())
 
 
 def test_a_missing_baseline_is_no_pass(runs: Path) -> None:
@@ -123,7 +122,9 @@ def test_compare_across_runs_says_what_changed(runs: Path) -> None:
     assert "words (worse) against words (bench)" in said
     assert "ASR +75.0 points [" in said
     assert "p < 0.0001" in said
-    assert re.search(r"words \(worse\) words \(bench\) \+75.0 points .*? 90 0 ", said)
+    assert "They differ on 90 samples" in said
+    assert "only words (worse) wrong: " in said
+    assert "only words (bench) wrong: " not in said
     assert "- Prefer words (bench) to words (worse)" in said
 
 

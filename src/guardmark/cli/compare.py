@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from guardmark.analysis.compare.compared import Compared
 
 
 def compare_command() -> click.Command:
@@ -44,7 +48,6 @@ def compare_command() -> click.Command:
     ) -> None:
         from guardmark.analysis.compare.compared import Wanted
         from guardmark.app.results.comparing import CompareOptions, compare_runs
-        from guardmark.reports.chapters.comparison import comparison_document
 
         chosen = CompareOptions(
             wanted=Wanted(
@@ -55,19 +58,22 @@ def compare_command() -> click.Command:
             margin=margin,
         )
         compared = compare_runs(runs, chosen)
-        if as_json:
-            from guardmark.reports.compared_json import comparison_json
-
-            click.echo(comparison_json(compared, texts=not no_texts), nl=False)
-            return
-        document = comparison_document(compared, texts=not no_texts)
-        if markdown:
-            from guardmark.reports.render.markdown import render_markdown
-
-            click.echo(render_markdown(document, marker="guardmark-comparison"), nl=False)
-        else:
-            from guardmark.reports.render.terminal import render_terminal
-
-            click.echo(render_terminal(document), nl=False)
+        form = "json" if as_json else "markdown" if markdown else "terminal"
+        click.echo(_drawn(compared, form, texts=not no_texts), nl=False)
 
     return compare
+
+
+def _drawn(compared: Compared, form: str, *, texts: bool) -> str:
+    if form == "json":
+        from guardmark.reports.compared_json import comparison_json
+
+        return comparison_json(compared, texts=texts)
+    from guardmark.reports.chapters.comparison import comparison_document
+    from guardmark.reports.render.markdown import render_markdown
+    from guardmark.reports.render.terminal import render_terminal
+
+    document = comparison_document(compared, texts=texts)
+    if form == "markdown":
+        return render_markdown(document, marker="guardmark-comparison")
+    return render_terminal(document)
