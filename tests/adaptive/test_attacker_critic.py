@@ -36,7 +36,8 @@ from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.adaptive.attacker import attacker_json
-from guardmark.reports.adaptive.text import adaptive_lines
+from guardmark.reports.chapters.adaptive.chapter import adaptive_document
+from guardmark.reports.render.terminal import render_terminal
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
 
@@ -124,7 +125,7 @@ async def test_unreadable_refused_and_failed_answers_are_no_figure_and_counted(
     assert (spent.calls, spent.failed) == (9, 1)
     assert spent.cost == pytest.approx(8 * 0.1 * 0.02)
     assert attacker.passed.trials == 6
-    shown = "\n".join(adaptive_lines(card))
+    shown = render_terminal(adaptive_document([card]), width=10_000)
     assert "40.0 %" in shown
     assert "1 of 9 critic calls failed" in shown
 
@@ -170,7 +171,9 @@ async def test_a_defense_that_tells_its_score_needs_no_critic(tmp_path: Path, se
     assert table.criticised == []
     assert attacker.critic is not None
     assert attacker.critic.guessed.value is None
-    assert "was not asked: the defense tells its score (A2)" in "\n".join(adaptive_lines(card))
+    assert "was not asked: the defense tells its score (A2)" in render_terminal(
+        adaptive_document([card]), width=10_000
+    )
     writers = [body for body in table.bodies if body["model"] == "writer"]
     assert not any("`best`" in body["messages"][0]["content"] for body in writers)
 

@@ -25,7 +25,8 @@ from guardmark.core.estimate import Estimate
 from guardmark.core.layers import ADAPTIVE, TWIN_CANDIDATES
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.reports.adaptive.attacker import attacker_json
-from guardmark.reports.adaptive.text import adaptive_lines
+from guardmark.reports.chapters.adaptive.chapter import adaptive_document
+from guardmark.reports.render.terminal import render_terminal
 from guardmark.stats.rates.proportion import mover
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
@@ -106,7 +107,7 @@ async def test_a_defense_that_knows_attacks_in_other_words_holds(
     assert (twin.change.value, twin.change.pairs) == (0.0, 4)
     assert not twin.is_clear  # two groups on either side
     (card,) = cards(tmp_path)
-    assert "it holds" in (told := "\n".join(adaptive_lines(card)))
+    assert "it holds" in (told := render_terminal(adaptive_document([card]), width=10_000))
     assert "too few to be sure" in told
 
 
@@ -299,7 +300,7 @@ async def test_nothing_is_reworded_where_no_attack_was(tmp_path: Path, seat: Sea
     assert twin.samples == 0
     assert not [each for each in table.asked if "soup" in each["request"]]
     (card,) = cards(tmp_path)
-    assert "no benign text was reworded" in "\n".join(adaptive_lines(card))
+    assert "no benign text was reworded" in render_terminal(adaptive_document([card]), width=10_000)
 
 
 @pytest.mark.parametrize("shares", [True, False])

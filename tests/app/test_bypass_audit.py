@@ -35,7 +35,8 @@ from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.core.errors import DatasetError, StorageError, StoreError, UnknownName
 from guardmark.reports.adaptive.card_json import adaptive_json
-from guardmark.reports.adaptive.text import adaptive_lines
+from guardmark.reports.chapters.adaptive.chapter import adaptive_document
+from guardmark.reports.render.terminal import render_terminal
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 
@@ -267,12 +268,12 @@ async def test_the_sheet_read_in_last_counts(run: Path, tmp_path: Path) -> None:
 async def test_the_words_of_an_audit(run: Path, tmp_path: Path) -> None:
     """Beside strict and full, with what was open."""
     (card,) = cards(run)
-    assert any("nobody audited" in line for line in adaptive_lines(card))
+    assert "nobody audited" in render_terminal(adaptive_document([card]), width=10_000)
     draw_bypasses(run, out=tmp_path / "b.csv")
     read_in(run, fill(tmp_path / "b.csv", ANSWERS))
     (card,) = cards(run)
-    said = "\n".join(adaptive_lines(card))
-    assert "audited" in next(line for line in said.splitlines() if "strict" in line)
+    said = render_terminal(adaptive_document([card]), width=10_000)
+    assert "Audited" in next(line for line in said.splitlines() if line.startswith("Round"))
     assert "5 drawn of 5" in said
     assert "1 unsure and 1 blank count in no rate" in said
     assert "nobody audited" not in said

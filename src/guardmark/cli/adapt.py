@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.run import RunAnalysis
 
 _PATH = click.Path(path_type=Path)
 _EXIT_INTERRUPTED = 130
 _NARROWEST = 60
+_WHOLE = 10_000  # a file or another program gets whole lines
 _SEEDS = (
     "Carry the search out N times, each with a seed and a memory of its own (default: "
     "adaptive.seeds of the configuration, else 1). 5 is what figures for others need."
@@ -70,43 +69,33 @@ def adapt_command() -> click.Command:
     def adapt(subject: Path | None, *, as_json: bool, **said: Any) -> int:
         from guardmark.cli.adapt_output import AsTyped, carry_out
 
-        cards, files = carry_out(subject, AsTyped(**said))
-        if cards is None:
+        analysis, files = carry_out(subject, AsTyped(**said))
+        if analysis is None:
             return _EXIT_INTERRUPTED
         if as_json:
             from guardmark.reports.adaptive.card_json import adaptive_json
 
-            click.echo(json.dumps(adaptive_json(cards), ensure_ascii=False))
+            click.echo(json.dumps(adaptive_json(analysis.adaptive), ensure_ascii=False))
         else:
-            click.echo("\n".join(_fitted(_lines(cards, files))))
+            click.echo(_drawn(analysis))
+            for label, path in files:
+                click.echo(f"{label:<10}{path}")
         return 0
 
     return adapt
 
 
-def _fitted(lines: Iterator[str]) -> Iterator[str]:
-    """Break lines on a terminal; leave them whole for a file or another program."""
+def _drawn(analysis: RunAnalysis) -> str:
+    from guardmark.reports.chapters.adaptive.chapter import adaptive_document
+    from guardmark.reports.render.terminal import render_terminal
+
+    document = adaptive_document(
+        analysis.adaptive,
+        pairs=analysis.adaptive_pairs,
+        left_out=analysis.adaptive_left_out,
+        taken=[part.name for part in analysis.manifest.parts],
+    )
     if not sys.stdout.isatty():
-        return lines
-    from guardmark.reports.adaptive.text import wrapped_lines
-
-    return wrapped_lines(lines, max(_NARROWEST, shutil.get_terminal_size((100, 24)).columns))
-
-
-def _lines(cards: Sequence[AdaptiveCard], files: Sequence[tuple[str, Path]]) -> Iterator[str]:
-    from guardmark.analysis.adaptive.pairs import compare_adaptive
-    from guardmark.reports.adaptive.text import adaptive_lines
-    from guardmark.reports.chapters.adaptive.attack_success import pair_lines
-    from guardmark.reports.document.safe_text import clean
-
-    for card in cards:
-        for line in adaptive_lines(card):
-            yield clean(line)
-        yield ""
-    pairs = compare_adaptive(cards, confidence=cards[0].area.adaptive.confidence) if cards else ()
-    for line in pair_lines(pairs):
-        yield clean(line)
-    if pairs:
-        yield ""
-    for label, path in files:
-        yield clean(f"{label:<10}{path}")
+        return render_terminal(document, width=_WHOLE)
+    columns = shutil.get_terminal_size((100, 24)).columns
+    return render_terminal(document, width=max(_NARROWEST, columns))

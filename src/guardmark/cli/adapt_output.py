@@ -29,7 +29,7 @@ from guardmark.reports.document.safe_text import clean
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.run import RunAnalysis
 
 Files = tuple[tuple[str, "Path"], ...]
 
@@ -48,9 +48,7 @@ class AsTyped:
     seeds: int | None
 
 
-def carry_out(
-    subject: Path | None, typed: AsTyped
-) -> tuple[tuple[AdaptiveCard, ...] | None, Files]:
+def carry_out(subject: Path | None, typed: AsTyped) -> tuple[RunAnalysis | None, Files]:
     """Attack, write the reports again and read what came out."""
     trace, cassette = sort_replays(typed.replays)
     options = AdaptOptions(
@@ -79,14 +77,14 @@ def carry_out(
     if done.trace is None:
         _say(f"Interrupted; what was answered is stored. To continue: {_again(done, typed)}")
         return None, ()
-    cards = report(done.folder.path).analysis.adaptive
+    analysis = report(done.folder.path).analysis
     files = (
         ("report", done.folder.report_html),
-        ("repair", write_repair(done.folder, cards)),
+        ("repair", write_repair(done.folder, analysis.adaptive)),
         ("trace", done.trace),
         ("target", done.folder.target),
     )
-    return cards, tuple((label, path) for label, path in files if path and path.exists())
+    return analysis, tuple((label, path) for label, path in files if path and path.exists())
 
 
 def _again(done: Adapted, typed: AsTyped) -> str:

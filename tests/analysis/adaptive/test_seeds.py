@@ -16,9 +16,10 @@ from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.rows import FULL, read_battles
 from guardmark.core.layers import ADAPTIVE
 from guardmark.reports.adaptive.card_json import adaptive_json
-from guardmark.reports.adaptive.text import adaptive_lines
 from guardmark.reports.chapters.adaptive.attack_success import gain_sentence, holding_sentence
+from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.chapters.adaptive.seeds import seed_line, seeds_sentence, seeds_table
+from guardmark.reports.render.terminal import render_terminal
 from guardmark.reports.summary import summary_schema
 from guardmark.store.records import RecordReader
 
@@ -131,8 +132,8 @@ def test_the_report_has_a_line_a_table_and_a_band(five: dict[str, AdaptiveCard])
     assert len(line.points) == len(line.band) == len(card.arms[0].points) + 1
     for (_, share), (low, high) in zip(line.points, line.band, strict=True):
         assert low <= share <= high
-    said = "\n".join(adaptive_lines(card))
-    assert "over 5 seeds; the lines above are of seed 1" in said
+    said = render_terminal(adaptive_document([card]), width=10_000)
+    assert "Seed 1, but for lines that name their seeds." in said
     assert "7; the search with 5 seeds derived from it" in said
 
 

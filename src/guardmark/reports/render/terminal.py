@@ -110,14 +110,16 @@ def _is_muted(block: Block) -> bool:
 def _table(table: Table, width: int, *, is_brief: bool) -> Iterator[str]:
     """Lay out the columns that fit, the first always, and name the others."""
     cells = [[each.title for each in table.columns]]
-    cells.extend([plain_line(cell_text(cell)) for cell in row.cells] for row in table.rows)
+    for row in table.rows:
+        texts = [plain_line(cell_text(cell)) for cell in row.cells]
+        cells.append([*texts, *[""] * (len(table.columns) - len(texts))])
     while len(cells[0]) > 1 and _needed(cells) > width:
         cells = [row[:-1] for row in cells]
     sizes = _sizes(cells)
-    for at, row in enumerate(cells):
+    for at, line in enumerate(cells):
         aligned = [
             f"{cell:>{size}}" if column.numeric else f"{cell:<{size}}"
-            for cell, size, column in zip(row, sizes, table.columns, strict=False)
+            for cell, size, column in zip(line, sizes, table.columns, strict=False)
         ]
         yield "  ".join(aligned).rstrip()
         if at == 0:

@@ -32,10 +32,10 @@ from guardmark.reports.document.cells import (
     row,
     slug,
 )
-from guardmark.reports.document.wording import count_text, measure_text, percent_text, value_text
+from guardmark.reports.document.wording import count_text, measure_text, percent_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, ArmCurve
     from guardmark.analysis.adaptive.pairs import AdaptivePair
@@ -48,14 +48,6 @@ ROUNDS: Final = {
     "R3": "chains of operators",
     "R4": "parts of the text",
     "R5": "attacker model",
-}
-
-
-ARMS: Final = {
-    "static": "attacks as they are, sent once",
-    "adaptive": "learns from answers; no fixed list",
-    "blind": "operators drawn at random",
-    "null": "the same text sent again",
 }
 
 
@@ -235,19 +227,6 @@ def area_sentence(card: AdaptiveCard) -> str:
             "it may be too low"
         )
     return text
-
-
-def pair_lines(pairs: Sequence[AdaptivePair]) -> Iterator[str]:
-    """Say of every two defenses which holds longer, a line each."""
-    for pair in pairs:
-        area = measure_text(of_difference(pair.area, Unit.NUMBER))
-        outcome = measure_text(of_difference(pair.outcome))
-        yield (
-            f"{pair.first} minus {pair.second}, same {count_text(pair.attacks)} attacks (above 0: "
-            f"{pair.first} falls sooner): area under ASR@k {area}, p "
-            f"{value_text(pair.area_adjusted, Unit.P_VALUE)}; fallen by the end "
-            f"{outcome}, p {value_text(pair.outcome_adjusted, Unit.P_VALUE)}"
-        )
 
 
 def pairs_table(pairs: Sequence[AdaptivePair]) -> Table | None:

@@ -225,17 +225,6 @@ def attacker_text(attacker: AttackerCard) -> str:
     return f"{told}{critic}"
 
 
-def attacker_sentences(card: AdaptiveCard) -> Iterator[tuple[str, str]]:
-    """Say what the attacker model added, how it answered and what it cost."""
-    attacker = card.attacker
-    if attacker is None:
-        return
-    yield "Model", brought_sentence(card.name, attacker)
-    if attacker.attacks.trials:
-        yield "Replies", _wrote_sentence(card.name, attacker)
-        yield "Spent", f"{card.name}: {cost_text(attacker)}"
-
-
 def control_sentences(card: AdaptiveCard) -> Iterator[tuple[str, str]]:
     """Say what the benign twin and the critic of an attacker model came to."""
     attacker = card.attacker
@@ -255,15 +244,6 @@ def brought_sentence(name: str, attacker: AttackerCard) -> str:
         f"{name}: of the attacks it was given, the attacker model brought "
         f"{rate_text(attacker.attacks)} through, proved; {count_text(attacker.only)} fell to "
         "nothing else"
-    )
-
-
-def _wrote_sentence(name: str, attacker: AttackerCard) -> str:
-    judged = f", and {rate_text(attacker.equivalent)} of those judged ask for the same"
-    return (
-        f"{name}: the attacker model refused {rate_text(attacker.refused)} of its answers and "
-        f"{rate_text(attacker.invalid)} could not be read; of its candidates "
-        f"{rate_text(attacker.repeated)} were repeats{judged if attacker.has_judge else ''}"
     )
 
 

@@ -31,33 +31,60 @@ from guardmark.reports.chapters.adaptive.target_model import (
     target_blocks,
 )
 from guardmark.reports.chapters.adaptive.threat_model import flag_lines, left_out_line, threat_card
-from guardmark.reports.document.blocks import Bullets, Facts, Paragraph, Section, TextCell, Tone
+from guardmark.reports.document.blocks import (
+    Bullets,
+    Document,
+    Facts,
+    Paragraph,
+    Section,
+    TextCell,
+    Tone,
+)
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
+    from guardmark.analysis.adaptive.pairs import AdaptivePair
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
 
 
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on adaptive rounds."""
-    return Section(id="adaptive", title="Adaptive rounds", blocks=card_blocks(analysis))
-
-
-def card_blocks(analysis: RunAnalysis) -> tuple[Block, ...]:
-    """Say what came of each defense that was attacked, and of all of them together."""
-    blocks: list[Block] = []
     taken = [part.name for part in analysis.manifest.parts]
-    for card in analysis.adaptive:
-        blocks += _card(card, taken)
-    if left := tuple(starmap(left_out_line, analysis.adaptive_left_out.items())):
+    blocks = [block for card in analysis.adaptive for block in _card(card, taken)]
+    more = _across(analysis.adaptive, analysis.adaptive_pairs, analysis.adaptive_left_out)
+    return Section(id="adaptive", title="Adaptive rounds", blocks=(*blocks, *more))
+
+
+def adaptive_document(
+    cards: Sequence[AdaptiveCard],
+    *,
+    pairs: Sequence[AdaptivePair] = (),
+    left_out: Mapping[str, str] | None = None,
+    taken: Sequence[str] = (),
+) -> Document:
+    """Tell adaptive rounds alone, a section for each defense that was attacked."""
+    sections = [
+        Section(id=card.name, title=card.name, blocks=tuple(_card(card, taken))) for card in cards
+    ]
+    if across := _across(tuple(cards), pairs, left_out or {}):
+        sections.append(Section(id="across", title="All together", blocks=tuple(across)))
+    return Document(title="Adaptive rounds", subtitle="", sections=tuple(sections))
+
+
+def _across(
+    cards: tuple[AdaptiveCard, ...], pairs: Sequence[AdaptivePair], left_out: Mapping[str, str]
+) -> list[Block]:
+    """Say what is true of all defenses together."""
+    blocks: list[Block] = []
+    if left := tuple(starmap(left_out_line, left_out.items())):
         blocks.append(Bullets(lines=left, tone=Tone.WARNING))
-    blocks += target_blocks(analysis.adaptive)
-    across = (pairs_table(analysis.adaptive_pairs), transfers_table(analysis.adaptive))
-    return (*blocks, *[table for table in across if table is not None])
+    blocks += target_blocks(cards)
+    tables = (pairs_table(pairs), transfers_table(cards))
+    return [*blocks, *(table for table in tables if table is not None)]
 
 
 def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
