@@ -19,7 +19,7 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     set_up(folder, CONFIG + "adaptive: {seeds: 3}\n", count=24)
     done = guardmark("adapt", "bench.yaml", "--budget", "4", "-o", "out", cwd=folder)
     assert done.code == 0, done.err
-    assert "over 3 seeds; the lines above are of seed 1" in done.out
+    assert "Seed 1, but for lines that name their seeds." in done.out
     return folder
 
 
