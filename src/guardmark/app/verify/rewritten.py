@@ -23,7 +23,9 @@ from guardmark.app.results.exporting import export
 from guardmark.app.results.reporting import run_config
 from guardmark.app.verify.mismatches import Mismatches, MismatchKind
 from guardmark.core.layers import MODEL_LAYERS, asked_layers
-from guardmark.reports.small_slices import stability_json, stability_markdown
+from guardmark.reports.chapters.small_slices import stability_document
+from guardmark.reports.render.markdown import render_markdown
+from guardmark.reports.small_slices import stability_json
 from guardmark.store.connect import close_reading
 from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import RunDir
@@ -118,7 +120,7 @@ def _compare_slices(folder: RunDir, mismatches: Mismatches, *, scratch: Path) ->
     found = read_slices(folder.records, request)
     place = RunDir(path=scratch / "slices")
     place.write_text(folder.slice_stability.name, stability_json(found))
-    place.write_text(folder.slice_stability_md.name, stability_markdown(found))
+    place.write_text(folder.slice_stability_md.name, render_markdown(stability_document(found)))
     for path in (folder.slice_stability, folder.slice_stability_md):
         _compare_file(folder, path.name, place.path / path.name, mismatches)
 
