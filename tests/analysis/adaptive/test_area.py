@@ -15,10 +15,7 @@ from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.pairs import compare_adaptive
 from guardmark.reports.adaptive.pairs import pairs_json
-from guardmark.reports.chapters.adaptive.attack_success import (
-    area_sentence,
-    pairs_table,
-)
+from guardmark.reports.chapters.adaptive.attack_success import area_sentence, pairs_table
 from guardmark.reports.document.wording import cell_text
 from guardmark.reports.summary import summary_schema
 

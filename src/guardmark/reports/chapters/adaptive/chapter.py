@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from guardmark.reports.chapters.adaptive.attack_success import (
     area_sentence,
     arms_table,
+    audit_sentence,
     curves_chart,
     gain_sentence,
     holding_sentence,
     pairs_table,
+    resting_sentence,
     rounds_table,
     transfers_table,
 )
 from guardmark.reports.chapters.adaptive.attacker_model import attacker_blocks
-from guardmark.reports.chapters.adaptive.audited import audit_sentence, resting_sentence
 from guardmark.reports.chapters.adaptive.costs import calls_table, costs_table, effort_sentence
 from guardmark.reports.chapters.adaptive.operators import (
     operator_tables,
