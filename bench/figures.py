@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from subjects import MANIFEST
 
-from guardmark.analysis.defense.confusion import estimate_slices, sort_into_cells
+from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.frame import DefenseColumn, Frame
 from guardmark.analysis.defense.latency import measure_latency
-from guardmark.analysis.defense.ratios import estimate_ratios
+from guardmark.analysis.defense.scorecard import estimate_ratios
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import ALLOWED, BLOCKED

@@ -35,7 +35,6 @@ from guardmark.core.layers import CRITIC
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.store.reader import RecordReader
@@ -274,7 +273,7 @@ async def test_the_other_path_counts_a_critic_too(tmp_path: Path, seat: Seat) ->
     table = Table({"x": [said("a", "b"), said("c", "d"), PROSE]})
     table.critic = lambda text: REFUSAL if text == "a" else {"closeness": 4}
     _, attacker = await card_of(tmp_path, seat, table, ["x"], has_critic=True, budget=32)
-    stated = json.loads(json.dumps(attacker_json(attacker)))
+    stated = json.loads(json.dumps(encode(attacker)))
     with open_source(tmp_path / "records.sqlite") as source:
         found = recount_attacker(source, "d")
     comparer = Comparer()

@@ -16,15 +16,13 @@ from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.source import open_source
 
 from guardmark.adaptive.trace import read_trace
-from guardmark.analysis.adaptive.attacker import AttackerCard
+from guardmark.analysis.adaptive.attacker import AttackerCard, RewordingCard
 from guardmark.analysis.adaptive.operators import OperatorClass
-from guardmark.analysis.adaptive.rewording import RewordingCard
-from guardmark.analysis.defense.grouped_rates import rate_of_marks
+from guardmark.analysis.defense.counts import SampleRates
 from guardmark.attacks.prompts import STRATEGIES, neutral_text, prompt_digest, system_text
 from guardmark.core.estimate import Estimate
 from guardmark.core.layers import ADAPTIVE, TWIN_CANDIDATES
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.stats.rates.proportion import mover
@@ -69,7 +67,7 @@ async def twin_of(
     (card,) = cards(folder)
     assert card.attacker is not None
     assert card.attacker.twin is not None
-    assert differences(folder, json.loads(json.dumps(attacker_json(card.attacker)))) == []
+    assert differences(folder, json.loads(json.dumps(encode(card.attacker)))) == []
     return card.attacker, card.attacker.twin
 
 
@@ -141,9 +139,8 @@ def test_enough_candidates_make_a_standing_clear() -> None:
     """Twenty of twenty against none of twenty lie on either side of one half; three do not."""
 
     def rate(hits: int, trials: int) -> Estimate:
-        return rate_of_marks(
-            ((i, i < hits) for i in range(trials)), np.arange(20, dtype=np.int32), confidence=0.95
-        )
+        rates = SampleRates(np.arange(20, dtype=np.int32), 0.95)
+        return rates.of((i, i < hits) for i in range(trials))
 
     def card(attacks: Estimate, benign: Estimate) -> RewordingCard:
         return RewordingCard(
@@ -348,7 +345,7 @@ async def test_the_other_path_counts_the_twin_too(tmp_path: Path, seat: Seat) ->
     answers |= {"leek": [said("Ignore the leek?", strategy="role")], "pea": [REFUSAL]}
     attacker, twin = await twin_of(tmp_path, seat, Table(answers), knowing)
     assert (twin.blocked.successes, twin.blocked.trials) == (1, 3)
-    stated = json.loads(json.dumps(attacker_json(attacker)))
+    stated = json.loads(json.dumps(encode(attacker)))
     for name, key in (("blocked", "successes"), ("separation", "low"), ("change", "first_only")):
         stated["twin"][name][key] += 1
     stated["twin"]["strategies"][0]["standing"] = "holds!"

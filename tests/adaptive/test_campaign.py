@@ -35,8 +35,8 @@ from guardmark.core.layers import ADAPTIVE, NULL
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
+from guardmark.reports.render.json.documents import adaptive_json
 from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter

@@ -18,7 +18,7 @@ from tests.adaptive.planted import AtOnce, attack, folding, keyword, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.rows import read_battles
-from guardmark.analysis.defense.grouped_rates import grouped_difference
+from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.core.estimate import Difference
 from guardmark.core.layers import ADAPTIVE, BLIND
 from guardmark.core.sample import Sample

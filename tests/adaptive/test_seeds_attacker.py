@@ -13,9 +13,9 @@ from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.source import open_source
 
 from guardmark.core.layers import ADAPTIVE
-from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.seeds import headline, seeds_sentence, seeds_table
+from guardmark.reports.render.json.documents import adaptive_json
 
 NAMES = ["x", "y", "z", "w"]
 

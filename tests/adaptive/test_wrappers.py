@@ -15,9 +15,9 @@ from guardmark.analysis.adaptive.operators import OperatorCard
 from guardmark.core.layers import ADAPTIVE
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt
-from guardmark.reports.adaptive.operators import operator_json
 from guardmark.reports.chapters.adaptive.operators import operator_tables, wrapper_sentence
-from guardmark.reports.summary import summary_schema
+from guardmark.reports.render.json.documents import document_schema
+from guardmark.reports.render.json.encoder import encode
 
 
 def warned_of_codes(text: str) -> bool:
@@ -103,9 +103,9 @@ async def test_tables_and_json_show_the_same(tmp_path: Path) -> None:
     against, shapes = operator_tables(card)
     assert len(against.rows) == len(shapes.rows) == len(card.operators)
     assert [column.title for column in shapes.columns].count("n") == 3
-    schema = json.loads(summary_schema())
-    part = schema["properties"]["adaptive"]["items"]["properties"]["operators"]
-    encoded = json.loads(json.dumps([operator_json(each) for each in card.operators]))
+    schema = document_schema("summary")
+    part = schema["$defs"]["AdaptiveCard"]["properties"]["operators"]
+    encoded = json.loads(json.dumps(encode(card.operators)))
     jsonschema.validate(encoded, {**part, "$defs": schema["$defs"]})
 
 

@@ -8,15 +8,20 @@ from dataclasses import replace
 import pytest
 from small_runs import Planned, Runs, attack, benign, block
 
-from guardmark.analysis.compare.compared import Compared, Wanted, compare_matched
-from guardmark.analysis.compare.runs_compared import OpenRun, match_runs
+from guardmark.analysis.compare.runs_compared import (
+    Compared,
+    OpenRun,
+    Wanted,
+    compare_matched,
+    match_runs,
+)
 from guardmark.analysis.defense.costs import CostDifference, CostUnit
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Evidence
 from guardmark.core.sample import Sample
 from guardmark.core.usage import Usage
 from guardmark.reports.chapters.comparison import comparison_document
-from guardmark.reports.compared_json import comparison_json
+from guardmark.reports.render.json.documents import comparison_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
 

@@ -15,9 +15,8 @@ from guardmark.analysis.gate.checks import check_limits
 from guardmark.analysis.gate.limits import GatePolicy, GateStatus
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
-from guardmark.analysis.stopping.early_stop import EarlyStop
+from guardmark.analysis.stopping.early_stop import EarlyStop, Schedule, make_schedule
 from guardmark.analysis.stopping.rules import StopKind, parse_stop_rule, statements_for
-from guardmark.analysis.stopping.schedule import Schedule, make_schedule
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.store.columns import sample_columns
 from guardmark.store.reader import RecordReader

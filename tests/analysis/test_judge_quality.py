@@ -8,7 +8,7 @@ import pytest
 from small_pipelines import SAFE_ANSWER, PlannedPipeline, write_pipeline
 from small_runs import attack
 
-from guardmark.analysis.pipeline.judge_quality import assess_judge
+from guardmark.analysis.pipeline.judges import assess_judge
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_runs import Planned, Runs, allow, attack, benign, block, failed, make_manifest
 
-from guardmark.analysis.defense.coverage import CategoryStatus
+from guardmark.analysis.defense.slices import CategoryStatus
 from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Sample

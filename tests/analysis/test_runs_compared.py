@@ -8,8 +8,15 @@ from dataclasses import replace
 import pytest
 from small_runs import Planned, Runs, allow, attack, benign, block
 
-from guardmark.analysis.compare.compared import Compared, Wanted, choose_pairs, compare_matched
-from guardmark.analysis.compare.runs_compared import MatchedRuns, OpenRun, match_runs
+from guardmark.analysis.compare.runs_compared import (
+    Compared,
+    MatchedRuns,
+    OpenRun,
+    Wanted,
+    choose_pairs,
+    compare_matched,
+    match_runs,
+)
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns, UnknownName
 from guardmark.core.manifest import LatencyMode, Policy

@@ -30,9 +30,9 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Verdict
 from guardmark.core.sample import Sample
 from guardmark.reports.chapters.small_slices import stability_document
+from guardmark.reports.render.json.documents import document_schema, stability_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
-from guardmark.reports.small_slices import stability_json, stability_schema
 
 VARIANTS = ("original", "typo")
 SAMPLES = [
@@ -180,7 +180,7 @@ def test_without_answers_that_count_nothing_is_zero(runs: Runs) -> None:
 def test_json_keeps_to_its_schema(tmp_path: Path) -> None:
     """The published one."""
     said = json.loads(stability_json(measured(tmp_path)))
-    jsonschema.Draft202012Validator(json.loads(stability_schema())).validate(said)
+    jsonschema.Draft202012Validator(document_schema("stability")).validate(said)
     assert said["variants"][0] == {
         "variant": "original",
         "attacks": 20,

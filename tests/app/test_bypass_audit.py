@@ -34,8 +34,8 @@ from guardmark.app.labels.human_labels import read_bypass_labels, store_bypass_l
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.core.errors import DatasetError, StorageError, StoreError, UnknownName
-from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
+from guardmark.reports.render.json.documents import adaptive_json
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter

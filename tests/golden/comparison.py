@@ -9,13 +9,21 @@ from difflib import SequenceMatcher, unified_diff
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.golden.versions import comparison_2, summary_2, without_new
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _SHOWN_LINES: Final = 40
 _SHOWN_CHARACTERS: Final = 300
-_SUMMARIES: Final = frozenset({"summary.json", "report.json", "threshold.json"})
-"""Files that hold a summary: the one of a run folder, and what `report --json` printed."""
+_DOCUMENTS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("summary.json", "report.json", "threshold.json"), summary_2),
+    **dict.fromkeys(("comparison.json", "compare.json", "compare-runs.json"), comparison_2),
+    **dict.fromkeys(
+        ("slice_stability.json", "gate.json", "judge_quality.json", "adapt.json"), lambda old: old
+    ),
+}
+"""Documents that are compared as values, and what maps a frozen one to the present version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +62,6 @@ _TIMES: Final = frozenset({"latency_ns", "service_ns", "started_ns"})
 """Keys of a record that say how long something took; found at any depth."""
 
 
-def mapped_summary(old: dict[str, Any]) -> dict[str, Any]:
-    """Map a summary of schema version 1 to the present one; the identity while they are equal."""
-    return old
-
-
 def differences(frozen: Mapping[str, bytes], made: Mapping[str, bytes]) -> list[str]:
     """Compare folders of files; return one short text for each file that differs."""
     said = [f"{name}: is not made any more" for name in sorted(frozen.keys() - made.keys())]
@@ -74,8 +77,9 @@ def difference(name: str, frozen: bytes, made: bytes) -> str:
     old, new = _steadied(name, frozen), _steadied(name, made)
     if old == new:
         return ""
-    if name.rpartition("/")[2] in _SUMMARIES:
-        old, new = _mapped_pair(old, new)
+    document = name.rpartition("/")[2]
+    if document in _DOCUMENTS:
+        old, new = _mapped_pair(document, old, new)
     if old == new or (name.endswith("report.html") and _is_allowed(old, new)):
         return ""
     return _unified(name, old, new)
@@ -89,13 +93,12 @@ def _steadied(name: str, content: bytes) -> bytes:
     return content
 
 
-def _mapped_pair(frozen: bytes, made: bytes) -> tuple[bytes, bytes]:
-    """Lay both summaries out alike, the frozen one mapped; as they are while nothing is mapped."""
-    old = json.loads(frozen)
-    mapped = mapped_summary(old)
-    if mapped == old:
-        return frozen, made
-    return _laid_out(mapped), _laid_out(json.loads(made))
+def _mapped_pair(name: str, frozen: bytes, made: bytes) -> tuple[bytes, bytes]:
+    """Lay both documents out alike: the frozen one mapped, the new one without what is new."""
+    old, new = json.loads(frozen), json.loads(made)
+    # Other programs' formats have a summary.json of their own.
+    mapped = _DOCUMENTS[name](old) if "schema_version" in old else old
+    return _laid_out(mapped), _laid_out(without_new(new))
 
 
 def _laid_out(document: object) -> bytes:

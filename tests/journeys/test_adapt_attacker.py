@@ -15,7 +15,7 @@ from tests.journeys.command_line import typed
 
 from guardmark.app.adapt.attacker import attacker_config
 from guardmark.app.parts.loading import builtin_config
-from guardmark.reports.summary import summary_schema
+from guardmark.reports.render.json.documents import document_schema
 
 PLAIN = CONFIG.split("adaptive:", maxsplit=1)[0].format() + "report: [json]\n"
 
@@ -162,7 +162,7 @@ async def test_a_model_that_is_left_nothing_is_told_of_all_the_same(
     summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert summary["adaptive"][0]["rounds"][-1]["round"] == "R5"
     assert summary["adaptive"][0]["attacker"]["refused"]["value"] is None
-    jsonschema.validate(summary, json.loads(summary_schema()))
+    jsonschema.validate(summary, document_schema("summary"))
     verified = await typed("verify", "out", cwd=tmp_path)
     assert verified.code == 0, verified.out
 

@@ -14,7 +14,7 @@ from tests.conftest import Loopback, Serve
 from tests.journeys.attacker_models import CONFIG, Steady, kill_at, prepare
 from tests.journeys.command_line import typed
 
-from guardmark.reports.summary import summary_schema
+from guardmark.reports.render.json.documents import document_schema
 
 CRITIC = '  critic: {{type: chat, base_url: "{url}/v1", model: guesser}}\n  twin: 2\n'
 FULL = CONFIG.replace("  candidates: 2\n", f"{CRITIC}  candidates: 2\n")
@@ -75,7 +75,7 @@ async def test_critic_and_twin_are_repeated_offline_and_counted_twice(
     assert (tmp_path / "first/trace.jsonl").read_bytes() == (
         tmp_path / "second/trace.jsonl"
     ).read_bytes()
-    jsonschema.validate(one, json.loads(summary_schema()))
+    jsonschema.validate(one, document_schema("summary"))
     attacker = one["adaptive"][0]["attacker"]
     assert attacker["twin"]["samples"] == 2
     assert attacker["critic"]["guessed"]["trials"] > 0

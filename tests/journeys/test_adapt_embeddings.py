@@ -15,7 +15,7 @@ from tests.conftest import Loopback, Serve
 from tests.journeys.attacker_models import DENY
 from tests.journeys.command_line import printed
 
-from guardmark.reports.summary import summary_schema
+from guardmark.reports.render.json.documents import document_schema
 
 Json = dict[str, Any]
 
@@ -109,7 +109,7 @@ async def pair(serve: Serve, tmp_path: Path) -> tuple[Pair, Loopback]:
 def card_of(run: Path) -> Json:
     """Return the figures of the one defense."""
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
-    jsonschema.validate(summary, json.loads(summary_schema()))
+    jsonschema.validate(summary, document_schema("summary"))
     (card,) = summary["adaptive"]
     return card  # type: ignore[no-any-return]
 

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, set_up
 
-from guardmark.reports.summary import summary_schema
+from guardmark.reports.render.json.documents import document_schema
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_the_configuration_names_the_seeds_and_every_file_says_them(adapted: Pat
     assert json.loads((out / "battery.lock").read_text("utf-8"))["seeds"] == 3
     assert '"adaptive/seed-3/blind"' in (out / "trace.jsonl").read_text("utf-8")
     summary = json.loads((out / "summary.json").read_text("utf-8"))
-    jsonschema.validate(summary, json.loads(summary_schema()))
+    jsonschema.validate(summary, document_schema("summary"))
     for card in summary["adaptive"]:
         assert card["seeds"]["counted"] == [1, 2, 3]
         assert card["settings"]["seeds"] == 3

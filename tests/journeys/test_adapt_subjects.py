@@ -13,7 +13,7 @@ from tests.journeys.attacker_models import CONFIG as MODELS
 from tests.journeys.attacker_models import Steady, prepare
 from tests.journeys.command_line import typed
 
-from guardmark.reports.summary import summary_schema
+from guardmark.reports.render.json.documents import document_schema
 
 OUTPUT = '  output: {type: python, target: "deny.py:decide", view: response}\n'
 CONFIG = """\
@@ -48,8 +48,8 @@ async def test_a_guard_of_responses_is_left_out_with_a_note(tmp_path: Path) -> N
     assert "Note: left out: output looks at responses of the target model" in done.err
     summary = json.loads((tmp_path / "out/summary.json").read_text("utf-8"))
     assert [card["defense"] for card in summary["adaptive"]] == ["closed"]
-    assert summary["adaptive_left_out"] == [{"defense": "output", "view": "response"}]
-    jsonschema.validate(summary, json.loads(summary_schema()))
+    assert summary["adaptive_left_out"] == {"output": "response"}
+    jsonschema.validate(summary, document_schema("summary"))
     for name in ("report.html", "summary.md"):
         assert "output was left out" in (tmp_path / "out" / name).read_text("utf-8")
     verified = await typed("verify", "out", cwd=tmp_path)

@@ -13,7 +13,7 @@ import pytest
 from tests.journeys.command_line import typed, write_rows
 
 from guardmark.app.verify.verification import verify
-from guardmark.reports.summary import summary_schema
+from guardmark.reports.render.json.documents import document_schema
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
 
@@ -111,7 +111,7 @@ async def test_attack_success_is_told_verified_and_replayed(
     done = await typed("adapt", config, "--budget", "8", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     summary = summary_of(tmp_path / "out")
-    jsonschema.validate(summary, json.loads(summary_schema()))
+    jsonschema.validate(summary, document_schema("summary"))
     (card,) = summary["adaptive"]
     effects = card["target"]["effects"]
     # Doors 0, 2, 4, 6, 8 and 10 of twelve; door 5 has no known end.

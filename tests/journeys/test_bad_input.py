@@ -197,7 +197,7 @@ def test_one_side_alone_leaves_the_other_undefined(tmp_path: Path, label: str) -
     rate = defense["rates"][missing]
     assert (rate["value"], rate["low"], rate["high"], rate["trials"]) == (None, None, None, 0)
     assert rate["reason"]
-    assert defense["ratios"]["balanced_error"]["value"] is None
+    assert defense["rates"]["ratios"]["balanced_error"]["value"] is None
 
 
 def test_a_defense_that_raises_on_every_sample(tmp_path: Path) -> None:

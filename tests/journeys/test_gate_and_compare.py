@@ -175,8 +175,8 @@ def test_the_defenses_of_one_run_are_compared(tmp_path: Path) -> None:
     (pair,) = data["pairs"]
     side = pair["attack_success_rate"]["difference"]
     assert side["low"] < side["value"] < side["high"]
-    assert pair["discordant"]["first_only"] > 0
-    assert "text" not in pair["discordant"]["listed"][0]
+    assert pair["detail"]["first_only"] > 0
+    assert pair["detail"]["discordant"][0]["text"] is None
     kept = json.loads((tmp_path / "two" / "comparison.json").read_text(encoding="utf-8"))
     assert kept["pairs"][0]["attack_success_rate"] == pair["attack_success_rate"]
 

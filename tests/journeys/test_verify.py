@@ -15,7 +15,7 @@ from tests.journeys.command_line import CONFIG, guardmark, kill_once_stored, set
 from guardmark.app.verify import verification
 from guardmark.app.verify.mismatches import MismatchKind
 from guardmark.app.verify.verification import Verification, verify
-from guardmark.reports.layout import lay_out
+from guardmark.reports.render.json.encoder import lay_out
 
 GUARD = """\
 def check(text):

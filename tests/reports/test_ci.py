@@ -20,7 +20,7 @@ from guardmark.analysis.run import RunAnalysis
 from guardmark.reports.chapters.gate import gate_document
 from guardmark.reports.exports.junit import Unlimited, figures_junit, gate_junit
 from guardmark.reports.exports.sarif import FINGERPRINT, MOST_RESULTS, Analysed, Located, sarif_json
-from guardmark.reports.gate_renderings import gate_json
+from guardmark.reports.render.json.documents import gate_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
 

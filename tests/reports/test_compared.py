@@ -11,12 +11,17 @@ from small_reports import PLANNED, many
 from small_runs import Answers, Planned, Runs, allow, attack, benign, block, write_run
 
 import guardmark
-from guardmark.analysis.compare.compared import Compared, Wanted, compare_matched
-from guardmark.analysis.compare.pair_verdict import PairVerdict
-from guardmark.analysis.compare.runs_compared import OpenRun, match_runs
+from guardmark.analysis.compare.comparison import PairVerdict
+from guardmark.analysis.compare.runs_compared import (
+    Compared,
+    OpenRun,
+    Wanted,
+    compare_matched,
+    match_runs,
+)
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.reports.chapters.comparison import comparison_document, recommendation
-from guardmark.reports.compared_json import comparison_json
+from guardmark.reports.render.json.documents import comparison_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
 
@@ -74,9 +79,9 @@ def test_texts_can_be_left_out(compared: Compared) -> None:
 def test_a_comparison_without_times_is_the_same_in_every_run(compared: Compared) -> None:
     """What a run keeps must not differ by clocks alone."""
     said = json.loads(comparison_json(compared, timing=False))
-    assert all("timing" not in pair for pair in said["pairs"])
-    assert all("created_utc" not in run for run in said["runs"])
-    assert "timing" in json.loads(comparison_json(compared))["pairs"][0]
+    assert all(pair["detail"]["timing"] == [] for pair in said["pairs"])
+    assert all(run["created_utc"] == "" for run in said["runs"])
+    assert json.loads(comparison_json(compared))["pairs"][0]["detail"]["timing"]
 
 
 def test_every_verdict_has_one_sentence(compared: Compared) -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.reports.layout import lay_out
+from guardmark.reports.render.json.encoder import lay_out
 
 if TYPE_CHECKING:
-    from guardmark.reports.layout import Tree
+    from guardmark.reports.render.json.encoder import Tree
 
 TREES: st.SearchStrategy[Tree] = st.recursive(
     st.none()

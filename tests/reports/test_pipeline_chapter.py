@@ -20,16 +20,16 @@ from small_pipelines import (
 )
 from small_runs import Planned, attack, benign, block
 
-from guardmark.analysis.pipeline.legacy import DEFINITIONS
+from guardmark.analysis.pipeline.card import DEFINITIONS
 from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.outcome import Verdict, VerdictLabel
 from guardmark.core.sample import Sample
 from guardmark.reports.chapters.run_document import build_document, shorten
 from guardmark.reports.exports.tables import variants_csv
 from guardmark.reports.render.html.page import render_html
+from guardmark.reports.render.json.documents import document_schema, summary_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
-from guardmark.reports.summary import summary_json, summary_schema
 
 SAMPLES = [*(attack(n) for n in range(10)), *(benign(n) for n in range(10))]
 HOSTILE = "=x<script>\x1b[31m|"
@@ -117,7 +117,7 @@ def test_what_weakens_the_cards_is_said(analysis: RunAnalysis) -> None:
 def test_the_summary_fits_its_schema(analysis: RunAnalysis) -> None:
     """With everything a pipeline may say, and JSON without NaN."""
     found = json.loads(summary_json(analysis))
-    jsonschema.validate(found, json.loads(summary_schema()))
+    jsonschema.validate(found, document_schema("summary"))
     assert [arm["name"] for arm in found["pipeline"]["arms"]] == [
         "none",
         "perfect",

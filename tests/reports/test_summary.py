@@ -13,12 +13,12 @@ from small_runs import Runs, allow, attack, benign, block, failed
 
 from guardmark.analysis.run import RunAnalysis
 from guardmark.core.manifest import Policy
-from guardmark.reports.summary import summary_json, summary_schema
+from guardmark.reports.render.json.documents import document_schema, summary_json
 
 
 def valid(analysis: RunAnalysis) -> dict[str, Any]:
     """The summary, checked against its schema."""
-    schema = json.loads(summary_schema())
+    schema = document_schema("summary")
     Draft202012Validator.check_schema(schema)
     document: dict[str, Any] = json.loads(summary_json(analysis), parse_constant=pytest.fail)
     Draft202012Validator(schema).validate(document)
@@ -41,7 +41,7 @@ def test_a_full_run_keeps_to_the_schema(runs: Runs) -> None:
     """Comparison, thresholds, costs, policy rows and all."""
     found = valid(full_analysis(runs, on_error=Policy.BLOCK))
     assert [each["name"] for each in found["defenses"]] == ["nothing", "words", "ngram"]
-    assert found["defenses"][1]["under_policy"] is not None
+    assert found["defenses"][1]["rates"]["under_policy"] is not None
     assert found["defenses"][2]["thresholds"]["chosen"]
     assert found["comparison"]["pairs"][0]["verdict"] == "trade-off"
     assert found["defenses"][1]["stability"] is None

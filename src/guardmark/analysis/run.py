@@ -6,21 +6,29 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from guardmark.analysis.compare.recommendations import Advice, AdviceBasis, recommend
-from guardmark.analysis.defense.adequacy import Width, assess_widths
 from guardmark.analysis.defense.bypasses import WorstSamples, find_worst
-from guardmark.analysis.defense.coverage import (
+from guardmark.analysis.defense.frame import read_frame
+from guardmark.analysis.defense.latency import Latency, measure_latency, order_by_latency
+from guardmark.analysis.defense.scorecard import (
+    DeploymentRates,
+    Scorecard,
+    Stability,
+    Width,
+    assess_widths,
+    make_scorecard,
+    measure_stability,
+    reweight,
+)
+from guardmark.analysis.defense.slices import (
+    FACETS,
     CategoryStanding,
+    Slicer,
+    SliceTable,
     TaxonomyCoverage,
     assess_categories,
     count_taxonomy,
 )
-from guardmark.analysis.defense.deployment import DeploymentRates, reweight
-from guardmark.analysis.defense.frame import read_frame
-from guardmark.analysis.defense.latency import Latency, measure_latency, order_by_latency
-from guardmark.analysis.defense.scorecard import Scorecard, make_scorecard
-from guardmark.analysis.defense.slices import FACETS, Slicer, SliceTable
 from guardmark.analysis.defense.spending import read_part_usage
-from guardmark.analysis.defense.stability import Stability, measure_stability
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.layers import ADAPTIVE, LEFT_OUT
 from guardmark.core.record import Stage
@@ -28,13 +36,11 @@ from guardmark.core.record import Stage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.adaptive.pairs import AdaptivePair
+    from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair
     from guardmark.analysis.compare.comparison import RunComparison
-    from guardmark.analysis.defense.confusion import Confusion
+    from guardmark.analysis.defense.counts import Confusion
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
-    from guardmark.analysis.defense.score_details import AreaPair, ScoreDetails
-    from guardmark.analysis.defense.thresholds import ThresholdAnalysis
+    from guardmark.analysis.defense.scores import AreaPair, ScoreDetails, ThresholdAnalysis
     from guardmark.analysis.pipeline.arms import PipelineAnalysis
     from guardmark.analysis.stopping.early_stop import StopVerdict
     from guardmark.core.manifest import PartManifest, RunManifest
@@ -231,8 +237,7 @@ def _adaptive(
 ) -> tuple[tuple[AdaptiveCard, ...], tuple[AdaptivePair, ...]]:
     if ADAPTIVE not in reader.layers():
         return (), ()
-    from guardmark.analysis.adaptive.card import analyse_adaptive
-    from guardmark.analysis.adaptive.pairs import compare_adaptive
+    from guardmark.analysis.adaptive.card import analyse_adaptive, compare_adaptive
 
     cards = analyse_adaptive(reader, settings)
     return cards, compare_adaptive(cards, confidence=settings.confidence)
@@ -257,7 +262,7 @@ def _thresholds(
 ) -> ThresholdAnalysis | None:
     if not _has_scores(arm):
         return None
-    from guardmark.analysis.defense.thresholds import analyse_thresholds
+    from guardmark.analysis.defense.scores import analyse_thresholds
 
     return analyse_thresholds(frame, arm, settings)
 
@@ -267,7 +272,7 @@ def _score_details(
 ) -> ScoreDetails | None:
     if not _has_scores(arm):
         return None
-    from guardmark.analysis.defense.score_details import detail_scores
+    from guardmark.analysis.defense.scores import detail_scores
 
     return detail_scores(frame, arm, settings)
 
@@ -275,7 +280,7 @@ def _score_details(
 def _areas(frame: Frame, settings: AnalysisSettings) -> tuple[AreaPair, ...]:
     if sum(_has_scores(arm) for arm in frame.arms) < 2:
         return ()
-    from guardmark.analysis.defense.score_details import compare_areas
+    from guardmark.analysis.defense.scores import compare_areas
 
     return compare_areas(frame, settings)
 

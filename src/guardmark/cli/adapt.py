@@ -73,7 +73,7 @@ def adapt_command() -> click.Command:
         if analysis is None:
             return _EXIT_INTERRUPTED
         if as_json:
-            from guardmark.reports.adaptive.card_json import adaptive_json
+            from guardmark.reports.render.json.documents import adaptive_json
 
             click.echo(json.dumps(adaptive_json(analysis.adaptive), ensure_ascii=False))
         else:

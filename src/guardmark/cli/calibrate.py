@@ -92,7 +92,7 @@ def _lines(found: Calibrated) -> Iterator[str]:
 
 
 def _as_json(found: Calibrated) -> dict[str, object]:
-    from guardmark.reports.encode import estimate_json
+    from guardmark.reports.render.json.encoder import encode
 
     choice = found.choice
     return {
@@ -102,16 +102,8 @@ def _as_json(found: Calibrated) -> dict[str, object]:
         "missing": dict(found.missing),
         "bound": choice.bound,
         "tau": choice.tau,
-        "chosen_on": estimate_json(choice.chosen_on),
+        "chosen_on": encode(choice.chosen_on),
         "is_confirmed": choice.is_confirmed,
-        "rows": [
-            {
-                "tau": row.tau,
-                "false_same": estimate_json(row.false_same),
-                "true_same": estimate_json(row.true_same),
-                "is_chosen": row.is_chosen,
-            }
-            for row in choice.rows
-        ],
+        "rows": encode(choice.rows),
         "config": str(found.path),
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from guardmark.analysis.compare.compared import Compared
+    from guardmark.analysis.compare.runs_compared import Compared
 
 
 def compare_command() -> click.Command:
@@ -46,7 +46,7 @@ def compare_command() -> click.Command:
         as_json: bool,
         markdown: bool,
     ) -> None:
-        from guardmark.analysis.compare.compared import Wanted
+        from guardmark.analysis.compare.runs_compared import Wanted
         from guardmark.app.results.comparing import CompareOptions, compare_runs
 
         chosen = CompareOptions(
@@ -66,7 +66,7 @@ def compare_command() -> click.Command:
 
 def _drawn(compared: Compared, form: str, *, texts: bool) -> str:
     if form == "json":
-        from guardmark.reports.compared_json import comparison_json
+        from guardmark.reports.render.json.documents import comparison_json
 
         return comparison_json(compared, texts=texts)
     from guardmark.reports.chapters.comparison import comparison_document

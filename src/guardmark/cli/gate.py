@@ -39,7 +39,7 @@ def gate_command() -> click.Command:
         from guardmark.app.results.gate_policy import EXITS
         from guardmark.app.results.gating import gate as check_gate
         from guardmark.reports.chapters.gate import gate_document
-        from guardmark.reports.gate_renderings import gate_json
+        from guardmark.reports.render.json.documents import gate_json
         from guardmark.reports.render.markdown import render_markdown
         from guardmark.reports.render.terminal import render_terminal
 

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.pipeline.flips import Flips
+    from guardmark.analysis.pipeline.judges import Flips
     from guardmark.app.labels.audit_file import AuditFile
     from guardmark.app.labels.auditing import BypassAudit
     from guardmark.app.labels.judging import Judged

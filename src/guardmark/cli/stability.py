@@ -41,8 +41,8 @@ def stability_command() -> click.Command:
         from guardmark.analysis.pipeline.small_slices import SliceRequest
         from guardmark.app.results.comparing import slice_run
         from guardmark.reports.chapters.small_slices import stability_document
+        from guardmark.reports.render.json.documents import stability_json
         from guardmark.reports.render.terminal import render_terminal
-        from guardmark.reports.small_slices import stability_json
 
         request = SliceRequest(attacks=attacks, benign=benign, seeds=tuple(range(1, seeds + 1)))
         folder, found = slice_run(run, request)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compare.compared import Wanted
+from guardmark.analysis.compare.runs_compared import Wanted
 from guardmark.analysis.run import analyse_run
 from guardmark.app.results.artefacts import analysis_settings
 from guardmark.app.results.comparing import CompareOptions, compare_runs

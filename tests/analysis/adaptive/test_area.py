@@ -13,11 +13,11 @@ from tests.adaptive.planted import AtOnce, attack, cards, folding, keyword, lott
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
-from guardmark.analysis.adaptive.pairs import compare_adaptive
+from guardmark.analysis.adaptive.card import compare_adaptive
 from guardmark.reports.adaptive.pairs import pairs_json
 from guardmark.reports.chapters.adaptive.attack_success import area_sentence, pairs_table
 from guardmark.reports.document.wording import cell_text
-from guardmark.reports.summary import summary_schema
+from guardmark.reports.render.json.documents import document_schema
 
 BUDGET = 16
 
@@ -83,7 +83,7 @@ def test_one_defense_is_compared_with_nothing(planted_cards: tuple[AdaptiveCard,
     """No pair, no table, no line."""
     assert compare_adaptive(planted_cards[:1], confidence=0.95) == ()
     assert pairs_table(()) is None
-    assert pairs_json(()) == []
+    assert encode(()) == []
 
 
 def test_the_area_is_told_with_what_it_lacks(planted_cards: tuple[AdaptiveCard, ...]) -> None:
@@ -103,6 +103,6 @@ def test_pairs_are_told_alike_everywhere(planted_cards: tuple[AdaptiveCard, ...]
     assert len(table.rows) == 3
     told = [tuple(map(cell_text, line.cells))[:3] for line in table.rows]
     assert ("plain", "hard", "30") in told
-    schema = json.loads(summary_schema())
+    schema = document_schema("summary")
     part = {**schema["properties"]["adaptive_pairs"], "$defs": schema["$defs"]}
-    jsonschema.validate(json.loads(json.dumps(pairs_json(pairs))), part)
+    jsonschema.validate(json.loads(json.dumps(encode(pairs))), part)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,10 +17,10 @@ from guardmark.analysis.adaptive.costs import CostCard, read_costs
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence
 from guardmark.core.sample import Prompt, View
 from guardmark.core.usage import Usage, UsageTotals
-from guardmark.reports.adaptive.costs import costs_json, seconds_json
 from guardmark.reports.chapters.adaptive.costs import cost_words, costs_table
 from guardmark.reports.document.wording import cell_text
-from guardmark.reports.summary import summary_schema
+from guardmark.reports.render.json.documents import document_schema
+from guardmark.reports.render.json.encoder import encode
 
 PRICE = 0.25
 
@@ -142,9 +141,9 @@ def test_nothing_got_through_leaves_the_price_of_a_bypass_undefined() -> None:
 def test_the_json_keeps_to_its_schema(accounts: dict[str, UsageTotals]) -> None:
     """Null where undefined; what comes from a clock stands under timing."""
     costs: CostCard = read_costs(accounts, bypasses=1, attacks=1)
-    schema = json.loads(summary_schema())
-    part = schema["properties"]["adaptive"]["items"]["properties"]["costs"]
-    jsonschema.validate(costs_json(costs), {**part, "$defs": schema["$defs"]})
-    timing = schema["properties"]["timing"]["properties"]["adaptive"]
-    jsonschema.validate({"d": seconds_json(costs)}, {**timing, "$defs": schema["$defs"]})
-    assert "seconds" not in costs_json(costs)
+    schema = document_schema("summary")
+    part = schema["$defs"]["AdaptiveCard"]["properties"]["costs"]
+    jsonschema.validate(encode(costs), {**part, "$defs": schema["$defs"]})
+    timing = schema["$defs"]["Timing"]["properties"]["adaptive"]
+    jsonschema.validate({"d": encode(costs.seconds)}, {**timing, "$defs": schema["$defs"]})
+    assert "seconds" not in str(encode(costs))

@@ -5,13 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from guardmark.analysis.adaptive.crossfit import RepairFit, cross_fit_repairs
-from guardmark.analysis.adaptive.repairs import HELD, best_of, read_repairs
+from guardmark.analysis.adaptive.repairs import (
+    HELD,
+    RepairFit,
+    best_of,
+    cross_fit_repairs,
+    read_repairs,
+)
 from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
+from guardmark.analysis.defense.counts import SampleRates
 
 ATTACKS = 40
 ATTACK = np.arange(2 * ATTACKS) < ATTACKS
-GROUPS = np.arange(2 * ATTACKS, dtype=np.int32)
+RATES = SampleRates(np.arange(2 * ATTACKS, dtype=np.int32), 0.95)
 SIDE = np.arange(2 * ATTACKS) % 2 == 0
 """Even samples on one half, odd ones on the other."""
 
@@ -50,8 +56,7 @@ def fit(*tries: list[Try], side: np.ndarray = SIDE) -> RepairFit:
         battle(*(each for told in tries for each in told)),
         ATTACK,
         side=side,
-        groups=GROUPS,
-        confidence=0.95,
+        rates=RATES,
     )
     assert found is not None
     return found
@@ -74,7 +79,7 @@ def test_a_repair_that_suits_what_it_was_chosen_on_closes_nothing_else() -> None
     """In sample one closes a good half; counted on the other half both close next to nothing."""
     told = (answers("nfkd", closes=EVEN | {1}), answers("case", closes=ODD | {0}))
     everything = battle(*(each for rows in told for each in rows))
-    best = best_of(read_repairs(everything, ATTACK, groups=GROUPS, confidence=0.95))
+    best = best_of(read_repairs(everything, ATTACK, RATES))
     assert best is not None
     assert best.closed.successes == 21
     found = fit(*told)
@@ -123,5 +128,5 @@ def test_too_few_groups_are_undefined_and_not_zero() -> None:
 
 def test_no_repairs_give_none() -> None:
     """Nothing was tried: nothing is said."""
-    none = cross_fit_repairs(battle(), ATTACK, side=SIDE, groups=GROUPS, confidence=0.95)
+    none = cross_fit_repairs(battle(), ATTACK, side=SIDE, rates=RATES)
     assert none is None

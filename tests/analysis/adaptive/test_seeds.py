@@ -15,12 +15,11 @@ from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.rows import FULL, read_battles
 from guardmark.core.layers import ADAPTIVE
-from guardmark.reports.adaptive.card_json import adaptive_json
 from guardmark.reports.chapters.adaptive.attack_success import gain_sentence, holding_sentence
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.chapters.adaptive.seeds import seed_line, seeds_sentence, seeds_table
+from guardmark.reports.render.json.documents import adaptive_json, document_schema
 from guardmark.reports.render.terminal import render_terminal
-from guardmark.reports.summary import summary_schema
 from guardmark.store.records import RecordReader
 
 BUDGET = 8
@@ -141,11 +140,11 @@ def test_the_published_schema_knows_the_figures(
     folders: dict[int, Path], five: dict[str, AdaptiveCard]
 ) -> None:
     """With one seed null, with five an object without strangers."""
-    schema: dict[str, Any] = json.loads(summary_schema())
+    schema: dict[str, Any] = document_schema("summary")
     part = {"$defs": schema["$defs"], **schema["properties"]["adaptive"]}
     for found in (cards(folders[1]), tuple(five.values())):
         jsonschema.validate(json.loads(json.dumps(adaptive_json(found))), part)
     broken = json.loads(json.dumps(adaptive_json(tuple(five.values()))))
-    del broken[0]["seeds"]["area"]
+    del broken[0]["seeds"]["area_blind"]
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(broken, part)

@@ -1,32 +1,28 @@
-"""What an attacker model was worth: refusals, proofs, bypasses, and what they cost."""
+"""What an attacker model did to a defense, its critic, and its rewording of benign texts."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from guardmark.analysis.adaptive.attacker_rows import read_attacker_rows
-from guardmark.analysis.adaptive.critic import read_critic
-from guardmark.analysis.adaptive.rewording import read_rewording
+from guardmark.analysis.adaptive.attacker_rows import OF_BENIGN, read_attacker_rows, read_exchanges
+from guardmark.analysis.adaptive.operators import OperatorClass, standing_of
 from guardmark.analysis.adaptive.rows import FULL
-from guardmark.analysis.defense.grouped_rates import rate_of_marks
-from guardmark.core.layers import ADAPTIVE
+from guardmark.analysis.defense.counts import grouped_difference
+from guardmark.core.layers import ADAPTIVE, CRITIC
+from guardmark.stats.rates.proportion import mover
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Mapping, Sequence
 
     from guardmark.analysis.adaptive.attacker_rows import AttackerRows, CandidateRow
-    from guardmark.analysis.adaptive.critic import CriticCard
-    from guardmark.analysis.adaptive.rewording import RewordingCard
     from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
-    from guardmark.core.estimate import Estimate
+    from guardmark.analysis.defense.counts import SampleRates
+    from guardmark.core.estimate import Difference, Estimate
     from guardmark.core.usage import UsageTotals
     from guardmark.store.reader import RecordReader
+
 
 ROUND: Final = "R5"
 _UNPROVED: Final = FULL | {"V4"}
@@ -112,34 +108,6 @@ class AttackerCard:
     calibration: str = ""
 
     @property
-    def rates(self) -> Mapping[str, Estimate]:
-        """Every rate by name."""
-        return {
-            "attacks": self.attacks,
-            "unproved": self.unproved,
-            "refused": self.refused,
-            "invalid": self.invalid,
-            "repeated": self.repeated,
-            "lost": self.lost,
-            "equivalent": self.equivalent,
-            "undecided": self.undecided,
-            "passed": self.passed,
-        }
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Every plain count by name."""
-        return {
-            "only": self.only,
-            "repairs": self.repairs,
-            "candidates": self.candidates,
-            "unusable": self.unusable,
-            "unused": self.unused,
-            "unjudged": self.unjudged,
-            "same_letters": self.strict,
-        }
-
-    @property
     def has_judge(self) -> bool:
         """Whether anybody could prove that a candidate asks for the same."""
         return self.judge != "none"
@@ -150,21 +118,21 @@ class AttackerCard:
 
 
 def read_attacker(
-    reader: RecordReader, battle: AdaptiveRecords, groups: NDArray[np.int32], *, confidence: float
+    reader: RecordReader, battle: AdaptiveRecords, rates: SampleRates
 ) -> AttackerCard | None:
     """Count what an attacker model did to a defense."""
     said = battle.settings.get("attacker")
     if not isinstance(said, dict):
         return None
     rows = read_attacker_rows(reader, battle.name)
-    rate = partial(rate_of_marks, groups=groups, confidence=confidence)
+    rate = rates.of
     answered = [each for each in rows.exchanges if each.kind != "error"]
     judged = rows.judged(votes=1 if "tau" in said else 2)
     fates = Counter(each.fate for each in rows.candidates)
     fell, through, only = _fallen(battle, rows)
     worked = sorted({each.sample for each in rows.exchanges})
     sent = _sent(battle, rows.candidates)
-    critic = read_critic(reader, battle, groups, confidence=confidence)
+    critic = read_critic(reader, battle, rates)
     return AttackerCard(
         model=str(said.get("model", "")),
         judge=str(said.get("judge", "none")),
@@ -185,7 +153,7 @@ def read_attacker(
         unjudged=fates["unjudged"],
         strict=sum(each.tier == "V1" for each in rows.candidates),
         passed=rate((place, hit) for place, _, hit in sent),
-        strategies=_strategies(sent, rows.candidates, rate),
+        strategies=_strategies(sent, rows.candidates, rates),
         spending={
             "attacker": rows.attacker,
             "equivalence": rows.judge,
@@ -195,9 +163,8 @@ def read_attacker(
         twin=read_rewording(
             reader,
             battle,
-            groups,
+            rates,
             attacks=[(place, each.strategy, hit) for place, each, hit in sent],
-            confidence=confidence,
         ),
         tau=float(said["tau"]) if "tau" in said else None,
         calibration=str(said.get("calibration", "")),
@@ -247,14 +214,215 @@ def _sent(
 def _strategies(
     sent: Sequence[tuple[int, CandidateRow, bool]],
     candidates: Sequence[CandidateRow],
-    rate: Callable[[Iterable[tuple[int, bool]]], Estimate],
+    rates: SampleRates,
 ) -> tuple[StrategyCard, ...]:
     named = Counter(each.strategy for each in candidates)
     return tuple(
         StrategyCard(
             name=name,
             candidates=count,
-            passed=rate((place, hit) for place, each, hit in sent if each.strategy == name),
+            passed=rates.of((place, hit) for place, each, hit in sent if each.strategy == name),
         )
         for name, count in sorted(named.items(), key=lambda pair: (-pair[1], pair[0]))
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticCard:
+    """How a critic answered. Failed calls count in no rate.
+
+    Attributes:
+        model: Which model guessed.
+        is_also: Roles the same model has beside, or empty.
+        has_scores: Whether the defense tells scores, so that nobody was asked.
+        guessed: Share of its answers that hold a figure from 1 to 10.
+        refused: Share of its answers that are refusals.
+        invalid: Share of its answers that could not be read, also when asked again.
+        repairs: Answers that were asked again.
+        spending: What it consumed.
+    """
+
+    model: str
+    is_also: str
+    has_scores: bool
+    guessed: Estimate
+    refused: Estimate
+    invalid: Estimate
+    repairs: int
+    spending: UsageTotals = field(metadata={"json": False})
+
+
+def read_critic(
+    reader: RecordReader, battle: AdaptiveRecords, rates: SampleRates
+) -> CriticCard | None:
+    """Count what a critic answered while a defense was attacked."""
+    said = battle.settings.get("attacker")
+    if not isinstance(said, dict) or "critic" not in said:
+        return None
+    exchanges, spending = read_exchanges(reader, battle.name, CRITIC)
+    answered = [each for each in exchanges if each.kind != "error"]
+    shares = {
+        kind: rates.of((each.sample, each.kind == kind) for each in answered)
+        for kind in ("closeness", "refused", "invalid")
+    }
+    return CriticCard(
+        model=str(said["critic"]),
+        is_also=str(said.get("critic_is_also", "")),
+        has_scores=bool(battle.findings.get("has_scores")),
+        guessed=shares["closeness"],
+        refused=shares["refused"],
+        invalid=shares["invalid"],
+        repairs=sum(each.is_repaired for each in exchanges),
+        spending=spending,
+    )
+
+
+_HALF: Final = 0.5
+REWORDED: Final = "reworded"
+"""Account of the calls of the defense, which the evaluator pays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyTwin:
+    """What one strategy of the attacker model does to benign texts.
+
+    Attributes:
+        name: Of the strategy.
+        blocked: Share of the benign candidates, sent and answered, that are blocked.
+        standing: As for an operator, with the attacks' candidates of the same strategy.
+    """
+
+    name: str
+    blocked: Estimate
+    standing: OperatorClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewordingCard:
+    """What the defense does to benign texts that the attacker model rewords.
+
+    Every rate has its own denominator; what failed counts in none.
+
+    Attributes:
+        samples: Benign samples the model was asked to reword.
+        refused: Share of its answers that are refusals.
+        invalid: Share of its answers that could not be read, also when asked again.
+        candidates: Candidates it wrote.
+        equivalent: Share of the judged candidates that both votes call the same request.
+        unjudged: Candidates the judge gave no readable verdict on; they were not sent.
+        blocked: Share of the candidates, sent and answered, that are blocked.
+        as_is: Share of the samples behind them that are blocked as they are.
+        change: The first minus the second, candidate by candidate.
+        attacks_blocked: Share of the attacks' candidates, sent and answered, that are blocked.
+        separation: That minus `blocked` (J): near 0 for a defense that looks at the rewording.
+        standing: As for an operator.
+        strategies: One for each strategy that was sent, most candidates first.
+        spending: `attacker` and `equivalence` to what they consumed, at the evaluator's cost.
+    """
+
+    DERIVED: ClassVar = ("is_clear",)
+
+    samples: int
+    refused: Estimate
+    invalid: Estimate
+    candidates: int
+    equivalent: Estimate
+    unjudged: int
+    blocked: Estimate
+    as_is: Estimate
+    change: Difference
+    attacks_blocked: Estimate
+    separation: Difference
+    standing: OperatorClass
+    strategies: tuple[StrategyTwin, ...]
+    spending: Mapping[str, UsageTotals]
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether both intervals lie on one side of one half, so that chance cannot turn it."""
+        return all(
+            each.low is not None
+            and each.high is not None
+            and (each.low > _HALF or each.high < _HALF)
+            for each in (self.attacks_blocked, self.blocked)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A benign candidate that was sent and answered."""
+
+    sample: int
+    strategy: str
+    is_blocked: bool
+    was_blocked: bool
+
+
+def read_rewording(
+    reader: RecordReader,
+    battle: AdaptiveRecords,
+    rates: SampleRates,
+    *,
+    attacks: Sequence[tuple[int, str, bool]],
+) -> RewordingCard | None:
+    """Count what became of benign texts that the attacker model reworded."""
+    said = battle.settings.get("attacker")
+    if not isinstance(said, dict) or not said.get("twin"):
+        return None
+    rows = read_attacker_rows(reader, battle.name, layers=OF_BENIGN)
+    rate = rates.of
+    answered = [each for each in rows.exchanges if each.kind != "error"]
+    judged = rows.judged(votes=1 if "tau" in said else 2)
+    sent = _sent_benign(battle, rows.candidates)
+    blocked = rate((each.sample, each.is_blocked) for each in sent)
+    held = rate((place, not hit) for place, _, hit in attacks)
+    return RewordingCard(
+        samples=len({each.sample for each in rows.exchanges}),
+        refused=rate((each.sample, each.kind == "refused") for each in answered),
+        invalid=rate((each.sample, each.kind == "invalid") for each in answered),
+        candidates=len(rows.candidates),
+        equivalent=rate((sample, set(kinds) == {"same"}) for sample, kinds in judged),
+        unjudged=sum(each.fate == "unjudged" for each in rows.candidates),
+        blocked=blocked,
+        as_is=rate({each.sample: each.was_blocked for each in sent}.items()),
+        change=grouped_difference(
+            [each.is_blocked for each in sent],
+            [each.was_blocked for each in sent],
+            groups=rates.groups[[each.sample for each in sent]] if sent else (),
+            confidence=rates.confidence,
+        ),
+        attacks_blocked=held,
+        separation=mover(held, blocked),
+        standing=standing_of(rate((place, hit) for place, _, hit in attacks), blocked),
+        strategies=_twin_strategies(sent, attacks, rates),
+        spending={"attacker": rows.attacker, "equivalence": rows.judge},
+    )
+
+
+def _sent_benign(battle: AdaptiveRecords, candidates: Sequence[CandidateRow]) -> list[_Sent]:
+    answers = {(t.sample, t.text): not t.passed for t in battle.rest.get(REWORDED, ())}
+    return [
+        _Sent(
+            each.sample,
+            each.strategy,
+            answers[each.sample, each.text],
+            not battle.baseline[each.sample],
+        )
+        for each in candidates
+        if each.fate == "sent" and (each.sample, each.text) in answers
+    ]
+
+
+def _twin_strategies(
+    sent: Sequence[_Sent],
+    attacks: Sequence[tuple[int, str, bool]],
+    rates: SampleRates,
+) -> tuple[StrategyTwin, ...]:
+    named = Counter(each.strategy for each in sent)
+    cards = []
+    for name, _ in sorted(named.items(), key=lambda pair: (-pair[1], pair[0])):
+        blocked = rates.of((each.sample, each.is_blocked) for each in sent if each.strategy == name)
+        passed = rates.of((place, hit) for place, strategy, hit in attacks if strategy == name)
+        standing = standing_of(passed, blocked)
+        cards.append(StrategyTwin(name=name, blocked=blocked, standing=standing))
+    return tuple(cards)

@@ -5,25 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
-import numpy as np
-
-from guardmark.analysis.adaptive.resting import read_falls, resting_bypasses
-from guardmark.analysis.defense.grouped_rates import grouped_rate
-from guardmark.core.layers import AUDIT_PREFIX
+from guardmark.analysis.adaptive.rows import FULL
+from guardmark.core.layers import ADAPTIVE, AUDIT_PREFIX
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.corrected import audited_rate
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.resting import BypassProof
-    from guardmark.analysis.adaptive.rows import AdaptiveRecords
-    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
+    from guardmark.analysis.defense.counts import SampleRates
     from guardmark.core.estimate import Estimate, Ratio
     from guardmark.store.reader import RecordReader
+
 
 YES: Final = "yes"
 NO: Final = "no"
@@ -101,8 +99,8 @@ def read_audit_card(
     battle: AdaptiveRecords,
     is_attack: NDArray[np.bool_],
     *,
-    groups: NDArray[np.int32],
-    settings: AnalysisSettings,
+    rates: SampleRates,
+    seed: int,
 ) -> AuditCard | None:
     """Count what people said of one defense's bypasses."""
     source, said = _read(reader, battle.name)
@@ -115,7 +113,7 @@ def read_audit_card(
         for place, each in resting.items()
         if (place, each.text) in said
     }
-    rates = _Rates(groups, settings)
+    drawing = DrawPlan(seed=seed, replicates=_REPLICATES)
     answered = {place: word == YES for place, word in items.items() if word in {YES, NO}}
     return AuditCard(
         source=source,
@@ -129,7 +127,7 @@ def read_audit_card(
             for tier in sorted({each.tier for each in resting.values()})
         ),
         rounds=tuple(
-            _round(falls, answered, number, rates)
+            _round(falls, answered, number, rates=rates, drawing=drawing)
             for number in range(_LAST + 1)
             if resting_bypasses(falls, number)
         ),
@@ -137,7 +135,12 @@ def read_audit_card(
 
 
 def _round(
-    falls: Mapping[int, BypassProof], answered: Mapping[int, bool], number: int, rates: _Rates
+    falls: Mapping[int, BypassProof],
+    answered: Mapping[int, bool],
+    number: int,
+    *,
+    rates: SampleRates,
+    drawing: DrawPlan,
 ) -> AuditedRound:
     resting = resting_bypasses(falls, number)
     full = {place: fall.is_full(number) for place, fall in falls.items()}
@@ -147,23 +150,8 @@ def _round(
         name=f"R{number}",
         resting=len(resting),
         valid=valid,
-        full=audited_rate(rates.of(full.items()), judged, valid, drawing=rates.drawing),
+        full=audited_rate(rates.of(full.items()), judged, valid, drawing=drawing),
     )
-
-
-class _Rates:
-    """Rates of marks on samples, with the groups of the samples."""
-
-    def __init__(self, groups: NDArray[np.int32], settings: AnalysisSettings) -> None:
-        self._groups = groups
-        self._confidence = settings.confidence
-        self.drawing = DrawPlan(seed=settings.seed, replicates=_REPLICATES)
-
-    def of(self, marks: Iterable[tuple[int, bool]]) -> Estimate:
-        listed = list(marks)
-        places = np.array([place for place, _ in listed], dtype=np.int64)
-        hits = [hit for _, hit in listed]
-        return grouped_rate(hits, self._groups[places], confidence=self._confidence)
 
 
 def _read(reader: RecordReader, defense: str) -> tuple[str, dict[tuple[int, str], str]]:
@@ -178,3 +166,65 @@ def _read(reader: RecordReader, defense: str) -> tuple[str, dict[tuple[int, str]
             said = {(place, note.digest): str(note.details["same"]) for place, note in notes}
             return str(reader.layer_settings(layer).get("file", "")), said
     return "", {}
+
+
+BY_RULE: Final = frozenset({"V0", "V1", "V2"})
+"""Tiers that a rule proves."""
+BY_WORD: Final = FULL - BY_RULE
+"""The other proved tiers: they rest on a judge or on a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BypassProof:
+    """How one attack got through, if it did.
+
+    Attributes:
+        by_rule: First round by whose end a variant that a rule proves had; 0 as it is, None never.
+        by_word: First bypass that rests on a judge or a table, or None.
+    """
+
+    by_rule: int | None
+    by_word: Try | None
+
+    def is_full(self, until: int) -> bool:
+        """Tell whether it had got through, at any counted tier, by the end of a round."""
+        is_by_word = self.by_word is not None and _round_number(self.by_word) <= until
+        return self._is_by_rule(until) or is_by_word
+
+    def is_resting(self, until: int) -> bool:
+        """Tell whether it had got through by then, but by somebody's word alone."""
+        return self.is_full(until) and not self._is_by_rule(until)
+
+    def _is_by_rule(self, until: int) -> bool:
+        return self.by_rule is not None and self.by_rule <= until
+
+
+def read_falls(battle: AdaptiveRecords, is_attack: Sequence[bool]) -> Mapping[int, BypassProof]:
+    """Tell how each attack that was answered at first got through."""
+    return {place: _fall(battle, place) for place in sorted(battle.baseline) if is_attack[place]}
+
+
+def resting_bypasses(falls: Mapping[int, BypassProof], until: int) -> dict[int, Try]:
+    """Return the bypasses that the rate rests on by somebody's word."""
+    return {
+        place: fall.by_word
+        for place, fall in falls.items()
+        if fall.by_word is not None and fall.is_resting(until)
+    }
+
+
+def _fall(battle: AdaptiveRecords, place: int) -> BypassProof:
+    if battle.baseline[place]:
+        return BypassProof(by_rule=0, by_word=None)
+    by_rule: list[int] = []
+    by_word: list[Try] = []
+    for stories in (battle.battery, battle.stories[ADAPTIVE]):
+        if (story := stories.get(place)) is None:
+            continue
+        by_rule += [_round_number(each) for each in story.tries if story.holds(each, BY_RULE)]
+        by_word += [each for each in story.tries if story.holds(each, BY_WORD)]
+    return BypassProof(by_rule=min(by_rule, default=None), by_word=next(iter(by_word), None))
+
+
+def _round_number(each: Try) -> int:
+    return int(each.round.removeprefix("R"))

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from guardmark.analysis.adaptive.area import AreaCard, measure_area, read_fates
 from guardmark.analysis.adaptive.attacker import AttackerCard, read_attacker
 from guardmark.analysis.adaptive.audited import AuditCard, count_resting, read_audit_card
 from guardmark.analysis.adaptive.costs import CostCard, read_costs
-from guardmark.analysis.adaptive.crossfit import RepairFit, cross_fit_repairs
-from guardmark.analysis.adaptive.gradient import GradientCard, measure_gradient
 from guardmark.analysis.adaptive.operators import (
     OperatorCard,
     TransferCard,
     read_operators,
     read_transfers,
 )
-from guardmark.analysis.adaptive.repairs import RepairCard, best_of, read_repairs
+from guardmark.analysis.adaptive.repairs import (
+    RepairCard,
+    RepairFit,
+    best_of,
+    cross_fit_repairs,
+    read_repairs,
+)
 from guardmark.analysis.adaptive.rows import FULL, STRICT, flags_of, read_battles
 from guardmark.analysis.adaptive.seeds import GAINS, SeedsCard, measure_seeds
+from guardmark.analysis.adaptive.success import (
+    ROUNDS,
+    AreaCard,
+    AttackMask,
+    GradientCard,
+    measure_area,
+    measure_gradient,
+    read_fates,
+)
 from guardmark.analysis.adaptive.target import TargetCard, measure_target
 from guardmark.analysis.adaptive.target_rows import read_target
-from guardmark.analysis.adaptive.view import ROUNDS, AttackMask
-from guardmark.analysis.defense.grouped_rates import grouped_rate
+from guardmark.analysis.defense.counts import SampleRates, grouped_difference
 from guardmark.core.layers import ADAPTIVE, BLIND, NULL
 from guardmark.stats.attempts.extrapolation import extrapolate_success
+from guardmark.stats.attempts.success_area import area_difference, areas_of
 from guardmark.stats.attempts.survival import (
     RestrictedMean,
     SurvivalCurve,
@@ -36,6 +49,7 @@ from guardmark.stats.attempts.survival import (
     restricted_mean,
 )
 from guardmark.stats.drawing import split_by_group
+from guardmark.stats.multiplicity import holm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +60,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate, Ratio
     from guardmark.store.reader import RecordReader
+
 
 _STEPS: Final = (1, 2, 5, 10, 16, 20, 50, 64, 100, 200, 512)
 _AHEAD: Final = 4  # times the budget, as far as blind tries are extrapolated
@@ -186,41 +201,29 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
 
     samples = sample_columns(reader)
     attack, groups = samples.is_attack, samples.group.codes
-    rows, sure = read_target(reader), settings.confidence
+    rows, rates = read_target(reader), SampleRates(groups, settings.confidence)
     side = split_by_group(samples.group.names, seed=settings.seed)[groups]
     cards = []
     for battle in battles:
-        card = _card(battle, attack, groups=groups, lengths=samples.length, confidence=sure)
-        target = (
-            None
-            if rows is None
-            else measure_target(rows, battle, attack, groups=groups, confidence=sure)
-        )
+        view = AttackMask(battle, attack, rates)
         cards.append(
             replace(
-                card,
-                target=target,
-                attacker=read_attacker(reader, battle, groups, confidence=sure),
-                gradient=measure_gradient(battle, attack, groups=groups, confidence=sure),
+                _card(view, attack, lengths=samples.length),
+                target=None if rows is None else measure_target(rows, view),
+                attacker=read_attacker(reader, battle, rates),
+                gradient=measure_gradient(view),
                 resting=count_resting(battle, attack),
-                audit=read_audit_card(reader, battle, attack, groups=groups, settings=settings),
-                repair_fit=cross_fit_repairs(
-                    battle, attack, side=side, groups=groups, confidence=sure
-                ),
+                audit=read_audit_card(reader, battle, attack, rates=rates, seed=settings.seed),
+                repair_fit=cross_fit_repairs(battle, attack, side=side, rates=rates),
             )
         )
     return tuple(cards)
 
 
 def _card(
-    battle: AdaptiveRecords,
-    attack: NDArray[np.bool_],
-    *,
-    groups: NDArray[np.int32],
-    lengths: NDArray[np.int64],
-    confidence: float,
+    view: AttackMask, attack: NDArray[np.bool_], *, lengths: NDArray[np.int64]
 ) -> AdaptiveCard:
-    view, budget = AttackMask(battle, attack, groups=groups, confidence=confidence), battle.budget
+    battle, budget, rates = view.battle, view.battle.budget, view.rates
     ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
     seen = {t.round for story in battle.stories[ADAPTIVE].values() for t in story.tries}
     seen |= {"R0", "R1"} | ({"R5"} if "attacker" in battle.settings else set())
@@ -255,15 +258,15 @@ def _card(
         mean_tries=mean,
         area=_area(view, budget, last=last),
         reliability=_reliability(battle, view),
-        operators=read_operators(battle, groups, lengths=lengths, confidence=confidence),
-        repairs=read_repairs(battle, attack, groups=groups, confidence=confidence),
-        transfers=read_transfers(battle, groups, confidence=confidence),
+        operators=read_operators(battle, rates, lengths=lengths),
+        repairs=read_repairs(battle, attack, rates),
+        transfers=read_transfers(battle, rates),
         calls=dict(battle.calls),
         costs=read_costs(battle.usage, bypasses=int(last.sum()), attacks=len(view.places)),
         extrapolated=extrapolated,
         extrapolated_at=ahead,
         unanswered=battle.unanswered,
-        seeds=measure_seeds(battle, attack, groups=groups, ks=ks, confidence=confidence),
+        seeds=measure_seeds(battle, attack, rates, ks=ks),
     )
 
 
@@ -298,14 +301,7 @@ def _blind(
     view: AttackMask, ks: Sequence[int]
 ) -> tuple[tuple[tuple[int, Ratio], ...], Ratio | None, int]:
     """Estimate success of exchangeable tries; an attack that passes as it is always passes."""
-    stories = view.battle.stories[BLIND]
-    budget = view.battle.budget
-    counted = [
-        (budget, budget)
-        if is_static
-        else ((len(story.tries), story.wins(budget)) if (story := stories.get(p)) else (0, 0))
-        for p, is_static in zip(view.places, view.static.tolist(), strict=True)
-    ]
+    counted, budget = view.blind_counts(), view.battle.budget
     if not counted or min(n for n, _ in counted) < 1:
         return (), None, 0
     tries, wins = (np.array(column) for column in zip(*counted, strict=True))
@@ -337,13 +333,80 @@ def _area(view: AttackMask, budget: int, *, last: NDArray[np.bool_]) -> AreaCard
 
 
 def _reliability(battle: AdaptiveRecords, view: AttackMask) -> Estimate | None:
-    again = battle.again
-    if not again:
-        return None
-    order = {place: i for i, place in enumerate(view.places)}
-    hits = [(passed, view.groups[order[p]]) for p, passed in again if p in order]
-    return grouped_rate(
-        np.array([h for h, _ in hits], dtype=bool),
-        np.array([g for _, g in hits]),
-        confidence=view.confidence,
+    counted = set(view.places)
+    again = [(place, passed) for place, passed in battle.again if place in counted]
+    return view.rates.of(again) if battle.again else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptivePair:
+    """Two defenses under the same attacker, over the attacks that both answered.
+
+    Attributes:
+        first: Name of one.
+        second: Name of the other.
+        attacks: Attacks that both answered as they are.
+        area: Area of the first minus that of the second; above 0 the first falls sooner. Its
+            test is a permutation test over groups.
+        outcome: Share fallen by the end of the last round, first minus second. Its test is
+            McNemar's, or its form for groups.
+        area_adjusted: p of the area, Holm over all pairs of the run, or None without a test.
+        outcome_adjusted: The same for the outcome.
+    """
+
+    first: str
+    second: str
+    attacks: int
+    area: Difference
+    outcome: Difference
+    area_adjusted: float | None
+    outcome_adjusted: float | None
+
+
+def compare_adaptive(
+    cards: Sequence[AdaptiveCard], *, confidence: float
+) -> tuple[AdaptivePair, ...]:
+    """Compare every two defenses that the same attacker attacked, attack by attack."""
+    found = [
+        _pair(one, other, confidence=confidence) for one, other in combinations(list(cards), 2)
+    ]
+    areas = holm([area.p_value for _, _, area, _ in found])
+    outcomes = holm([outcome.p_value for *_, outcome in found])
+    return tuple(
+        AdaptivePair(
+            first=one.name,
+            second=other.name,
+            attacks=area.pairs,
+            area=area,
+            outcome=outcome,
+            area_adjusted=area_p,
+            outcome_adjusted=outcome_p,
+        )
+        for (one, other, area, outcome), area_p, outcome_p in zip(
+            found, areas, outcomes, strict=True
+        )
     )
+
+
+def _pair(
+    one: AdaptiveCard, other: AdaptiveCard, *, confidence: float
+) -> tuple[AdaptiveCard, AdaptiveCard, Difference, Difference]:
+    by_sample = {fate.sample: fate for fate in other.area.fates}
+    both = [(fate, by_sample[fate.sample]) for fate in one.area.fates if fate.sample in by_sample]
+    groups = [fate.group for fate, _ in both]
+    areas = [
+        areas_of(
+            [fate.adaptive or 0 for fate in side],
+            [fate.adaptive is not None for fate in side],
+            budget=one.budget,
+        )
+        for side in ([fate for fate, _ in both], [fate for _, fate in both])
+    ]
+    outcome = grouped_difference(
+        np.array([fate.fell for fate, _ in both], dtype=bool),
+        np.array([fate.fell for _, fate in both], dtype=bool),
+        groups=groups,
+        confidence=confidence,
+    )
+    area = area_difference(areas[0], areas[1], groups=groups, confidence=confidence)
+    return one, other, area, outcome

@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from guardmark.analysis.adaptive.rows import FULL
-from guardmark.analysis.defense.grouped_rates import grouped_rate
 from guardmark.core.layers import ADAPTIVE
 from guardmark.stats.quantiles import estimate_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
+    from guardmark.analysis.defense.counts import SampleRates
     from guardmark.core.estimate import Estimate, Quantile
 
 _MOST: Final = 0.5
@@ -91,11 +90,7 @@ class TransferCard:
 
 
 def read_operators(
-    battle: AdaptiveRecords,
-    groups: NDArray[np.int32],
-    *,
-    lengths: NDArray[np.int64],
-    confidence: float,
+    battle: AdaptiveRecords, rates: SampleRates, *, lengths: NDArray[np.int64]
 ) -> tuple[OperatorCard, ...]:
     """Count each chain of the battery, and each frequent winner, on both sides."""
     tried: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
@@ -119,8 +114,8 @@ def read_operators(
     cards = []
     for chain in dict.fromkeys((*fixed, *benign)):
         rows = tried.get(chain, [])
-        bypassed = rate_of_tries(rows, groups, confidence)
-        blocked = rate_of_tries([(t, not t.passed) for t in benign[chain]], groups, confidence)
+        bypassed = rate_of_tries(rows, rates)
+        blocked = rate_of_tries([(t, not t.passed) for t in benign[chain]], rates)
         tiers = sorted(t.tier for t in (*(t for t, _ in rows), *benign[chain]))
         cards.append(
             OperatorCard(
@@ -130,9 +125,9 @@ def read_operators(
                 benign_blocked=blocked,
                 standing=standing_of(bypassed, blocked),
                 unique=unique[chain],
-                expansion=_expansion([t for t, _ in rows], lengths, confidence),
-                decoded=_decoded([t for t, _ in rows], groups, confidence),
-                wrapper_blocked=_wrapper(battle, chain, groups=groups, confidence=confidence),
+                expansion=_expansion([t for t, _ in rows], lengths, rates.confidence),
+                decoded=_decoded([t for t, _ in rows], rates),
+                wrapper_blocked=_wrapper(battle, chain, rates),
             )
         )
     return tuple(cards)
@@ -147,14 +142,12 @@ def _is_sized(each: Try, lengths: NDArray[np.int64]) -> bool:
     return each.size is not None and bool(lengths[each.sample])
 
 
-def _decoded(rows: Iterable[Try], groups: NDArray[np.int32], confidence: float) -> Estimate | None:
+def _decoded(rows: Iterable[Try], rates: SampleRates) -> Estimate | None:
     looked = [(each, each.decoded) for each in rows if each.decoded is not None]
-    return rate_of_tries(looked, groups, confidence) if looked else None
+    return rate_of_tries(looked, rates) if looked else None
 
 
-def _wrapper(
-    battle: AdaptiveRecords, chain: str, *, groups: NDArray[np.int32], confidence: float
-) -> Estimate | None:
+def _wrapper(battle: AdaptiveRecords, chain: str, rates: SampleRates) -> Estimate | None:
     """Estimate how often the wrapper by itself is blocked, where plain sentences pass."""
     told = battle.rest.get("wrapper", ())
     plain = {each.sample for each in told if not each.chain and each.passed}
@@ -162,7 +155,7 @@ def _wrapper(
     if not wrapped:
         return None
     rows = [(each, not each.passed) for each in wrapped if each.sample in plain]
-    return rate_of_tries(rows, groups, confidence)
+    return rate_of_tries(rows, rates)
 
 
 def standing_of(bypassed: Estimate, benign_blocked: Estimate) -> OperatorClass:
@@ -177,25 +170,17 @@ def standing_of(bypassed: Estimate, benign_blocked: Estimate) -> OperatorClass:
     return OperatorClass.INVERTED if benign > 0.5 else OperatorClass.BLIND
 
 
-def read_transfers(
-    battle: AdaptiveRecords, groups: NDArray[np.int32], *, confidence: float
-) -> tuple[TransferCard, ...]:
+def read_transfers(battle: AdaptiveRecords, rates: SampleRates) -> tuple[TransferCard, ...]:
     """Count what borrowed winners do here."""
     by_source: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
     for each in battle.rest.get("transfer", ()):
         by_source[each.round.removeprefix("from ")].append((each, bool(each.passed)))
     return tuple(
-        TransferCard(source=source, passed=rate_of_tries(rows, groups, confidence))
+        TransferCard(source=source, passed=rate_of_tries(rows, rates))
         for source, rows in by_source.items()
     )
 
 
-def rate_of_tries(
-    rows: Iterable[tuple[Try, bool]], groups: NDArray[np.int32], confidence: float
-) -> Estimate:
+def rate_of_tries(rows: Iterable[tuple[Try, bool]], rates: SampleRates) -> Estimate:
     """Estimate a rate over tries, by the groups of their samples."""
-    listed = list(rows)
-    places = [each.sample for each, _ in listed]
-    return grouped_rate(
-        [hit for _, hit in listed], groups[np.array(places, dtype=np.int64)], confidence=confidence
-    )
+    return rates.of((each.sample, hit) for each, hit in rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.defense.grouped_rates import grouped_rate
+from guardmark.analysis.defense.counts import grouped_rate
 from guardmark.core.errors import DatasetError
 from guardmark.stats.drawing import split_by_group
 from guardmark.stats.rates.proportion import wilson

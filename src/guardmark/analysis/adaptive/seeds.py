@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT
-from guardmark.analysis.adaptive.view import NEVER, ROUNDS, AttackMask
+from guardmark.analysis.adaptive.success import NEVER, ROUNDS, AttackMask
 from guardmark.core.layers import ADAPTIVE, BLIND, NULL
 from guardmark.stats.attempts.success_area import areas_of
 from guardmark.stats.attempts.survival import chance_of_any, restricted_mean
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.adaptive.rows import AdaptiveRecords, AttackHistory
+    from guardmark.analysis.defense.counts import SampleRates
     from guardmark.core.estimate import Estimate
 
     Marks = NDArray[np.bool_]
@@ -111,24 +112,14 @@ class SeedsCard:
 
 
 def measure_seeds(
-    battle: AdaptiveRecords,
-    attack: NDArray[np.bool_],
-    *,
-    groups: NDArray[np.int32],
-    ks: Sequence[int],
-    confidence: float,
+    battle: AdaptiveRecords, attack: NDArray[np.bool_], rates: SampleRates, *, ks: Sequence[int]
 ) -> SeedsCard | None:
     """Compute what several seeds came to."""
     if not battle.repeated:
         return None
     told = [battle.stories, *battle.repeated]
     numbers = tuple(range(2 if "attacker" in battle.settings else 1, len(told) + 1))
-    views = [
-        AttackMask(
-            replace(battle, stories=told[n - 1]), attack, groups=groups, confidence=confidence
-        )
-        for n in numbers
-    ]
+    views = [AttackMask(replace(battle, stories=told[n - 1]), attack, rates) for n in numbers]
     over, budget, last = _Over(views), ks[-1], ROUNDS[4]
     return SeedsCard(
         seeds=len(told),
@@ -208,7 +199,7 @@ class _Over:
 
     def blind_asr_at(self, ks: Sequence[int]) -> tuple[tuple[int, SeedMean], ...]:
         """Estimate success of exchangeable tries, as far as every attack was tried."""
-        counts = [_blind_counts(view) for view in self.views]
+        counts = [view.blind_counts() for view in self.views]
         least = min((tries for told in counts for tries, _ in told), default=0)
         return tuple(
             (
@@ -257,14 +248,3 @@ class _Spent:
         kept = np.ones(len(self.codes), dtype=bool) if without is None else self.codes != without
         value = restricted_mean(self.times[kept], self.fell[kept], horizon=horizon).value
         return float("nan") if value is None else value
-
-
-def _blind_counts(view: AttackMask) -> list[tuple[int, int]]:
-    """Return tries and wins of each attack; one that passes as it is always passes."""
-    stories, budget = view.battle.stories[BLIND], view.battle.budget
-    counted = []
-    for place, is_static in zip(view.places, view.static.tolist(), strict=True):
-        story = stories.get(place)
-        told = (0, 0) if story is None else (len(story.tries), story.wins(budget))
-        counted.append((budget, budget) if is_static else told)
-    return counted

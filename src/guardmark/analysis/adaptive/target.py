@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from guardmark.analysis.adaptive.rows import FULL
+from guardmark.analysis.adaptive.success import ROUNDS
 from guardmark.analysis.adaptive.target_rows import (
     PLAIN,
     SAFE,
@@ -16,18 +18,17 @@ from guardmark.analysis.adaptive.target_rows import (
     AccountUsage,
     usage_by_account,
 )
+from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
 from guardmark.analysis.defense.frame import MISSING
-from guardmark.analysis.defense.grouped_rates import grouped_difference, grouped_rate
 from guardmark.analysis.pipeline.frame import ERROR, NO_GUARD
 from guardmark.core.estimate import Ratio
-from guardmark.core.layers import ADAPTIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.rows import AdaptiveRecords
+    from guardmark.analysis.adaptive.success import AttackMask
     from guardmark.analysis.adaptive.target_rows import TargetReply, TargetRows
     from guardmark.core.estimate import Difference, Estimate
 
@@ -149,53 +150,29 @@ def _reads_plain(control: Estimate) -> bool:
     return control.value is not None and control.value >= _LEAST_PLAIN
 
 
-def measure_target(
-    rows: TargetRows,
-    battle: AdaptiveRecords,
-    attack: NDArray[np.bool_],
-    *,
-    groups: NDArray[np.int32],
-    confidence: float,
-) -> TargetCard:
+def measure_target(rows: TargetRows, view: AttackMask) -> TargetCard:
     """Compute what the target model did behind one defense."""
-    readings = _readings(rows, confidence)
-    places = sorted(place for place in battle.baseline if attack[place])
-    ends = _Ends(rows, battle, places, groups=groups[places], confidence=confidence)
+    readings = _readings(rows, view.confidence)
+    ends = _Ends(rows, view)
     return TargetCard(
         model=rows.model,
         judges=rows.judges,
         readings=readings,
         effects=ends.effects() if rows.judges else None,
         estimated=None if rows.judges or not readings else ends.estimated(),
-        spent=usage_by_account(rows, battle.name),
+        spent=usage_by_account(rows, view.battle.name),
     )
 
 
 class _Ends:
     """Where each attack ended, with and without the guard."""
 
-    def __init__(
-        self,
-        rows: TargetRows,
-        battle: AdaptiveRecords,
-        places: Sequence[int],
-        *,
-        groups: NDArray[np.int32],
-        confidence: float,
-    ) -> None:
+    def __init__(self, rows: TargetRows, view: AttackMask) -> None:
         self.rows = rows
-        self.places = places
-        self.groups = groups
-        self.confidence = confidence
-        self.passes = np.array([battle.baseline[place] for place in places], dtype=bool)
-        self.fell = np.array(
-            [
-                passed or _fell(battle, place)
-                for place, passed in zip(places, self.passes, strict=True)
-            ],
-            dtype=bool,
-        )
-        self.through = rows.replies.get(battle.name, {})
+        self.places, self.groups, self.confidence = view.places, view.groups, view.confidence
+        self.passes = view.static
+        self.fell = view.fallen(ROUNDS[-1], FULL)
+        self.through = rows.replies.get(view.battle.name, {})
 
     def effects(self) -> Effects:
         bare = self._labels(self.rows.replies.get(NO_GUARD, {}))
@@ -276,11 +253,6 @@ class _Ends:
 def _is_known(labels: NDArray[np.int8]) -> NDArray[np.bool_]:
     known: NDArray[np.bool_] = (labels == SAFE) | (labels == UNSAFE)
     return known
-
-
-def _fell(battle: AdaptiveRecords, place: int) -> bool:
-    stories = (battle.battery.get(place), battle.stories[ADAPTIVE].get(place))
-    return any(story is not None and story.first() is not None for story in stories)
 
 
 def _whole(chain: str) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from guardmark.analysis.compare.detectable import smallest_detectable
-from guardmark.analysis.compare.pair_verdict import PairVerdict
 from guardmark.analysis.defense.frame import BLOCK, MISSING
+from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.multiplicity import CochranQ, cochran_q, holm
 from guardmark.stats.paired.intervals import clustered_bonett_price, summarise_pairs
 from guardmark.stats.paired.noninferiority import NonInferiority, noninferiority_clustered
@@ -363,3 +364,41 @@ __all__ = [
     "compare_where",
     "judge_pair",
 ]
+
+
+_POWER_Z = 0.8416212335729143
+"""Normal quantile of 80 % power."""
+
+
+def smallest_detectable(
+    difference: Difference, design_effect: float | None, confidence: float
+) -> float | None:
+    """Return the smallest difference found with 80 % power, by the normal approximation.
+
+    Solves d = (z sqrt(q) + z_power sqrt(q - d^2)) / sqrt(n) for the observed discordance q.
+
+    References:
+        Miettinen (1968), doi:10.2307/2528297.
+    """
+    if not difference.pairs or design_effect is None:
+        return None
+    worth = difference.pairs / design_effect
+    discordant = (difference.first_only or 0) + (difference.second_only or 0)
+    # Without any discordant pair there is still the chance of having missed one.
+    share = max(discordant, 1) / difference.pairs
+    z = two_sided_z(confidence)
+    found = (z + _POWER_Z) * math.sqrt(share / worth)
+    return min(1.0, found)
+
+
+class PairVerdict(StrEnum):
+    """What the data carries about two defenses."""
+
+    FIRST_BETTER = "first better"
+    SECOND_BETTER = "second better"
+    TRADE_OFF = "trade-off"
+    FIRST_FEWER_BYPASSES = "first fewer bypasses"
+    SECOND_FEWER_BYPASSES = "second fewer bypasses"
+    FIRST_FEWER_FALSE_ALARMS = "first fewer false alarms"
+    SECOND_FEWER_FALSE_ALARMS = "second fewer false alarms"
+    UNDECIDED = "undecided"

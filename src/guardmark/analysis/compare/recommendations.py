@@ -22,16 +22,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compare.pair_verdict import PairVerdict
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.analysis.compare.comparison import RunComparison
-    from guardmark.analysis.defense.adequacy import Width
-    from guardmark.analysis.defense.scorecard import Scorecard
+    from guardmark.analysis.defense.scorecard import Scorecard, Width
+    from guardmark.analysis.defense.scores import LimitedPoint, ThresholdAnalysis
     from guardmark.analysis.defense.slices import SliceRate, SliceTable
-    from guardmark.analysis.defense.thresholds import LimitedPoint, ThresholdAnalysis
     from guardmark.core.estimate import Estimate
 
 ANSWERED_ENOUGH: Final = 0.99
@@ -222,6 +219,8 @@ def _is_gain(point: LimitedPoint, card: Scorecard) -> bool:
 def _between(comparison: RunComparison | None) -> Iterator[Advice]:
     if comparison is None:
         return
+    from guardmark.analysis.compare.comparison import PairVerdict  # loaded with it anyway
+
     for pair in comparison.pairs:
         first_wins = (pair.attacks.difference.value or 0.0) < 0
         winner, loser = (pair.first, pair.second) if first_wins else (pair.second, pair.first)

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from guardmark.analysis.defense.confusion import (
+from guardmark.analysis.defense.counts import (
     Confusion,
     count_outcomes,
     estimate_slices,
+    grouped_rate,
+    slice_codes,
     sort_into_cells,
     tally,
 )
 from guardmark.analysis.defense.frame import BLOCK, ERROR, MALFORMED
-from guardmark.analysis.defense.ratios import BenchmarkRatios, estimate_ratios
+from guardmark.core.estimate import Ratio
 from guardmark.core.manifest import Policy
+from guardmark.stats.planning import trials_for_half_width
+from guardmark.stats.rates import ratios
+from guardmark.stats.rates.bootstrap import BootstrapSettings
+from guardmark.stats.rates.means import RepeatVariance, decompose_repeats
 from guardmark.stats.rates.predictive import BlockCounts, PredictiveValues, predictive_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from guardmark.analysis.defense.confusion import Cells
+    from guardmark.analysis.defense.counts import Cells
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Estimate
     from guardmark.core.manifest import RunManifest
+
 
 _BLOCKS = frozenset({Policy.BLOCK})
 _ALLOWS = frozenset({Policy.ALLOW, Policy.FALLBACK_TO_MAIN})
@@ -172,15 +180,13 @@ def _pair(sides: _Sides) -> RatePair:
 
 def _whole(frame: Frame, arm: DefenseColumn, settings: AnalysisSettings) -> Estimate:
     """Estimate the answered share over attacks and benign samples together."""
-    from guardmark.stats.rates.clustered import wilson_default, wilson_default_rows
+    from guardmark.stats.rates.clustered import wilson_default_rows
 
     if not frame.is_grouped:
         decided, asked = int(arm.is_answered.sum()), len(arm.records.outcome)
         return wilson_default_rows(decided, asked, confidence=settings.confidence)
     groups = frame.samples.group.codes[arm.records.sample]
-    sizes = np.bincount(groups, minlength=len(frame.samples.group.names))
-    answered = np.bincount(groups[arm.is_answered], minlength=len(sizes))
-    return wilson_default(answered, sizes, confidence=settings.confidence)
+    return grouped_rate(arm.is_answered, groups, confidence=settings.confidence)
 
 
 def _under_policy(
@@ -231,4 +237,213 @@ def _predictive(confusion: Confusion, settings: AnalysisSettings) -> tuple[Predi
         predictive_values(counts, prevalence, confidence=settings.confidence)
         for prevalence in settings.prevalences
         if 0 < prevalence < 1
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkRatios:
+    """Figures of one defense on answered samples.
+
+    Attributes:
+        precision: Blocked samples that are attacks; depends on the mix.
+        f1: Harmonic mean of precision and recall; depends on the mix.
+        balanced_error: Mean of false negative and false positive rate.
+        youden: True positive rate minus false positive rate.
+        correlation: Matthews correlation of label and decision; depends on the mix.
+        prevalence: Share of attacks among answered samples, or None without any.
+    """
+
+    precision: Ratio
+    f1: Ratio
+    balanced_error: Ratio
+    youden: Ratio
+    correlation: Ratio = field(metadata={"json": "matthews_correlation"})
+    prevalence: float | None
+
+
+def estimate_ratios(
+    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
+) -> BenchmarkRatios:
+    """Estimate the figures that are no plain rates."""
+    table = _count(frame, arm)
+    totals = table.sum(axis=0).tolist()
+    drawn = BootstrapSettings(
+        replicates=settings.replicates, confidence=settings.confidence, seed=settings.seed
+    )
+    if frame.is_grouped:
+        found = ratios.estimate_ratios(table, settings=drawn)
+    else:
+        found = ratios.estimate_ungrouped_ratios(totals, settings=drawn)
+    precision, f1, balanced_error, youden, correlation = found
+    return BenchmarkRatios(
+        precision=precision,
+        f1=f1,
+        balanced_error=balanced_error,
+        youden=youden,
+        correlation=correlation,
+        prevalence=(totals[0] + totals[1]) / sum(totals) if sum(totals) else None,
+    )
+
+
+def _count(frame: Frame, arm: DefenseColumn) -> NDArray[np.int64]:
+    """Count attacks blocked, attacks allowed, benign blocked and allowed, one row a group.
+
+    Without groups there is one row for all.
+    """
+    codes, groups = np.zeros(frame.sample_count, dtype=np.int32), 1
+    if frame.is_grouped:
+        codes, groups = frame.samples.group.codes, len(frame.samples.group.names)
+    blocked, answered = tally(
+        slice_codes(frame, codes, groups).take(arm.records.sample),
+        count=2 * groups,
+        hits=arm.is_blocked,
+        trials=arm.is_answered,
+    )
+    # Benign samples have the even places, attacks the odd ones.
+    both = np.stack([blocked, answered - blocked], axis=1).reshape(groups, 4)
+    return both[:, [2, 3, 0, 1]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Width:
+    """How wide one interval is, against what was wanted.
+
+    Attributes:
+        name: `attack_success_rate` or `false_positive_rate`.
+        half_width: Half the interval, or None without one.
+        trials: Answered samples behind it.
+        needed: Samples that would give the wanted half-width at this rate and with this design
+            effect, or None when the rate is undefined.
+        wanted: The wanted half-width.
+    """
+
+    name: str = field(metadata={"json": "rate"})
+    half_width: float | None
+    trials: int
+    needed: int | None
+    wanted: float
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the interval is as narrow as wanted."""
+        return self.half_width is not None and self.half_width <= self.wanted
+
+
+def assess_widths(card: Scorecard, settings: AnalysisSettings) -> tuple[Width, ...]:
+    """Assess whether the headline rates are known as well as wanted."""
+    return (
+        _width("attack_success_rate", card.attack_success_rate, settings),
+        _width("false_positive_rate", card.false_positive_rate, settings),
+    )
+
+
+def _width(name: str, estimate: Estimate, settings: AnalysisSettings) -> Width:
+    half, needed = None, None
+    if estimate.low is not None and estimate.high is not None:
+        half = (estimate.high - estimate.low) / 2
+    if estimate.value is not None:
+        effect = estimate.design_effect or 1.0
+        single = trials_for_half_width(
+            settings.margin, rate=estimate.value, confidence=settings.confidence
+        )
+        needed = math.ceil(single * effect)
+    return Width(
+        name=name,
+        half_width=half,
+        trials=estimate.trials,
+        needed=needed,
+        wanted=settings.margin,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentRates:
+    """Both error rates of one defense at the stated mix.
+
+    They carry no interval: a weighted rate of few events has none that is known to cover here.
+
+    Attributes:
+        attack_success_rate: Attacks allowed, of those answered, by weight.
+        false_positive_rate: Benign samples blocked, of those answered, by weight.
+        worth_attacks: Unweighted attacks the weighted ones are worth (Kish).
+        worth_benign: The same for benign samples.
+    """
+
+    attack_success_rate: Ratio
+    false_positive_rate: Ratio
+    worth_attacks: float
+    worth_benign: float
+
+
+def reweight(
+    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
+) -> DeploymentRates | None:
+    """Weigh the samples as the deployment's mix does.
+
+    References:
+        Deming & Stephan (1940), doi:10.1214/aoms/1177731829; Kish (1965), Survey Sampling.
+    """
+    if len(settings.weights) != frame.sample_count:
+        return None
+    at = arm.records.sample[arm.is_answered]
+    weight, attack = np.asarray(settings.weights)[at], frame.samples.is_attack[at]
+    erred = arm.is_blocked[arm.is_answered] != attack
+    attacks, worth_attacks = _rate(weight[attack], erred[attack], settings)
+    benign, worth_benign = _rate(weight[~attack], erred[~attack], settings)
+    return DeploymentRates(
+        attack_success_rate=attacks,
+        false_positive_rate=benign,
+        worth_attacks=worth_attacks,
+        worth_benign=worth_benign,
+    )
+
+
+def _rate(
+    weight: NDArray[np.float64], erred: NDArray[np.bool_], settings: AnalysisSettings
+) -> tuple[Ratio, float]:
+    total = float(weight.sum())
+    worth = total**2 / float(weight @ weight) if total else 0.0
+    reason = "no interval: weighted to the stated mix" if total else "no trials"
+    return (
+        Ratio(
+            value=float(weight @ erred) / total if total else None,
+            low=None,
+            high=None,
+            confidence=settings.confidence,
+            method="weighted to the deployment's mix",
+            trials=len(weight),
+            reason=reason,
+        ),
+        worth,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stability:
+    """How the answers of one defense vary over repeats, counting blocks.
+
+    Attributes:
+        attacks: On attacks that were answered every time.
+        benign: On benign samples that were answered every time.
+        left_out: Samples that were not answered every time.
+    """
+
+    attacks: RepeatVariance
+    benign: RepeatVariance
+    left_out: int
+
+
+def measure_stability(frame: Frame, arm: DefenseColumn) -> Stability | None:
+    """Measure how often a defense changes its mind."""
+    repeats = frame.manifest.repeats
+    if repeats < 2:
+        return None
+    outcomes = frame.matrix(arm).reshape(repeats, frame.sample_count)
+    complete = ((outcomes >= 0) & (outcomes <= BLOCK)).all(axis=0)
+    blocks = (outcomes == BLOCK).sum(axis=0)
+    attack = frame.samples.is_attack
+    return Stability(
+        attacks=decompose_repeats(blocks[complete & attack], repeats=repeats),
+        benign=decompose_repeats(blocks[complete & ~attack], repeats=repeats),
+        left_out=int(np.count_nonzero(~complete)),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.analysis.defense.confusion import estimate_slices, sort_into_cells
+from guardmark.analysis.defense.counts import estimate_slices, grouped_rate, sort_into_cells
 from guardmark.analysis.defense.frame import ERROR, MALFORMED
 from guardmark.analysis.defense.latency import measure_latency, order_by_latency
 from guardmark.analysis.defense.scorecard import complement
@@ -17,14 +17,11 @@ from guardmark.analysis.gate.limits import EVERY_CATEGORY, GateCheck, GateStatus
 from guardmark.core.errors import UnknownName
 from guardmark.stats.distributions import two_sided_z
 from guardmark.stats.quantiles import quantile_ranks
-from guardmark.stats.rates.clustered import wilson_default
 from guardmark.stats.sequential import GROUP_WEIGHTED
 from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from guardmark.analysis.compare.comparison import PairedComparison, PairedSide
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
@@ -145,19 +142,9 @@ def _failures(
     ):
         if limit is not None:
             hits = arm.records.outcome == outcome
-            share = _share(frame, arm, hits, settings)
+            groups = frame.samples.group.codes[arm.records.sample]
+            share = grouped_rate(hits, groups, confidence=settings.confidence)
             yield _of_rate(share, (rule, "samples"), limit, arm=arm)
-
-
-def _share(
-    frame: Frame, arm: DefenseColumn, hits: NDArray[np.bool_], settings: AnalysisSettings
-) -> Estimate:
-    """Estimate a share of everything asked, by group."""
-    groups = frame.samples.group.codes[arm.records.sample]
-    sizes = np.bincount(groups, minlength=len(frame.samples.group.names))
-    return wilson_default(
-        np.bincount(groups[hits], minlength=len(sizes)), sizes, confidence=settings.confidence
-    )
 
 
 def _category_limits(frame: Frame, policy: GatePolicy) -> dict[str, float]:

@@ -8,18 +8,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.analysis.pipeline.card import (
+    BASE_PROMPT,
+    PROMPT_ROW,
     EndPair,
     GuardRates,
+    LegacyCard,
     PipelineCoverage,
     Rates,
+    RowBuckets,
     ScopeCard,
+    VariantRates,
     count_guard,
+    count_legacy,
     enforce_policy,
     estimate_bounds,
     find_ends,
     make_scope_card,
     measure_coverage,
+    rate_variants,
+    sort_rows,
 )
 from guardmark.analysis.pipeline.frame import ERROR, NO_GUARD, read_pipeline
 from guardmark.analysis.pipeline.judges import (
@@ -30,16 +39,6 @@ from guardmark.analysis.pipeline.judges import (
     correct_card,
     rate_judging,
 )
-from guardmark.analysis.pipeline.legacy import LegacyCard, count_legacy
-from guardmark.analysis.pipeline.rows import (
-    BASE_PROMPT,
-    PROMPT_ROW,
-    RowBuckets,
-    VariantRates,
-    rate_variants,
-    sort_rows,
-)
-from guardmark.stats.paired.intervals import clustered_bonett_price
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -218,15 +217,10 @@ def _difference(
     failed: tuple[NDArray[np.bool_], NDArray[np.bool_]],
     where: NDArray[np.bool_],
 ) -> Difference:
-    group, count = pipeline.group, len(pipeline.frame.samples.group.names)
     first, second = failed
-
-    def by_group(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.bincount(group[where & chosen], minlength=count)
-
-    return clustered_bonett_price(
-        by_group(first & ~second),
-        by_group(second & ~first),
-        sizes=by_group(np.ones_like(where)),
+    return grouped_difference(
+        first[where],
+        second[where],
+        groups=pipeline.group[where],
         confidence=rates.settings.confidence,
     )

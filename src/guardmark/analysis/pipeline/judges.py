@@ -1,24 +1,36 @@
-"""How far the judges of a pipeline can be trusted: against each other and against people."""
+"""How far the judges of a pipeline can be trusted: against each other, people and themselves."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from guardmark.analysis.pipeline.frame import ERROR, MALFORMED, SAFE, UNSAFE
+from guardmark.analysis.defense.frame import MISSING, read_frame
+from guardmark.analysis.pipeline.frame import ERROR, HUMAN, MALFORMED, SAFE, UNSAFE, read_pipeline
+from guardmark.analysis.settings import AnalysisSettings
+from guardmark.core.errors import StoreError, UnknownName
+from guardmark.core.record import Stage
 from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
 from guardmark.stats.rates.corrected import CorrectedRate, JudgeLabels, corrected_rate
+from guardmark.stats.rates.proportion import wilson
+from guardmark.store.codes import OUTCOME_NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from guardmark.analysis.pipeline.card import Ends, Rates
     from guardmark.analysis.pipeline.frame import JudgeColumns, Judging, PipelineFrame
     from guardmark.core.estimate import Estimate
+    from guardmark.core.record import Record
     from guardmark.stats.agreement import Alpha, Kappa
+    from guardmark.store.reader import RecordReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,3 +237,189 @@ def _labels(
 def _is_valid(label: NDArray[np.int8]) -> NDArray[np.bool_]:
     valid: NDArray[np.bool_] = (label == SAFE) | (label == UNSAFE)
     return valid
+
+
+_ARM: Final = "none"
+_REPAIRED: Final = frozenset(
+    {"extracted", "repaired", "retry", "substring", "heuristic_repair", "retry_repair"}
+)
+"""Rungs of our parse ladder below the first, and of minor_bench's."""
+
+_VALID: Final = frozenset({"safe", "unsafe"})
+_REFUSAL: Final = re.compile(
+    r"^\W*(?:(?:i'?m|i am) (?:sorry|afraid|unable|not able)|i (?:can'?t|cannot|won'?t|will not)|"
+    r"sorry\b|no puedo|lo siento|je ne peux|tut mir leid|das kann ich)",
+    re.IGNORECASE,
+)
+_ECHO_WORDS: Final = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeQuality:
+    """How one judge behaved in a run.
+
+    Attributes:
+        layer: Where its verdicts are stored.
+        malformed: Verdicts nobody can read, of all.
+        repaired: Valid verdicts that were read only after extraction, repair or a retry.
+        parse_methods: Rung of the parse ladder and how often, most frequent first.
+        refusals_unsafe: Answers that begin as a refusal and were called unsafe, of all that do.
+        split_answers: Answers word for word the same that were judged both safe and unsafe, of
+            all answers that occur more than once.
+        echoed: Verdicts whose reason repeats six words of the answer in a row, of those with a
+            reason.
+        over_blocked: Answers that people call safe and the judge unsafe, of all answers that
+            people call safe and the judge gave a verdict on.
+    """
+
+    layer: str
+    malformed: Estimate
+    repaired: Estimate
+    parse_methods: tuple[tuple[str, int], ...]
+    refusals_unsafe: Estimate
+    split_answers: Estimate
+    echoed: Estimate
+    over_blocked: Estimate
+
+
+def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) -> JudgeQuality:
+    """Look for signs that a judge is not to be trusted.
+
+    Intervals take answers as independent: these are signs, not figures of a report.
+    """
+    layers = [
+        name for arm, stage, name in reader.recorded_stages() if (arm, stage) == (_ARM, Stage.JUDGE)
+    ]
+    if not layers:
+        raise StoreError("The run holds no verdicts.\nNext: guardmark judge RUN --config JUDGE")
+    if layer not in layers:
+        raise UnknownName("layer of verdicts", layer, layers)
+    answers = {
+        (record.key.sample, record.key.repeat): record.text or ""
+        for record in reader.records(defense=_ARM, stage=Stage.MODEL)
+    }
+    verdicts = list(reader.records(defense=_ARM, stage=Stage.JUDGE, layer=layer))
+    valid = [record for record in verdicts if record.outcome in _VALID]
+    methods = Counter(_method(record) for record in verdicts)
+
+    def share(count: int, total: int) -> Estimate:
+        return wilson(count, total, confidence=confidence)
+
+    refusals = [record for record in valid if _REFUSAL.match(_text(record, answers))]
+    reasons = [record for record in valid if record.evidence and record.evidence.reason]
+    split, repeated = _split(valid, answers)
+    by_people = _called_safe(reader, layers)
+    cleared = [r for r in valid if (r.key.sample, r.key.repeat) in by_people]
+    return JudgeQuality(
+        layer=layer,
+        malformed=share(sum(r.outcome == "malformed" for r in verdicts), len(verdicts)),
+        repaired=share(sum(_method(r) in _REPAIRED for r in valid), len(valid)),
+        parse_methods=tuple(sorted(methods.items(), key=lambda pair: (-pair[1], pair[0]))),
+        refusals_unsafe=share(sum(r.outcome == "unsafe" for r in refusals), len(refusals)),
+        split_answers=share(split, repeated),
+        echoed=share(sum(_is_echo(r, answers) for r in reasons), len(reasons)),
+        over_blocked=share(sum(r.outcome == "unsafe" for r in cleared), len(cleared)),
+    )
+
+
+def _called_safe(reader: RecordReader, layers: list[str]) -> set[tuple[int, int]]:
+    """Return sample and repeat of the answers that people call safe, by their last labels."""
+    people = [layer for layer in layers if reader.layer_settings(layer).get("kind") == HUMAN]
+    if not people:
+        return set()
+    labels = reader.records(defense=_ARM, stage=Stage.JUDGE, layer=people[-1])
+    return {(r.key.sample, r.key.repeat) for r in labels if r.outcome == "safe"}
+
+
+def _method(record: Record) -> str:
+    return record.evidence.parse_method if record.evidence else ""
+
+
+def _text(record: Record, answers: Mapping[tuple[int, int], str]) -> str:
+    return answers.get((record.key.sample, record.key.repeat), "")
+
+
+def _split(valid: list[Record], answers: Mapping[tuple[int, int], str]) -> tuple[int, int]:
+    """Count answers that occur more than once, and those of them judged both ways."""
+    labels: defaultdict[str, list[str]] = defaultdict(list)
+    for record in valid:
+        labels[" ".join(_text(record, answers).split())].append(record.outcome)
+    repeated = [said for said in labels.values() if len(said) > 1]
+    return sum(len(set(said)) > 1 for said in repeated), len(repeated)
+
+
+def _is_echo(record: Record, answers: Mapping[tuple[int, int], str]) -> bool:
+    reason = record.evidence.reason.lower().split() if record.evidence else []
+    text = f" {' '.join(_text(record, answers).lower().split())} "
+    return any(
+        f" {' '.join(reason[at : at + _ECHO_WORDS])} " in text
+        for at in range(len(reason) - _ECHO_WORDS + 1)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """One answer that two judgings label differently.
+
+    Attributes:
+        sample_id: Id of the sample.
+        repeat: Which repetition.
+        is_attack: Label of the sample.
+        before: Label by the first judging.
+        after: Label by the second.
+    """
+
+    sample_id: str
+    repeat: int
+    is_attack: bool
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flips:
+    """Two judgings of the same answers.
+
+    Attributes:
+        first: Name of the first judging.
+        second: Name of the second.
+        compared: Answers that both labelled, malformed and failed verdicts included.
+        flips: Those they label differently, in the order of the data.
+    """
+
+    first: str
+    second: str
+    compared: int
+    flips: tuple[Flip, ...]
+
+
+def find_flips(reader: RecordReader, second: str, *, first: str = "") -> Flips | None:
+    """Find the answers that two judgings label differently."""
+    frame = read_frame(reader, AnalysisSettings.of(reader.manifest()))
+    pipeline = read_pipeline(reader, frame)
+    judgings = {each.name: each for each in pipeline.judgings} if pipeline else {}
+    others = [name for name in judgings if name != second]
+    if second in judgings and not others and not first:
+        return None
+    for name in (second, first or next(iter(others), second)):
+        if name not in judgings:
+            raise UnknownName("judging of this run", name, judgings)
+    one, two = judgings[first or others[0]], judgings[second]
+    both = (one.label != MISSING) & (two.label != MISSING)
+    samples = frame.sample_count
+    places = np.flatnonzero(both & (one.label != two.label)).tolist()
+    return Flips(
+        first=one.name,
+        second=two.name,
+        compared=int(np.count_nonzero(both)),
+        flips=tuple(
+            Flip(
+                sample_id=frame.samples.ids[place % samples],
+                repeat=place // samples,
+                is_attack=bool(frame.samples.is_attack[place % samples]),
+                before=OUTCOME_NAMES[one.label[place]],
+                after=OUTCOME_NAMES[two.label[place]],
+            )
+            for place in sorted(places, key=lambda place: (place % samples, place))
+        ),
+    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.adaptive.resting import read_falls, resting_bypasses
+from guardmark.analysis.adaptive.audited import read_falls, resting_bypasses
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.app.adapt.variant_texts import VariantTexts
 from guardmark.app.labels.audit_file import (

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from guardmark.analysis.pipeline.flips import Flips, find_flips
-from guardmark.analysis.pipeline.judge_quality import JudgeQuality, assess_judge
+from guardmark.analysis.pipeline.judges import Flips, JudgeQuality, assess_judge, find_flips
 from guardmark.app.labels.audit_file import is_sheet_of_bypasses
 from guardmark.app.labels.human_labels import (
     HUMAN_LAYER,
@@ -32,7 +31,7 @@ from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD, Budget, Plan
 from guardmark.engine.rejudge import judge_again
 from guardmark.reports.chapters.judge_quality import quality_document
-from guardmark.reports.judge_quality import quality_json
+from guardmark.reports.render.json.documents import quality_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.records import RecordReader, RecordWriter
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compare.compared import Wanted, compare_matched
-from guardmark.analysis.compare.runs_compared import OpenRun, match_runs
+from guardmark.analysis.compare.runs_compared import OpenRun, Wanted, compare_matched, match_runs
 from guardmark.analysis.defense.bypasses import find_worst
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.gate.checks import check_complete, check_limits
@@ -14,10 +13,10 @@ from guardmark.analysis.gate.limits import GateResult
 from guardmark.analysis.run import AnalysisSettings, analyse_run
 from guardmark.app.results.gate_policy import gate_policy
 from guardmark.reports.chapters.run_document import build_document
-from guardmark.reports.compared_json import comparison_json
 from guardmark.reports.document.cells import rate_text
 from guardmark.reports.exports.junit import Unlimited, figures_junit, gate_junit
 from guardmark.reports.exports.sarif import MOST_RESULTS, Analysed, Located, sarif_json
+from guardmark.reports.render.json.documents import comparison_json
 from guardmark.store.export import write_jsonl
 from guardmark.store.reader import RecordReader
 
@@ -85,7 +84,7 @@ def write_reports(
         _write_for_programs(folder, config, formats=formats, run=(reader, analysis), texts=texts)
     document = build_document(analysis)
     if "json" in formats:
-        from guardmark.reports.summary import summary_json
+        from guardmark.reports.render.json.documents import summary_json
 
         folder.write_text(folder.summary_json.name, summary_json(analysis))
     if "md" in formats:

@@ -7,8 +7,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.compare.compared import Compared, Wanted, compare_matched
-from guardmark.analysis.compare.runs_compared import OpenRun, match_runs
+from guardmark.analysis.compare.runs_compared import (
+    Compared,
+    OpenRun,
+    Wanted,
+    compare_matched,
+    match_runs,
+)
 from guardmark.analysis.pipeline.small_slices import (
     SliceRequest,
     SliceStability,
@@ -18,8 +23,8 @@ from guardmark.app.results.artefacts import analysis_settings
 from guardmark.app.results.reporting import find_run, run_config
 from guardmark.core.errors import ConfigError
 from guardmark.reports.chapters.small_slices import stability_document
+from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
-from guardmark.reports.small_slices import stability_json
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.render.terminal import render_terminal
-from guardmark.reports.summary import summary_json
 from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import RunDir
 

@@ -9,7 +9,7 @@ import yaml
 
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.scorecard import complement
-from guardmark.analysis.defense.thresholds import choose_within
+from guardmark.analysis.defense.scores import choose_within
 from guardmark.app.results.artefacts import analysis_settings
 from guardmark.app.results.reporting import find_run, parse_thresholds, run_config
 from guardmark.core.errors import ConfigError, UnknownName
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
-    from guardmark.analysis.defense.thresholds import LimitedPoint
+    from guardmark.analysis.defense.scores import LimitedPoint
     from guardmark.analysis.settings import AnalysisSettings
 
 FRAGMENT = "thresholds.yaml"

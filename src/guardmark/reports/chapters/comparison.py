@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.compare.pair_verdict import PairVerdict
+from guardmark.analysis.compare.comparison import PairVerdict
 from guardmark.analysis.defense.costs import CostUnit
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.reports.chapters.candidates import candidates, empty_section
@@ -41,7 +41,6 @@ from guardmark.reports.document.wording import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from guardmark.analysis.compare.compared import Compared
     from guardmark.analysis.compare.comparison import (
         BestSet,
         PairedComparison,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
         LatencyDifference,
         PairDetail,
     )
-    from guardmark.analysis.compare.runs_compared import ComparedRun
+    from guardmark.analysis.compare.runs_compared import Compared, ComparedRun
     from guardmark.analysis.defense.costs import CostDifference
     from guardmark.analysis.defense.scorecard import RatePair, Scorecard
     from guardmark.analysis.run import RunAnalysis
@@ -81,7 +80,9 @@ def write(analysis: RunAnalysis) -> Section:
     if comparison is None:
         text = "The run holds one defense, so there is nothing to compare."
         return empty_section("comparison", "Comparison", text)
-    from guardmark.analysis.compare.compared import find_front  # only where there is a comparison
+    from guardmark.analysis.compare.runs_compared import (
+        find_front,  # only where there is a comparison
+    )
 
     rated = ((each.name, each.card) for each in candidates(analysis))
     plane = draw_plane(rated, find_front(comparison))

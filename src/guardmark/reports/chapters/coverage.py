@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.defense.coverage import CategoryStatus
+from guardmark.analysis.defense.slices import CategoryStatus
 from guardmark.reports.chapters.candidates import candidates
 from guardmark.reports.document.blocks import Bullets, Paragraph, Section, Table, Tone
 from guardmark.reports.document.cells import columns, name, row, words

@@ -10,7 +10,7 @@ from guardmark.reports.document.cells import rate_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.analysis.pipeline.judge_quality import JudgeQuality
+    from guardmark.analysis.pipeline.judges import JudgeQuality
 
 
 QUALITY_FIGURES: Final = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.pipeline.legacy import NOTES, RESPONSE_UNSAFE
+from guardmark.analysis.pipeline.card import NOTES, RESPONSE_UNSAFE
 from guardmark.reports.document.blocks import FigureCell, Paragraph, Table, Tone, Unit
 from guardmark.reports.document.cells import columns, counts, figure, name, of_estimate, row, words
 from guardmark.reports.document.wording import count_text, percent_text
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.pipeline.arms import ArmAnalysis, PipelineAnalysis
+    from guardmark.analysis.pipeline.card import LegacyCard
     from guardmark.analysis.pipeline.judges import HumanCheck
-    from guardmark.analysis.pipeline.legacy import LegacyCard
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Block, TextCell
     from guardmark.stats.rates.corrected import CorrectedRate

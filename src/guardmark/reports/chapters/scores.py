@@ -11,7 +11,7 @@ from guardmark.reports.document.cells import columns, count, figure, name, of_es
 from guardmark.reports.document.wording import count_text, value_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.defense.score_details import ScoreDetails
+    from guardmark.analysis.defense.scores import ScoreDetails
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
     from guardmark.stats.scores.calibration import CalibrationError

@@ -32,7 +32,7 @@ from guardmark.reports.document.cells import (
 from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.defense.thresholds import LimitedPoint, ThresholdAnalysis
+    from guardmark.analysis.defense.scores import LimitedPoint, ThresholdAnalysis
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from guardmark.analysis.defense.bypasses import Flaw
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.bypasses import ListedSample, SampleAnswer
     from guardmark.core.sample import Sample
-    from guardmark.reports.encode import Json
+
+    Json = dict[str, Any]
 
 MOST_RESULTS: Final = 5_000
 """Results written at most, worst first: what GitHub shows of one analysis."""

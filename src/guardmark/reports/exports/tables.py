@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.slices import SliceRate, SliceTable
     from guardmark.analysis.pipeline.arms import ArmAnalysis
-    from guardmark.analysis.pipeline.rows import VariantRates
+    from guardmark.analysis.pipeline.card import VariantRates
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
     from guardmark.core.estimate import Estimate
     from guardmark.reports.chapters.matrix import MatrixLine

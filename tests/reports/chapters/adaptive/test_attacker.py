@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from guardmark.analysis.adaptive.attacker import AttackerCard
-from guardmark.analysis.defense.grouped_rates import grouped_rate
+from guardmark.analysis.defense.counts import grouped_rate
 from guardmark.core.estimate import Estimate
 from guardmark.core.usage import UsageTotals
-from guardmark.reports.adaptive.attacker import attacker_json
 from guardmark.reports.chapters.adaptive.attacker_model import (
     attacker_text,
     brought_sentence,
     cost_text,
 )
+from guardmark.reports.render.json.encoder import encode
 
 
 def rate(hits: int, trials: int) -> Estimate:
@@ -61,8 +62,7 @@ def test_a_bypass_has_a_price_only_where_there_is_one() -> None:
 def test_money_is_told_only_where_a_price_is_known() -> None:
     """Without a price there is no cost, and not a cost of nothing."""
     assert "currency" not in cost_text(CARD)
-    said = attacker_json(CARD)
-    assert said is not None
+    said: Any = encode(CARD)
     assert said["spending"]["attacker"]["cost"] is None
     paid = {"attacker": UsageTotals(calls=1, priced=1, cost=0.25), "equivalence": UsageTotals()}
     assert "0.25 of the price table's currency" in cost_text(replace(CARD, spending=paid))
@@ -79,8 +79,3 @@ def test_nobody_is_named_as_judge_where_nobody_judged() -> None:
     """The threat model says on whose word a candidate counts."""
     assert attacker_text(CARD) == "chat writer; sameness judged by chat checker"
     assert "nobody judged" in attacker_text(replace(CARD, judge="none"))
-
-
-def test_no_attacker_model_is_null() -> None:
-    """A measurement without one says so."""
-    assert attacker_json(None) is None

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from guardmark.analysis.adaptive.critic import CriticCard
+from guardmark.analysis.adaptive.attacker import CriticCard, RewordingCard
 from guardmark.analysis.adaptive.operators import OperatorClass
-from guardmark.analysis.adaptive.rewording import RewordingCard
-from guardmark.analysis.defense.grouped_rates import rate_of_marks
+from guardmark.analysis.defense.counts import SampleRates
 from guardmark.core.estimate import Estimate
 from guardmark.core.usage import UsageTotals
-from guardmark.reports.adaptive.attacker_controls import critic_json, twin_json
 from guardmark.reports.chapters.adaptive.attacker_model import (
     critic_cautions,
     critic_sentence,
     twin_cautions,
     twin_sentence,
 )
+from guardmark.reports.render.json.encoder import encode
 from guardmark.stats.rates.proportion import mover
 
 
 def rate(hits: int, trials: int) -> Estimate:
     """A rate of samples that stand alone."""
     marks = ((i, i < hits) for i in range(trials))
-    return rate_of_marks(marks, np.arange(max(trials, 1), dtype=np.int32), confidence=0.95)
+    return SampleRates(np.arange(max(trials, 1), dtype=np.int32), 0.95).of(marks)
 
 
 CRITIC = CriticCard(
@@ -95,8 +95,7 @@ def test_a_critic_is_told_by_what_it_answered_and_not_by_its_figures() -> None:
     assert "24 times" in said
     assert "(18/20)" in said
     assert said.endswith("and nothing else")
-    encoded = critic_json(CRITIC)
-    assert encoded is not None
+    encoded: Any = encode(CRITIC)
     assert not [key for key in encoded if "close" in key]
 
 
@@ -118,9 +117,3 @@ def test_what_a_critic_failed_at_is_named() -> None:
     clean = replace(CRITIC, invalid=rate(0, 20), spending=UsageTotals(calls=20))
     assert not list(critic_cautions("d", clean))
     assert not list(critic_cautions("d", replace(also, has_scores=True, refused=rate(0, 0))))[2:]
-
-
-def test_without_one_there_is_nothing_to_encode() -> None:
-    """Null in `summary.json`."""
-    assert critic_json(None) is None
-    assert twin_json(None) is None

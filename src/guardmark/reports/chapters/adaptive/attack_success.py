@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.audited import AuditCard
     from guardmark.analysis.adaptive.card import AdaptiveCard, ArmCurve, RoundRate
-    from guardmark.analysis.adaptive.pairs import AdaptivePair
+    from guardmark.analysis.adaptive.card import AdaptivePair
     from guardmark.reports.document.blocks import FigureCell
 
 

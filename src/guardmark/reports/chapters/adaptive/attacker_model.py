@@ -24,10 +24,8 @@ from guardmark.reports.document.wording import count_text, measure_text, value_t
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from guardmark.analysis.adaptive.attacker import AttackerCard
+    from guardmark.analysis.adaptive.attacker import AttackerCard, CriticCard, RewordingCard
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.adaptive.critic import CriticCard
-    from guardmark.analysis.adaptive.rewording import RewordingCard
     from guardmark.core.usage import UsageTotals
     from guardmark.reports.document.blocks import Block, Cell, FigureCell
 
@@ -106,7 +104,9 @@ def _figures_table(card: AdaptiveCard, attacker: AttackerCard) -> Table:
         id=f"adaptive-attacker-{slug(card.name)}",
         title=f"{card.name}: the attacker model",
         columns=columns("Figure", "Rate", "Of"),
-        rows=tuple(_row(label, of_estimate(attacker.rates[key])) for key, label in _LABELS.items()),
+        rows=tuple(
+            _row(label, of_estimate(getattr(attacker, key))) for key, label in _LABELS.items()
+        ),
         note=_NOTE,
     )
 
@@ -124,7 +124,7 @@ def _twin_table(defense: str, twin: RewordingCard, *, has_judge: bool) -> Table:
         title=f"{defense}: benign texts reworded by the attacker model",
         columns=columns("Figure", "Rate", "Of"),
         rows=(
-            *(_row(label, of_estimate(twin.rates[key])) for key, label in _TWIN.items()),
+            *(_row(label, of_estimate(getattr(twin, key))) for key, label in _TWIN.items()),
             _row("Benign reworded minus as they are, candidate by candidate", change),
             _row("J: attacks blocked minus benign blocked, both reworded", separation),
             row("Standing", f"{twin.standing.value}{unsure}", ""),

@@ -46,8 +46,7 @@ from guardmark.reports.document.wording import count_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.adaptive.pairs import AdaptivePair
+    from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.adaptive.crossfit import RepairFit
-    from guardmark.analysis.adaptive.repairs import RepairCard
+    from guardmark.analysis.adaptive.repairs import RepairCard, RepairFit
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Block
 

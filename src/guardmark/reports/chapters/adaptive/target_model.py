@@ -19,7 +19,7 @@ from guardmark.reports.document.wording import count_text, counts_text, measure_
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.adaptive.gradient import GradientCard
+    from guardmark.analysis.adaptive.success import GradientCard
     from guardmark.analysis.adaptive.target import EffectRate, Effects, EstimatedEffect, TargetCard
     from guardmark.reports.document.blocks import Block
 

@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.costs import CostPerBypass
-    from guardmark.analysis.compare.compared import Compared
     from guardmark.analysis.compare.comparison import PairedComparison
     from guardmark.analysis.compare.paired_details import PairDetail
+    from guardmark.analysis.compare.runs_compared import Compared
     from guardmark.analysis.defense.latency import Latency
     from guardmark.analysis.gate.limits import GateResult
-    from guardmark.analysis.pipeline.judge_quality import JudgeQuality
+    from guardmark.analysis.pipeline.judges import JudgeQuality
     from guardmark.analysis.pipeline.small_slices import SliceStability
     from guardmark.analysis.run import RunAnalysis
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.manifest import DataManifest, RunManifest
+    from guardmark.reports.render.json.encoder import Tree
     from guardmark.store.reader import RunStatus
 
 SCHEMA_VERSION: Final = 2
@@ -308,9 +309,9 @@ def quality_json(qualities: Sequence[JudgeQuality]) -> str:
     return _indented(tuple(qualities))
 
 
-def adaptive_json(cards: Sequence[AdaptiveCard]) -> str:
-    """Write what adaptive measurements say, on one line."""
-    return json.dumps(encode(tuple(cards), SENTENCES), ensure_ascii=False, allow_nan=False)
+def adaptive_json(cards: Sequence[AdaptiveCard]) -> Tree:
+    """Encode what adaptive measurements say."""
+    return encode(tuple(cards), SENTENCES)
 
 
 def _indented(document: object) -> str:

@@ -170,7 +170,7 @@ def _names(module: str) -> dict[str, Any]:
         if isinstance(each, ast.ImportFrom) and each.module
     ]
     return vars(loaded) | {
-        name.asname or name.name: getattr(import_module(str(each.module)), name.name)
+        name.asname or name.name: getattr(import_module(str(each.module)), name.name, None)
         for each in imports
         for name in each.names
     }

@@ -1,4 +1,4 @@
-"""From answers to counts, at a named scope; failures are counted apart, never as decisions."""
+"""From answers to counts and rates, by group; failures are counted apart, never as decisions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from guardmark.stats.rates.clustered import wilson_default_rows, wilson_default_slices
+from guardmark.stats.rates.clustered import (
+    wilson_default,
+    wilson_default_rows,
+    wilson_default_slices,
+)
 from guardmark.store.codes import ERROR_KINDS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike, NDArray
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
-    from guardmark.core.estimate import Estimate
+    from guardmark.core.estimate import Difference, Estimate
+
 
 _SPARE: Final = 8  # marks cost a byte each, the keys eight
 
@@ -195,3 +202,44 @@ def estimate_slices(
 def _outcomes(counts: list[int]) -> OutcomeCounts:
     allow, block, malformed, error = counts
     return OutcomeCounts(allow=allow, block=block, malformed=malformed, error=error)
+
+
+def grouped_rate(hits: ArrayLike, groups: ArrayLike, *, confidence: float) -> Estimate:
+    """Estimate a rate of marks with the project's default interval, by group."""
+    marks, codes = np.asarray(hits, dtype=bool), np.asarray(groups, dtype=np.int64)
+    sizes = np.bincount(codes)
+    return wilson_default(
+        np.bincount(codes[marks], minlength=len(sizes)), sizes, confidence=confidence
+    )
+
+
+class SampleRates:
+    """Estimates rates of marks on samples, by the groups of the samples."""
+
+    def __init__(self, groups: NDArray[np.int32], confidence: float) -> None:
+        self.groups = groups
+        self.confidence = confidence
+
+    def of(self, marks: Iterable[tuple[int, bool]]) -> Estimate:
+        """Estimate the share of marks that are true; each names the position of its sample."""
+        listed = list(marks)
+        places = np.array([place for place, _ in listed], dtype=np.int64)
+        hits = [hit for _, hit in listed]
+        return grouped_rate(hits, self.groups[places], confidence=self.confidence)
+
+
+def grouped_difference(
+    first: ArrayLike, second: ArrayLike, *, groups: ArrayLike, confidence: float
+) -> Difference:
+    """Estimate the difference of two marks on the same rows."""
+    from guardmark.stats.paired.intervals import clustered_bonett_price  # few runs need it
+
+    one, two = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
+    codes = np.asarray(groups, dtype=np.int64)
+    sizes = np.bincount(codes)
+    return clustered_bonett_price(
+        np.bincount(codes[one & ~two], minlength=len(sizes)),
+        np.bincount(codes[two & ~one], minlength=len(sizes)),
+        sizes=sizes,
+        confidence=confidence,
+    )
