@@ -35,7 +35,7 @@ def battle(*tries: Try) -> AdaptiveRecords:
         calls={},
         again=(),
         unanswered=0,
-        bills={},
+        usage={},
     )
 
 
