@@ -36,6 +36,7 @@ from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
+from guardmark.reports.render.json.encoder import encode
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries

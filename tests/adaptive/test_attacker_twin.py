@@ -24,6 +24,7 @@ from guardmark.core.estimate import Estimate
 from guardmark.core.layers import ADAPTIVE, TWIN_CANDIDATES
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
+from guardmark.reports.render.json.encoder import encode
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.stats.rates.proportion import mover
 from guardmark.store.reader import RecordReader

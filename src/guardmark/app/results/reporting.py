@@ -15,6 +15,7 @@ from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.chapters.run_document import shorten
+from guardmark.reports.render.json.documents import summary_json
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import RunDir
