@@ -18,6 +18,7 @@ from guardmark.reports.adaptive.pairs import pairs_json
 from guardmark.reports.chapters.adaptive.attack_success import area_sentence, pairs_table
 from guardmark.reports.document.wording import cell_text
 from guardmark.reports.render.json.documents import document_schema
+from guardmark.reports.render.json.encoder import encode
 
 BUDGET = 16
 
