@@ -12,9 +12,7 @@ import pytest
 from tests.adaptive.planted import AtOnce, attack, cards, folding, keyword, lottery, samples
 
 from guardmark.adaptive.campaign import AdaptivePlan
-from guardmark.analysis.adaptive.card import AdaptiveCard
-from guardmark.analysis.adaptive.card import compare_adaptive
-from guardmark.reports.adaptive.pairs import pairs_json
+from guardmark.analysis.adaptive.card import AdaptiveCard, compare_adaptive
 from guardmark.reports.chapters.adaptive.attack_success import area_sentence, pairs_table
 from guardmark.reports.document.wording import cell_text
 from guardmark.reports.render.json.documents import document_schema

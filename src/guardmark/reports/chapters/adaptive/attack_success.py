@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from guardmark.analysis.adaptive.audited import AuditCard
-    from guardmark.analysis.adaptive.card import AdaptiveCard, ArmCurve, RoundRate
-    from guardmark.analysis.adaptive.card import AdaptivePair
+    from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair, ArmCurve, RoundRate
     from guardmark.reports.document.blocks import FigureCell
 
 
