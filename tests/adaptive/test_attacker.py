@@ -23,9 +23,9 @@ from tests.adaptive.planted import AtOnce, leaker
 from guardmark.adaptive.attacker_thread import AttackerThread, Draft
 from guardmark.adaptive.state import Target
 from guardmark.analysis.adaptive.rows import read_battles
-from guardmark.core.layers import ADAPTIVE, CANDIDATES
 from guardmark.core.outcome import Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt
+from guardmark.store.layers import ADAPTIVE, CANDIDATES
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
 

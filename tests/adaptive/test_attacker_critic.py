@@ -31,13 +31,13 @@ from guardmark.adaptive.model_asker import AttackerPlan, ModelAsker
 from guardmark.adaptive.state import SearchState
 from guardmark.adaptive.trace import read_trace
 from guardmark.attacks.prompts import PastTry
-from guardmark.core.layers import CRITIC
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.render.json.encoder import encode
 from guardmark.reports.render.terminal import render_terminal
+from guardmark.store.layers import CRITIC
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
 

@@ -21,12 +21,12 @@ from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.defense.counts import SampleRates
 from guardmark.attacks.prompts import STRATEGIES, neutral_text, prompt_digest, system_text
 from guardmark.core.estimate import Estimate
-from guardmark.core.layers import ADAPTIVE, TWIN_CANDIDATES
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.render.json.encoder import encode
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.stats.rates.proportion import mover
+from guardmark.store.layers import ADAPTIVE, TWIN_CANDIDATES
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
 

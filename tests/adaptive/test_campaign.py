@@ -31,13 +31,13 @@ from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.core.errors import IncomparableRuns
-from guardmark.core.layers import ADAPTIVE, NULL
 from guardmark.core.outcome import BLOCKED, Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt, View
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.render.json.documents import adaptive_json
 from guardmark.store.integrity import check
+from guardmark.store.layers import ADAPTIVE, NULL
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.tries import read_tries

@@ -20,8 +20,8 @@ from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.core.estimate import Difference
-from guardmark.core.layers import ADAPTIVE, BLIND
 from guardmark.core.sample import Sample
+from guardmark.store.layers import ADAPTIVE, BLIND
 from guardmark.store.records import RecordReader
 
 BUDGET = 64

@@ -27,11 +27,11 @@ from guardmark.adaptive.trace import read_trace
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.attacks.battery import Lock, lock_digest, lock_text
 from guardmark.core.errors import IncomparableRuns
-from guardmark.core.layers import BLIND, NULL, first_layer, seed_layer
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.store.integrity import check
+from guardmark.store.layers import BLIND, NULL, first_layer, seed_layer
 from guardmark.store.reader import RecordReader
 
 BUDGET = 16

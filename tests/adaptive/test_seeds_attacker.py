@@ -12,10 +12,10 @@ from tests.oracles.slow.adaptive.cards import recount_attacks
 from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.source import open_source
 
-from guardmark.core.layers import ADAPTIVE
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.seeds import headline, seeds_sentence, seeds_table
 from guardmark.reports.render.json.documents import adaptive_json
+from guardmark.store.layers import ADAPTIVE
 
 NAMES = ["x", "y", "z", "w"]
 

@@ -25,13 +25,13 @@ from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.battery import battery
 from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap
 from guardmark.core.errors import IncomparableRuns
-from guardmark.core.layers import TARGET, VERDICT
 from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
 from guardmark.reports.chapters.adaptive.target_model import reading_sentence
 from guardmark.store.integrity import check
+from guardmark.store.layers import TARGET, VERDICT
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.tries import read_tries

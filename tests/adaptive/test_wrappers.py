@@ -12,12 +12,12 @@ from tests.adaptive.planted import AtOnce, attack, cards, keyword, samples
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.operators import OperatorCard
-from guardmark.core.layers import ADAPTIVE
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
 from guardmark.core.sample import Prompt
 from guardmark.reports.chapters.adaptive.operators import operator_tables, wrapper_sentence
 from guardmark.reports.render.json.documents import document_schema
 from guardmark.reports.render.json.encoder import encode
+from guardmark.store.layers import ADAPTIVE
 
 
 def warned_of_codes(text: str) -> bool:

@@ -14,7 +14,7 @@ from guardmark.attacks.application import keeps
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.prompts import PastTry, equivalence_prompt
 from guardmark.canon.steps import skeleton
-from guardmark.core.layers import CANDIDATES, TWIN_CANDIDATES
+from guardmark.store.layers import CANDIDATES, TWIN_CANDIDATES
 from guardmark.store.tries import TrySubject
 
 if TYPE_CHECKING:

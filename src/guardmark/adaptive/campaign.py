@@ -38,9 +38,9 @@ from guardmark.adaptive.target import TargetAsker
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
-from guardmark.core.layers import ADAPTIVE, BLIND, FINDINGS_PREFIX, LEFT_OUT, NULL, TARGET
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.inference.gradient_access import GradientDefense
+from guardmark.store.layers import ADAPTIVE, BLIND, FINDINGS_PREFIX, LEFT_OUT, NULL, TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,8 +12,8 @@ from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import Use
 from guardmark.canon.steps import REPAIR_STEPS, apply_steps
-from guardmark.core.layers import BLIND, GRADIENT, NULL
 from guardmark.defenses.canonical import WHOLE, steps_of
+from guardmark.store.layers import BLIND, GRADIENT, NULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -20,12 +20,12 @@ from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap, question_about
 from guardmark.attacks.contract import Tier
 from guardmark.core.errors import ConfigError
-from guardmark.core.layers import CANARY_REPLIES
 from guardmark.core.outcome import AnswerMode
 from guardmark.core.sample import Prompt
 from guardmark.engine.calls import as_response, attempt
 from guardmark.engine.plan import NO_GUARD
 from guardmark.judges.rules import RulesJudge
+from guardmark.store.layers import CANARY_REPLIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -26,7 +26,12 @@ from guardmark.attacks.prompts import (
     neutral_digest,
     prompt_digest,
 )
-from guardmark.core.layers import (
+from guardmark.core.outcome import ErrorKind, Evidence, Response
+from guardmark.core.protocols import GuidedModel, PairJudge
+from guardmark.engine.calls import Failure, attempt, not_a
+from guardmark.judges.rules import REFUSALS
+from guardmark.parsing.attacker_models import read_candidates, read_closeness, read_sameness
+from guardmark.store.layers import (
     ATTACKER,
     CANDIDATES,
     CRITIC,
@@ -34,11 +39,6 @@ from guardmark.core.layers import (
     TWIN_ATTACKER,
     TWIN_EQUIVALENCE,
 )
-from guardmark.core.outcome import ErrorKind, Evidence, Response
-from guardmark.core.protocols import GuidedModel, PairJudge
-from guardmark.engine.calls import Failure, attempt, not_a
-from guardmark.judges.rules import REFUSALS
-from guardmark.parsing.attacker_models import read_candidates, read_closeness, read_sameness
 from guardmark.store.tries import TryRecord, TrySubject
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from guardmark.attacks.contract import Tier
-from guardmark.core.layers import ADAPTIVE
+from guardmark.store.layers import ADAPTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from guardmark.adaptive.questions import RESENDS, Account, Query, is_confirmed
 from guardmark.attacks.application import apply, recovers, seed_for
 from guardmark.attacks.catalogue import arms
 from guardmark.attacks.contract import OperatorChain, Tier
-from guardmark.core.layers import ADAPTIVE, seed_layer
+from guardmark.store.layers import ADAPTIVE, seed_layer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

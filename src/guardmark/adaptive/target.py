@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from guardmark.adaptive.asker import Asker, Kind, digest_of_text, prompt_of
 from guardmark.adaptive.model_asker import response_of
 from guardmark.adaptive.questions import Account, text_digest
-from guardmark.core.layers import TARGET, VERDICT
 from guardmark.core.outcome import ErrorKind, Evidence, Response, Verdict, VerdictLabel
 from guardmark.engine.calls import as_response, as_verdict, attempt
+from guardmark.store.layers import TARGET, VERDICT
 from guardmark.store.tries import TryRecord, TrySubject
 
 if TYPE_CHECKING:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.adaptive.defense_asker import tells_of_failure
 from guardmark.core.errors import IncomparableRuns, StoreError
-from guardmark.core.layers import (
+from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Outcome, ScoreKind
+from guardmark.store.codes import OUTCOME_CODE
+from guardmark.store.layers import (
     ADAPTIVE,
     ARMS,
     CANARY_REPLIES,
@@ -17,8 +19,6 @@ from guardmark.core.layers import (
     first_layer,
     is_target_layer,
 )
-from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Outcome, ScoreKind
-from guardmark.store.codes import OUTCOME_CODE
 from guardmark.store.tries import TryRecord, TrySubject, read_tries
 
 if TYPE_CHECKING:

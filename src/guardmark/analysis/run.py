@@ -30,8 +30,8 @@ from guardmark.analysis.defense.slices import (
 )
 from guardmark.analysis.defense.spending import read_part_usage
 from guardmark.analysis.settings import AnalysisSettings
-from guardmark.core.layers import ADAPTIVE, LEFT_OUT
 from guardmark.core.record import Stage
+from guardmark.store.layers import ADAPTIVE, LEFT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

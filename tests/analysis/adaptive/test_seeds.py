@@ -14,12 +14,12 @@ from tests.adaptive.planted import AtOnce, attack, cards, hardened, leaker, lott
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.rows import FULL, read_battles
-from guardmark.core.layers import ADAPTIVE
 from guardmark.reports.chapters.adaptive.attack_success import gain_sentence, holding_sentence
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.chapters.adaptive.seeds import seed_line, seeds_sentence, seeds_table
 from guardmark.reports.render.json.documents import adaptive_json, document_schema
 from guardmark.reports.render.terminal import render_terminal
+from guardmark.store.layers import ADAPTIVE
 from guardmark.store.records import RecordReader
 
 BUDGET = 8

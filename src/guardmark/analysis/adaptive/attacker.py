@@ -10,8 +10,8 @@ from guardmark.analysis.adaptive.attacker_rows import OF_BENIGN, read_attacker_r
 from guardmark.analysis.adaptive.operators import OperatorClass, standing_of
 from guardmark.analysis.adaptive.rows import FULL
 from guardmark.analysis.defense.counts import grouped_difference
-from guardmark.core.layers import ADAPTIVE, CRITIC
 from guardmark.stats.rates.proportion import mover
+from guardmark.store.layers import ADAPTIVE, CRITIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.layers import (
+from guardmark.core.usage import UsageTotals
+from guardmark.store.layers import (
     ATTACKER,
     CANDIDATES,
     EQUIVALENCE,
@@ -14,7 +15,6 @@ from guardmark.core.layers import (
     TWIN_CANDIDATES,
     TWIN_EQUIVALENCE,
 )
-from guardmark.core.usage import UsageTotals
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:

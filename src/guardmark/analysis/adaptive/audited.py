@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from guardmark.analysis.adaptive.rows import FULL
-from guardmark.core.layers import ADAPTIVE, AUDIT_PREFIX
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.rates.corrected import audited_rate
+from guardmark.store.layers import ADAPTIVE, AUDIT_PREFIX
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:

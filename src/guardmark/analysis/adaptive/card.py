@@ -38,7 +38,6 @@ from guardmark.analysis.adaptive.success import (
 from guardmark.analysis.adaptive.target import TargetCard, measure_target
 from guardmark.analysis.adaptive.target_rows import read_target
 from guardmark.analysis.defense.counts import SampleRates, grouped_difference
-from guardmark.core.layers import ADAPTIVE, BLIND, NULL
 from guardmark.stats.attempts.extrapolation import extrapolate_success
 from guardmark.stats.attempts.success_area import area_difference, areas_of
 from guardmark.stats.attempts.survival import (
@@ -50,6 +49,7 @@ from guardmark.stats.attempts.survival import (
 )
 from guardmark.stats.drawing import split_by_group
 from guardmark.stats.multiplicity import holm
+from guardmark.store.layers import ADAPTIVE, BLIND, NULL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

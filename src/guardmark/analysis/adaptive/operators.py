@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.rows import FULL
-from guardmark.core.layers import ADAPTIVE
 from guardmark.stats.quantiles import estimate_quantile
+from guardmark.store.layers import ADAPTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

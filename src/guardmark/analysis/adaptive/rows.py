@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.costs import CRITIC_ACCOUNT, MODEL_ACCOUNT
-from guardmark.core.layers import (
+from guardmark.core.usage import UsageTotals
+from guardmark.store.layers import (
     ADAPTIVE,
     ARMS,
     ATTACKER,
@@ -17,7 +18,6 @@ from guardmark.core.layers import (
     REPEATED_ARMS,
     seed_layer,
 )
-from guardmark.core.usage import UsageTotals
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT
 from guardmark.analysis.adaptive.success import NEVER, ROUNDS, AttackMask
-from guardmark.core.layers import ADAPTIVE, BLIND, NULL
 from guardmark.stats.attempts.success_area import areas_of
 from guardmark.stats.attempts.survival import chance_of_any, restricted_mean
 from guardmark.stats.rates.means import (
@@ -18,6 +17,7 @@ from guardmark.stats.rates.means import (
     mean_over_seeds,
     share_over_seeds,
 )
+from guardmark.store.layers import ADAPTIVE, BLIND, NULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

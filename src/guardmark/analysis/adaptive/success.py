@@ -9,8 +9,8 @@ import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT
 from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
-from guardmark.core.layers import ADAPTIVE, BLIND, GRADIENT
 from guardmark.stats.attempts.success_area import success_area
+from guardmark.store.layers import ADAPTIVE, BLIND, GRADIENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,8 +13,8 @@ from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.attacks.prompts import STRATEGIES
 from guardmark.core.errors import ConfigError
-from guardmark.core.layers import ATTACKER
 from guardmark.parsing.attacker_models import read_candidates
+from guardmark.store.layers import ATTACKER
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from guardmark.app.labels.audit_file import (
 )
 from guardmark.app.results.reporting import find_run
 from guardmark.core.errors import StoreError, UnknownName
-from guardmark.core.layers import ADAPTIVE
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD
+from guardmark.store.layers import ADAPTIVE
 from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:

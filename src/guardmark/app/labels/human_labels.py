@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from guardmark.app.labels.audit_file import BYPASSES, read_rows
 from guardmark.app.labels.auditing import resting_of
 from guardmark.core.errors import DatasetError
-from guardmark.core.layers import AUDIT_PREFIX
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.engine.plan import NO_GUARD
+from guardmark.store.layers import AUDIT_PREFIX
 from guardmark.store.tries import TrySubject
 
 if TYPE_CHECKING:

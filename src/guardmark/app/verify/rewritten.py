@@ -22,11 +22,11 @@ from guardmark.app.results.comparing import read_slices
 from guardmark.app.results.exporting import export
 from guardmark.app.results.reporting import run_config
 from guardmark.app.verify.mismatches import Mismatches, MismatchKind
-from guardmark.core.layers import MODEL_LAYERS, asked_layers
 from guardmark.reports.chapters.small_slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.connect import close_reading
+from guardmark.store.layers import MODEL_LAYERS, asked_layers
 from guardmark.store.records import RecordReader
 from guardmark.store.run_dir import RunDir
 from guardmark.store.tries import read_tries

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.core import layers
-from guardmark.core.layers import (
+from guardmark.store import layers
+from guardmark.store.layers import (
     ARMS,
     AUDIT_PREFIX,
     BLIND,
