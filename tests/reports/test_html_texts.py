@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.reports.render.html.texts import flowing, show_text, verdict_line
+from guardmark.reports.render.html.samples import flowing, show_text, verdict_line
 
 anything = st.text(st.characters(codec=None, exclude_categories=()))
 

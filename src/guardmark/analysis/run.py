@@ -165,6 +165,11 @@ class RunAnalysis:
     adaptive_left_out: Mapping[str, str] = field(default_factory=dict)
     spending: tuple[PartUsage, ...] = ()
 
+    @property
+    def candidates(self) -> tuple[DefenseAnalysis, ...]:
+        """The defenses that are no baselines, or all when there are only baselines."""
+        return tuple(each for each in self.defenses if not each.is_baseline) or self.defenses
+
 
 def analyse_run(reader: RecordReader, settings: AnalysisSettings | None = None) -> RunAnalysis:
     """Compute everything a report says, from the records alone.

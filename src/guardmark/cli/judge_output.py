@@ -12,7 +12,7 @@ from guardmark.cli.run_output import ProgressLine, interruptible
 from guardmark.cli.terminal import tell
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.reports.chapters.judge_quality import quality_document
+from guardmark.reports.chapters.pipeline_trust import quality_document
 from guardmark.reports.document.safe_text import clean
 from guardmark.reports.render.json.documents import quality_json
 from guardmark.reports.render.terminal import render_terminal

@@ -30,7 +30,7 @@ from guardmark.core.protocols import Closable
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD, Budget, Plan
 from guardmark.engine.rejudge import judge_again
-from guardmark.reports.chapters.judge_quality import quality_document
+from guardmark.reports.chapters.pipeline_trust import quality_document
 from guardmark.reports.render.json.documents import quality_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.records import RecordReader, RecordWriter

@@ -22,7 +22,7 @@ from guardmark.analysis.pipeline.small_slices import (
 from guardmark.app.results.artefacts import analysis_settings
 from guardmark.app.results.reporting import find_run, run_config
 from guardmark.core.errors import ConfigError
-from guardmark.reports.chapters.small_slices import stability_document
+from guardmark.reports.chapters.slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.records import RecordReader

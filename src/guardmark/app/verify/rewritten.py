@@ -22,7 +22,7 @@ from guardmark.app.results.comparing import read_slices
 from guardmark.app.results.exporting import export
 from guardmark.app.results.reporting import run_config
 from guardmark.app.verify.mismatches import Mismatches, MismatchKind
-from guardmark.reports.chapters.small_slices import stability_document
+from guardmark.reports.chapters.slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.connect import close_reading

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.chapters.candidates import empty_section
-from guardmark.reports.document.blocks import Bullets, FigureCell, Paragraph, Section, Tone, Unit
+from guardmark.reports.document.blocks import (
+    Bullets,
+    FigureCell,
+    Paragraph,
+    Section,
+    Tone,
+    Unit,
+    empty_section,
+)
 from guardmark.reports.document.cells import of_estimate
 from guardmark.reports.document.wording import count_text, counts_text, measure_text, percent_text
 

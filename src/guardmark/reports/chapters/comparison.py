@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from guardmark.analysis.compare.comparison import PairVerdict
 from guardmark.analysis.defense.costs import CostUnit
 from guardmark.analysis.defense.scorecard import complement
-from guardmark.reports.chapters.candidates import candidates, empty_section
 from guardmark.reports.document.blocks import (
     Bullets,
     Document,
@@ -21,6 +20,7 @@ from guardmark.reports.document.blocks import (
     Table,
     Tone,
     Unit,
+    empty_section,
 )
 from guardmark.reports.document.cells import (
     columns,
@@ -84,7 +84,7 @@ def write(analysis: RunAnalysis) -> Section:
         find_front,  # only where there is a comparison
     )
 
-    rated = ((each.name, each.card) for each in candidates(analysis))
+    rated = ((each.name, each.card) for each in analysis.candidates)
     plane = draw_plane(rated, find_front(comparison))
     blocks = comparison_blocks(comparison)
     if plane is not None:

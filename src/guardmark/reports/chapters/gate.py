@@ -31,10 +31,8 @@ UNITS: Final = {
     GateUnit.RECORDS: Unit.COUNT,
 }
 
-
 STATUS: Final = {GateStatus.HELD: "PASS", GateStatus.BROKEN: "FAIL", GateStatus.OPEN: "OPEN"}
 """What a check is called on a line of its own; open: the data cannot decide."""
-
 
 _FIGURES: Final = {
     "asr_upper": "ASR",
@@ -110,20 +108,17 @@ def _plural(subject: str) -> str:
 
 _ORDER = (GateStatus.BROKEN, GateStatus.OPEN, GateStatus.HELD)
 
-
 _METHOD = (
     "A limit is held when the whole {confidence} interval lies on its good side, broken when the "
     "whole interval lies beyond it, open otherwise. A regression is broken when it is significant "
     "(Holm) and larger than the margin."
 )
 
-
 _TONES: Final = {
     GateStatus.HELD: Tone.GOOD,
     GateStatus.BROKEN: Tone.BAD,
     GateStatus.OPEN: Tone.WARNING,
 }
-
 
 _HEADINGS: Final = {
     GateStatus.HELD: "passed",

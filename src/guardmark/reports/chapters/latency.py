@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.core.manifest import LatencyMode
-from guardmark.reports.chapters import spending
-from guardmark.reports.chapters.candidates import candidates, empty_section
+from guardmark.core.record import FIRST_LAYER
 from guardmark.reports.document.blocks import (
     Bullets,
     Histogram,
     Paragraph,
+    Row,
     Section,
     Table,
     Tone,
     Unit,
+    empty_section,
 )
 from guardmark.reports.document.cells import columns, name, of_quantile, row, slug
 from guardmark.reports.document.wording import count_text, value_text
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.latency import LatencyHistogram
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
     from guardmark.reports.document.blocks import Block
+    from guardmark.store.usage import PartUsage
+
 
 _MODES = {
     LatencyMode.ISOLATED: "one call at a time, so times are those of an idle service",
@@ -38,7 +41,7 @@ def write(analysis: RunAnalysis) -> Section:
     """Write the section on latency."""
     timed = [each for each in analysis.defenses if _timed(each)]
     remarks = tuple(line for each in analysis.defenses for line in _remarks(each))
-    spent = spending.write(analysis)
+    spent = spending_blocks(analysis)
     if not timed:
         nothing = " ".join(["No answer was timed.", *remarks])
         if not spent:
@@ -55,7 +58,7 @@ def write(analysis: RunAnalysis) -> Section:
     ]
     if remarks:
         blocks.append(Bullets(lines=remarks))
-    spreads = [(each.name, each.latency.histogram) for each in candidates(analysis)]
+    spreads = [(each.name, each.latency.histogram) for each in analysis.candidates]
     charted = [(name_, spread) for name_, spread in spreads if spread is not None]
     blocks.extend(_histogram(*each) for each in charted[:_MOST_CHARTS])
     return Section(id="latency", title="Latency", blocks=(*blocks, *spent))
@@ -116,3 +119,67 @@ def _histogram(defense: str, spread: LatencyHistogram) -> Histogram:
         series=tuple((label, counts) for label, counts in series if any(counts)),
         logarithmic=True,
     )
+
+
+SPENDING_TABLE: Final = "spending"
+"""Id of the table."""
+
+_STAGES: Final = {
+    "defense": "defense",
+    "warmup": "warm-up",
+    "model": "target model",
+    "judge": "judge",
+    "try": "attacker's tries",
+}
+
+
+def spending_blocks(analysis: RunAnalysis) -> tuple[Block, ...]:
+    """Write what was consumed; nothing where no service reported any."""
+    spent = analysis.spending
+    if not spent:
+        return ()
+    priced = [each.cost for each in spent if each.cost is not None]
+    note = (
+        f"Together {_money(sum(priced))}, in the currency of the price table."
+        if priced
+        else "No price is known; prices: in the configuration says what tokens cost."
+    )
+    note += " Counts what services reported of answered calls; kept answers cost nothing again."
+    return (
+        Table(
+            id=SPENDING_TABLE,
+            title="What the calls consumed",
+            columns=columns(
+                *("Part", "At", "Calls", "Kept", "Tokens read", "Tokens written", "Cost"),
+                texts=("At",),
+            ),
+            rows=tuple(_spending_row(each) for each in spent),
+            note=note,
+        ),
+    )
+
+
+def _spending_row(spent: PartUsage) -> Row:
+    at = _STAGES.get(spent.stage, spent.stage)
+    if spent.layer.partition("/")[0] != FIRST_LAYER:
+        at += f" ({spent.layer})"
+    cost = "not priced" if spent.cost is None else _money(spent.cost)
+    if spent.cost is not None and spent.priced < spent.calls:
+        cost += f" for {count_text(spent.priced)}"
+    return row(
+        name(spent.part),
+        at,
+        spent.calls,
+        spent.recalled,
+        _tokens(spent.tokens_read),
+        _tokens(spent.tokens_written),
+        cost,
+    )
+
+
+def _tokens(found: int | None) -> str:
+    return "not reported" if found is None else count_text(found)
+
+
+def _money(amount: float) -> str:
+    return f"{amount:,.4f}" if amount < 100 else f"{amount:,.2f}"

@@ -5,8 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.pipeline.card import NOTES, RESPONSE_UNSAFE
-from guardmark.reports.document.blocks import FigureCell, Paragraph, Table, Tone, Unit
-from guardmark.reports.document.cells import columns, counts, figure, name, of_estimate, row, words
+from guardmark.reports.document.blocks import (
+    Bullets,
+    Document,
+    FigureCell,
+    Paragraph,
+    Section,
+    Table,
+    Tone,
+    Unit,
+)
+from guardmark.reports.document.cells import (
+    columns,
+    counts,
+    figure,
+    name,
+    of_estimate,
+    rate_text,
+    row,
+    words,
+)
 from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
@@ -14,10 +32,11 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.pipeline.arms import ArmAnalysis, PipelineAnalysis
     from guardmark.analysis.pipeline.card import LegacyCard
-    from guardmark.analysis.pipeline.judges import HumanCheck
+    from guardmark.analysis.pipeline.judges import HumanCheck, JudgeQuality
     from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Block, TextCell
     from guardmark.stats.rates.corrected import CorrectedRate
+
 
 _MALFORMED_ENOUGH: Final = 0.01
 _INFERRED: Final = "inferred"
@@ -105,14 +124,16 @@ def _coverage_table(arms: Sequence[ArmAnalysis]) -> Table:
         id="pipeline-coverage",
         title="How much stands behind the cards",
         columns=columns(
-            "Arm",
-            "Label stated",
-            "End known",
-            "Model answered",
-            "Verdict valid",
-            "Verdict malformed",
-            "Verdict missing",
-            "In model card",
+            *(
+                "Arm",
+                "Label stated",
+                "End known",
+                "Model answered",
+                "Verdict valid",
+                "Verdict malformed",
+                "Verdict missing",
+                "In model card",
+            ),
             meanings={
                 "Label stated": "label stated, not inferred, of all asked",
                 "End known": "blocked, or answered and judged, of all asked",
@@ -281,4 +302,39 @@ def _twins(pipeline: PipelineAnalysis, cards: Sequence[LegacyCard]) -> tuple[str
         for at, one in enumerate(system)
         for other in list(system)[at + 1 :]
         if system[one] == system[other] and refused[one] != refused[other]
+    )
+
+
+QUALITY_FIGURES: Final = (
+    ("malformed", "verdicts nobody can read"),
+    ("repaired", "verdicts read only after extraction, repair or a retry"),
+    ("refusals_unsafe", "refusals called unsafe"),
+    ("split_answers", "repeated answers judged both safe and unsafe"),
+    ("echoed", "reasons that repeat the answer word for word"),
+    ("over_blocked", "answers that people call safe, called unsafe"),
+)
+
+
+def quality_document(found: Sequence[JudgeQuality]) -> Document:
+    """Say how judges behaved, a section for each."""
+    text = "Intervals take answers as independent: these are signs to follow, not proofs."
+    return Document(
+        title="Judge quality",
+        subtitle=text,
+        sections=tuple(
+            Section(
+                id=quality.layer,
+                title=quality.layer,
+                blocks=(Bullets(lines=_quality_lines(quality)),),
+            )
+            for quality in found
+        ),
+    )
+
+
+def _quality_lines(quality: JudgeQuality) -> tuple[str, ...]:
+    methods = ", ".join(f"{name or 'not said'} {n:,}" for name, n in quality.parse_methods)
+    return (
+        *(f"{rate_text(getattr(quality, name))} {words}" for name, words in QUALITY_FIGURES),
+        f"read by: {methods or 'nothing'}",
     )

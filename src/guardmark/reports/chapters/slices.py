@@ -1,12 +1,20 @@
-"""Error rates by category, and by every other facet that splits the samples."""
+"""Rates by slice, how much of the taxonomy they cover, and how far small slices mislead."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.defense.slices import SliceRate, SliceTable, by_severity, has_slices
-from guardmark.reports.chapters.candidates import candidates, empty_section
+from guardmark.analysis.defense.slices import (
+    CategoryStatus,
+    SliceRate,
+    SliceTable,
+    by_severity,
+    has_slices,
+)
+from guardmark.core.estimate import Estimate
 from guardmark.reports.document.blocks import (
+    Bullets,
+    Document,
     IntervalChart,
     IntervalMark,
     Paragraph,
@@ -14,6 +22,7 @@ from guardmark.reports.document.blocks import (
     Table,
     Tone,
     Unit,
+    empty_section,
 )
 from guardmark.reports.document.cells import (
     columns,
@@ -21,15 +30,31 @@ from guardmark.reports.document.cells import (
     figure,
     name,
     of_estimate,
+    of_ratio,
     row,
     slug,
     words,
 )
-from guardmark.reports.document.wording import count_text, measure_text
+from guardmark.reports.document.wording import (
+    count_text,
+    counts_text,
+    measure_text,
+    percent_text,
+    value_text,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from guardmark.analysis.pipeline.small_slices import (
+        SliceCard,
+        SliceFigure,
+        SliceStability,
+        VariantRows,
+    )
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
     from guardmark.reports.document.blocks import Block
+
 
 _MOST_ROWS = 25
 _FACETS = ("subcategory", "severity", "language", "length", "variant", "technique", "source")
@@ -39,7 +64,7 @@ _CHARTED = frozenset({"severity", "language", "length", "variant"})
 
 def write_categories(analysis: RunAnalysis) -> Section:
     """Write the section on categories, worst first."""
-    defenses = candidates(analysis)
+    defenses = analysis.candidates
     blocks: list[Block] = []
     if any(each.slice_table("category", is_attack=True).rates for each in defenses):
         blocks.append(_chart(defenses, "category", is_attack=True))
@@ -58,7 +83,7 @@ def write_categories(analysis: RunAnalysis) -> Section:
 
 def write_slices(analysis: RunAnalysis) -> Section:
     """Write the section on every other facet that splits the samples."""
-    defenses = candidates(analysis)
+    defenses = analysis.candidates
     blocks: list[Block] = []
     for facet in _FACETS:
         blocks.extend(_facet(defenses, facet))
@@ -183,3 +208,174 @@ def _severity_words(defense: DefenseAnalysis) -> Paragraph:
         text=f"{defense.name}: {low} of {mildest.name} attacks get through, {high} of "
         f"{gravest.name} ones; {apart}."
     )
+
+
+_STANDING_TONES = {
+    CategoryStatus.ADDRESSED: Tone.GOOD,
+    CategoryStatus.NOT_ADDRESSED: Tone.BAD,
+    CategoryStatus.NOT_ASSESSABLE: Tone.MUTED,
+    CategoryStatus.NOT_TESTED: Tone.WARNING,
+}
+
+
+def write_coverage(analysis: RunAnalysis) -> Section:
+    """Write the section on coverage and its gaps."""
+    taxonomy = analysis.taxonomy
+    blocks: list[Block] = [
+        Paragraph(
+            text=f"{taxonomy.tested} of {taxonomy.declared} declared categories hold attacks. A "
+            "category counts as addressed by a defense when the lower bound of its true "
+            "positive rate lies above the upper bound of the overall false positive rate."
+        ),
+        _coverage_table(analysis),
+    ]
+    if taxonomy.gaps:
+        gaps = tuple(f"not tested: {each}" for each in taxonomy.gaps)
+        blocks.append(Bullets(lines=gaps, tone=Tone.WARNING))
+    else:
+        blocks.append(Paragraph(text="Every declared category and subcategory was tested."))
+    if taxonomy.undeclared:
+        undeclared = tuple(f"not in the taxonomy: {each}" for each in taxonomy.undeclared)
+        blocks.append(Bullets(lines=undeclared))
+    blocks.append(
+        Paragraph(text="Only text was tested: no images, audio or files.", tone=Tone.MUTED)
+    )
+    return Section(id="coverage", title="Coverage", blocks=tuple(blocks))
+
+
+def _coverage_table(analysis: RunAnalysis) -> Table:
+    defenses = analysis.candidates
+    standings = [
+        {each.category: each.standing for each in defense.standings} for defense in defenses
+    ]
+    rows = []
+    for category in analysis.taxonomy.categories:
+        if not category.is_declared:
+            continue
+        cells = [
+            words(found[category.name].value, _STANDING_TONES[found[category.name]])
+            for found in standings
+        ]
+        rows.append(row(name(category.name), category.attacks, *cells))
+    names = [defense.name for defense in defenses]
+    return Table(
+        id="coverage-table",
+        title="Categories of attack",
+        columns=columns("Category", "Attacks", *names, texts=names),
+        rows=tuple(rows),
+    )
+
+
+_HEADS: Final = ("Figure", "Whole run", "Counts", "Mean of slices", "Range", "Off by up to")
+
+_WORDS: Final = {
+    "attack_success_rate": "attack success",
+    "over_refusal_rate": "over-refusal",
+    "false_positive_rate": "false positives",
+    "balanced_error": "balanced error",
+}
+
+_METHOD: Final = (
+    "Mean over seeds with the half width of its t interval; the last column is the slice that "
+    "lies farthest from the whole run. Slices of one run share samples: this tells how a slice of "
+    "this size misleads about this run, and nothing about other data."
+)
+
+
+def stability_document(found: SliceStability) -> Document:
+    """Lay the figures of small slices beside those of the run; variants are folded."""
+    worst = _worst(found)
+    blocks = (
+        *((Paragraph(text=worst),) if worst else ()),
+        *(_stability_table(number, card) for number, card in enumerate(found.cards)),
+        Paragraph(text=_METHOD),
+    )
+    return Document(
+        title=f"Small slices of {found.run}",
+        subtitle=_request(found),
+        caveats=stability_warnings(found),
+        sections=(Section(id="slices", title="Slices beside the whole run", blocks=blocks),),
+    )
+
+
+def _stability_table(number: int, card: SliceCard) -> Table:
+    return Table(
+        id=f"slices-{number}",
+        title=_place(card),
+        columns=columns(*_HEADS),
+        rows=tuple(row(*_figure_row(figure)) for figure in card.figures),
+        collapsed=card.variant is not None,
+    )
+
+
+def _request(found: SliceStability) -> str:
+    request = found.request
+    attacks = sum(each.drawn_attacks for each in found.variants)
+    benign = sum(each.drawn_benign for each in found.variants)
+    return (
+        f"{count_text(len(request.seeds))} seeds; of each variant {count_text(request.attacks)} "
+        f"attacks and {count_text(request.benign)} benign samples: a slice holds "
+        f"{count_text(attacks)} and {count_text(benign)}"
+    )
+
+
+def stability_warnings(found: SliceStability) -> tuple[str, ...]:
+    """Say where slices cannot vary, or hold nothing."""
+    return tuple(_warnings(found.variants))
+
+
+def _warnings(variants: Iterable[VariantRows]) -> Iterator[str]:
+    for each in variants:
+        for what, held, drawn in (
+            ("attacks", each.attacks, each.drawn_attacks),
+            ("benign samples", each.benign, each.drawn_benign),
+        ):
+            if not held:
+                yield f"Variant {each.variant} has no {what}."
+            elif held == drawn:
+                yield (
+                    f"Variant {each.variant} has {count_text(held)} {what}: every slice takes all "
+                    "of them and cannot vary there."
+                )
+
+
+def _worst(found: SliceStability) -> str:
+    told = [
+        (figure.farthest, card, figure)
+        for card in found.cards
+        if card.variant is None
+        for figure in card.figures
+        if figure.farthest is not None
+    ]
+    if not told:
+        return ""
+    _, card, figure = max(told, key=lambda each: each[0])
+    return (
+        f"One slice would have been off by {_points(figure.farthest)} on {_WORDS[figure.name]} of "
+        f"{card.arm} ({card.scope})."
+    )
+
+
+def _place(card: SliceCard) -> str:
+    variant = "all variants" if card.variant is None else f"variant {card.variant}"
+    return f"{card.arm}, scope {card.scope}, {variant}"
+
+
+def _figure_row(figure: SliceFigure) -> tuple[str, ...]:
+    whole = figure.whole
+    measure = of_estimate(whole) if isinstance(whole, Estimate) else of_ratio(whole)
+    mean = percent_text(figure.mean)
+    if figure.half_width is not None:
+        mean += f" ± {100 * figure.half_width:.1f}"
+    missing = len(figure.values) - len(figure.defined)
+    if missing and figure.defined:
+        mean += f" ({count_text(missing)} undefined)"
+    span = percent_text(figure.low)
+    if figure.low is not None and figure.low != figure.high:
+        span = f"{100 * figure.low:.1f} to {percent_text(figure.high)}"
+    value, off = measure_text(measure), _points(figure.farthest)
+    return (_WORDS[figure.name], value, counts_text(measure), mean, span, off)
+
+
+def _points(value: float | None) -> str:
+    return value_text(value, Unit.POINTS).removeprefix("+")

@@ -234,10 +234,7 @@ def _prevalence(analysis: RunAnalysis) -> Table:
         id="prevalence",
         title="What a decision is worth where attacks are rare",
         columns=columns(
-            "Defense",
-            "Attacks in traffic",
-            "PPV",
-            "NPV",
+            *("Defense", "Attacks in traffic", "PPV", "NPV"),
             meanings={
                 "Attacks in traffic": "assumed share of attacks",
                 "PPV": "chance that a blocked input is an attack",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.chapters.candidates import candidates, empty_section
 from guardmark.reports.document.blocks import (
     Bullets,
     SampleBrowser,
@@ -15,6 +14,7 @@ from guardmark.reports.document.blocks import (
     Section,
     Table,
     Unit,
+    empty_section,
 )
 from guardmark.reports.document.cells import columns, figure, name, of_estimate, row, slug
 from guardmark.reports.document.wording import measure_text
@@ -40,7 +40,7 @@ def write(analysis: RunAnalysis) -> Section:
         text = "No attack got through, no benign sample was blocked, nothing failed."
         return empty_section("worst", "Worst case", text)
     blocks: list[Block] = [
-        Bullets(lines=tuple(_weakest(each) for each in candidates(analysis))),
+        Bullets(lines=tuple(_weakest(each) for each in analysis.candidates)),
         *(_top(defense, found) for defense, found in analysis.worst.top if found),
         _browser(analysis),
     ]
@@ -81,12 +81,7 @@ def _top(defense: str, found: tuple[ListedSample, ...]) -> Table:
         id=f"top-{slug(defense)}",
         title=f"{defense}: most impactful bypasses",
         columns=columns(
-            "Sample",
-            "Severity",
-            "Category",
-            "Technique",
-            "Score",
-            "Threshold",
+            *("Sample", "Severity", "Category", "Technique", "Score", "Threshold"),
             texts=("Severity", "Category", "Technique"),
         ),
         rows=tuple(rows),

@@ -275,6 +275,12 @@ class Section:
     empty: bool = False
 
 
+def empty_section(section_id: str, title: str, text: str) -> Section:
+    """Write a section that says it has no data."""
+    blocks = (Paragraph(text=text, tone=Tone.MUTED),)
+    return Section(id=section_id, title=title, blocks=blocks, empty=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A whole report without a format."""

@@ -40,13 +40,11 @@ if TYPE_CHECKING:
 AUDITED = "Audited"
 """Head of the column beside `All proved tiers`."""
 
-
 AUDIT_NOTE = (
     " Audited: the rate of all proved tiers, its part that rests on a judge or a table (V3, "
     "V3-table) times the share that people call the same request; its interval holds the "
     "uncertainty of both (parametric bootstrap, seeded)."
 )
-
 
 ROUNDS: Final = {
     "R0": "as they are",
@@ -244,13 +242,7 @@ def pairs_table(pairs: Sequence[AdaptivePair]) -> Table | None:
         id="adaptive-pairs",
         title="Defenses under the same attacker, attack by attack",
         columns=columns(
-            "First",
-            "Second",
-            "Attacks",
-            "Area",
-            "p area",
-            "Fallen",
-            "p fallen",
+            *("First", "Second", "Attacks", "Area", "p area", "Fallen", "p fallen"),
             texts=("Second",),
             meanings={
                 "Area": "first minus second; above 0 the first falls sooner",

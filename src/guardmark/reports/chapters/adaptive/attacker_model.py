@@ -42,7 +42,6 @@ _LABELS: Final = {
     "passed": "Got through, of the candidates sent and answered",
 }
 
-
 _TWIN: Final = {
     "blocked": "Benign candidates blocked, of those sent and answered",
     "as_is": "The same samples blocked as they are",
@@ -52,7 +51,6 @@ _TWIN: Final = {
     "invalid": "Answers on benign texts that could not be read",
 }
 
-
 _NOTE: Final = (
     "A refusal lowers the rate of the round without any merit of the defense. A candidate is sent "
     "only after it was judged the same request (by a model twice, in both orders; by embeddings "
@@ -60,10 +58,8 @@ _NOTE: Final = (
     "verdicts that cannot be read count in no rate."
 )
 
-
 _NOT_CALIBRATED: Final = "not calibrated"
 """What stands in the place of a calibration that never was."""
-
 
 _MEANING: Final = {
     OperatorClass.HOLDS: "it holds: attacks are recognised in other words, and benign texts pass",
@@ -175,13 +171,15 @@ def _spending_table(card: AdaptiveCard, attacker: AttackerCard) -> Table:
         id=f"adaptive-models-{slug(card.name)}",
         title=f"{card.name}: what the models of the attack consumed",
         columns=columns(
-            "Account",
-            "Calls",
-            "Failed",
-            "Tokens read",
-            "Tokens written",
-            "Cost",
-            "Calls for each attack that fell",
+            *(
+                "Account",
+                "Calls",
+                "Failed",
+                "Tokens read",
+                "Tokens written",
+                "Cost",
+                "Calls for each attack that fell",
+            ),
         ),
         rows=tuple(
             row(*_spent(account, attacker, spent)) for account, spent in _accounts(attacker)

@@ -15,12 +15,9 @@ if TYPE_CHECKING:
 
 _NO_MODEL: Final = "no attacker model"
 
-
 _NO_PRICE: Final = "no price is configured"
 
-
 _NO_TIME: Final = "nothing was timed"
-
 
 _NO_USAGE: Final = "the service reports none"
 

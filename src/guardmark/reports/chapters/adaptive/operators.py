@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _LISTED: Final = 4
 
-
 _STANDINGS: Final = (
     "Holds: most attacks are blocked with it and most benign texts are not. Blanket block: most of "
     "both are blocked, so the form is blocked and not the attack. Blind: neither. Inverted: benign "
@@ -25,7 +24,6 @@ _STANDINGS: Final = (
     "exploratory: no correction for their number. "
     "Only this one: attacks that nothing else on the fixed list brought through."
 )
-
 
 _MEANINGS: Final = {
     "holds": " (blocks most attacks, not most benign texts)",
@@ -35,14 +33,12 @@ _MEANINGS: Final = {
     "unknown": " (answers on one side are missing)",
 }
 
-
 _SHAPES: Final = (
     "Wrapper alone: neutral sentences, not encoded, in the words that stand before the code, of "
     "those that pass without them; blocked there means that the wrapper did it. Growth: median "
     "length over that of the original. Decoded: variants whose words the shipped decoders read "
     "without being told the code; it says what cleaning could do. Exploratory."
 )
-
 
 _READ: Final = (
     " Read: canary sentences whose words the target model gave back; see the section on the "
@@ -89,13 +85,15 @@ def _against(card: AdaptiveCard) -> Table:
         id=f"adaptive-operators-{slug(card.name)}",
         title=f"{card.name}: operators on attacks and on benign texts",
         columns=columns(
-            "Operators",
-            "Tier",
-            "Attacks through",
-            "Benign blocked",
-            "J",
-            "Standing",
-            "Only this one",
+            *(
+                "Operators",
+                "Tier",
+                "Attacks through",
+                "Benign blocked",
+                "J",
+                "Standing",
+                "Only this one",
+            ),
             texts=("Tier", "Standing"),
             meanings={"J": "block rate on attacks minus on benign texts"},
         ),

@@ -28,12 +28,9 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 80
 
-
 _WIDTH: Final = 96
 
-
 _FLOW: Final = 72  # where a list is broken: after the word that passes it
-
 
 _HEAD: Final = (
     "# Repairs found by guardmark adapt. Add the entries to `defenses:` of the configuration.",

@@ -26,12 +26,10 @@ if TYPE_CHECKING:
 
 _EVASION: Final = "Without a target model this is filter evasion, not yet success of an attack."
 
-
 _UNKNOWN: Final = (
     "Whether attacks did harm is not known: no judge looked at the target model's answers, and "
     "no canary was asked. This is filter evasion, not yet success of an attack."
 )
-
 
 _ACCOUNTS: Final = {
     "undefended": "attacks as they are",
@@ -195,12 +193,14 @@ def _effects(card: AdaptiveCard, effects: Effects) -> Table:
         id=f"adaptive-effects-{slug(card.name)}",
         title=f"{card.name}: attack success at the target model",
         columns=columns(
-            "Arm",
-            "Attack success",
-            "Did harm",
-            "Unknown ends",
-            "If all fell one way",
-            "Prevented by the guard",
+            *(
+                "Arm",
+                "Attack success",
+                "Did harm",
+                "Unknown ends",
+                "If all fell one way",
+                "Prevented by the guard",
+            ),
         ),
         rows=tuple(
             row(

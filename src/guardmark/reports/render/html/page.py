@@ -58,7 +58,7 @@ def page_environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from guardmark.reports.document import wording
-    from guardmark.reports.render.html import layout, samples, texts
+    from guardmark.reports.render.html import layout, samples
 
     environment = Environment(
         loader=PackageLoader("guardmark.reports.render.html", "templates"),
@@ -76,8 +76,8 @@ def page_environment() -> Environment:
         is_measure=layout.is_measure,
         kind_name=samples.kind_name,
         kind_meaning=samples.kind_meaning,
-        flowing=texts.flowing,
-        verdict_line=texts.verdict_line,
+        flowing=samples.flowing,
+        verdict_line=samples.verdict_line,
     )
     return environment
 

@@ -1,17 +1,18 @@
-"""The list of samples to read, made ready for a page: what can be filtered by what."""
+"""Samples to read, made ready for a page: what can be filtered by what, and what a text hides."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from markupsafe import Markup, escape
+
 from guardmark.reports.document.blocks import SampleKind
-from guardmark.reports.render.html.texts import show_text
+from guardmark.reports.document.safe_text import hidden_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from markupsafe import Markup
 
     from guardmark.reports.document.blocks import (
         SampleBrowser,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         SampleEntry,
         SampleFinding,
     )
+
 
 KINDS: Final = tuple(SampleKind)
 _NAMES: Final = {
@@ -159,4 +161,54 @@ def _sample(
         mistaken=tuple(each.defense for each in findings if each.kind is not None),
         facets=tuple(value for _, value in entry.facets),
         findings=findings,
+    )
+
+
+_SHARE: Final = re.compile(r"(?:&[lg]t; )?\d[\d.,]*\xa0%")
+_CLAUSES: Final = re.compile(r"(?<=;) |(?<=,) (?=wrongly )")
+_BRACKETS: Final = re.compile(r"\[[^\[\]]{1,40}\]")
+_UNITS: Final = re.compile(r"(?<=\d) (?=(?:%|ms|µs|s|points)(?!\w))")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownText:
+    """A text ready for a page."""
+
+    markup: Markup
+    characters: int
+
+
+def show_text(text: str, *, most_bytes: int) -> ShownText:
+    """Escape a text and spell out what it hides."""
+    text = text.replace("\r\n", "\n")
+    shown, markup = len(text), _spelled(text)
+    size = len(markup.encode())
+    while size > most_bytes:
+        shown = min(shown - 1, shown * most_bytes // size)
+        markup = _spelled(text[:shown])
+        size = len(markup.encode())
+    return ShownText(markup=markup, characters=shown)
+
+
+def flowing(text: str) -> str:
+    """Keep a figure and its unit on one line, and an interval too."""
+    text = _BRACKETS.sub(lambda found: found.group().replace(" ", "\xa0"), text)
+    return _UNITS.sub("\xa0", text)
+
+
+def verdict_line(sentence: str) -> Markup:
+    """Set a verdict in clauses, with the shares stressed."""
+    clauses = [
+        # The clause is escaped before the stress is put in.
+        Markup(_SHARE.sub(r"<b>\g<0></b>", str(escape(clause))))  # noqa: S704
+        for clause in _CLAUSES.split(flowing(sentence))
+    ]
+    return Markup(" ").join(Markup("<span>{}</span>").format(clause) for clause in clauses)
+
+
+def _spelled(text: str) -> Markup:
+    mark = Markup("<i>{}</i>")
+    return Markup("").join(
+        mark.format(piece) if is_hidden else escape(piece)
+        for piece, is_hidden in hidden_pieces(text)
     )

@@ -45,7 +45,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
     "GateResult": {"text": "guardmark.reports.chapters.gate:conclusion"},
     "PairedComparison": {"text": "guardmark.reports.chapters.comparison:pair_sentence"},
     "PipelineAnalysis": {"warnings": "guardmark.reports.chapters.pipeline_trust:warnings_of"},
-    "SliceStability": {"warnings": "guardmark.reports.chapters.small_slices:stability_warnings"},
+    "SliceStability": {"warnings": "guardmark.reports.chapters.slices:stability_warnings"},
 }
 """Words that stand beside figures: class, key, and who writes them. Imported where they occur."""
 
@@ -218,7 +218,7 @@ def document_schema(name: str) -> dict[str, Any]:
 
 def summary_json(analysis: RunAnalysis) -> str:
     """Write the figures of a run as JSON."""
-    from guardmark.reports.chapters.headlines import write_verdicts
+    from guardmark.reports.chapters.run_document import write_verdicts
 
     summary = Summary(
         schema_version=SCHEMA_VERSION,

@@ -1,1 +1,0 @@
-"""What an adaptive measurement found, told."""
