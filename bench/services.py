@@ -124,9 +124,9 @@ def _run(bench: Bench, url: str) -> dict[str, float]:
 
 def latencies(folder: Path) -> tuple[float, float]:
     """Return the median and the 99th percentile of a run's latencies, cold calls apart."""
-    from guardmark.store.codes import FLAG_COLD
     from guardmark.store.columns import record_columns
     from guardmark.store.records import RecordReader
+    from guardmark.store.schema import FLAG_COLD
 
     with RecordReader(folder / "records.sqlite") as reader:
         columns = record_columns(reader, "guard")

@@ -11,9 +11,9 @@ from guardmark.core.outcome import BLOCKED
 from guardmark.engine.plan import NO_GUARD, CachedParts, Pipeline, Plan
 from guardmark.engine.runner import run
 from guardmark.store.cache import AnswerCache
-from guardmark.store.codes import FLAG_CACHED
 from guardmark.store.columns import record_columns
 from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.schema import FLAG_CACHED
 
 
 async def test_a_second_run_recalls_what_the_first_was_told(

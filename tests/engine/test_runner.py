@@ -39,9 +39,9 @@ from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import Ending, run
-from guardmark.store.codes import FLAG_AMORTISED, FLAG_COLD, FLAG_PLANNED
 from guardmark.store.columns import record_columns
 from guardmark.store.records import RecordReader, RecordWriter, RunState
+from guardmark.store.schema import FLAG_AMORTISED, FLAG_COLD, FLAG_PLANNED
 
 OpenWriter = Callable[..., RecordWriter]
 

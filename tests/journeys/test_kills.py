@@ -12,7 +12,7 @@ import pytest
 from tests.journeys.command_line import CONFIG, guardmark, killed, set_up
 
 from guardmark.store.integrity import check
-from guardmark.store.seals import read_seals
+from guardmark.store.run_dir import read_seals
 
 GUARD = """\
 import time

@@ -20,9 +20,9 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
-from guardmark.store.codes import ANSWER_MODES, ERROR_KINDS
-from guardmark.store.columns import OUTCOME_NAMES, record_columns, sample_columns
+from guardmark.store.columns import record_columns, sample_columns
 from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.schema import ANSWER_MODES, ERROR_KINDS, OUTCOME_NAMES
 
 
 def test_sample_columns_say_the_same_as_the_samples(

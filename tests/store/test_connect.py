@@ -13,7 +13,7 @@ import pytest
 from guardmark.core.errors import StorageError, StoreError
 from guardmark.core.manifest import RunManifest
 from guardmark.core.outcome import ALLOWED
-from guardmark.store import schema
+from guardmark.store import migrations, schema
 from guardmark.store.connect import errors_of, open_to_read, open_to_write
 from guardmark.store.records import RecordReader, RecordWriter, RunState
 
@@ -128,7 +128,7 @@ def test_a_planted_older_schema_is_brought_up(tmp_path: Path) -> None:
     def second(c: sqlite3.Connection) -> None:
         c.execute("UPDATE records SET b = a + 1")
 
-    assert schema.migrate(connection, steps={0: first, 1: second}, target=2) == 0
+    assert migrations.migrate(connection, steps={0: first, 1: second}, target=2) == 0
     assert connection.execute("SELECT a, b FROM records").fetchall() == [(1, 2)]
     assert connection.execute("PRAGMA user_version").fetchone() == (2,)
     connection.close()
@@ -145,13 +145,13 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(
         StoreError, match="the file has schema version 0, which this guardmark cannot bring up to 2"
     ):
-        schema.migrate(connection, steps={0: first}, target=2)
+        migrations.migrate(connection, steps={0: first}, target=2)
     assert [row[1] for row in connection.execute("PRAGMA table_info(records)")] == ["a"]
     with pytest.raises(StoreError, match="cannot bring up"):
-        schema.migrate(connection)
+        migrations.migrate(connection)
     connection.execute("PRAGMA user_version = 9")
     with pytest.raises(StoreError, match="update guardmark"):
-        schema.migrate(connection)
+        migrations.migrate(connection)
     connection.close()
 
 

@@ -8,8 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from guardmark.store.records import RecordWriter
-from guardmark.store.run_dir import RunDir, whole_file
-from guardmark.store.seals import SEALS, read_seals, records_head
+from guardmark.store.run_dir import SEALS, RunDir, read_seals, records_head, whole_file
 
 WRITE = """
 import sys

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.adaptive.defense_asker import tells_of_failure
 from guardmark.core.errors import IncomparableRuns, StoreError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Outcome, ScoreKind
-from guardmark.store.codes import OUTCOME_CODE
 from guardmark.store.layers import (
     ADAPTIVE,
     ARMS,
@@ -19,6 +18,7 @@ from guardmark.store.layers import (
     first_layer,
     is_target_layer,
 )
+from guardmark.store.schema import OUTCOME_CODE
 from guardmark.store.tries import TryRecord, TrySubject, read_tries
 
 if TYPE_CHECKING:

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.pipeline.arms import PipelineAnalysis
     from guardmark.analysis.stopping.early_stop import StopVerdict
     from guardmark.core.manifest import PartManifest, RunManifest
+    from guardmark.store.columns import PartUsage
     from guardmark.store.reader import RecordReader, RunStatus
-    from guardmark.store.usage import PartUsage
 
 __all__ = ["AnalysisSettings", "DefenseAnalysis", "RunAnalysis", "SampleCounts", "analyse_run"]
 

@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Category:
-    """One category of attack with its subcategories.
-
-    Attributes:
-        name: Machine name, in snake case.
-        subcategories: Names of the finer categories; empty when none are declared.
-    """
+    """One category of attack, in snake case, with its finer categories, if any are declared."""
 
     name: str
     subcategories: tuple[str, ...] = ()
@@ -26,11 +21,7 @@ class Category:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taxonomy:
-    """All categories an attack may have.
-
-    Attributes:
-        categories: In the order reports list them.
-    """
+    """All categories an attack may have, in the order reports list them."""
 
     categories: tuple[Category, ...]
 

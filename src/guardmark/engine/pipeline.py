@@ -21,7 +21,7 @@ from guardmark.engine.calls import (
 from guardmark.engine.execution.batches import ask_batch, form, takes_batches
 from guardmark.engine.plan import NO_GUARD, layer_of
 from guardmark.engine.recorder import PendingSample, open_recorder
-from guardmark.store.codes import OUTCOME_CODE
+from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from guardmark.core.outcome import Response
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.progress import OUTCOMES
-from guardmark.store.codes import OUTCOME_CODE
+from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

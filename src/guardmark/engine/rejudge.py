@@ -12,7 +12,7 @@ from guardmark.engine.progress import OUTCOMES, Progress
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import RunMonitor, StopSignal, supervise
 from guardmark.engine.runner import raise_for, summary_of
-from guardmark.store.codes import OUTCOME_CODE
+from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

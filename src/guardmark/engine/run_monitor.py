@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import ErrorKind
-from guardmark.store.codes import OUTCOME_CODE
+from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence

@@ -12,11 +12,13 @@ from guardmark.core.manifest import DataManifest, LatencyMode, PartManifest, Pol
 from guardmark.core.outcome import Attempt, CategoryFinding, Evidence
 from guardmark.core.record import Record, RecordKey
 from guardmark.core.usage import Usage
-from guardmark.store.codes import (
+from guardmark.store.schema import (
     ANSWER_MODE_CODE,
     ANSWER_MODES,
+    DETAILS_OF_RECORDS,
     ERROR_KIND_CODE,
     ERROR_KINDS,
+    EVIDENCE_OF_RECORDS,
     FLAG_AMORTISED,
     FLAG_CACHED,
     FLAG_TRUNCATED,
@@ -26,7 +28,6 @@ from guardmark.store.codes import (
     SCORE_KINDS,
     STAGES,
 )
-from guardmark.store.schema import DETAILS_OF_RECORDS, EVIDENCE_OF_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

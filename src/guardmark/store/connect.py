@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StorageError, StoreError
-from guardmark.store import schema
+from guardmark.store import migrations, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -129,7 +129,7 @@ def _create_or_migrate(connection: sqlite3.Connection, path: Path) -> None:
     _check_application(connection, path)
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != schema.SCHEMA_VERSION:
-        schema.migrate(connection, shown_as=str(path))
+        migrations.migrate(connection, shown_as=str(path))
 
 
 def is_blank(path: Path) -> bool:
@@ -202,7 +202,7 @@ def _migrated_copy(path: Path) -> sqlite3.Connection:
     copy = sqlite3.connect(":memory:", isolation_level=None)
     with errors_of(path), closing(_open_as_it_lies(path)) as connection:
         connection.backup(copy)
-        schema.migrate(copy, shown_as=str(path))
+        migrations.migrate(copy, shown_as=str(path))
         copy.execute("PRAGMA query_only = ON")
     return copy
 

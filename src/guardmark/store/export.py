@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
 from guardmark.store import connect
-from guardmark.store.codes import (
+from guardmark.store.record_batch import read_shared_evidence
+from guardmark.store.run_dir import whole_file
+from guardmark.store.samples import kinds_of
+from guardmark.store.schema import (
     ANSWER_MODES,
+    DETAILS_OF_RECORDS,
     ERROR_KINDS,
+    FACET_COLUMNS,
     OUTCOME_NAMES,
     SCORE_KINDS,
     STAGES,
 )
-from guardmark.store.record_batch import read_shared_evidence
-from guardmark.store.run_dir import whole_file
-from guardmark.store.samples import kinds_of
-from guardmark.store.schema import DETAILS_OF_RECORDS, FACET_COLUMNS
 
 if TYPE_CHECKING:
     import sqlite3

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.sample import Prompt
 from guardmark.store import connect, lookups, samples
-from guardmark.store.codes import OUTCOME_CODE, WORDS
-from guardmark.store.old_tries import AS_DETAILS, AS_RECORDS, changed_tries
+from guardmark.store.migrations import AS_DETAILS, AS_RECORDS, changed_tries
+from guardmark.store.schema import OUTCOME_CODE, WORDS
 from guardmark.store.tries import COLUMNS, CONFIRMATION_COLUMNS
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.store import connect
-from guardmark.store.codes import ERROR_KIND_CODE, OUTCOME_NAMES
 from guardmark.store.samples import chunk_of, count, kinds_of
+from guardmark.store.schema import ERROR_KIND_CODE, OUTCOME_NAMES
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,10 +11,8 @@ from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, RecordKey, Stage
 from guardmark.store import connect, lookups, samples
 from guardmark.store.codec import SELECT_RECORDS, manifest_from_json, record_of
-from guardmark.store.codes import OUTCOME_NAMES, STAGE_CODE, STAGES
-from guardmark.store.run_dir import holder_of
-from guardmark.store.schema import FACET_COLUMNS
-from guardmark.store.seals import head_of
+from guardmark.store.run_dir import head_of, holder_of
+from guardmark.store.schema import FACET_COLUMNS, OUTCOME_NAMES, STAGE_CODE, STAGES
 
 if TYPE_CHECKING:
     import sqlite3

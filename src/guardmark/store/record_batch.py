@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.outcome import Evidence
 from guardmark.store.codec import evidence_to_json
-from guardmark.store.codes import (
+from guardmark.store.connect import insert
+from guardmark.store.schema import (
     ANSWER_MODE_CODE,
     ERROR_KIND_CODE,
     FLAG_AMORTISED,
@@ -18,7 +19,6 @@ from guardmark.store.codes import (
     OUTCOME_CODE,
     SCORE_KIND_CODE,
 )
-from guardmark.store.connect import insert
 
 if TYPE_CHECKING:
     import sqlite3

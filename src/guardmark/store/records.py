@@ -17,11 +17,16 @@ from guardmark.store.codec import (
     row_of,
     shared_of,
 )
-from guardmark.store.codes import ERROR_KIND_CODE, OUTCOME_CODE, STAGE_CODE
 from guardmark.store.lookups import Stored
 from guardmark.store.reader import RecordReader, RunState, RunStatus
 from guardmark.store.record_batch import RecordBatch, SharedEvidence, read_shared_evidence
-from guardmark.store.schema import DETAILS_OF_RECORDS, SUPERSEDED
+from guardmark.store.schema import (
+    DETAILS_OF_RECORDS,
+    ERROR_KIND_CODE,
+    OUTCOME_CODE,
+    STAGE_CODE,
+    SUPERSEDED,
+)
 from guardmark.store.tries import TryBatch
 
 if TYPE_CHECKING:

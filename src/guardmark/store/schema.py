@@ -1,4 +1,4 @@
-"""The tables of `records.sqlite`, their version, and how an older version is brought up.
+"""The tables of `records.sqlite`, their version, and the integers that stand for words in them.
 
 ::
 
@@ -21,17 +21,75 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.errors import StoreError
-from guardmark.store.codes import WORDS
-from guardmark.store.old_tries import move_tries
+from guardmark.core.outcome import AnswerMode, ErrorKind, ScoreKind
+from guardmark.core.record import Stage
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Mapping
 
 SCHEMA_VERSION: Final = 3
 APPLICATION_ID: Final = 0x474D524B
 """`GMRK`: lies in the header of the file, so that a foreign database is recognised."""
+
+# The tuples are part of the file format: a word keeps its place for ever, new words are appended
+# together with a new schema version.
+
+OUTCOME_NAMES: Final = ("allow", "block", "malformed", "error", "safe", "unsafe", "answered")
+"""Word of each outcome code; `malformed` and `error` serve decisions and verdicts alike."""
+
+STAGES: Final = (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE, Stage.TRY, Stage.WARMUP)
+SCORE_KINDS: Final = (
+    ScoreKind.NONE,
+    ScoreKind.CLASS_PROB,
+    ScoreKind.TWO_TOKEN_SOFTMAX,
+    ScoreKind.FULL_VOCAB_PROB,
+    ScoreKind.CATEGORY_MAX,
+    ScoreKind.ORDINAL,
+    ScoreKind.SEVERITY,
+    ScoreKind.SELF_REPORTED,
+)
+ERROR_KINDS: Final = (
+    ErrorKind.TIMEOUT,
+    ErrorKind.CONNECTION,
+    ErrorKind.REFUSED,
+    ErrorKind.HTTP,
+    ErrorKind.CRASH,
+    ErrorKind.SKIPPED,
+    ErrorKind.LENGTH,
+    ErrorKind.CONTRACT,
+)
+ANSWER_MODES: Final = (
+    AnswerMode.ANSWERED,
+    AnswerMode.REFUSED_OR_BLOCKED,
+    AnswerMode.INDIRECT,
+    AnswerMode.NON_ANSWER,
+)
+
+OUTCOME_CODE: Final[dict[str, int]] = {name: code for code, name in enumerate(OUTCOME_NAMES)}
+STAGE_CODE: Final[dict[str, int]] = {word: code for code, word in enumerate(STAGES)}
+SCORE_KIND_CODE: Final[dict[str, int]] = {word: code for code, word in enumerate(SCORE_KINDS)}
+ERROR_KIND_CODE: Final[dict[str, int]] = {word: code for code, word in enumerate(ERROR_KINDS)}
+ANSWER_MODE_CODE: Final[dict[str, int]] = {word: code for code, word in enumerate(ANSWER_MODES)}
+
+FLAG_AMORTISED: Final = 1
+"""The latency is a share of a batch's time."""
+FLAG_COLD: Final = 2
+"""First call of this part in a process."""
+FLAG_CACHED: Final = 4
+"""The answer came from the cache."""
+FLAG_TRUNCATED: Final = 8
+"""The input was cut to fit the part."""
+FLAG_PLANNED: Final = 16
+"""The latency counts from the planned send time (open loop)."""
+
+WORDS: Final[dict[str, tuple[str, ...]]] = {
+    "outcome": OUTCOME_NAMES,
+    "stage": tuple(word.value for word in STAGES),
+    "score_kind": tuple(word.value for word in SCORE_KINDS),
+    "error_kind": tuple(word.value for word in ERROR_KINDS),
+    "answer_mode": tuple(word.value for word in ANSWER_MODES),
+}
+"""Every list above, as it is written into the file so that the file explains itself."""
 
 FACET_COLUMNS: Final = (
     "category",
@@ -199,27 +257,6 @@ EVIDENCE_OF_RECORDS: Final = (
 """The evidence of a record, wherever it is kept; needs `DETAILS_OF_RECORDS`."""
 
 
-def _add_sayings(connection: sqlite3.Connection) -> None:
-    connection.execute("ALTER TABLE records ADD COLUMN said INTEGER")
-    connection.execute(
-        "CREATE TABLE sayings"
-        " (id INTEGER PRIMARY KEY, evidence TEXT NOT NULL, batch INTEGER NOT NULL)"
-    )
-
-
-def _add_tries(connection: sqlite3.Connection) -> None:
-    for statement in filter(str.strip, TRIES.split(";")):
-        connection.execute(statement)  # a script would end the transaction
-    move_tries(connection)
-
-
-MIGRATIONS: Final[Mapping[int, Callable[[sqlite3.Connection], None]]] = {
-    1: _add_sayings,
-    2: _add_tries,
-}
-"""Version -> the step that brings a file from it to the next; version 1 is the first."""
-
-
 def create(connection: sqlite3.Connection) -> None:
     """Write the tables of the present version into an empty database."""
     # One transaction: a kill in the middle leaves an empty file, not half a schema.
@@ -232,34 +269,3 @@ def create(connection: sqlite3.Connection) -> None:
         [(kind, code, name) for kind, names in WORDS.items() for code, name in enumerate(names)],
     )
     connection.execute("COMMIT")
-
-
-def migrate(
-    connection: sqlite3.Connection,
-    *,
-    shown_as: str = "the file",
-    steps: Mapping[int, Callable[[sqlite3.Connection], None]] = MIGRATIONS,
-    target: int = SCHEMA_VERSION,
-) -> int:
-    """Bring an older file to a newer version, all of it or nothing."""
-    before = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if before > target:
-        raise StoreError(
-            f"{shown_as} has schema version {before}; this guardmark reads up to {target}.\n"
-            "Next: update guardmark."
-        )
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for version in range(before, target):
-            if version not in steps:
-                raise StoreError(
-                    f"{shown_as} has schema version {before}, which this guardmark cannot bring"
-                    f" up to {target}.\nNext: read it with the guardmark that wrote it."
-                )
-            steps[version](connection)
-        connection.execute(f"PRAGMA user_version = {target}")
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-    return before

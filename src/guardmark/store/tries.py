@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.outcome import Decision, Evidence, Response, Verdict
 from guardmark.store import connect
 from guardmark.store.codec import evidence_from_json, evidence_to_json
-from guardmark.store.codes import (
+from guardmark.store.connect import insert
+from guardmark.store.record_batch import ILL_TYPED, whole_ns
+from guardmark.store.schema import (
     ANSWER_MODE_CODE,
     ANSWER_MODES,
     ERROR_KIND_CODE,
@@ -23,8 +25,6 @@ from guardmark.store.codes import (
     SCORE_KIND_CODE,
     SCORE_KINDS,
 )
-from guardmark.store.connect import insert
-from guardmark.store.record_batch import ILL_TYPED, whole_ns
 
 if TYPE_CHECKING:
     import sqlite3

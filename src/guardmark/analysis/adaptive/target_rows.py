@@ -11,8 +11,8 @@ import numpy as np
 from guardmark.analysis.defense.frame import MISSING
 from guardmark.analysis.pipeline.frame import NO_GUARD, combine
 from guardmark.core.usage import UsageTotals
-from guardmark.store.codes import OUTCOME_CODE
 from guardmark.store.layers import CANARY_REPLIES, TARGET, is_target_layer
+from guardmark.store.schema import OUTCOME_CODE
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:

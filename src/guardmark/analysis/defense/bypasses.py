@@ -10,7 +10,7 @@ import numpy as np
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, ERROR, MALFORMED, MISSING
 from guardmark.core.sample import Severity
-from guardmark.store.codes import ERROR_KINDS, OUTCOME_NAMES
+from guardmark.store.schema import ERROR_KINDS, OUTCOME_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

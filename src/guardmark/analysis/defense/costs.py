@@ -12,7 +12,7 @@ import numpy as np
 from guardmark.core.estimate import Difference
 from guardmark.core.usage import price_of
 from guardmark.stats.drawing import DrawPlan, draw_weights
-from guardmark.store.usage import usage_columns
+from guardmark.store.columns import usage_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.manifest import PartManifest, RunManifest
+    from guardmark.store.columns import UsageColumns
     from guardmark.store.reader import RecordReader
-    from guardmark.store.usage import UsageColumns
 
 _FEWEST_GROUPS = 6
 

@@ -12,7 +12,7 @@ from guardmark.stats.rates.clustered import (
     wilson_default_rows,
     wilson_default_slices,
 )
-from guardmark.store.codes import ERROR_KINDS
+from guardmark.store.schema import ERROR_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,7 +11,7 @@ import numpy as np
 from guardmark.analysis.defense.frame import ERROR
 from guardmark.core.outcome import ErrorKind
 from guardmark.stats.quantiles import estimate_quantiles
-from guardmark.store.codes import (
+from guardmark.store.schema import (
     ERROR_KIND_CODE,
     FLAG_AMORTISED,
     FLAG_CACHED,

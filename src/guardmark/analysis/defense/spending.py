@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.store.usage import read_usage
+from guardmark.store.columns import read_usage
 
 if TYPE_CHECKING:
     from guardmark.core.manifest import RunManifest
+    from guardmark.store.columns import PartUsage
     from guardmark.store.reader import RecordReader
-    from guardmark.store.usage import PartUsage
 
 
 def read_part_usage(reader: RecordReader, manifest: RunManifest) -> tuple[PartUsage, ...]:

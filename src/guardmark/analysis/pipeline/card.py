@@ -15,7 +15,7 @@ from guardmark.core.manifest import Policy
 from guardmark.core.outcome import AnswerMode
 from guardmark.stats.rates.bootstrap import BootstrapSettings
 from guardmark.stats.rates.ratios import BALANCED_ERROR, estimate_ratios
-from guardmark.store.codes import ANSWER_MODE_CODE
+from guardmark.store.schema import ANSWER_MODE_CODE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,8 +9,8 @@ import numpy as np
 
 from guardmark.analysis.defense.frame import MISSING
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.store.codes import OUTCOME_CODE
 from guardmark.store.columns import record_columns
+from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

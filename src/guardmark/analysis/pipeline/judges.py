@@ -18,7 +18,7 @@ from guardmark.core.record import Stage
 from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
 from guardmark.stats.rates.corrected import CorrectedRate, JudgeLabels, corrected_rate
 from guardmark.stats.rates.proportion import wilson
-from guardmark.store.codes import OUTCOME_NAMES
+from guardmark.store.schema import OUTCOME_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

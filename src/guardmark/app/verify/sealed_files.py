@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from guardmark.app.verify.mismatches import MismatchKind
-from guardmark.store.seals import SEALS, read_seals
+from guardmark.store.run_dir import SEALS, read_seals
 
 if TYPE_CHECKING:
     import sqlite3
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.app.verify.mismatches import Mismatches
-    from guardmark.store.run_dir import RunDir
-    from guardmark.store.seals import Seal
+    from guardmark.store.run_dir import RunDir, Seal
 
 _DIGITS: Final = 16
 _NAMED: Final = 5

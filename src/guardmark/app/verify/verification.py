@@ -20,7 +20,7 @@ from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.store import integrity
 from guardmark.store.connect import errors_of
 from guardmark.store.records import RecordReader, RunState
-from guardmark.store.seals import head_of
+from guardmark.store.run_dir import head_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

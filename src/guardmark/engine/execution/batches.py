@@ -10,7 +10,7 @@ from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense
 from guardmark.engine.calls import decide_batch
 from guardmark.engine.run_monitor import run_together
-from guardmark.store.codes import FLAG_AMORTISED, FLAG_COLD
+from guardmark.store.schema import FLAG_AMORTISED, FLAG_COLD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from guardmark.engine.recorder import PendingSample
-from guardmark.store.codes import FLAG_COLD
+from guardmark.store.schema import FLAG_COLD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from guardmark.core.manifest import LatencyMode
 from guardmark.core.record import asking_about
 from guardmark.engine.calls import as_coroutine, as_decision, ask_part
 from guardmark.engine.run_monitor import run_together
-from guardmark.store.codes import FLAG_COLD, FLAG_PLANNED
+from guardmark.store.schema import FLAG_COLD, FLAG_PLANNED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -17,7 +17,7 @@ from guardmark.engine.calls import (
     skipping,
 )
 from guardmark.engine.run_monitor import supervise
-from guardmark.store.codes import FLAG_COLD
+from guardmark.store.schema import FLAG_COLD
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.latency import LatencyHistogram
     from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
     from guardmark.reports.document.blocks import Block
-    from guardmark.store.usage import PartUsage
+    from guardmark.store.columns import PartUsage
 
 
 _MODES = {

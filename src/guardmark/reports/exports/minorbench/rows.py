@@ -13,7 +13,7 @@ from guardmark.core.manifest import Policy
 from guardmark.core.outcome import AnswerMode, Outcome
 from guardmark.core.record import Stage
 from guardmark.importers import minorbench as layout
-from guardmark.store.codes import ANSWER_MODES
+from guardmark.store.schema import ANSWER_MODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

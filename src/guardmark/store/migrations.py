@@ -1,4 +1,7 @@
-"""Tries of schema versions 1 and 2: records at stage `try`, told by a note in the text column."""
+"""How the records of an older schema version are brought up to the present one.
+
+Tries of versions 1 and 2 are records at stage `try` with a note in the text column.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import Stage
-from guardmark.store.codes import OUTCOME_CODE, STAGE_CODE
+from guardmark.store.schema import OUTCOME_CODE, SCHEMA_VERSION, STAGE_CODE, TRIES
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Row = tuple[Any, ...]
 
@@ -143,3 +146,55 @@ def _columns(note: dict[str, Any]) -> Row:
     details = json.dumps(rest, ensure_ascii=False, separators=(",", ":")) if rest else None
     read = None if decoded is None else int(decoded)
     return account, round_, chain, tier, digest, size, read, int(bool(is_free)), details
+
+
+def _add_sayings(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE records ADD COLUMN said INTEGER")
+    connection.execute(
+        "CREATE TABLE sayings"
+        " (id INTEGER PRIMARY KEY, evidence TEXT NOT NULL, batch INTEGER NOT NULL)"
+    )
+
+
+def _add_tries(connection: sqlite3.Connection) -> None:
+    for statement in filter(str.strip, TRIES.split(";")):
+        connection.execute(statement)  # a script would end the transaction
+    move_tries(connection)
+
+
+MIGRATIONS: Final[Mapping[int, Callable[[sqlite3.Connection], None]]] = {
+    1: _add_sayings,
+    2: _add_tries,
+}
+"""Version -> the step that brings a file from it to the next; version 1 is the first."""
+
+
+def migrate(
+    connection: sqlite3.Connection,
+    *,
+    shown_as: str = "the file",
+    steps: Mapping[int, Callable[[sqlite3.Connection], None]] = MIGRATIONS,
+    target: int = SCHEMA_VERSION,
+) -> int:
+    """Bring an older file to a newer version, all of it or nothing."""
+    before = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if before > target:
+        raise StoreError(
+            f"{shown_as} has schema version {before}; this guardmark reads up to {target}.\n"
+            "Next: update guardmark."
+        )
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for version in range(before, target):
+            if version not in steps:
+                raise StoreError(
+                    f"{shown_as} has schema version {before}, which this guardmark cannot bring"
+                    f" up to {target}.\nNext: read it with the guardmark that wrote it."
+                )
+            steps[version](connection)
+        connection.execute(f"PRAGMA user_version = {target}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return before

@@ -5,32 +5,32 @@ from __future__ import annotations
 from guardmark.core.outcome import AnswerMode, ErrorKind, Outcome, ScoreKind, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.engine.progress import OUTCOMES
-from guardmark.store import codes
+from guardmark.store import schema
 from guardmark.store.export import COLUMNS
 from guardmark.store.schema import FACET_COLUMNS, TABLES
 
 
 def test_every_word_of_the_vocabulary_has_a_code() -> None:
     """A word without one could not be stored."""
-    assert set(codes.STAGES) == set(Stage)
-    assert set(codes.SCORE_KINDS) == set(ScoreKind)
-    assert set(codes.ERROR_KINDS) == set(ErrorKind)
-    assert set(codes.ANSWER_MODES) == set(AnswerMode)
-    assert set(codes.OUTCOME_NAMES) == {*Outcome, *VerdictLabel, "answered"}
+    assert set(schema.STAGES) == set(Stage)
+    assert set(schema.SCORE_KINDS) == set(ScoreKind)
+    assert set(schema.ERROR_KINDS) == set(ErrorKind)
+    assert set(schema.ANSWER_MODES) == set(AnswerMode)
+    assert set(schema.OUTCOME_NAMES) == {*Outcome, *VerdictLabel, "answered"}
 
 
 def test_codes_fit_in_the_bytes_in_which_they_are_read() -> None:
     """Small numbers travel in one integer, a byte each; some with one more for `none`."""
-    for names in codes.WORDS.values():
+    for names in schema.WORDS.values():
         assert len(names) + 1 < 1 << 7
-    flags = [value for name, value in vars(codes).items() if name.startswith("FLAG_")]
+    flags = [value for name, value in vars(schema).items() if name.startswith("FLAG_")]
     assert len(flags) == 5
     assert sum(flags) == (1 << len(flags)) - 1 < 1 << 8
 
 
 def test_counts_of_the_store_and_of_the_engine_have_the_same_width() -> None:
     """What is stored is counted in where a run goes on."""
-    assert len(codes.OUTCOME_NAMES) == OUTCOMES
+    assert len(schema.OUTCOME_NAMES) == OUTCOMES
 
 
 def test_facets_are_the_same_in_the_tables_and_in_exports() -> None:
