@@ -278,11 +278,7 @@ class _Round:
             for thread, draft in turn
         ]
         answers = await self.defenses.ask(queries)
-        through = [i for i, answer in enumerate(answers) if answer.passed]
-        held = await self.defenses.drive(
-            self.state.confirm([(queries[i], answers[i]) for i in through])
-        )
-        won = {through[i] for i in held}
+        won = await self.defenses.drive(self.state.confirm(queries, answers))
         for i, (thread, draft) in enumerate(turn):
             self._learn(thread, draft, answers[i], query=queries[i] if i in won else None)
 

@@ -35,15 +35,12 @@ def run_battery(state: SearchState) -> Steps[BatteryRecord]:
         batch = [
             query
             for place in state.blocked
-            if (query := state.variant(place, chain, index=0, account=Account.BATTERY, round_="R1"))
-            is not None
+            if (query := state.variant(place, chain, "R1", account=Account.BATTERY)) is not None
         ]
         if not batch:
             continue
         answers = yield batch
-        passes = [i for i, answer in enumerate(answers) if answer.passed]
-        held = yield from state.confirm([(batch[i], answers[i]) for i in passes])
-        won = {passes[i] for i in held}
+        won = yield from state.confirm(batch, answers)
         for i, query in enumerate(batch):
             if not query.is_proved or answers[i].is_blocked is None:
                 continue
@@ -54,10 +51,7 @@ def run_battery(state: SearchState) -> Steps[BatteryRecord]:
 
 
 def run_null(state: SearchState) -> Steps[None]:
-    """Send each blocked text again, as often as the search may try.
-
-    Whatever this gains is chance in the defense and no merit of any attack.
-    """
+    """Send each blocked text again, as often as the search may try: what this gains is chance."""
     live = list(state.blocked)
     for _ in range(state.budget):
         if not live:
@@ -75,40 +69,27 @@ def run_null(state: SearchState) -> Steps[None]:
             for place in live
         ]
         answers = yield batch
-        passes = [each for each in zip(batch, answers, strict=True) if each[1].passed]
-        held = yield from state.confirm(passes)
-        won = {passes[number][0].sample for number in held}
-        live = [place for place in live if place not in won]
+        won = yield from state.confirm(batch, answers)
+        live = [place for number, place in enumerate(live) if number not in won]
 
 
 def run_blind(state: SearchState) -> Steps[None]:
-    """Try arms drawn at random, to the end of the budget, learning nothing.
-
-    Tries go on after a bypass, so that they are exchangeable and ASR@k can be estimated.
-    """
+    """Try arms drawn at random to the end of the budget, beyond a bypass, learning nothing."""
     chains = state.singles()
     draws = {place: state.draw("blind", state.samples[place].id) for place in state.blocked}
     for index in range(state.budget):
         batch = []
         for place in state.blocked:
             for _ in range(_DRAWS):
-                query = state.variant(
-                    place,
-                    draws[place].choice(chains),
-                    index=index,
-                    account=Account.SEARCH,
-                    round_="blind",
-                    arm=BLIND,
-                )
+                chain = draws[place].choice(chains)
+                query = state.variant(place, chain, "blind", index=index, arm=BLIND)
                 if query is not None and query.is_proved:
                     batch.append(query)
                     break
         if not batch:
             return
         answers = yield batch
-        yield from state.confirm(
-            [each for each in zip(batch, answers, strict=True) if each[1].passed]
-        )
+        yield from state.confirm(batch, answers)
 
 
 def run_gradient(state: SearchState, attack: GradientAttack, access: GradientAccess) -> Steps[None]:
@@ -126,13 +107,10 @@ def run_gradient(state: SearchState, attack: GradientAttack, access: GradientAcc
         if not batch:
             return
         answers = yield batch
-        passes = [
-            each
-            for each in zip(batch, answers, strict=True)
-            if each[1].passed and each[0].is_proved
-        ]
-        held = yield from state.confirm(passes)
-        won = {passes[number][0].sample for number in held}
+        proved = [i for i, query in enumerate(batch) if query.is_proved]
+        sent = [batch[i] for i in proved]
+        held = yield from state.confirm(sent, [answers[i] for i in proved])
+        won = {sent[number].sample for number in held}
         asked = {query.sample for query in batch}
         live = {p: each for p, each in live.items() if p in asked and p not in won}
 
@@ -151,7 +129,7 @@ def _variants(
             return
 
 
-_MOST_BENIGN: Final = 200
+_MOST_ASKED: Final = 200  # texts of one kind
 _MOST_WINNERS: Final = 12
 
 
@@ -162,8 +140,7 @@ def run_twin(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
         batch = [
             query
             for place in places
-            if (query := state.variant(place, chain, index=0, account=Account.TWIN, round_="twin"))
-            is not None
+            if (query := state.variant(place, chain, "twin", account=Account.TWIN)) is not None
         ]
         if batch:
             yield batch
@@ -182,7 +159,7 @@ def run_transfer(state: SearchState, wins: Sequence[Query], *, source: str) -> S
 
 
 def _some(state: SearchState, places: tuple[int, ...], purpose: str) -> list[int]:
-    return sorted(state.draw(purpose).sample(places, min(len(places), _MOST_BENIGN)))
+    return sorted(state.draw(purpose).sample(places, min(len(places), _MOST_ASKED)))
 
 
 def tried_chains(wins: Iterable[Query]) -> list[OperatorChain]:
@@ -257,7 +234,6 @@ HELD: Final = "repair, held"
 JOINT: Final = "+"
 """Between the steps of a repair of several."""
 SINGLE: Final = (*(step.value for step in REPAIR_STEPS), WHOLE)
-_MOST_CLEANED: Final = 200
 
 
 def run_repair(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
@@ -270,10 +246,9 @@ def run_repair(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
     """
     asked = [(win.sample, win.text, REPAIR) for win in wins]
     asked += [
-        (place, state.samples[place].prompt.text, REPAIR) for place in _some_of_round(state, REPAIR)
-    ]
-    asked += [
-        (place, state.samples[place].prompt.text, HELD) for place in _some_of_round(state, HELD)
+        (place, state.samples[place].prompt.text, round_)
+        for round_, places in ((REPAIR, state.quiet), (HELD, state.blocked))
+        for place in _some(state, places, round_)
     ]
     if not asked:
         return
@@ -288,11 +263,6 @@ def run_repair(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
         yield _cleaned(asked, together)
 
 
-def _some_of_round(state: SearchState, round_: str) -> list[int]:
-    places = state.quiet if round_ == REPAIR else state.blocked
-    return sorted(state.draw(round_).sample(places, min(len(places), _MOST_CLEANED)))
-
-
 def _cleaned(asked: Sequence[tuple[int, str, str]], name: str) -> list[Query]:
     steps = steps_of(name.split(JOINT))
     return [
@@ -303,8 +273,7 @@ def _cleaned(asked: Sequence[tuple[int, str, str]], name: str) -> list[Query]:
 
 def _net(batch: Sequence[Query], answers: Sequence[TryAnswer], state: SearchState) -> float:
     """Return the share closed, less the shares of benign texts lost and of attacks opened."""
-    hits: Counter[str] = Counter()
-    trials: Counter[str] = Counter()
+    hits, trials = Counter[str](), Counter[str]()
     for query, answer in zip(batch, answers, strict=True):
         if answer.is_blocked is None:
             continue

@@ -269,9 +269,8 @@ def _examine(state: SearchState, place: int, around: _Surroundings) -> Steps[Pro
     joined = " ".join(core)
     draw = state.draw("shuffle", state.samples[place].id)
     shuffled = [" ".join(draw.sample(words, len(words))) for _ in range(_SHUFFLES)]
-    hidden = state.variant(
-        place, OperatorChain.of(arm("invisible")), index=0, account=Account.DIAGNOSIS, round_="D"
-    )
+    invisible = OperatorChain.of(arm("invisible"))
+    hidden = state.variant(place, invisible, "D", account=Account.DIAGNOSIS)
     texts = [
         _filled(around.short, joined),
         _filled(around.long, joined),

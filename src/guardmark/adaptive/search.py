@@ -169,9 +169,7 @@ def _next_use(
         if name in target.tried:
             continue
         target.tried.add(name)
-        query = state.variant(
-            target.position, chain, index=index, account=Account.SEARCH, round_=round_
-        )
+        query = state.variant(target.position, chain, round_, index=index)
         if query is not None and query.text not in target.seen:
             target.seen.add(query.text)
             return query
@@ -193,10 +191,9 @@ def run_waves(
         ]
         if not tries:
             return
-        answers = yield [query for _, query, _ in tries]
-        passes = [i for i, answer in enumerate(answers) if answer.passed]
-        held = yield from state.confirm([(tries[i][1], answers[i]) for i in passes])
-        won = {passes[i] for i in held}
+        batch = [query for _, query, _ in tries]
+        answers = yield batch
+        won = yield from state.confirm(batch, answers)
         bandit.fade()
         for i, (target, query, number) in enumerate(tries):
             target.tries += 1
@@ -236,14 +233,7 @@ def _narrow(
                 if name in target.tried:
                     continue
                 target.tried.add(name)
-                query = state.variant(
-                    target.position,
-                    chain,
-                    index=0,
-                    account=Account.SEARCH,
-                    round_="R4",
-                    span=span,
-                )
+                query = state.variant(target.position, chain, "R4", span=span)
                 if query is not None and query.text not in target.seen:
                     target.seen.add(query.text)
                     return query, number

@@ -97,10 +97,10 @@ class SearchState:
         self,
         position: int,
         chain: OperatorChain,
-        *,
-        index: int,
-        account: Account,
         round_: str,
+        *,
+        account: Account = Account.SEARCH,
+        index: int = 0,
         arm: str = ADAPTIVE,
         span: tuple[int, int] | None = None,
     ) -> Query | None:
@@ -141,19 +141,18 @@ class SearchState:
             and (self.budget > _EASY_BUDGET or dict(arm.settings).get("words", 0) in _SHORT_PADDING)
         )
 
-    def confirm(self, passes: Sequence[tuple[Query, TryAnswer]]) -> Steps[set[int]]:
-        """Find which of several passes hold when the text is sent again."""
+    def confirm(self, batch: Sequence[Query], answers: Sequence[TryAnswer]) -> Steps[set[int]]:
+        """Find which of several texts passed, and pass when sent again, by their numbers."""
+        passes = [i for i, answer in enumerate(answers) if answer.passed]
         if not self.is_random or not passes:
-            return set(range(len(passes)))
-        again = [
-            replace(query, account=Account.CONFIRM, is_again=True, resend_of=answer.number)
-            for query, answer in passes
+            return set(passes)
+        again: list[TryAnswer] = yield [
+            replace(batch[i], account=Account.CONFIRM, is_again=True, resend_of=answers[i].number)
+            for i in passes
             for _ in range(RESENDS)
         ]
-        answers: list[TryAnswer] = yield again
-        starts = range(0, len(again), RESENDS)
-        groups = [answers[at : at + RESENDS] for at in starts]
-        return {number for number, group in enumerate(groups) if is_confirmed(group)}
+        groups = (again[at : at + RESENDS] for at in range(0, len(again), RESENDS))
+        return {i for i, group in zip(passes, groups, strict=True) if is_confirmed(group)}
 
 
 FOLDS: Final = 5
