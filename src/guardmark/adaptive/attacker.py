@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING
 
 from guardmark.adaptive.attacker_thread import (
@@ -13,6 +12,7 @@ from guardmark.adaptive.attacker_thread import (
     AttackerThread,
     CandidateStatus,
     Draft,
+    Side,
     interleaved,
     prove,
 )
@@ -34,13 +34,13 @@ from guardmark.attacks.prompts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from random import Random
 
     from guardmark.adaptive.attacker_thread import Blocked
     from guardmark.adaptive.defense_asker import DefenseAsker
     from guardmark.adaptive.diagnosis import Diagnosis
-    from guardmark.adaptive.model_asker import ModelAsker
-    from guardmark.adaptive.questions import TryAnswer
+    from guardmark.adaptive.model_asker import ModelAsker, ModelReply
     from guardmark.adaptive.state import SearchState
     from guardmark.attacks.prompts import PastTry
 
@@ -62,7 +62,7 @@ class Critic:
     @property
     def system(self) -> str | None:
         """What the attacker model is told; None for what it is told without a critic."""
-        return _system_with_critic() if self.is_wanted else None
+        return f"{system_text()}\n{TOLD_TO_ATTACKER}" if self.is_wanted else None
 
     def shown(self, past: Sequence[PastTry]) -> tuple[PastTry, ...]:
         """Choose the tries of a line that the attacker model is shown."""
@@ -80,31 +80,20 @@ class Critic:
         *,
         strategies: Callable[[AttackerThread], Mapping[str, tuple[int, int]]],
     ) -> None:
-        """Ask how close blocked candidates came, in lines that go on and where it is not known.
-
-        An answer that failed, was refused or cannot be read leaves a candidate without a guess;
-        after eight failed calls in a row nobody is asked any more.
-        """
+        """Ask how close blocked candidates came, in lines that go on and where it is not known."""
         if not self.is_wanted or not self.models.has_critic():
             return
         subjects = [
             (thread, blocked) for thread, stream in lines for blocked in thread.take_blocked(stream)
         ]
-        asks = [
-            self._ask(thread, blocked, strategies=strategies(thread))
-            for thread, blocked in subjects
-        ]
+        asks = [self._ask(thread, blocked, strategies(thread)) for thread, blocked in subjects]
         replies = await self.models.ask_until_readable(asks, again=critic_repair)
         for (thread, blocked), reply in zip(subjects, replies, strict=True):
             if reply.closeness is not None:
                 thread.criticise(blocked, reply.closeness)
 
     def _ask(
-        self,
-        thread: AttackerThread,
-        blocked: Blocked,
-        *,
-        strategies: Mapping[str, tuple[int, int]],
+        self, thread: AttackerThread, blocked: Blocked, strategies: Mapping[str, tuple[int, int]]
     ) -> Ask:
         sample, draft, number = thread.target.sample, blocked.draft, thread.criticised
         thread.criticised += 1
@@ -120,22 +109,14 @@ class Critic:
             reason=blocked.reason,
             strategies=strategies,
         )
-        note = {"stream": draft.stream, "depth": draft.depth, "candidate": number}
+        place = {"stream": draft.stream, "depth": draft.depth, "candidate": number}
         return Ask(
             sample=thread.position,
             account=Account.CRITIC,
             prompt=critic_prompt(critique),
             seed=draw.getrandbits(31),
-            note={**note, "repair": False},
+            note={**place, "repair": False},
         )
-
-
-@cache
-def _system_with_critic() -> str:
-    return f"{system_text()}\n{TOLD_TO_ATTACKER}"
-
-
-_ROUND = "R5"
 
 
 async def run_attacker(
@@ -146,15 +127,11 @@ async def run_attacker(
     defenses: DefenseAsker,
     models: ModelAsker,
 ) -> dict[str, tuple[int, int]]:
-    """Let a model try what rules did not bring through.
-
-    All attacks take a step together; what a step teaches is used in the next. No reply decides
-    anything but which texts are sent: a failed, refused or unreadable one sends none.
-    """
+    """Let a model try what rules did not bring through, all attacks a step together."""
     open_targets = [t for t in targets if t.win is None and t.tries < state.budget]
     if not open_targets:
         return {}
-    work = _Round(state, diagnosis, defenses, models)
+    work = _Round(Critic(state=state, diagnosis=diagnosis, models=models), defenses)
     threads = [AttackerThread.of(t, streams=models.plan.streams) for t in open_targets]
     for depth in range(models.plan.depth):
         live = [each for each in threads if each.may_try(state.budget)]
@@ -165,36 +142,28 @@ async def run_attacker(
             batch := [each for each in live if each.queue and each.may_try(state.budget)]
         ):
             await work.send(batch)
-    for thread in threads:
-        for draft in thread.queue:
-            models.note(thread.position, draft.note(CandidateStatus.UNUSED))
-    models.flush()
+    _note_unused(models, threads, side=ATTACKS)
     return work.record()
 
 
 class _Round:
     """What every step of the round looks at, and how strategies fared so far."""
 
-    def __init__(
-        self, state: SearchState, diagnosis: Diagnosis, defenses: DefenseAsker, models: ModelAsker
-    ) -> None:
-        self.state = state
-        self.diagnosis = diagnosis
+    def __init__(self, critic: Critic, defenses: DefenseAsker) -> None:
+        self.critic = critic
+        self.state = critic.state
+        self.models = critic.models
         self.defenses = defenses
-        self.models = models
-        self.critic = Critic(state=state, diagnosis=diagnosis, models=models)
         self.tried: Counter[tuple[int | None, str]] = Counter()
         self.passed: Counter[tuple[int | None, str]] = Counter()
 
     def record(self) -> dict[str, tuple[int, int]]:
         """Add up how strategies fared, over all attacks."""
-        found: Counter[str] = Counter()
-        passed: Counter[str] = Counter()
-        for (_, name), count in self.tried.items():
-            found[name] += count
-        for (_, name), count in self.passed.items():
-            passed[name] += count
-        return {name: (count, passed[name]) for name, count in found.items()}
+        tried, passed = Counter[str](), Counter[str]()
+        for key, count in self.tried.items():
+            tried[key[1]] += count
+            passed[key[1]] += self.passed[key]
+        return {name: (count, passed[name]) for name, count in tried.items()}
 
     async def write(self, live: Sequence[AttackerThread], depth: int) -> None:
         """Ask for candidates; queue those that may be sent."""
@@ -213,44 +182,20 @@ class _Round:
         )
         written: dict[int, list[list[Draft]]] = {thread.position: [] for thread in live}
         for (thread, stream), reply in zip(lines, replies, strict=True):
-            written[thread.position].append(
-                [
-                    Draft(stream=stream, depth=depth, strategy=each.strategy, text=each.text)
-                    for each in reply.candidates[: models.plan.candidates]
-                ]
-            )
+            written[thread.position].append(_drafts(models, reply, stream, depth))
         for thread in live:
-            for draft in interleaved(written[thread.position]):
-                status = thread.take(draft)
-                if status is not None:
-                    models.note(thread.position, draft.note(status))
+            _queue(models, thread, interleaved(written[thread.position]), side=ATTACKS)
 
     def _ask(self, thread: AttackerThread, stream: int, depth: int) -> Ask:
-        plan, sample = self.models.plan, thread.target.sample
-        draw = self.state.draw("attacker", self.models.name, sample.id, stream, depth)
-        prompt = attacker_prompt(
-            Situation(
-                call=f"{draw.getrandbits(48):012x}",
-                defense=self.models.name,
-                kind=self.diagnosis.kind,
-                folds=self.diagnosis.folds,
-                trigger=self.diagnosis.core_of(thread.position),
-                request=sample.prompt.text,
-                must_keep=sample.must_keep,
-                refuted=thread.refuted,
-                strategies=self._record(thread),
-                tries=self.critic.shown(thread.past[stream]),
-                wanted=plan.candidates,
-                stream=(stream + 1, plan.streams),
-            ),
+        purpose = ("attacker", self.models.name, thread.target.sample.id, stream, depth)
+        return _ask_to_write(
+            self.critic,
+            thread,
+            self.state.draw(*purpose),
+            side=ATTACKS,
             system=self.critic.system,
-        )
-        return Ask(
-            sample=thread.position,
-            account=Account.ATTACKER,
-            prompt=prompt,
-            seed=draw.getrandbits(31),
-            note={"stream": stream, "depth": depth, "repair": False},
+            strategies=self._record(thread),
+            place=(stream, depth),
         )
 
     def _record(self, thread: AttackerThread) -> dict[str, tuple[int, int]]:
@@ -266,37 +211,22 @@ class _Round:
         """Try the next candidate of each attack that has one."""
         turn = [(thread, thread.queue.popleft()) for thread in batch]
         turn = await prove(self.state, self.models, turn, side=ATTACKS)
-        queries = [
-            Query(
-                thread.position,
-                draft.text,
-                Account.SEARCH,
-                _ROUND,
-                f"attacker [{draft.strategy}]",
-                draft.tier,
-            )
-            for thread, draft in turn
-        ]
+        queries = [_query(*each, Account.SEARCH, "R5") for each in turn]
         answers = await self.defenses.ask(queries)
         won = await self.defenses.drive(self.state.confirm(queries, answers))
         for i, (thread, draft) in enumerate(turn):
-            self._learn(thread, draft, answers[i], query=queries[i] if i in won else None)
-
-    def _learn(
-        self, thread: AttackerThread, draft: Draft, answer: TryAnswer, *, query: Query | None
-    ) -> None:
-        thread.target.tries += 1
-        thread.target.seen.add(draft.text)
-        thread.answered(draft, answer, is_through=query is not None)
-        self.models.note(thread.position, draft.note(CandidateStatus.SENT))
-        if answer.is_blocked is not None:
-            key = self._heard_of(thread, draft.strategy)
-            self.tried[key] += 1
-            self.passed[key] += query is not None
-        if query is not None and draft.tier == Tier.V4.value:
-            thread.is_through_unproved = True
-        elif query is not None:
-            thread.target.win = query
+            thread.target.tries += 1
+            thread.target.seen.add(draft.text)
+            thread.answered(draft, answers[i], is_through=i in won)
+            self.models.note(thread.position, draft.note(CandidateStatus.SENT))
+            if answers[i].is_blocked is not None:
+                key = self._heard_of(thread, draft.strategy)
+                self.tried[key] += 1
+                self.passed[key] += i in won
+            if i in won and draft.tier == Tier.V4.value:
+                thread.is_through_unproved = True
+            elif i in won:
+                thread.target.win = queries[i]
 
 
 _PURPOSE = "attacker twin"
@@ -319,83 +249,92 @@ async def run_rewording(
     if not wanted or models.has_gone():
         return
     places = sorted(state.draw(_PURPOSE).sample(state.benign, wanted))
-    threads = [
-        AttackerThread.of(Target(position=place, sample=state.samples[place]), streams=1)
-        for place in places
-    ]
-    fared = {name: record.get(name, (0, 0)) for name in STRATEGIES}
+    targets = [Target(position=place, sample=state.samples[place]) for place in places]
+    threads = [AttackerThread.of(target, streams=1) for target in targets]
     asks = [
-        _ask_for_rewording(state, diagnosis, each, models=models, record=fared) for each in threads
+        _ask_to_write(
+            Critic(state=state, diagnosis=diagnosis, models=models),
+            each,
+            state.draw(_PURPOSE, models.name, each.target.sample.id),
+            side=BENIGN,
+            system=neutral_text(),
+            strategies={name: record.get(name, (0, 0)) for name in STRATEGIES},
+        )
+        for each in threads
     ]
     replies = await models.ask_until_readable(asks, again=repair_prompt)
     for thread, reply in zip(threads, replies, strict=True):
-        for each in reply.candidates[: models.plan.candidates]:
-            draft = Draft(stream=0, depth=0, strategy=each.strategy, text=each.text)
-            status = thread.take(draft)
-            if status is not None:
-                models.note(thread.position, draft.note(status), layer=BENIGN.candidates)
+        _queue(models, thread, _drafts(models, reply, 0, 0), side=BENIGN)
     while not models.has_gone() and (batch := [each for each in threads if each.queue]):
-        await _send_rewordings(state, batch, defenses=defenses, models=models)
-    for thread in threads:
-        for draft in thread.queue:
-            models.note(
-                thread.position, draft.note(CandidateStatus.UNUSED), layer=BENIGN.candidates
-            )
-    models.flush()
+        turn = [(thread, thread.queue.popleft()) for thread in batch]
+        turn = await prove(state, models, turn, side=BENIGN)
+        await defenses.ask([_query(*each, Account.REWORDED, REWORDING) for each in turn])
+        for thread, draft in turn:
+            models.note(thread.position, draft.note(CandidateStatus.SENT), layer=BENIGN.candidates)
+    _note_unused(models, threads, side=BENIGN)
 
 
-async def _send_rewordings(
-    state: SearchState,
-    batch: Sequence[AttackerThread],
-    *,
-    defenses: DefenseAsker,
-    models: ModelAsker,
-) -> None:
-    """Ask the defense about the next candidate of each benign text that has one."""
-    turn = [(thread, thread.queue.popleft()) for thread in batch]
-    turn = await prove(state, models, turn, side=BENIGN)
-    await defenses.ask(
-        [
-            Query(
-                thread.position,
-                draft.text,
-                Account.REWORDED,
-                REWORDING,
-                f"attacker [{draft.strategy}]",
-                draft.tier,
-            )
-            for thread, draft in turn
-        ]
-    )
-    for thread, draft in turn:
-        models.note(thread.position, draft.note(CandidateStatus.SENT), layer=BENIGN.candidates)
-
-
-def _ask_for_rewording(
-    state: SearchState,
-    diagnosis: Diagnosis,
+def _ask_to_write(
+    critic: Critic,
     thread: AttackerThread,
+    draw: Random,
     *,
-    models: ModelAsker,
-    record: Mapping[str, tuple[int, int]],
+    side: Side,
+    system: str | None,
+    strategies: Mapping[str, tuple[int, int]],
+    place: tuple[int, int] = (0, 0),
 ) -> Ask:
-    sample = thread.target.sample
-    draw = state.draw(_PURPOSE, models.name, sample.id)
+    """Ask for candidates of one line at one depth."""
+    diagnosis, models, sample = critic.diagnosis, critic.models, thread.target.sample
+    stream, depth = place
     situation = Situation(
         call=f"{draw.getrandbits(48):012x}",
         defense=models.name,
         kind=diagnosis.kind,
         folds=diagnosis.folds,
+        trigger=diagnosis.core_of(thread.position),
         request=sample.prompt.text,
         must_keep=sample.must_keep,
-        strategies=record,
+        refuted=thread.refuted,
+        strategies=strategies,
+        tries=critic.shown(thread.past[stream]),
         wanted=models.plan.candidates,
-        stream=(1, 1),
+        stream=(stream + 1, len(thread.past)),
     )
     return Ask(
         sample=thread.position,
-        account=BENIGN.writer,
-        prompt=attacker_prompt(situation, system=neutral_text()),
+        account=side.writer,
+        prompt=attacker_prompt(situation, system=system),
         seed=draw.getrandbits(31),
-        note={"stream": 0, "depth": 0, "repair": False},
+        note={"stream": stream, "depth": depth, "repair": False},
     )
+
+
+def _drafts(models: ModelAsker, reply: ModelReply, stream: int, depth: int) -> list[Draft]:
+    return [
+        Draft(stream=stream, depth=depth, strategy=each.strategy, text=each.text)
+        for each in reply.candidates[: models.plan.candidates]
+    ]
+
+
+def _queue(
+    models: ModelAsker, thread: AttackerThread, drafts: Iterable[Draft], *, side: Side
+) -> None:
+    """Queue what may be sent, and note what became of the rest."""
+    for draft in drafts:
+        status = thread.take(draft)
+        if status is not None:
+            models.note(thread.position, draft.note(status), layer=side.candidates)
+
+
+def _query(thread: AttackerThread, draft: Draft, account: Account, round_: str) -> Query:
+    chain = f"attacker [{draft.strategy}]"
+    return Query(thread.position, draft.text, account, round_, chain, draft.tier)
+
+
+def _note_unused(models: ModelAsker, threads: Sequence[AttackerThread], *, side: Side) -> None:
+    for thread in threads:
+        for draft in thread.queue:
+            status = draft.note(CandidateStatus.UNUSED)
+            models.note(thread.position, status, layer=side.candidates)
+    models.flush()
