@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.questions import PROBE, Account, Query, together
@@ -40,13 +41,10 @@ def measure_baseline(state: SearchState) -> Steps[Baseline]:
     second = yield [_plain(state, place, "R0.2", is_again=True) for place in some]
     third = yield [_plain(state, place, "R0.3", is_again=True) for place in some]
     turned = yield [_plain(state, place, "R0.reverse", is_again=True) for place in reversed(some)]
-    flags = []
-    same = [[first[place].is_blocked for place in some]]
-    same += [[answer.is_blocked for answer in answers] for answers in (second, third)]
-    backwards = [answer.is_blocked for answer in reversed(turned)]
-    if _differ(same):
+    flags, before = [], [first[place] for place in some]
+    if _differ(before, second, third):
         flags.append(RANDOMISED)
-    elif _differ([same[0], backwards]):
+    elif _differ(before, turned[::-1]):
         flags.append(STATEFUL)
     if any(answer.is_complaint for answer in first):
         flags.append(ERRORS_AS_BLOCK)
@@ -77,12 +75,10 @@ def _subsample(state: SearchState, first: list[TryAnswer]) -> list[int]:
     return sorted(taken)
 
 
-def _differ(passes: list[list[bool | None]]) -> bool:
+def _differ(*passes: list[TryAnswer]) -> bool:
     """Tell whether a sample got two different answers; a missing one is no answer."""
-    return any(
-        len({each for each in answers if each is not None}) > 1
-        for answers in zip(*passes, strict=True)
-    )
+    by_sample = zip(*passes, strict=True)
+    return any(len({each.is_blocked for each in same} - {None}) > 1 for same in by_sample)
 
 
 KEYWORD: Final = "keyword"
@@ -170,9 +166,12 @@ def diagnose(state: SearchState) -> Steps[Diagnosis]:
     odd = yield [_probe(0, text) for text in _odd_texts(state, surroundings.short)]
     if 2 * sum(answer.is_blocked is True for answer in odd) > len(odd):
         return Diagnosis(label=FORMAT, findings=(), folds=False)
-    surroundings = replace(surroundings, dislikes_odd=any(answer.is_blocked for answer in odd))
+    dislikes_odd = any(answer.is_blocked for answer in odd)
     findings = yield from together(
-        [_examine(state, place, surroundings) for place in _chosen(state)]
+        [
+            _examine(state, place, surroundings, dislikes_odd=dislikes_odd)
+            for place in _chosen(state)
+        ]
     )
     if not findings:
         return nothing
@@ -195,12 +194,9 @@ def _chosen(state: SearchState) -> list[int]:
     draw = state.draw("diagnosis")
     for places in by_category.values():
         draw.shuffle(places)
-    taken: list[int] = []
-    while len(taken) < count:
-        for _, places in sorted(by_category.items()):
-            if places and len(taken) < count:
-                taken.append(places.pop())
-    return sorted(taken)
+    rounds = zip_longest(*(places[::-1] for _, places in sorted(by_category.items())))
+    taken = [place for ranked in rounds for place in ranked if place is not None]
+    return sorted(taken[:count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +206,6 @@ class _Surroundings:
     short: str
     long: str
     vast: str
-    dislikes_odd: bool = False
 
 
 def _surroundings(state: SearchState) -> Steps[_Surroundings | None]:
@@ -260,7 +255,9 @@ def _odd_texts(state: SearchState, carrier: str) -> list[str]:
     return [each.text for each in made if each.is_variant]
 
 
-def _examine(state: SearchState, place: int, around: _Surroundings) -> Steps[ProbeResult]:
+def _examine(
+    state: SearchState, place: int, around: _Surroundings, *, dislikes_odd: bool
+) -> Steps[ProbeResult]:
     text = state.samples[place].prompt.text
     words = text.split()
     if not words:
@@ -283,45 +280,32 @@ def _examine(state: SearchState, place: int, around: _Surroundings) -> Steps[Pro
     ]
     replies = yield [_probe(place, each) for each in texts]
     blocked = [answer.is_blocked is True for answer in replies]
-    traits = _Traits(
-        carried=(blocked[0], blocked[1]),
-        is_reversed=blocked[2],
-        is_diluted=not around.vast or blocked[5] or blocked[6],
-        is_graded=len({answer.score for answer in replies} - {None}) >= _LEAST_VALUES,
-        shuffles=sum(blocked[7:]),
-    )
-    label = _label(words, core, traits)
-    if around.dislikes_odd and not blocked[3] and not text.isascii():
+    if dislikes_odd and not blocked[3] and not text.isascii():
         label = FORMAT
-    return ProbeResult(
-        position=place, label=label, core=tuple(core), folds=hidden is not None and blocked[4]
-    )
+    else:
+        is_graded = len({answer.score for answer in replies} - {None}) >= _LEAST_VALUES
+        is_drowned = bool(around.vast) and not (blocked[5] or blocked[6])
+        label = _label(
+            words, core, blocked, is_weighed=is_graded or is_drowned, is_drowned=is_drowned
+        )
+    folds = hidden is not None and blocked[4]
+    return ProbeResult(position=place, label=label, core=tuple(core), folds=folds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Traits:
-    """What of a blocked attack is blocked still."""
-
-    carried: tuple[bool, bool]
-    is_reversed: bool
-    is_diluted: bool
-    is_graded: bool
-    shuffles: int
-
-
-def _label(words: list[str], core: list[str], traits: _Traits) -> str:
+def _label(
+    words: list[str], core: list[str], blocked: list[bool], *, is_weighed: bool, is_drowned: bool
+) -> str:
     """Name the kind from what survives transport, reordering and dilution."""
-    is_intent = len(core) >= max(_MANY_WORDS, len(words) // 2) and traits.shuffles == _SHUFFLES
-    if is_intent and traits.is_diluted and len(words) >= 2 * _MANY_WORDS and all(traits.carried):
+    is_carried, is_shuffled = all(blocked[:2]), all(blocked[7:])
+    is_most = len(core) >= max(_MANY_WORDS, len(words) // 2) and len(words) >= 2 * _MANY_WORDS
+    if is_most and is_shuffled and is_carried and not is_drowned:
         return INTENT
-    if traits.is_graded or not traits.is_diluted:
-        # A rule finds its match in any company; a weighed sum of small evidence drowns.
+    if is_weighed:  # a rule finds its match in any company; a sum of small evidence drowns
         return STATISTICAL
-    if all(traits.carried) and len(core) <= _FEW_WORDS:
-        if len(core) == 1 or traits.is_reversed or _adjacent(words, core):
-            return KEYWORD
-        return PATTERN
-    return STATISTICAL if traits.shuffles == _SHUFFLES else PATTERN
+    if is_carried and len(core) <= _FEW_WORDS:
+        is_keyword = len(core) == 1 or blocked[2] or _adjacent(words, core)
+        return KEYWORD if is_keyword else PATTERN
+    return STATISTICAL if is_shuffled else PATTERN
 
 
 def _adjacent(words: list[str], core: list[str]) -> bool:
