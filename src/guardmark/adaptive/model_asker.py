@@ -86,32 +86,20 @@ class AttackerPlan:
         entries = {
             "prompt": f"{PROMPT_VERSION} {prompt_digest()}",
             "equivalence_prompt": f"{EQUIVALENCE_VERSION} {equivalence_digest()}",
-            **self._more_prompts,
-            **self.identity,
-            **{name: str(value) for name, value in self.sizes.items()},
         }
-        return tuple(sorted(entries.items()))
-
-    @property
-    def _more_prompts(self) -> dict[str, str]:
-        found = {}
         if self.critic is not None:
-            found["critic_prompt"] = f"{CRITIC_VERSION} {critic_digest()}"
+            entries["critic_prompt"] = f"{CRITIC_VERSION} {critic_digest()}"
         if self.twin:
-            found["neutral_prompt"] = f"{NEUTRAL_VERSION} {neutral_digest()}"
-        return found
+            entries["neutral_prompt"] = f"{NEUTRAL_VERSION} {neutral_digest()}"
+        entries |= self.identity
+        entries |= {name: str(value) for name, value in self.sizes.items()}
+        return tuple(sorted(entries.items()))
 
     @property
     def sizes(self) -> dict[str, int]:
         """How often is asked, and for how much."""
-        return {
-            "candidates": self.candidates,
-            "streams": self.streams,
-            "depth": self.depth,
-            "history": self.history,
-            "max_calls": self.max_calls,
-            "twin": self.twin,
-        }
+        names = ("candidates", "streams", "depth", "history", "max_calls", "twin")
+        return {name: getattr(self, name) for name in names}
 
     def tries(self, budget: int) -> int:
         """Return how many of the search calls of an attack are set aside for candidates."""
@@ -142,35 +130,25 @@ class ModelReply:
 
 
 def read_attacker(response: Response) -> ModelReply:
-    """Read what an attacker model answered.
-
-    Candidates count whatever stands around them. Without any, the reply is a refusal when the
-    server or the model says so, in a field or in the words refusals begin with; else invalid.
-    """
+    """Read what an attacker model answered; candidates count whatever stands around them."""
     text = response.text
     if text is None or response.error_kind is not None:
         return ModelReply(kind=ReplyKind.ERROR)
     reading = read_candidates(text, strategies=STRATEGIES)
     if reading.candidates:
         return ModelReply(kind=ReplyKind.CANDIDATES, text=text, candidates=reading.candidates)
-    refused = bool(reading.declined) or _is_refusal(response, text)
-    return ModelReply(kind=ReplyKind.REFUSED if refused else ReplyKind.INVALID, text=text)
+    return _unusable(response, text, has_declined=bool(reading.declined))
 
 
 def read_critic(response: Response) -> ModelReply:
-    """Read what a critic answered.
-
-    A figure counts whatever stands around it. Without any, the reply is a refusal or invalid, and
-    in neither case a low figure.
-    """
+    """Read what a critic answered; without a figure, the reply is no low figure either."""
     text = response.text
     if text is None or response.error_kind is not None:
         return ModelReply(kind=ReplyKind.ERROR)
     closeness = read_closeness(text)
     if closeness is not None:
         return ModelReply(kind=ReplyKind.CLOSENESS, text=text, closeness=closeness)
-    refused = _is_refusal(response, text)
-    return ModelReply(kind=ReplyKind.REFUSED if refused else ReplyKind.INVALID, text=text)
+    return _unusable(response, text)
 
 
 def read_vote(response: Response) -> ModelReply:
@@ -182,12 +160,12 @@ def read_vote(response: Response) -> ModelReply:
     return ModelReply(kind=kinds[same], text=response.text)
 
 
-def _is_refusal(response: Response, text: str) -> bool:
-    evidence = response.evidence
-    is_flagged = evidence is not None and (
-        evidence.native_action == "refusal" or evidence.finish_reason == _FILTERED
-    )
-    return is_flagged or _REFUSAL.search(text[:_BEGINNING]) is not None
+def _unusable(response: Response, text: str, *, has_declined: bool = False) -> ModelReply:
+    """Tell a refusal, by a field or by the words it begins with, from an invalid reply."""
+    evidence = response.evidence or Evidence()
+    is_flagged = evidence.native_action == "refusal" or evidence.finish_reason == _FILTERED
+    is_refusal = has_declined or is_flagged or _REFUSAL.search(text[:_BEGINNING]) is not None
+    return ModelReply(kind=ReplyKind.REFUSED if is_refusal else ReplyKind.INVALID, text=text)
 
 
 def response_of(record: TryRecord) -> Response:
@@ -276,12 +254,10 @@ class ModelAsker:
         """Ask several questions at once."""
         answers = await self._asker.ask(asks)
         self.flush()
-        replies = [
-            _TOPICS[ask.account].read(response)
-            for ask, (response, _) in zip(asks, answers, strict=True)
-        ]
-        for ask, reply in zip(asks, replies, strict=True):
-            failed = reply.kind is ReplyKind.ERROR
+        replies = []
+        for ask, (response, _) in zip(asks, answers, strict=True):
+            replies.append(_TOPICS[ask.account].read(response))
+            failed = replies[-1].kind is ReplyKind.ERROR
             self._failed[ask.account] = self._failed[ask.account] + 1 if failed else 0
         return replies
 
@@ -295,15 +271,11 @@ class ModelAsker:
         """Ask several questions, and once more where the reply cannot be read."""
         replies = await self.ask(asks)
         broken = [i for i, reply in enumerate(replies) if reply.kind is ReplyKind.INVALID]
+        repairs = []
         broken = broken if most is None else broken[: most()]
-        repairs = [
-            replace(
-                asks[i],
-                prompt=again(asks[i].prompt, replies[i].text or ""),
-                note={**asks[i].note, "repair": True},
-            )
-            for i in broken
-        ]
+        for i in broken:
+            prompt = again(asks[i].prompt, replies[i].text or "")
+            repairs.append(replace(asks[i], prompt=prompt, note={**asks[i].note, "repair": True}))
         for i, reply in zip(broken, await self.ask(repairs), strict=True):
             replies[i] = reply
         return replies
