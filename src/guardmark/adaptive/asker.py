@@ -61,28 +61,16 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[Q, A]):
-    """What sets one kind of question apart from the others.
-
-    Attributes:
-        digest: Hash by which a stored answer is known to be about the same question.
-        subject: What is stored of a question, its hash and its answer.
-        call: Asks several questions and hands over each answer as it comes.
-        store: Turns an answer into what the records take.
-        read: Reads an answer back.
-        is_lasting: Whether an answer holds wherever the question comes up again; None where
-            every question is asked.
-        number: Number that a question is stored under, where it is not the next one.
-        flush_at: Answers after which they are committed.
-    """
+    """What sets one kind of question apart from the others."""
 
     digest: Callable[[Q], str]
     subject: Callable[[Q, str, A], TrySubject]
     call: Callable[[Sequence[Q], Take[A]], Awaitable[None]]
     store: Callable[[A], Decision | Response | Verdict]
     read: Callable[[TryRecord], A]
-    is_lasting: Callable[[A], bool] | None = None
-    number: Callable[[Q], int] | None = None
-    flush_at: int
+    is_lasting: Callable[[A], bool] | None = None  # None where every question is asked
+    number: Callable[[Q], int] | None = None  # where it is not the next one
+    flush_at: int  # answers after which they are committed
 
 
 @dataclass(slots=True, kw_only=True)

@@ -93,11 +93,7 @@ def run_blind(state: SearchState) -> Steps[None]:
 
 
 def run_gradient(state: SearchState, attack: GradientAttack, access: GradientAccess) -> Steps[None]:
-    """Let an attack propose variants of every attack that was blocked at first.
-
-    Each variant is checked like any other: protected spans first, then the tier by rule (V1 or
-    V2), else V4, which brings no bypass. What alters a protected span is not asked about.
-    """
+    """Let an attack propose variants of every blocked attack, each checked like any other."""
     live: dict[int, Iterator[Query]] = {
         place: _variants(state.samples[place], attack, access, place=place, most=state.budget)
         for place in state.blocked
@@ -199,11 +195,7 @@ _NEUTRAL: Final = (
 
 
 def run_wrappers(state: SearchState, chains: Sequence[OperatorChain]) -> Steps[None]:
-    """Put harmless plain sentences into each wrapper, not encoded, and beside them none.
-
-    The sentences stand in the place of benign samples' texts, so that what is around them is the
-    same as in the twin. A sentence that is blocked without a wrapper tells nothing of one.
-    """
+    """Put harmless sentences, in place of benign texts, into each wrapper and into none."""
     places = list(state.benign or state.blocked)[: len(_NEUTRAL)]
     wrapped = [chain for chain in chains if _wrap(chain, _NEUTRAL[0]) is not None]
     if not places or not wrapped:
@@ -237,13 +229,7 @@ SINGLE: Final = (*(step.value for step in REPAIR_STEPS), WHOLE)
 
 
 def run_repair(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
-    """Ask about every bypass again, the text cleaned in one way at a time.
-
-    Beside the bypasses stand benign texts that pass and attacks that are blocked, both as they
-    are: a repair may cost false alarms, and may hide from the defense what it knew an attack by.
-    What helped by itself is tried once more together. A text that cleaning leaves alone keeps
-    its answer and costs nothing.
-    """
+    """Ask about bypasses, and what a repair may harm, cleaned in one way and in all that helped."""
     asked = [(win.sample, win.text, REPAIR) for win in wins]
     asked += [
         (place, state.samples[place].prompt.text, round_)

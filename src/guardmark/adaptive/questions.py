@@ -31,11 +31,7 @@ def text_digest(text: str) -> str:
 
 
 class Account(StrEnum):
-    """Who pays for a call.
-
-    The attacker up to `CONFIRM`, the evaluator up to `TRANSFER` and for `REWORDED`. What models are
-    asked is counted apart: it is no call of the defense.
-    """
+    """Who pays for a call: attacker (up to `CONFIRM`), evaluator (up to `REWORDED`) or models."""
 
     BASELINE = "baseline"
     DIAGNOSIS = "diagnosis"

@@ -33,10 +33,7 @@ MOST_USES: Final = 2  # of a seeded chain on one attack; others give the same te
 def search(
     state: SearchState, diagnosis: Diagnosis, *, record: BatteryRecord
 ) -> Steps[list[Target]]:
-    """Look for a bypass of every attack that was blocked at first.
-
-    All attacks under way take one try a wave; what a wave teaches is used in the next.
-    """
+    """Look for a bypass of every attack that was blocked at first, one try of each a wave."""
     targets = state.targets()
     most = state.budget
     pool = _singles(state, diagnosis, record)
@@ -53,10 +50,7 @@ def search(
 def spend_rest(
     state: SearchState, targets: list[Target], *, diagnosis: Diagnosis, record: BatteryRecord
 ) -> Steps[None]:
-    """Spend on single operators what another round left of the budget.
-
-    So an attacker model that refuses or fails costs no attack its tries.
-    """
+    """Spend on single operators what another round left: no bad reply costs an attack its tries."""
     live = [target for target in targets if target.win is None and target.tries < state.budget]
     pool = _singles(state, diagnosis, record)
     yield from _waves(state, live, pool, round_="R4", until=state.budget)
@@ -277,12 +271,7 @@ _TRIGGERS: Final = 200
 def spans_of(
     state: SearchState, targets: list[Target], diagnosis: Diagnosis
 ) -> Steps[dict[int, list[Span]]]:
-    """Find for each attack the parts worth changing, the most promising first.
-
-    With scores, pieces are left out in turn and the one whose loss lowers the score most is
-    taken: these probes are paid from the attack's own budget and are no attacks. Without, the
-    words that diagnosis found stand for those of attacks it did not look at.
-    """
+    """Find for each attack the parts worth changing: by score, words of the diagnosis, quarters."""
     count = Counter(
         word.casefold()
         for finding in diagnosis.findings
