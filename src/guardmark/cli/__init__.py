@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.cli.terminal import tell
+from guardmark.cli.terminal import EXIT_INTERRUPTED, tell
 from guardmark.core.errors import GuardmarkError
 from guardmark.reports.document.safe_text import clean
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from click.exceptions import ClickException
 
 EXIT_FAULT = 70
-EXIT_INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _PLAIN_WORDS = (("a valid integer range", "a whole number"), ("a valid float range", "a number"))
 _GC_THRESHOLD = 50_000

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from guardmark.cli.terminal import EXIT_INTERRUPTED, tell_line
+
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.app.adapt.adapting import Adapted, AdaptOptions
+    from guardmark.app.parts.loading import LoadedConfig
 
+_Files = tuple[tuple[str, Path], ...]
 _PATH = click.Path(path_type=Path)
-_EXIT_INTERRUPTED = 130
 _NARROWEST = 60
 _WHOLE = 10_000  # a file or another program gets whole lines
 _SEEDS = (
@@ -67,11 +73,9 @@ def adapt_command() -> click.Command:
     @click.option("--seeds", type=click.IntRange(1, 100), help=_SEEDS)
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     def adapt(subject: Path | None, *, as_json: bool, **said: Any) -> int:
-        from guardmark.cli.adapt_output import AsTyped, carry_out
-
-        analysis, files = carry_out(subject, AsTyped(**said))
+        analysis, files = _carry_out(subject, _Typed(**said))
         if analysis is None:
-            return _EXIT_INTERRUPTED
+            return EXIT_INTERRUPTED
         if as_json:
             from guardmark.reports.render.json.documents import adaptive_json
 
@@ -83,6 +87,94 @@ def adapt_command() -> click.Command:
         return 0
 
     return adapt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Typed:
+    """Options of the command as they were typed."""
+
+    budget: str
+    out: Path | None
+    config: Path | None
+    record: Path | None
+    replays: tuple[Path, ...]
+    canaries: int
+    alone: bool
+    seeds: int | None
+
+
+def _carry_out(subject: Path | None, typed: _Typed) -> tuple[RunAnalysis | None, _Files]:
+    """Attack, write the reports again and read what came out."""
+    from datetime import UTC, datetime
+
+    from guardmark.app.adapt.adapting import adapt, write_repair
+    from guardmark.app.results.reporting import report
+    from guardmark.app.run.running import Session
+    from guardmark.cli.progress import interruptible
+    from guardmark.engine.progress import Progress
+    from guardmark.engine.run_monitor import StopSignal
+
+    what, options = _request(subject, typed)
+    progress, stop = Progress(), StopSignal()
+    with interruptible(stop):
+        session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=tell_line)
+        done = adapt(what, session, options)
+    if done.trace is None:
+        tell_line(f"Interrupted; what was answered is stored. To continue: {_again(done, typed)}")
+        return None, ()
+    analysis = report(done.folder.path).analysis
+    files = (
+        ("report", done.folder.report_html),
+        ("repair", write_repair(done.folder, analysis.adaptive)),
+        ("trace", done.trace),
+        ("target", done.folder.target),
+    )
+    return analysis, tuple((label, path) for label, path in files if path and path.exists())
+
+
+def _request(
+    subject: Path | None, typed: _Typed
+) -> tuple[LoadedConfig | Path | None, AdaptOptions]:
+    """Return what is attacked and how, as the verb takes it."""
+    from guardmark.app.adapt.adapting import AdaptOptions, parse_budget, sort_replays
+    from guardmark.app.parts.loading import load_config
+    from guardmark.app.run.running import RunOptions
+    from guardmark.core.errors import ConfigError
+
+    trace, cassette = sort_replays(typed.replays)
+    options = AdaptOptions(
+        budget=parse_budget(typed.budget),
+        config=typed.config,
+        trace=trace,
+        record=typed.record,
+        replay=cassette,
+        canaries=typed.canaries,
+        shared_memory=not typed.alone,
+        seeds=typed.seeds,
+        run=RunOptions(out=typed.out),
+    )
+    if subject is not None and subject.suffix in {".yaml", ".yml"}:
+        return load_config(subject), options
+    if subject is not None and typed.out is not None:
+        raise ConfigError(
+            f"-o names the folder of a run that is made first, and {subject} is one already.\n"
+            "Next: leave out -o, or name a configuration."
+        )
+    return subject, options
+
+
+def _again(done: Adapted, typed: _Typed) -> str:
+    from guardmark.app.adapt.target_setup import CANARIES
+
+    words = ["guardmark", "adapt", str(done.folder.path), "--budget", typed.budget]
+    for option, path in (("--config", typed.config), ("--record", typed.record)):
+        words += [] if path is None else [option, str(path)]
+    words += ["--no-shared-memory"] if typed.alone else []
+    words += [] if typed.seeds is None else ["--seeds", str(typed.seeds)]
+    words += [] if typed.canaries == CANARIES else ["--canaries", str(typed.canaries)]
+    for path in typed.replays:
+        words += ["--replay", str(path)]
+    return shlex.join(words)
 
 
 def _drawn(analysis: RunAnalysis) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from guardmark.cli.calibrate import calibrate_command
+from guardmark.cli.labels import calibrate_command
 
 if TYPE_CHECKING:
     from guardmark.attacks.contract import Operator, OperatorChain, Variant

@@ -1,4 +1,4 @@
-"""Commands for labels of responses: `judge` asks a judge again, `audit` asks people."""
+"""Commands for labels: `judge` asks a judge again, `audit` asks people, `calibrate` uses pairs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from guardmark.cli.terminal import tell_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from guardmark.analysis.pipeline.judges import Flips
+    from guardmark.app.adapt.calibrating import Calibrated
     from guardmark.app.labels.audit_file import AuditFile
     from guardmark.app.labels.auditing import BypassAudit
     from guardmark.app.labels.judging import Judged
@@ -55,12 +58,10 @@ def judge_command() -> click.Command:
         limit: int,
         as_json: bool,
     ) -> int:
-        from guardmark.cli.judge_output import carry_out, tell_quality
-
         if quality:
-            click.echo(tell_quality(run, as_json=as_json), nl=False)
+            click.echo(_quality(run, as_json=as_json), nl=False)
             return 0
-        judged = carry_out(run, config=config, layer=layer, human_labels=human_labels)
+        judged = _judged(run, config=config, layer=layer, human_labels=human_labels)
         if as_json:
             click.echo(json.dumps(_judged_json(judged), ensure_ascii=False))
         else:
@@ -68,6 +69,38 @@ def judge_command() -> click.Command:
         return 0
 
     return judge
+
+
+def _judged(run: Path, *, config: Path | None, layer: str, human_labels: Path | None) -> Judged:
+    """Judge again and write the reports of the run again."""
+    from datetime import UTC, datetime
+
+    from guardmark.app.labels.judging import judge_run
+    from guardmark.app.results.reporting import report
+    from guardmark.app.run.running import Session
+    from guardmark.cli.progress import ProgressLine, interruptible
+    from guardmark.engine.progress import Progress
+    from guardmark.engine.run_monitor import StopSignal
+
+    progress, stop = Progress(), StopSignal()
+    with interruptible(stop), ProgressLine(progress):
+        session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=tell_line)
+        judged = judge_run(run, session, config=config, layer=layer, human_labels=human_labels)
+    for warning in judged.warnings:
+        tell_line(f"Note: {warning}")
+    report(judged.folder.path)
+    return judged
+
+
+def _quality(run: Path, *, as_json: bool) -> str:
+    """Return what the judges of a run look like, ready to print."""
+    from guardmark.app.labels.judging import report_quality
+    from guardmark.reports.chapters.pipeline_trust import quality_document
+    from guardmark.reports.render.json.documents import quality_json
+    from guardmark.reports.render.terminal import render_terminal
+
+    found = report_quality(run)
+    return quality_json(found) if as_json else render_terminal(quality_document(found))
 
 
 def _judged_lines(judged: Judged, limit: int) -> Iterator[str]:
@@ -284,3 +317,96 @@ def _label(drawn: AuditFile) -> AuditFile:
             notes = click.prompt("Notes", default="", show_default=False)
             drawn = label_row(drawn, at, label=keys[key], notes=notes, now=datetime.now(UTC))
     return drawn
+
+
+def calibrate_command() -> click.Command:
+    """Return the command."""
+
+    @click.command(
+        "calibrate",
+        help="Embed the labelled PAIRS (JSONL: a, b, same, group) with adaptive.equivalence of "
+        "the configuration, and choose the smallest tau that can be shown to call few different "
+        "pairs the same. Chosen on one half of the groups, counted on the other.",
+    )
+    @click.argument("pairs", type=_PATH)
+    @click.option("--config", type=_PATH, required=True, help="File that names them.")
+    @click.option(
+        "-o",
+        "--out",
+        type=_PATH,
+        default=Path("equivalence.yaml"),
+        show_default=True,
+        help="File to write: a fragment of a configuration.",
+    )
+    @click.option(
+        "--bound",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        default=0.05,
+        show_default=True,
+        help="Upper limit of the share of different pairs called the same.",
+    )
+    @click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=7,
+        show_default=True,
+        help="Which groups go to which half.",
+    )
+    @click.option("--record", type=_PATH, help="Write all exchanges with the service to this file.")
+    @click.option("--replay", type=_PATH, help="Answer from this file, which --record wrote.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    def calibrate(pairs: Path, *, as_json: bool, **said: Any) -> None:
+        from guardmark.app.adapt.calibrating import CalibrationOptions
+        from guardmark.app.adapt.calibrating import calibrate as carry_out
+
+        found = carry_out(pairs, CalibrationOptions(**said))
+        if as_json:
+            click.echo(json.dumps(_calibrated_json(found), ensure_ascii=False))
+        else:
+            click.echo("\n".join(_calibrated_lines(found)))
+
+    return calibrate
+
+
+def _calibrated_lines(found: Calibrated) -> Iterator[str]:
+    from guardmark.reports.document.cells import rate_text
+    from guardmark.reports.document.safe_text import clean
+
+    choice, pairs = found.choice, found.pairs
+    measured = len(pairs.pairs) - sum(found.missing.values())
+    yield clean(f"{pairs.name}: {measured:,} of {len(pairs.pairs):,} pairs have a cosine")
+    for kind, count in found.missing.items():
+        yield f"  without one: {count:,} ({kind}); they count for nothing"
+    yield f"  {'tau':<9}{'different, called the same':<34}equal, called the same"
+    for row in choice.rows:
+        mark = "  <- chosen" if row.is_chosen else ""
+        false, true = rate_text(row.false_same), rate_text(row.true_same)
+        yield f"  {row.tau:<9.4f}{false:<34}{true}{mark}"
+    yield (
+        f"tau {choice.tau:g}: on the choosing half {rate_text(choice.chosen_on)} of the different "
+        f"pairs are called the same, its upper limit within {100 * choice.bound:g} %"
+    )
+    yield (
+        "The counting half, of which the table tells, confirms it."
+        if choice.is_confirmed
+        else "Note: the upper limit of the counting half is above the bound; more pairs would tell."
+    )
+    yield clean(f"config    {found.path}")
+
+
+def _calibrated_json(found: Calibrated) -> dict[str, object]:
+    from guardmark.reports.render.json.encoder import encode
+
+    choice = found.choice
+    return {
+        "pairs": found.pairs.name,
+        "sha256": found.pairs.sha256,
+        "count": len(found.pairs.pairs),
+        "missing": dict(found.missing),
+        "bound": choice.bound,
+        "tau": choice.tau,
+        "chosen_on": encode(choice.chosen_on),
+        "is_confirmed": choice.is_confirmed,
+        "rows": encode(choice.rows),
+        "config": str(found.path),
+    }

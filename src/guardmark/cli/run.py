@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -10,14 +12,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from guardmark.cli.terminal import EXIT_INTERRUPTED, tell_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from guardmark.app.preflight.checkup import Checkup
     from guardmark.app.preflight.forecast import Forecast, Span
+    from guardmark.app.run.matrix import MatrixDone
+    from guardmark.app.run.running import RunOptions
 
 
 _PATH = click.Path(path_type=Path)
+_EXIT_UNTRUSTWORTHY = 5
 
 
 _RUN_OPTIONS = (
@@ -85,7 +92,6 @@ def run_command() -> click.Command:
         as_json: bool,
     ) -> int:
         from guardmark.app.run.running import RunOptions
-        from guardmark.cli.run_output import carry_out
 
         options = RunOptions(
             out=out,
@@ -100,9 +106,64 @@ def run_command() -> click.Command:
             record=record,
             replay=replay,
         )
-        return carry_out(config, options, texts=not no_texts, as_json=as_json)
+        return _carry_out(config, options, texts=not no_texts, as_json=as_json)
 
     return run
+
+
+def _carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json: bool) -> int:
+    """Run, write the reports and print what came out."""
+    from datetime import UTC, datetime
+
+    from guardmark.app.parts.loading import builtin_config, load_config
+    from guardmark.app.run.running import Session, run
+    from guardmark.cli.progress import ProgressLine, interruptible
+    from guardmark.core.errors import BudgetReached, UntrustworthyRun
+    from guardmark.engine.progress import Progress
+    from guardmark.engine.run_monitor import StopSignal
+    from guardmark.engine.runner import Ending
+
+    loaded = load_config(config) if config is not None else builtin_config()
+    progress, stop = Progress(), StopSignal()
+    try:
+        with interruptible(stop), ProgressLine(progress):
+            session = Session(
+                now=datetime.now(UTC), progress=progress, stop=stop, announce=tell_line
+            )
+            result = run(loaded, options, session)
+    except (BudgetReached, UntrustworthyRun) as error:
+        tell_line(f"{error}\nTo continue: {_same_command()}")
+        return error.exit_code
+    for warning in result.warnings:
+        tell_line(f"Note: {warning}")
+    if result.summary.ending is Ending.INTERRUPTED:
+        tell_line(
+            f"Interrupted; {result.summary.stored:,} of {result.summary.planned:,} records are "
+            f"stored in {result.folder.path}.\nTo continue: {_same_command()}"
+        )
+        return EXIT_INTERRUPTED
+    if result.summary.ending is Ending.EARLY:
+        tell_line(f"Stopped early: {result.summary.reason}")
+    from guardmark.app.results.numerics import load_numpy_for_reports
+
+    load_numpy_for_reports()
+    from guardmark.app.results.reporting import finish  # numpy and the report: needed only now
+
+    told = finish(result.folder, loaded.config, formats=loaded.config.report, texts=texts)
+    if as_json:
+        sys.stdout.write(told.summary_json)
+    else:
+        sys.stdout.write(told.terminal)
+        sys.stdout.write("".join(f"{label:<10}{path}\n" for label, path in told.files))
+        sys.stdout.write(f"{'head':<10}{told.head}\n" if told.head else "")
+        sys.stdout.write(told.gate)
+    for complaint in told.complaints:
+        tell_line(complaint)
+    return _EXIT_UNTRUSTWORTHY if told.complaints else told.gate_exit
+
+
+def _same_command() -> str:
+    return shlex.join(["guardmark", *(word for word in sys.argv[1:] if word != "--fresh")])
 
 
 _TEMPLATES = ("http", "openai", "hf", "pipeline", "python")
@@ -219,7 +280,6 @@ def _duration(seconds: float) -> str:
 
 
 _EXIT_FAILED = 5
-_EXIT_INTERRUPTED = 130
 
 
 def matrix_command() -> click.Command:
@@ -235,13 +295,30 @@ def matrix_command() -> click.Command:
     @click.option("--offline", is_flag=True, help="Refuse every call to a service.")
     @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
     def matrix(matrix: Path, out: Path, limit: int | None, offline: bool, as_json: bool) -> int:
-        from guardmark.cli.run_output import carry_out_matrix
-
-        done = carry_out_matrix(matrix, out, limit=limit, offline=offline)
+        done = _carry_out_matrix(matrix, out, limit=limit, offline=offline)
         name = "manifest.json" if as_json else "matrix_report.md"
         click.echo(done.folder.file(name).read_text(encoding="utf-8"), nl=False)
         if done.is_interrupted:
-            return _EXIT_INTERRUPTED
+            return EXIT_INTERRUPTED
         return 0 if all(line.status == "success" for line in done.lines) else _EXIT_FAILED
 
     return matrix
+
+
+def _carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool) -> MatrixDone:
+    from datetime import UTC, datetime
+
+    from guardmark.app.run.matrix import run_matrix
+    from guardmark.app.run.running import RunOptions, Session
+    from guardmark.cli.progress import interruptible
+    from guardmark.engine.progress import Progress
+    from guardmark.engine.run_monitor import StopSignal
+
+    stop = StopSignal()
+
+    def session() -> Session:
+        return Session(now=datetime.now(UTC), progress=Progress(), stop=stop, announce=tell_line)
+
+    with interruptible(stop):
+        options = RunOptions(limit=limit, offline=offline)
+        return run_matrix(path, out, session=session, options=options)

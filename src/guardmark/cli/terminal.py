@@ -7,6 +7,8 @@ from contextlib import suppress
 
 from guardmark.reports.document.safe_text import clean
 
+EXIT_INTERRUPTED = 130
+
 
 def one_line(text: str, width: int) -> str:
     """Return a text on one line, cut to a width with an ellipsis."""
@@ -22,3 +24,9 @@ def tell(text: str) -> None:
     with suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+def tell_line(text: str) -> None:
+    """Write a line to stderr, in place of a progress line where there may be one."""
+    line_start = "\r\x1b[2K" if sys.stderr.isatty() else ""
+    tell(f"{line_start}{clean(text)}\n")

@@ -1,4 +1,4 @@
-"""What runs print (progress on stderr, results on stdout), and how a signal ends them."""
+"""The progress line of a run on stderr, and how a signal ends a run in order."""
 
 from __future__ import annotations
 
@@ -7,25 +7,16 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, redirect_stdout
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
-from guardmark.app.parts.loading import builtin_config, load_config
-from guardmark.app.run.matrix import MatrixDone, run_matrix
-from guardmark.app.run.running import RunOptions, Session, run
 from guardmark.cli.terminal import tell
-from guardmark.core.errors import BudgetReached, UntrustworthyRun
 from guardmark.core.record import Stage
-from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import Abandoned, StopSignal
-from guardmark.engine.runner import Ending
-from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-    from guardmark.engine.progress import PartProgress
+    from guardmark.engine.progress import PartProgress, Progress
 
 
 _PLAIN_EVERY_S = 5.0
@@ -104,61 +95,9 @@ def _duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-EXIT_INTERRUPTED = 130
-EXIT_UNTRUSTWORTHY = 5
 _HANGUP = getattr(signal, "SIGHUP", None)  # neither is there on Windows
 _ALARM = getattr(signal, "SIGALRM", None)
 _PATIENCE_S = 0.5
-
-
-def carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json: bool) -> int:
-    """Run, write the reports and print what came out."""
-    loaded = load_config(config) if config is not None else builtin_config()
-    progress, stop = Progress(), StopSignal()
-    try:
-        with interruptible(stop), ProgressLine(progress):
-            session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=_say)
-            result = run(loaded, options, session)
-    except (BudgetReached, UntrustworthyRun) as error:
-        _say(f"{error}\nTo continue: {_same_command()}")
-        return error.exit_code
-    for warning in result.warnings:
-        _say(f"Note: {warning}")
-    if result.summary.ending is Ending.INTERRUPTED:
-        _say(
-            f"Interrupted; {result.summary.stored:,} of {result.summary.planned:,} records are "
-            f"stored in {result.folder.path}.\nTo continue: {_same_command()}"
-        )
-        return EXIT_INTERRUPTED
-    if result.summary.ending is Ending.EARLY:
-        _say(f"Stopped early: {result.summary.reason}")
-    from guardmark.app.results.numerics import load_numpy_for_reports
-
-    load_numpy_for_reports()
-    from guardmark.app.results.reporting import finish  # numpy and the report: needed only now
-
-    told = finish(result.folder, loaded.config, formats=loaded.config.report, texts=texts)
-    if as_json:
-        sys.stdout.write(told.summary_json)
-    else:
-        sys.stdout.write(told.terminal)
-        sys.stdout.write("".join(f"{label:<10}{path}\n" for label, path in told.files))
-        sys.stdout.write(f"{'head':<10}{told.head}\n" if told.head else "")
-        sys.stdout.write(told.gate)
-    for complaint in told.complaints:
-        _say(complaint)
-    return EXIT_UNTRUSTWORTHY if told.complaints else told.gate_exit
-
-
-def _say(text: str) -> None:
-    line_start = "\r\x1b[2K" if sys.stderr.isatty() else ""
-    tell(f"{line_start}{clean(text)}\n")
-
-
-def _same_command() -> str:
-    import shlex
-
-    return shlex.join(["guardmark", *(word for word in sys.argv[1:] if word != "--fresh")])
 
 
 @contextmanager
@@ -200,15 +139,3 @@ def _signals() -> Iterator[int]:
     # Whoever started us with nohup wants no end when the terminal goes.
     if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:
         yield _HANGUP
-
-
-def carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool) -> MatrixDone:
-    """Run a matrix."""
-    stop = StopSignal()
-
-    def session() -> Session:
-        return Session(now=datetime.now(UTC), progress=Progress(), stop=stop, announce=_say)
-
-    with interruptible(stop):
-        options = RunOptions(limit=limit, offline=offline)
-        return run_matrix(path, out, session=session, options=options)
