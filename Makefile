@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types floors sizes fix bench soak lock clean hf inspect
+.PHONY: help demo test slow check lint types floors sizes fix bench soak lock clean hf inspect
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -30,10 +30,13 @@ $(VENV)/.ready-hf: $(VENV)/.ready-dev
 demo: $(VENV)/.ready-run      ## measure the built-in defenses on the built-in data, offline
 	@$(BIN)/guardmark run
 
-test: $(VENV)/.ready-dev      ## every test that needs no deep-learning library
-	$(BIN)/python -m pytest -m "not soak and not hf" -n auto --dist loadfile
+test: $(VENV)/.ready-dev      ## the tests, but for the slow ones: a few minutes
+	$(BIN)/python -m pytest -m "not slow and not soak and not hf" -n auto --dist loadfile
 
-hf: $(VENV)/.ready-hf
+slow: $(VENV)/.ready-dev      ## kills, browsers, whole journeys: what `make test` leaves to `make check`
+	$(BIN)/python -m pytest -m "slow and not soak and not hf" -n auto --dist loadfile
+
+hf: $(VENV)/.ready-hf         ## tests of local models, which need torch
 	$(BIN)/python -m pytest -m "hf and not soak" --no-header || [ $$? -eq 5 ]
 
 # inspect_ai brings a hundred packages of its own, so it reads our logs from its own environment.
@@ -44,8 +47,6 @@ $(VENV)-inspect/.ready:
 
 inspect: $(VENV)/.ready-dev $(VENV)-inspect/.ready   ## read our Inspect logs with Inspect itself
 	GUARDMARK_INSPECT_PYTHON=$(abspath $(VENV)-inspect/bin/python) $(BIN)/python -m pytest tests/journeys/test_export.py --no-header
-
-test-all: test hf inspect     ## the tests of `make test`, then those that need large packages
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
@@ -60,7 +61,7 @@ floors: $(VENV)/.ready-dev
 sizes: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest tests/house -q
 
-check: lint types floors sizes test    ## lint, types, floors, sizes, tests
+check: lint types floors test slow hf inspect    ## all of CI: lint, types, floors, every test
 
 fix: $(VENV)/.ready-dev       ## format and mend what can be mended
 	$(BIN)/ruff check --fix-only .
@@ -70,8 +71,9 @@ bench: $(VENV)/.ready-dev     ## ratios to the floors of the same run
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python bench/run.py
 
-soak: $(VENV)/.ready-dev      ## long sweeps: kill -9, coverage simulations
+soak: $(VENV)/.ready-dev      ## long sweeps (kill -9, coverage simulations), laws on new cases
 	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest -m "not soak and not hf" --hypothesis-profile=random tests/laws tests/stats tests/oracles
 
 lock: $(VENV)/.ready-dev      ## pin every dependency anew
 	$(PIP) uv

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 from tests.golden.comparison import difference, differences, record_differences
 from tests.golden.folders import carry_out, contents, lay_out, made_once, read_frozen, unpack
 from tests.golden.runs import RUNS, GoldenRun, step
+
+from guardmark.reports.render.json.documents import document_schema
 
 NAMES = [run.name for run in RUNS]
 SHOWN_FILES = 8
@@ -42,6 +45,17 @@ def test_frozen_records_are_intact(retold: tuple[GoldenRun, Path]) -> None:
     """The hash chain of the frozen records holds, and `verify` finds no difference."""
     _, folder = retold
     carry_out([step("verify run --data .")], folder)
+
+
+def test_summaries_keep_to_the_schema_made_from_the_types(retold: tuple[GoldenRun, Path]) -> None:
+    """What `guardmark schema --of summary` promises, every summary written now holds."""
+    _, folder = retold
+    beside = (path.parent / "summary.json" for path in folder.rglob("records.sqlite"))
+    summaries = sorted(path for path in beside if path.exists())
+    assert summaries
+    schema = document_schema("summary")
+    for path in summaries:
+        jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), schema)
 
 
 @pytest.mark.parametrize("run", RUNS, ids=NAMES)

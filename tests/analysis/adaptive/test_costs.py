@@ -144,6 +144,6 @@ def test_the_json_keeps_to_its_schema(accounts: dict[str, UsageTotals]) -> None:
     schema = document_schema("summary")
     part = schema["$defs"]["AdaptiveCard"]["properties"]["costs"]
     jsonschema.validate(encode(costs), {**part, "$defs": schema["$defs"]})
-    timing = schema["$defs"]["Timing"]["properties"]["adaptive"]
+    timing = schema["$defs"]["RunTiming"]["properties"]["adaptive"]
     jsonschema.validate({"d": encode(costs.seconds)}, {**timing, "$defs": schema["$defs"]})
     assert "seconds" not in str(encode(costs))

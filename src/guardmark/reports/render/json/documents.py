@@ -97,7 +97,7 @@ class SliceTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class RunTiming:
     """Everything that comes from a clock.
 
     Attributes:
@@ -131,7 +131,7 @@ class Summary:
     data: tuple[DataManifest, ...]
     verdicts: Mapping[str, str]
     analysis: RunAnalysis = field(metadata={"json": "*"})
-    timing: Timing
+    timing: RunTiming
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,8 +233,8 @@ def summary_json(analysis: RunAnalysis) -> str:
     return lay_out(encode(summary, SENTENCES))
 
 
-def _timing(analysis: RunAnalysis) -> Timing:
-    return Timing(
+def _timing(analysis: RunAnalysis) -> RunTiming:
+    return RunTiming(
         created_utc=analysis.manifest.created_utc,
         defenses={each.name: each.latency for each in analysis.defenses},
         slice_medians={
