@@ -10,6 +10,7 @@ from tests.adaptive.attacking import OPEN, Seat, Table, card_of, said
 from tests.adaptive.planted import cards, trace
 from tests.oracles.slow.adaptive.cards import recount_attacks
 from tests.oracles.slow.comparer import Comparer
+from tests.oracles.slow.run import attacks_now
 from tests.oracles.slow.source import open_source
 
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
@@ -65,7 +66,7 @@ async def test_verify_leaves_the_first_seed_out_too(tmp_path: Path, seat: Seat) 
     await card_of(tmp_path, seat, table(), NAMES, seeds=4)
     stated = {"adaptive": json.loads(json.dumps(adaptive_json(cards(tmp_path, seed=0))))}
     with open_source(tmp_path / "records.sqlite") as source:
-        found = {"adaptive": recount_attacks(source)}
+        found = {"adaptive": attacks_now(recount_attacks(source))}
     comparer = Comparer()
     comparer.tree("summary.json", "", said=stated, found=found)
     assert comparer.findings == []

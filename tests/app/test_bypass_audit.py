@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import Serve
 from tests.oracles.slow.adaptive.cards import recount_attacks
 from tests.oracles.slow.comparer import Comparer
+from tests.oracles.slow.run import attacks_now
 from tests.oracles.slow.source import open_source
 
 from guardmark.adaptive.questions import text_digest
@@ -285,7 +286,7 @@ async def test_the_second_path_counts_an_audit_alike(run: Path, tmp_path: Path) 
     read_in(run, fill(tmp_path / "b.csv", ANSWERS))
     stated = json.loads(json.dumps({"adaptive": adaptive_json(cards(run, seed=0))}))
     with open_source(run / "records.sqlite") as source:
-        found = {"adaptive": recount_attacks(source)}
+        found = {"adaptive": attacks_now(recount_attacks(source))}
 
     def differences() -> list[str]:
         comparer = Comparer()
@@ -350,7 +351,7 @@ async def test_a_run_without_such_bypasses_says_so(run: Path, tmp_path: Path) ->
     plain = tmp_path / "plain"
     plain.mkdir()
     with RecordWriter(plain / "records.sqlite") as writer:
-        from planted import MANIFEST
+        from tests.adaptive.planted import MANIFEST
 
         writer.put_manifest(MANIFEST)
         writer.load_samples(data())

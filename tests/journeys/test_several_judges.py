@@ -14,7 +14,7 @@ import pytest
 from tests.journeys.command_line import typed, write_rows
 from tests.journeys.test_pipeline import counts, number_of, summary_of
 from tests.oracles.slow.comparer import Comparer
-from tests.oracles.slow.run import recount
+from tests.oracles.slow.run import recount_now
 
 from guardmark.app.results.reporting import report
 from guardmark.app.verify.verification import verify
@@ -163,7 +163,7 @@ async def test_every_figure_of_several_judges_is_counted_a_second_time(finished:
 def compared_with_loops(folder: Path) -> Comparer:
     """Compare a summary with the slow references."""
     comparer = Comparer()
-    comparer.tree("summary.json", "", said=summary_of(folder), found=recount(folder))
+    comparer.tree("summary.json", "", said=summary_of(folder), found=recount_now(folder))
     return comparer
 
 

@@ -22,6 +22,7 @@ from tests.oracles.slow.source import open_source
 from guardmark.store import connect
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.oracles.slow.source import Source
@@ -60,3 +61,76 @@ def recount_run(source: Source) -> Json:
         ],
         "adaptive_pairs": recount_attack_pairs(source),
     }
+
+
+def recount_now(folder: Path) -> Json:
+    """Count a run again, laid out as `summary.json` of version 2."""
+    counted = recount(folder)
+    pipeline = counted.get("pipeline")
+    if pipeline is not None:
+        pipeline["arms"] = [_arm(arm) for arm in pipeline["arms"]]
+        human = pipeline.get("human")
+        if human is not None:
+            names = ("caught", "missed", "accused", "cleared")
+            human["labels"] = {name: human.pop(name) for name in names if name in human}
+    counted["adaptive"] = attacks_now(counted["adaptive"])
+    counted["defenses"] = [_defense(defense) for defense in counted["defenses"]]
+    return counted
+
+
+def attacks_now(cards: Sequence[Json]) -> list[Json]:
+    """Lay out recounts of adaptive attacks as `summary.json` of version 2."""
+    return [_attacks(json.loads(json.dumps(card))) for card in cards]
+
+
+def _attacks(old: Json) -> Json:
+    for arm in old.get("arms", ()):
+        arm["points"] = {str(k): value for k, value in arm["points"]}
+    _by_tries(old)
+    battery, extrapolated = old.pop("battery", None), old.pop("extrapolated", None)
+    if battery is not None:
+        old |= {f"battery_{which}": rate for which, rate in battery.items()}
+    if extrapolated is not None:
+        old["extrapolated"] = extrapolated["rate"]
+    old.pop("calls_per_bypass", None)
+    if (old.get("audit") or {}).get("tiers"):
+        old["audit"]["tiers"] = {each["tier"]: each["valid"] for each in old["audit"]["tiers"]}
+    if old.get("seeds"):
+        old["seeds"] = _seeds(old["seeds"])
+    return old
+
+
+def _seeds(old: Json) -> Json:
+    for arm in old.get("arms", ()):
+        arm["points"] = {str(each["k"]): each["rate"] for each in arm["points"]}
+    _by_tries(old)
+    for name in ("area", "any_seed"):
+        old |= {f"{name}_{which}": value for which, value in (old.pop(name, None) or {}).items()}
+    return old
+
+
+def _by_tries(old: Json) -> None:
+    """Key what was a list of points by the number of tries."""
+    for name, key in (("blind_asr_at", "rate"), ("gains", "gain")):
+        if name in old:
+            old[name] = {str(each["k"]): each[key] for each in old[name]}
+
+
+def _defense(old: Json) -> Json:
+    beside = {key: old.pop(key) for key in ("ratios", "under_policy", "predictive") if key in old}
+    beside |= old.pop("bounds", {})
+    beside.get("ratios", {}).pop("recall", None)  # the true positive rate under another name
+    old["rates"] = {**old.get("rates", {}), **beside}
+    if "categories" in old:
+        old["categories"] = [{"category": k, "standing": v} for k, v in old["categories"].items()]
+    old["slices"] = [_labelled(each) for each in old.get("slices", ())]
+    return old
+
+
+def _arm(old: Json) -> Json:
+    bounds = old.pop("bounds", {})
+    return {**old, **bounds, "buckets": [_labelled(each) for each in old.get("buckets", ())]}
+
+
+def _labelled(old: Json) -> Json:
+    return {**{k: v for k, v in old.items() if k != "label"}, "is_attack": old["label"] == "attack"}
