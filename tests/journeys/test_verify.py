@@ -278,16 +278,16 @@ TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
         "summary.json: defenses[mine].rates.false_positive_rate.high",
     ),
     "a bootstrap interval edited in summary.json": (
-        figure("defenses", 1, "ratios", "f1", "low", value=0.99),
-        "summary.json: defenses[mine].ratios.f1.low",
+        figure("defenses", 1, "rates", "ratios", "f1", "low", value=0.99),
+        "summary.json: defenses[mine].rates.ratios.f1.low",
     ),
     "a p-value edited in summary.json": (
         figure("comparison", "pairs", 0, "attack_success_rate", "adjusted_p", value=0.0001),
         "adjusted_p",
     ),
     "a latency edited in summary.json": (
-        figure("timing", "defenses", "mine", "attacks", "quantiles", 0, "value_ms", value=0.0),
-        "timing.defenses.mine.attacks.quantiles[0].value_ms",
+        figure("timing", "defenses", "mine", "attacks", "quantiles_ms", 0, "value", value=0.0),
+        "timing.defenses.mine.attacks.quantiles_ms[0].value",
     ),
     "a figure added to summary.json": (figure("run", "stored", value=70_000), "run.stored"),
     "summary.json cut off": (without_line("summary.json", -1), "summary.json"),
