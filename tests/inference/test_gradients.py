@@ -23,6 +23,7 @@ from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.inference.gradient_access import GradientDefense
 from guardmark.reports.chapters.adaptive.threat_model import threat_card
 from guardmark.store.records import RecordReader
+from guardmark.store.tries import read_tries
 
 pytestmark = pytest.mark.hf
 
@@ -191,10 +192,9 @@ async def test_the_arm_stands_beside_the_others_with_its_access(
     assert "A3" in access
     assert "hotflip@1" in access
     with RecordReader(with_arm / "records.sqlite") as reader:
-        rows = list(reader.records(layer="adaptive/gradient"))
-    notes = [json.loads(row.text) for row in rows]
-    assert {note["tier"] for note in notes} == {"V2"}
-    assert {note["chain"] for note in notes} == {"hotflip@1"}
+        tries = list(read_tries(reader, layer="adaptive/gradient"))
+    assert {each.subject.tier for each in tries} == {"V2"}
+    assert {each.subject.chain for each in tries} == {"hotflip@1"}
 
 
 async def test_any_word_is_counted_as_unproved(tmp_path: Path, classifier: Any) -> None:
