@@ -24,6 +24,8 @@ from guardmark.core.sample import Sample
 from guardmark.store.layers import ADAPTIVE, BLIND
 from guardmark.store.records import RecordReader
 
+pytestmark = pytest.mark.slow
+
 BUDGET = 64
 NEVER = BUDGET + 1
 

@@ -17,6 +17,8 @@ from tests.journeys.command_line import guardmark, set_up, words
 from guardmark.store.integrity import check
 from guardmark.store.records import RecordReader
 
+pytestmark = pytest.mark.slow
+
 GUARD = """\
 import os, time
 from pathlib import Path

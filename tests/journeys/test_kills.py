@@ -14,6 +14,8 @@ from tests.journeys.command_line import CONFIG, guardmark, killed, set_up
 from guardmark.store.integrity import check
 from guardmark.store.run_dir import read_seals
 
+pytestmark = pytest.mark.slow
+
 GUARD = """\
 import time
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from conftest import Opened, Opener
 
+pytestmark = pytest.mark.slow
+
 LAPTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 SIZES = {"laptop": LAPTOP, "phone": PHONE}

@@ -17,6 +17,8 @@ from guardmark.store.run_dir import RunDir
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.slow
+
 ARTIFACTS = Path(__file__).parents[2] / "artifacts" / "pages"
 SIGHTS = {
     "laptop-light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
