@@ -17,6 +17,8 @@ from guardmark.app.adapt.attacker import attacker_config
 from guardmark.app.parts.loading import builtin_config
 from guardmark.reports.render.json.documents import document_schema
 
+pytestmark = pytest.mark.slow
+
 PLAIN = CONFIG.split("adaptive:", maxsplit=1)[0].format() + "report: [json]\n"
 
 

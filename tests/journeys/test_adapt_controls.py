@@ -16,6 +16,8 @@ from tests.journeys.command_line import typed
 
 from guardmark.reports.render.json.documents import document_schema
 
+pytestmark = pytest.mark.slow
+
 CRITIC = '  critic: {{type: chat, base_url: "{url}/v1", model: guesser}}\n  twin: 2\n'
 FULL = CONFIG.replace("  candidates: 2\n", f"{CRITIC}  candidates: 2\n")
 

@@ -17,6 +17,8 @@ from tests.journeys.command_line import printed
 
 from guardmark.reports.render.json.documents import document_schema
 
+pytestmark = pytest.mark.slow
+
 Json = dict[str, Any]
 
 WRITTEN = {

@@ -15,6 +15,8 @@ from tests.journeys.command_line import typed
 
 from guardmark.reports.render.json.documents import document_schema
 
+pytestmark = pytest.mark.slow
+
 OUTPUT = '  output: {type: python, target: "deny.py:decide", view: response}\n'
 CONFIG = """\
 version: 1

@@ -17,6 +17,8 @@ from guardmark.reports.render.json.documents import document_schema
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
 
+pytestmark = pytest.mark.slow
+
 BROKEN = 5
 DATA = range(16)
 CONFIG = """\

@@ -16,6 +16,8 @@ from tests.journeys.command_line import printed
 
 from guardmark.reports.render.json.documents import document_schema
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """\
 version: 1
 data:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import guardmark, killed
 
+pytestmark = pytest.mark.slow
+
 
 def test_clear_defenses_end_early_and_the_report_says_how(tmp_path: Path) -> None:
     """Rates of stopped defenses stand with a sequence; the others keep the usual interval."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import CONFIG, few_rows, guardmark, set_up
 
+pytestmark = pytest.mark.slow
+
 GUARD = """\
 from pathlib import Path
 

@@ -15,6 +15,8 @@ from guardmark.app.verify import verification
 from guardmark.app.verify.verification import Verification, verify
 from guardmark.store.run_dir import read_seals
 
+pytestmark = pytest.mark.slow
+
 FORMATS = "html,md,json,csv,junit,sarif"
 KILLED = """\
 import os, signal

@@ -10,6 +10,8 @@ from tests.journeys.command_line import guardmark
 
 from guardmark import load_run
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tutor.yaml"
 
 

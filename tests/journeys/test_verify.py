@@ -17,6 +17,8 @@ from guardmark.app.verify.mismatches import MismatchKind
 from guardmark.app.verify.verification import Verification, verify
 from guardmark.reports.render.json.encoder import lay_out
 
+pytestmark = pytest.mark.slow
+
 GUARD = """\
 def check(text):
     if "7" in text:
