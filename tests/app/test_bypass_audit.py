@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import sys
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.adaptive.planted import cards
+from tests.app.audited_run import OPEN, adapted, data
 from tests.conftest import Serve
 from tests.oracles.slow.adaptive.cards import recount_attacks
 from tests.oracles.slow.comparer import Comparer
@@ -40,12 +42,6 @@ from guardmark.reports.render.json.documents import adaptive_json
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
-
-sys.path.insert(0, str(Path(__file__).parent))
-from datetime import UTC, datetime
-
-from audited_run import OPEN, adapted, data
-from tests.adaptive.planted import cards
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -99,7 +99,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
     Commits do not wait for the disk (`synchronous=NORMAL` in WAL mode): a killed process
     loses nothing that was committed, a power loss may take the last commits but never
-    leaves half of one. `seal` in `RecordWriter` waits for the disk.
+    leaves half of one. `note_head` in `RecordWriter` waits for the disk.
     """
     is_new = not path.exists() or (
         path.stat().st_size == 0 and not path.with_name(path.name + "-wal").exists()
