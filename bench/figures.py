@@ -71,11 +71,11 @@ def floor(frame: Frame) -> None:
 
 def figures(frame: Frame) -> None:
     """The same figures by guardmark: with effective sizes, refusals, order-statistic limits."""
-    arm, settings = frame.arms[0], AnalysisSettings(replicates=10_000)
+    arm = frame.arms[0]
     cells = sort_into_cells(frame, frame.samples.category.codes, CATEGORIES)
     estimate_slices(cells, arm, hits=arm.is_blocked, trials=arm.is_answered, confidence=0.95)
-    estimate_ratios(frame, arm, settings)
-    measure_latency(frame, arm, settings)
+    estimate_ratios(frame, arm)
+    measure_latency(frame, arm)
 
 
 def make_frame(*, is_grouped: bool) -> Frame:
@@ -106,7 +106,8 @@ def make_frame(*, is_grouped: bool) -> Frame:
     )
     part = PartManifest(name="guard", kind="defense", type="pattern")
     arm = DefenseColumn(part=part, records=_records(blocked, draw), threshold=None)
-    return Frame(manifest=MANIFEST, samples=samples, arms=(arm,))
+    settings = AnalysisSettings(replicates=10_000)
+    return Frame(manifest=MANIFEST, settings=settings, samples=samples, arms=(arm,))
 
 
 def _records(blocked: NDArray[np.bool_], draw: np.random.Generator) -> RecordColumns:
@@ -149,7 +150,7 @@ def read_columns(folder: Path) -> float:
         lane = writer.record_batch("guard", Stage.DEFENSE)
         for position in range(STORED):
             decision = BLOCKED if position % 3 else ALLOWED
-            lane.add_decision(position, decision, latency_ns=1000 + position)
+            lane.add(position, decision, latency_ns=1000 + position)
         writer.flush()
     with RecordReader(path) as reader:
         return best(lambda: record_columns(reader, "guard")) * 1_000_000 / STORED

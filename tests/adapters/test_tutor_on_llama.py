@@ -60,6 +60,7 @@ def typed(*given: object, folder: Path) -> Done:
     return guardmark(*given, cwd=folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("profile", "labels"),
     [("granite-guardian-3.2", ("Yes", "No")), ("allow-block", ("BLOCK", "ALLOW"))],

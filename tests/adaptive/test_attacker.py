@@ -20,7 +20,7 @@ from tests.adaptive.attacking import (
 )
 from tests.adaptive.planted import AtOnce, leaker
 
-from guardmark.adaptive.attacker_thread import AttackerThread, Draft
+from guardmark.adaptive.attacker import AttackerThread, Draft
 from guardmark.adaptive.state import Target
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.core.outcome import Decision, Evidence, Outcome

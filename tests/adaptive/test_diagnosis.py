@@ -107,6 +107,7 @@ def card_of(folder: Path, defense: object, data: list[Sample], seed: int) -> Ada
     return card
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tells_score", [True, False], ids=["scores", "decisions only"])
 def test_ngram_models_are_named_lexical_statistical(tmp_path: Path, *, tells_score: bool) -> None:
     """Five models of several shapes, each on attacks it was not fitted on: most findings agree."""

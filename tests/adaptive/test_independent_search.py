@@ -29,7 +29,7 @@ from guardmark.core.outcome import Decision
 from guardmark.core.sample import Prompt, Sample
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
-from guardmark.reports.chapters.adaptive.threat_model import threat_card
+from guardmark.reports.chapters.adaptive.chapter import threat_card
 from guardmark.store.reader import RecordReader
 
 

@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 from tests.adaptive.planted import MANIFEST, AtOnce, attack, cards, trace
 
-from guardmark.adaptive import effects as probe
+from guardmark.adaptive import target as probe
 from guardmark.adaptive.asker import AskContext, stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan
-from guardmark.adaptive.effects import measure_effects
 from guardmark.adaptive.questions import Account, Query
-from guardmark.adaptive.target import KnownAnswers, ProtectedTarget, TargetAsker
+from guardmark.adaptive.target import KnownAnswers, ProtectedTarget, TargetAsker, measure_effects
 from guardmark.adaptive.trace import read_target_trace, read_trace, target_lines
 from guardmark.analysis.adaptive.card import AdaptiveCard
-from guardmark.analysis.adaptive.target_rows import read_target
+from guardmark.analysis.adaptive.target import read_target
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.battery import battery
 from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap
@@ -29,7 +28,7 @@ from guardmark.core.outcome import ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.reports.chapters.adaptive.attack_success import holding_sentence
-from guardmark.reports.chapters.adaptive.target_model import reading_sentence
+from guardmark.reports.chapters.adaptive.models import reading_sentence
 from guardmark.store.integrity import check
 from guardmark.store.layers import TARGET, VERDICT
 from guardmark.store.reader import RecordReader

@@ -70,7 +70,7 @@ def write_pipeline(path: Path, planned: PlannedPipeline) -> Path:
             writer.add_layer("human", {"kind": "human"})
             lane = writer.record_batch("none", Stage.JUDGE, layer="human")
             for position, label in planned.people.items():
-                lane.add_verdict(position, Verdict(label=label), latency_ns=None)
+                lane.add(position, Verdict(label=label), latency_ns=None)
         writer.finish(RunState.COMPLETE)
     return path
 
@@ -81,17 +81,17 @@ def _write_repeat(writer: RecordWriter, planned: PlannedPipeline, repeat: int) -
     for guard in planned.guards:
         lane = writer.record_batch(guard.name, repeat=repeat)
         for position, sample in enumerate(planned.samples):
-            lane.add_decision(position, guard.answers(position, sample), latency_ns=1_000)
+            lane.add(position, guard.answers(position, sample), latency_ns=1_000)
     model = writer.record_batch("none", Stage.MODEL, repeat=repeat)
     for position in range(len(planned.samples)):
         failed = Response(text=None, error_kind=ErrorKind.TIMEOUT)
         answer = failed if planned.fails(position) else Response(text=f"answer {position}")
-        model.add_response(position, answer, latency_ns=1_000)
+        model.add(position, answer, latency_ns=1_000)
     for layer, said in {**layers, **planned.later}.items():
         lane = writer.record_batch("none", Stage.JUDGE, layer=layer, repeat=repeat)
         for position, sample in enumerate(planned.samples):
             if not planned.fails(position):
-                lane.add_verdict(position, said(position, sample), latency_ns=1_000)
+                lane.add(position, said(position, sample), latency_ns=1_000)
 
 
 @contextmanager

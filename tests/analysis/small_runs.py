@@ -145,7 +145,7 @@ def write_run(
                 lane = writer.record_batch(each.name, repeat=repeat)
                 for position, sample in enumerate(samples):
                     latency = 1_000_000 + 1_000 * ((position * 7919) % 997)
-                    lane.add_decision(position, each.answers(position, sample), latency_ns=latency)
+                    lane.add(position, each.answers(position, sample), latency_ns=latency)
         writer.flush()
         writer.finish(RunState.COMPLETE)
     return path

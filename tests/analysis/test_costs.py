@@ -8,13 +8,8 @@ from dataclasses import replace
 import pytest
 from small_runs import Planned, Runs, attack, benign, block
 
-from guardmark.analysis.compare.runs_compared import (
-    Compared,
-    OpenRun,
-    Wanted,
-    compare_matched,
-    match_runs,
-)
+from guardmark.analysis.compare.matching import OpenRun, match_runs
+from guardmark.analysis.compare.runs_compared import Compared, Wanted, compare_matched
 from guardmark.analysis.defense.costs import CostDifference, CostUnit
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Evidence
@@ -45,7 +40,7 @@ def compared(runs: Runs, *planned: Planned, settings: dict[str, object] | None =
     with runs.opened(SAMPLES, planned, settings=settings or {}) as reader:
         chosen = AnalysisSettings.of(reader.manifest())
         matched = match_runs([OpenRun(label="run", reader=reader)], chosen)
-        return compare_matched(matched, Wanted(), reader=reader, settings=chosen)
+        return compare_matched(matched, Wanted())
 
 
 def only(found: Compared, unit: CostUnit, *, is_attack: bool = True) -> CostDifference:
@@ -90,9 +85,7 @@ def test_usage_follows_its_sample_across_runs(runs: Runs) -> None:
         new = stack.enter_context(runs.opened(SAMPLES[:5:-1], [consuming("guard", 300)]))
         settings = AnalysisSettings.of(old.manifest())
         opened = [OpenRun(label="old", reader=old), OpenRun(label="new", reader=new)]
-        found = compare_matched(
-            match_runs(opened, settings), Wanted(), reader=old, settings=settings
-        )
+        found = compare_matched(match_runs(opened, settings), Wanted())
     tokens = only(found, CostUnit.TOKENS)
     assert tokens.mean.pairs == 14
     # Even positions of the one are odd positions of the other.

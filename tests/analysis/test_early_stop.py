@@ -11,8 +11,7 @@ import pytest
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
 
 from guardmark.analysis.defense.frame import read_frame
-from guardmark.analysis.gate.checks import check_limits
-from guardmark.analysis.gate.limits import GatePolicy, GateStatus
+from guardmark.analysis.gate import GatePolicy, GateStatus, check_limits
 from guardmark.analysis.run import analyse_run
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.analysis.stopping.early_stop import EarlyStop, Schedule, make_schedule
@@ -140,6 +139,7 @@ def test_a_wanted_width_is_reached() -> None:
     assert rule.stopped("a")[0].answer == "reached"
 
 
+@pytest.mark.slow
 def test_looking_at_every_hundredth_decides_wrongly_in_few_runs() -> None:
     """At the limit itself, "yes" or "no" is an error in at most one run of twenty."""
     wrong, runs = 0, 200
@@ -151,6 +151,7 @@ def test_looking_at_every_hundredth_decides_wrongly_in_few_runs() -> None:
     assert wrong <= runs * 0.05 + 3 * np.sqrt(runs * 0.05 * 0.95)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 4])
 def test_two_alike_defenses_are_told_apart_in_few_runs(size: int) -> None:
     """The error of the paired test stays at its level, with groups that go one way too."""
@@ -273,7 +274,7 @@ def test_a_gate_names_the_rate_that_its_limits_are_of(runs: Runs) -> None:
         chosen = AnalysisSettings.of(reader.manifest())
         frame = read_frame(reader, chosen)
         rate = analyse_run(reader).defenses[0].card.attack_success_rate
-        (check,) = check_limits(frame, GatePolicy(asr_upper=0.5), chosen)
+        (check,) = check_limits(frame, GatePolicy(asr_upper=0.5))
     assert rate.value is not None
     assert rate.value > 0.5
     assert check.value == rate.group_mean

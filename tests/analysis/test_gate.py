@@ -9,13 +9,16 @@ from small_runs import Planned, Runs, allow, attack, benign, block, failed, garb
 
 from guardmark.analysis.compare.comparison import compare_arms
 from guardmark.analysis.defense.frame import read_frame
-from guardmark.analysis.gate.checks import (
+from guardmark.analysis.gate import (
+    GateCheck,
+    GatePolicy,
+    GateResult,
+    GateStatus,
     check_complete,
     check_limits,
     check_regression,
     needed_trials,
 )
-from guardmark.analysis.gate.limits import GateCheck, GatePolicy, GateResult, GateStatus
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import Decision
@@ -43,7 +46,7 @@ def checks(
     """The checks of a policy on a run of one defense."""
     with runs.opened(samples or SAMPLES, [planned]) as reader:
         settings = AnalysisSettings.of(reader.manifest())
-        return check_limits(read_frame(reader, settings), policy, settings)
+        return check_limits(read_frame(reader, settings), policy)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +170,7 @@ def test_a_regression_is_significant_and_material(  # noqa: PLR0917 - cases
     old = Planned(name="old", answers=planned[1].answers)
     with runs.opened(SAMPLES, [planned[0], old]) as reader:
         settings = AnalysisSettings.of(reader.manifest())
-        comparison = compare_arms(read_frame(reader, settings), settings, chosen=[("guard", "old")])
+        comparison = compare_arms(read_frame(reader, settings), chosen=[("guard", "old")])
     assert comparison is not None
     on_attacks, on_benign = check_regression(
         comparison.pairs, margin, alpha=0.05, names={"guard": "guard"}

@@ -46,14 +46,14 @@ def records(tmp_path: Path) -> Path:
         model = writer.record_batch("none", Stage.MODEL, layer="run", repeat=1)
         judge = writer.record_batch("none", Stage.JUDGE, layer="run", repeat=1)
         for at, text in enumerate(ANSWERS):
-            model.add_response(at, Response(text=text), latency_ns=None)
-            judge.add_verdict(at, said(at, samples[at]), latency_ns=None)
+            model.add(at, Response(text=text), latency_ns=None)
+            judge.add(at, said(at, samples[at]), latency_ns=None)
         writer.add_layer("human", {"kind": "human"})
         people = writer.record_batch("none", Stage.JUDGE, layer="human", repeat=1)
         for at, label in enumerate("ssxusx"):  # x: nobody looked
             if label != "x":
                 said_by = VerdictLabel.SAFE if label == "s" else VerdictLabel.UNSAFE
-                people.add_verdict(at, Verdict(label=said_by), latency_ns=None)
+                people.add(at, Verdict(label=said_by), latency_ns=None)
     return path
 
 

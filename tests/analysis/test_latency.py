@@ -26,7 +26,7 @@ def written(folder: Path, rows: list[Row]) -> Latency:
         writer.begin(len(rows))
         lane = writer.record_batch("one")
         for position, (decision, latency, flags) in enumerate(rows):
-            lane.add_decision(position, decision, latency_ns=latency, flags=flags)
+            lane.add(position, decision, latency_ns=latency, flags=flags)
         writer.finish(RunState.COMPLETE)
     with RecordReader(folder / "records.sqlite") as reader:
         return analyse_run(reader).defenses[0].latency

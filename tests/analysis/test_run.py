@@ -218,7 +218,7 @@ def test_an_unfinished_run_is_analysed_as_far_as_it_is(tmp_path: Path) -> None:
         writer.begin(2 * len(SAMPLES))
         lane = writer.record_batch("one")
         for position in range(700):
-            lane.add_decision(position, block(), latency_ns=1)
+            lane.add(position, block(), latency_ns=1)
         writer.record_batch("two")
         writer.flush()
     with RecordReader(tmp_path / "records.sqlite") as reader:

@@ -8,14 +8,12 @@ from dataclasses import replace
 import pytest
 from small_runs import Planned, Runs, allow, attack, benign, block
 
+from guardmark.analysis.compare.matching import MatchedRuns, OpenRun, match_runs
 from guardmark.analysis.compare.runs_compared import (
     Compared,
-    MatchedRuns,
-    OpenRun,
     Wanted,
     choose_pairs,
     compare_matched,
-    match_runs,
 )
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns, UnknownName
@@ -53,7 +51,7 @@ def matched(
         found = match_runs(
             [OpenRun(label="old", reader=old), OpenRun(label="new", reader=new)], settings
         )
-        compared = compare_matched(found, wanted or Wanted(), reader=old, settings=settings)
+        compared = compare_matched(found, wanted or Wanted())
         return found, compared
 
 
@@ -166,4 +164,4 @@ def test_one_defense_alone_cannot_be_compared(runs: Runs) -> None:
         settings = AnalysisSettings.of(reader.manifest())
         found = match_runs([OpenRun(label="one", reader=reader)], settings)
         with pytest.raises(IncomparableRuns, match="nothing to compare"):
-            compare_matched(found, Wanted(), reader=reader, settings=settings)
+            compare_matched(found, Wanted())

@@ -47,7 +47,7 @@ def test_scores_are_judged_as_probabilities(runs: Runs) -> None:
     with runs.opened(SAMPLES, [scoring(0.7)]) as reader:
         settings = AnalysisSettings.of(reader.manifest())
         frame = read_frame(reader, settings)
-        found = detail_scores(frame, frame.arms[0], settings)
+        found = detail_scores(frame, frame.arms[0])
     assert found is not None
     labels = [sample.is_attack for sample in SAMPLES]
     scores = [score_of(at, sample, 0.7) for at, sample in enumerate(SAMPLES)]
@@ -69,7 +69,7 @@ def test_expected_costs_need_stated_costs(runs: Runs) -> None:
             AnalysisSettings.of(reader.manifest()), cost_missed_attack=50.0, cost_false_alarm=1.0
         )
         frame = read_frame(reader, settings)
-        found = detail_scores(frame, frame.arms[0], settings)
+        found = detail_scores(frame, frame.arms[0])
         text = render_markdown(build_document(analyse_run(reader, settings)))
     assert found is not None
     assert [point.stakes.prevalence for point in found.costs] == list(COST_PREVALENCES)
@@ -87,7 +87,7 @@ def test_areas_are_compared_on_the_same_samples(runs: Runs, size: int) -> None:
     planned = [scoring(0.6), scoring(0.9), Planned(name="bare", answers=lambda *_: allow())]
     with runs.opened(samples, planned) as reader:
         settings = AnalysisSettings.of(reader.manifest())
-        (pair,) = compare_areas(read_frame(reader, settings), settings)
+        (pair,) = compare_areas(read_frame(reader, settings))
         text = render_markdown(build_document(analyse_run(reader, settings)))
     assert (pair.first, pair.second) == ("noise-0.6", "noise-0.9")
     assert pair.difference.p_value is not None
@@ -117,11 +117,12 @@ def test_rates_follow_the_weights_of_a_deployment(runs: Runs) -> None:
         plain = AnalysisSettings.of(reader.manifest())
         frame = read_frame(reader, plain)
         arm = frame.arms[0]
-        assert reweight(frame, arm, plain) is None
-        even = reweight(frame, arm, replace(plain, weights=(1.0,) * len(SAMPLES)))
+        assert reweight(frame, arm) is None
+        equal = replace(plain, weights=(1.0,) * len(SAMPLES))
+        even = reweight(replace(frame, settings=equal), arm)
         weights = tuple(3.0 if at % 3 == 0 else 0.0 for at in range(len(SAMPLES)))
-        heavy = reweight(frame, arm, replace(plain, weights=weights))
         settings = replace(plain, weights=weights)
+        heavy = reweight(replace(frame, settings=settings), arm)
         text = render_markdown(build_document(analyse_run(reader, settings)))
         said = json.loads(summary_json(analyse_run(reader, settings)))
     assert even is not None
@@ -143,7 +144,7 @@ def test_a_label_without_answers_has_no_weighted_rate(runs: Runs) -> None:
     with runs.opened(samples, planned) as reader:
         settings = replace(AnalysisSettings.of(reader.manifest()), weights=(1.0,) * 20)
         frame = read_frame(reader, settings)
-        found = reweight(frame, frame.arms[0], settings)
+        found = reweight(frame, frame.arms[0])
     assert found is not None
     assert found.false_positive_rate.value is None
     assert found.worth_benign == 0

@@ -20,7 +20,7 @@ def card_of(runs: Runs, answers: Answers, samples: list[Sample], **changes: obje
     with runs.opened(samples, [Planned(name="one", answers=answers)], **changes) as reader:
         settings = AnalysisSettings.of(reader.manifest())
         frame = read_frame(reader, settings)
-        return make_scorecard(frame, frame.arms[0], settings)
+        return make_scorecard(frame, frame.arms[0])
 
 
 def test_rates_carry_their_counts_and_wilson_intervals(runs: Runs) -> None:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_runs import Planned, Runs, allow, attack, benign, block, failed
 
+from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
 from guardmark.analysis.defense.slices import (
     FACETS,
     MIN_SLICE_SAMPLES,
@@ -18,7 +19,7 @@ from guardmark.analysis.defense.slices import (
     folded_name,
     has_slices,
 )
-from guardmark.analysis.run import DefenseAnalysis, RunAnalysis, analyse_run
+from guardmark.analysis.run import RunAnalysis, analyse_run
 from guardmark.core.sample import Prompt, Sample
 
 SAMPLES = [*(attack(n) for n in range(200)), *(benign(n) for n in range(100))]

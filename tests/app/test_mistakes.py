@@ -85,3 +85,22 @@ def test_mistakes_come_in_the_order_of_the_file() -> None:
     )
     places = [int(line.split(":")[1]) for line in lines]
     assert places == [8, 9, 10]
+
+
+def test_characters_and_aliases_that_no_configuration_needs_are_mistakes() -> None:
+    """A NUL, and aliases of aliases that come to a hundred million values."""
+    assert mistakes_in("version: 1\nname: \0") == [
+        "bench.yaml:2: is not YAML: it holds a character (code 0) that YAML does not allow."
+    ]
+    laughs = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{below}: &{below} [{','.join([f'*{above}'] * 10)}]\n"
+        for above, below in zip("abcdefg", "bcdefgh", strict=True)
+    )
+    (said,) = mistakes_in(laughs)
+    assert "it comes to more than 200,000 values" in said
+
+
+def test_more_calls_in_flight_than_a_machine_holds_are_a_mistake() -> None:
+    """Ten thousand took 827 MB."""
+    (said,) = mistakes_in(HTTP + "run: {concurrency: 10000}")
+    assert "run.concurrency" in said

@@ -5,9 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-_LOAD = (
-    "from guardmark.app.results.numerics import load_numpy_for_reports as load; import os, sys; "
-)
+_LOAD = "from guardmark.app.parts.process import load_numpy_for_reports as load; import os, sys; "
 
 
 def _say(program: str, **environment: str) -> str:

@@ -12,7 +12,7 @@ from guardmark.attacks.application import is_bounded, tier_of
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.hotflip import HotFlip
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.inference.gradient_access import GradientAttack, Swap
+from guardmark.inference.gradients import GradientAttack, Swap
 
 WEIGHTS = {
     "ignore": 4.0,

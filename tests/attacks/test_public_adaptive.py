@@ -7,6 +7,7 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.adaptive.planted import attack, cards, trace
 
 from guardmark.adaptive.campaign import AdaptivePlan
@@ -54,6 +55,7 @@ def undone(row: dict[str, Any], sample: Sample) -> bool:
     return False
 
 
+@pytest.mark.slow
 async def test_built_in_defenses_against_public_attacks(shared_dir: Path, tmp_path: Path) -> None:
     """Static and adaptive success side by side; each V0 variant comes back byte for byte."""
     data = samples_of(shared_dir, "deepset_prompt_injections.jsonl", step=6)

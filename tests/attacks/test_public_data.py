@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from guardmark.attacks.application import apply, keeps, seed_for
 from guardmark.attacks.battery import battery
 from guardmark.attacks.contract import Tier, Use
@@ -39,6 +41,7 @@ def counted(samples: list[Sample]) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 def test_every_v0_variant_of_the_public_attacks_can_be_undone(shared_dir: Path) -> None:
     """And most of the battery applies to most attacks."""
     specs = [

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guardmark.canon.confusables import CYRILLIC, FOLDED, GREEK
 from guardmark.canon.steps import (
     CANON_STEPS,
+    CYRILLIC,
+    FOLDED,
+    GREEK,
     REPAIR_STEPS,
     Step,
     apply_steps,

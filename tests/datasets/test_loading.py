@@ -12,7 +12,7 @@ from guardmark.core.errors import DatasetError
 from guardmark.core.sample import Label
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets import loading
-from guardmark.datasets.formats.faults import BadRows
+from guardmark.datasets.formats.fields import BadRows
 from guardmark.datasets.loading import LoadedData, load
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from guardmark.defenses.http.values import (
     is_one_of,
     is_there,
 )
-from guardmark.net.exchange import Exchange
+from guardmark.net.service import Exchange
 
 
 def _path(text: str) -> JsonPath:
@@ -106,3 +106,32 @@ def test_a_rule_never_understands_what_it_was_not_told(text: str, number: float)
     assert listed(["BLOCK", number]) is None
     assert is_one_of([True])([1]) is None
     assert is_one_of([1])([True]) is None
+
+
+def _exchange(text: str) -> Exchange:
+    return Exchange(
+        status=200, body=text.encode(), content_type="application/json", service_ns=1, attempts=()
+    )
+
+
+def test_a_key_that_stands_twice_is_malformed() -> None:
+    """The last value would silently win, and read as allow."""
+    decision = read_answer(RULES[0], _exchange('{"flagged": true, "flagged": false, "score": 0}'))
+    assert decision.outcome is Outcome.MALFORMED
+    assert decision.evidence is not None
+    assert "'flagged' stands twice" in decision.evidence.message
+    assert read_answer(RULES[0], _exchange('{"flagged": true, "flagged": true}')).outcome is (
+        Outcome.BLOCK
+    )
+
+
+def test_categories_without_end_are_cut_with_a_remark() -> None:
+    """Two dozen answers came to 196 MB of records."""
+    rules = AnswerRules(blocked=_path("$.flagged"), categories=_path("$.c"))
+    names = [f"{n} " + "x" * 10_000 for n in range(800)]
+    decision = read_answer(rules, _exchange(json.dumps({"flagged": True, "c": names})))
+    assert decision.outcome is Outcome.BLOCK
+    assert decision.evidence is not None
+    assert len(decision.evidence.categories) == 200
+    assert max(len(each.name) for each in decision.evidence.categories) == 200
+    assert decision.evidence.message == "of 800 categories the first 200 are kept"

@@ -18,8 +18,7 @@ from guardmark.core.sample import Prompt
 from guardmark.engine import runner
 from guardmark.engine.execution.batches import BatchExecutor
 from guardmark.engine.execution.executor import DealtSamples, DefenseWork, Executor
-from guardmark.engine.execution.inline import InlineExecutor
-from guardmark.engine.execution.pool import ProcessExecutor, ThreadExecutor
+from guardmark.engine.execution.pool import InlineExecutor, ProcessExecutor, ThreadExecutor
 from guardmark.engine.execution.service import ServiceExecutor
 from guardmark.engine.plan import AnyDefense, Budget, Plan, Timing, Workers
 from guardmark.store.records import RecordReader, RecordWriter

@@ -88,6 +88,7 @@ def kill_sweep(folder: Path, kills: int, seed: int) -> None:
         before = now
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path, undisturbed: Rows) -> None:
     """What was reported as stored stays; the rest is called again."""
     kill_sweep(tmp_path / "run", 20, seed=1)
@@ -183,9 +184,11 @@ def test_a_full_disk_in_the_middle_keeps_what_was_committed(
 def test_the_second_of_two_runs_on_one_folder_is_refused(tmp_path: Path, undisturbed: Rows) -> None:
     """It names the first and disturbs nothing."""
     with start(tmp_path) as child:
+        child.send_signal(signal.SIGSTOP)  # on a busy machine it could be done before the second
         second = subprocess.run(
             command(tmp_path), capture_output=True, text=True, timeout=60, check=False
         )
+        child.send_signal(signal.SIGCONT)
         assert second.returncode == 7
         assert f"process {child.pid}" in second.stderr
         assert child.wait(timeout=60) == 0

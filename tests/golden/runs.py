@@ -137,7 +137,7 @@ RUNS: Final = (
             step("judge run --human-labels labels.csv", "judge.txt"),
         ),
         retelling=(
-            step("adapt run --budget 16 --canaries 2", "adapt.txt"),
+            step("adapt run --config adaptive.yaml --budget 16 --canaries 2", "adapt.txt"),
             *_read(slices="--attacks 3 --benign 2"),
             step("audit run --what bypasses -o bypasses.csv --with-verdicts", "audit.txt"),
         ),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import jsonschema
 import pytest
 from tests.golden.comparison import difference, differences, record_differences
 from tests.golden.folders import carry_out, contents, lay_out, made_once, read_frozen, unpack
-from tests.golden.runs import RUNS, GoldenRun, step
+from tests.golden.runs import FROZEN, RUNS, GoldenRun, step
 
 from guardmark.reports.render.json.documents import document_schema
 
@@ -58,6 +61,7 @@ def test_summaries_keep_to_the_schema_made_from_the_types(retold: tuple[GoldenRu
         jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), schema)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS, ids=NAMES)
 def test_parts_asked_again_answer_as_they_did(run: GoldenRun, tmp_path: Path) -> None:
     """Decisions, responses, verdicts and tries are equal by key; only times may differ."""
@@ -77,6 +81,21 @@ def test_parts_asked_again_answer_as_they_did(run: GoldenRun, tmp_path: Path) ->
     )
 
 
+@pytest.mark.parametrize("run", RUNS, ids=NAMES)
+def test_tables_hold_the_cells_of_before_their_quotes(run: GoldenRun) -> None:
+    """Texts in quotes and line feeds at the end of lines changed no cell of a frozen table."""
+    before = json.loads((FROZEN / "cells-before-quoting.json").read_text(encoding="utf-8"))
+    tables = {
+        f"{run.name}/{name}": sha256(
+            json.dumps([*csv.reader(io.StringIO(content.decode(), newline=""))]).encode()
+        ).hexdigest()
+        for name, content in read_frozen(run).items()
+        if name.endswith(".csv")
+    }
+    assert tables
+    assert tables == {name: told for name, told in before.items() if name.split("/")[0] == run.name}
+
+
 def test_a_changed_record_is_noticed() -> None:
     """The comparison by key passes over times and nothing else."""
     row = {"defense": "a", "id": "s", "repeat": 0, "stage": "defense", "layer": "run"}
@@ -90,6 +109,15 @@ def test_a_changed_line_is_shown() -> None:
     assert "-one\n+two" in difference("run/summary.md", b"zero\none\n", b"zero\ntwo\n")
     assert difference("run/inspect/a.json", b'{"guardmark": "1"}', b'{"guardmark": "2"}') == ""
     assert differences({"a": b""}, {"b": b""}) == ["a: is not made any more", "b: was not there"]
+
+
+def test_only_the_last_digits_of_a_number_may_differ() -> None:
+    """Another processor adds in another order; a figure that a reader would see is a difference."""
+    frozen = b'{"n": 12, "low": 0.584074806048924, "no": -2.7755575615628914e-17}'
+    again = b'{"n": 12, "low": 0.5840748060489246, "no": 2.7755575615628914e-17}'
+    assert difference("run/figures.json", frozen, again) == ""
+    assert difference("run/figures.json", frozen, again.replace(b"0.58", b"0.59")) != ""
+    assert difference("run/figures.json", frozen, again.replace(b"12", b"13")) != ""
 
 
 _MORE = (

@@ -34,6 +34,7 @@ MOST_LINES_OF_ROOMS = {
     ("analysis",): 8_500,
     ("reports",): 6_700,
     ("importers",): 1_500,
+    ("exporters",): 1_500,
     ("app",): 8_000,
     ("app/verify",): 1_500,
     ("cli", "view", "testing"): 4_200,
@@ -41,16 +42,16 @@ MOST_LINES_OF_ROOMS = {
 """Rooms, and how many lines of Python they hold together at most."""
 
 ABOVE = {
-    ("store",): 4_059,
-    ("adaptive",): 4_020,
-    ("analysis",): 10_082,
-    ("reports",): 9_691,
-    ("app",): 8_345,
+    ("store",): 3_654,
+    ("adaptive",): 3_592,
+    ("analysis",): 8_813,
+    ("reports",): 7_101,
+    ("app",): 8_247,
 }
 """Rooms that are still above their ceiling, and their size: a figure here only falls."""
-ABOVE_LINES = 66_612
-ABOVE_MODULES = 370
-ABOVE_FILES = {"store": 16}
+ABOVE_LINES = 63_200
+ABOVE_MODULES = 351
+ABOVE_FILES: dict[str, int] = {}
 
 
 def _lines(path: Path) -> int:

@@ -40,7 +40,9 @@ def test_a_local_attacker_needs_no_cassette(
     assert first.code == 0, first.err
     assert guardmark("run", "guard.yaml", "-o", "second", cwd=tmp_path).code == 0
     again = guardmark(
-        *("adapt", "second", "--budget", 8, "--replay", "first/trace.jsonl"), cwd=tmp_path
+        *("adapt", "second", "--budget", 8, "--config", "guard.yaml"),
+        *("--replay", "first/trace.jsonl"),
+        cwd=tmp_path,
     )
     assert again.code == 0, again.err
     one, two = ((tmp_path / name / "trace.jsonl").read_bytes() for name in ("first", "second"))

@@ -20,8 +20,8 @@ from guardmark.attacks.application import is_bounded
 from guardmark.attacks.hotflip import HotFlip
 from guardmark.config.settings import BuildContext
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.inference.gradient_access import GradientDefense
-from guardmark.reports.chapters.adaptive.threat_model import threat_card
+from guardmark.inference.gradients import GradientDefense
+from guardmark.reports.chapters.adaptive.chapter import threat_card
 from guardmark.store.records import RecordReader
 from guardmark.store.tries import read_tries
 
@@ -246,7 +246,9 @@ def test_a_configuration_names_the_attack_and_verify_counts_it_again(
     found = verify(tmp_path / "out", data=[tmp_path])
     assert found.holds, [*found.damage, *map(str, found.mismatches)][:10]
     assert guardmark("run", config, "-o", "two", cwd=tmp_path).code == 0
-    again = guardmark("adapt", "two", "--budget", "4", "--replay", "out/trace.jsonl", cwd=tmp_path)
+    again = guardmark(
+        "adapt", config, "-o", "two", "--budget", "4", "--replay", "out/trace.jsonl", cwd=tmp_path
+    )
     assert again.code == 0, again.err
     both = [(tmp_path / name / "trace.jsonl").read_bytes() for name in ("out", "two")]
     assert both[0] == both[1]

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CONFIG = """\
 version: 1
 data:
@@ -46,6 +48,7 @@ def prepare(folder: Path) -> None:
     (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_run_is_attacked_replayed_and_not_mixed(tmp_path: Path) -> None:
     """A configuration is run and attacked; its trace replays; another budget is refused."""
     prepare(tmp_path)

@@ -48,7 +48,16 @@ async def test_an_attack_by_a_model_is_repeated_offline(
     assert second.code == 0, second.err
     run = ("run", "guard.yaml", "-o", "third")
     assert (await typed(*run, cwd=tmp_path)).code == 0
-    alone = ("adapt", "third", "--budget", "16", "--replay", "first/trace.jsonl")
+    alone = (
+        "adapt",
+        "third",
+        "--budget",
+        "16",
+        "--config",
+        "guard.yaml",
+        "--replay",
+        "first/trace.jsonl",
+    )
     refused = await typed(*alone, cwd=tmp_path)
     assert refused.code == 2
     assert "--replay FILE" in refused.err
@@ -93,7 +102,7 @@ async def test_a_killed_attack_goes_on_without_asking_again(
     models.asked.clear()
     await kill_at(models, needed - 3, *command, "parts", cwd=tmp_path)
     before = len(models.asked)
-    done = await typed("adapt", "parts", "--budget", "32", cwd=tmp_path)
+    done = await typed("adapt", "parts", "--budget", "32", "--config", "guard.yaml", cwd=tmp_path)
     assert done.code == 0, done.err
     assert len(models.asked) - before < needed // 2
     assert (tmp_path / "parts/trace.jsonl").read_bytes() == (
@@ -131,19 +140,21 @@ async def test_a_file_of_its_own_names_an_attacker_in_this_process(tmp_path: Pat
     assert (await typed("run", "guard.yaml", "-o", "one", cwd=tmp_path)).code == 0
     assert (await typed("run", "guard.yaml", "-o", "two", cwd=tmp_path)).code == 0
     more = ("--budget", "16", "--config", "attacker.yaml")
-    done = await typed("adapt", "one", *more, cwd=tmp_path)
+    done = await typed("adapt", "guard.yaml", "-o", "one", *more, cwd=tmp_path)
     assert done.code == 0, done.err
     assert "counts for no rate" in done.err
     assert "nobody judged" in done.out
     card = json.loads((tmp_path / "one/summary.json").read_text("utf-8"))["adaptive"][0]
     assert card["attacker"]["unproved"]["successes"] == 4
     assert card["rounds"][-1]["full"]["successes"] == 0
-    again = await typed("adapt", "two", *more, "--replay", "one/trace.jsonl", cwd=tmp_path)
+    again = await typed(
+        "adapt", "guard.yaml", "-o", "two", *more, "--replay", "one/trace.jsonl", cwd=tmp_path
+    )
     assert again.code == 0, again.err
     assert (tmp_path / "one/trace.jsonl").read_bytes() == (
         tmp_path / "two/trace.jsonl"
     ).read_bytes()
-    refused = await typed("adapt", "one", "--budget", "16", cwd=tmp_path)
+    refused = await typed("adapt", "one", "--budget", "16", "--config", "guard.yaml", cwd=tmp_path)
     assert refused.code == 3
     assert "an attacker model on one side only" in refused.err
 

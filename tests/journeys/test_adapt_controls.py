@@ -66,7 +66,16 @@ async def test_critic_and_twin_are_repeated_offline_and_counted_twice(
     assert models.guessed > 0
     await server.stop()
     assert (await typed("run", "guard.yaml", "-o", "second", cwd=tmp_path)).code == 0
-    again = ("adapt", "second", "--budget", "32", "--replay", "first/trace.jsonl")
+    again = (
+        "adapt",
+        "second",
+        "--budget",
+        "32",
+        "--config",
+        "guard.yaml",
+        "--replay",
+        "first/trace.jsonl",
+    )
     second = await typed(*again, "--replay", "tape.jsonl", cwd=tmp_path)
     assert second.code == 0, second.err
     one, two = (
@@ -106,7 +115,7 @@ async def test_a_kill_between_guesses_loses_nothing(
     asked = len(models.asked)
     await kill_at(models, 2 * asked - 1, *command, "parts", cwd=tmp_path)
     before = len(models.asked)
-    done = await typed("adapt", "parts", "--budget", "16", cwd=tmp_path)
+    done = await typed("adapt", "parts", "--budget", "16", "--config", "guard.yaml", cwd=tmp_path)
     assert done.code == 0, done.err
     assert len(models.asked) - before < asked // 2
     assert (tmp_path / "parts/trace.jsonl").read_bytes() == (

@@ -155,7 +155,7 @@ async def test_it_is_repeated_without_the_models(
     await printed(*ADAPT, "-o", "first", "--record", "tape.jsonl", cwd=tmp_path)
     models, server = pair
     asked = len(models.embedded)
-    await printed("adapt", "first", "--budget", "8", cwd=tmp_path)
+    await printed("adapt", "first", "--budget", "8", "--config", "guard.yaml", cwd=tmp_path)
     assert len(models.embedded) == asked + 1  # the word at its start; nothing is asked twice
     await server.stop()
     text = (tmp_path / "guard.yaml").read_text(encoding="utf-8")
@@ -163,7 +163,7 @@ async def test_it_is_repeated_without_the_models(
     await printed(*ADAPT, "-o", "second", "--replay", "tape.jsonl", cwd=tmp_path)
     await printed("run", "guard.yaml", "-o", "third", cwd=tmp_path)
     again = ("--replay", "first/trace.jsonl", "--replay", "tape.jsonl")
-    await printed("adapt", "third", "--budget", "8", *again, cwd=tmp_path)
+    await printed("adapt", "third", "--budget", "8", "--config", "guard.yaml", *again, cwd=tmp_path)
     traces = [(tmp_path / n / "trace.jsonl").read_bytes() for n in ("first", "second", "third")]
     assert traces[0] == traces[1] == traces[2]
     assert '"kind":"same"' in traces[0].decode()

@@ -56,7 +56,7 @@ async def test_a_guard_of_responses_is_left_out_with_a_note(tmp_path: Path) -> N
         assert "output was left out" in (tmp_path / "out" / name).read_text("utf-8")
     verified = await typed("verify", "out", cwd=tmp_path)
     assert verified.code == 0, verified.out
-    again = await typed("adapt", "out", "--budget", "4", cwd=tmp_path)
+    again = await typed("adapt", "out", "--budget", "4", "--config", "guard.yaml", cwd=tmp_path)
     assert again.code == 0, again.err
 
 
@@ -87,7 +87,7 @@ async def test_a_finished_run_of_such_guards_is_refused_too(tmp_path: Path) -> N
     write(tmp_path, OUTPUT)
     made = await typed("run", "guard.yaml", "-o", "out", cwd=tmp_path)
     assert made.code == 5, made.err  # nothing of these data is for it
-    done = await typed("adapt", "out", "--budget", "4", cwd=tmp_path)
+    done = await typed("adapt", "out", "--budget", "4", "--config", "guard.yaml", cwd=tmp_path)
     assert done.code == 2, done.err
     assert "output looks at responses" in done.err
     assert not (tmp_path / "out/battery.lock").exists()

@@ -145,7 +145,16 @@ async def test_attack_success_is_told_verified_and_replayed(
     assert (await typed("run", config, "-o", "again", cwd=tmp_path)).code == 0
     before = len(chat_server.requests)
     again = await typed(
-        "adapt", "again", "--budget", "8", "--replay", "out/trace.jsonl", "--json", cwd=tmp_path
+        "adapt",
+        "again",
+        "--budget",
+        "8",
+        "--config",
+        "doors.yaml",
+        "--replay",
+        "out/trace.jsonl",
+        "--json",
+        cwd=tmp_path,
     )
     assert again.code == 0, again.err
     assert len(chat_server.requests) == before
@@ -222,7 +231,7 @@ async def test_a_target_that_is_gone_is_told_before_anything_is_spent(
     assert done.code == 0, done.err
     before = (tmp_path / "out" / "summary.json").read_bytes()
     await server.stop()
-    done = await typed("adapt", "out", "--budget", "4", cwd=tmp_path)
+    done = await typed("adapt", "out", "--budget", "4", "--config", "doors.yaml", cwd=tmp_path)
     assert done.code == 4, done.err
     assert "Traceback" not in done.err
     assert (tmp_path / "out" / "summary.json").read_bytes() == before
@@ -240,7 +249,17 @@ async def test_a_trace_without_answers_of_the_target_says_so(
         done = await typed(*verb, config, "-o", name, cwd=tmp_path)
         assert done.code == 0, done.err
     (tmp_path / "out" / "target.jsonl").unlink()
-    done = await typed("adapt", "two", "--budget", "4", "--replay", "out/trace.jsonl", cwd=tmp_path)
+    done = await typed(
+        "adapt",
+        "two",
+        "--budget",
+        "4",
+        "--config",
+        "doors.yaml",
+        "--replay",
+        "out/trace.jsonl",
+        cwd=tmp_path,
+    )
     assert done.code == 0, done.err
     assert "no target.jsonl" in done.err
     assert "filter evasion" in done.out

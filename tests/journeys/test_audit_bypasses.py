@@ -121,7 +121,7 @@ async def test_going_on_with_adapt_leaves_an_audit_alone(run: Path) -> None:
     """Given again, `adapt` finds nothing to do, and the audit still stands in the report."""
     await printed("audit", "out", "--what", "bypasses", "--label", keys="y\n\nq\n", cwd=run)
     await printed("judge", "out", "--human-labels", "bypasses.csv", cwd=run)
-    said = await printed("adapt", "out", "--budget", "8", cwd=run)
+    said = await printed("adapt", "out", "--budget", "8", "--config", "guard.yaml", cwd=run)
     assert "people call 100.0 %" in said
     assert "4 blank count in no rate" in said
 

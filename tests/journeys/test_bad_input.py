@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import CONFIG, Done, guardmark, set_up, write_rows
 
+pytestmark = pytest.mark.slow
+
 PYTHON = """\
 version: 1
 data: [{{path: data.jsonl}}]
@@ -283,6 +285,7 @@ def test_a_run_that_was_stopped_before_its_first_table_begins_again(
     assert done.code == 0, done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["configuration", "data", "limit"])
 def test_a_folder_that_holds_another_run_is_not_told_as_this_one(
     tmp_path: Path, change: str
@@ -304,6 +307,7 @@ def test_a_folder_that_holds_another_run_is_not_told_as_this_one(
     assert guardmark("run", "bench.yaml", *more, cwd=tmp_path).code == 0
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_what_was_stored_and_goes_on_later(tmp_path: Path) -> None:
     """Exit 7 with the next step; the same command then finishes with the same figures."""
     set_up(tmp_path, count=3000)

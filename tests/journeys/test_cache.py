@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 from aiohttp import web
 from tests.conftest import Serve
 from tests.journeys.command_line import Done, guardmark, set_up
@@ -49,6 +50,7 @@ async def run(folder: Path, out: str, config: str) -> Done:
     return done
 
 
+@pytest.mark.slow
 async def test_a_second_run_asks_nothing_again(tmp_path: Path, serve: Serve) -> None:
     """Figures are equal, the report says how many answers were kept, and times are not told."""
     service = Service()
@@ -72,6 +74,7 @@ async def test_a_second_run_asks_nothing_again(tmp_path: Path, serve: Serve) -> 
     assert verified.code == 0, verified.out
 
 
+@pytest.mark.slow
 async def test_repeats_and_other_settings_share_no_answer(tmp_path: Path, serve: Serve) -> None:
     """A repeat is asked to see how answers vary; another body is another question."""
     service = Service()
@@ -101,6 +104,7 @@ run: {{cache: true}}
 """
 
 
+@pytest.mark.slow
 async def test_another_system_prompt_is_another_question_and_another_run(
     tmp_path: Path, serve: Serve
 ) -> None:

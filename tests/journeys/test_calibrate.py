@@ -71,6 +71,7 @@ async def angles(serve: Serve, tmp_path: Path) -> tuple[Angles, Loopback]:
 CALIBRATE = ("attacks", "calibrate", "pairs.jsonl", "--config", "embeddings.yaml")
 
 
+@pytest.mark.slow
 async def test_pairs_give_a_threshold_and_where_it_comes_from(
     tmp_path: Path, angles: tuple[Angles, Loopback], serve: Serve
 ) -> None:

@@ -45,6 +45,7 @@ def test_the_gate_answers_by_its_exit_code(runs: Path, name: str, code: int) -> 
         assert "about 16 attacks would" in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_missing_baseline_is_no_pass(runs: Path) -> None:
     """Exit code 2, and what to do."""
     policy = str(CI / "regression.yaml")
@@ -56,6 +57,7 @@ def test_a_missing_baseline_is_no_pass(runs: Path) -> None:
     assert "--baseline RUN" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_regression_is_found_against_the_baseline(runs: Path) -> None:
     """The worse pattern file against the good one, and the good one against itself."""
     policy = str(CI / "regression.yaml")
@@ -128,6 +130,7 @@ def test_compare_across_runs_says_what_changed(runs: Path) -> None:
     assert "- Prefer words (bench) to words (worse)" in said
 
 
+@pytest.mark.slow
 def test_runs_over_other_data_are_refused_or_marked(runs: Path, tmp_path: Path) -> None:
     """Nothing shared: exit code 3. Some shared: what is left out is told."""
     lines = (CI / "data" / "samples.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -162,6 +165,7 @@ def test_a_run_named_twice_and_a_run_of_one_are_refused(runs: Path) -> None:
     assert (alone.returncode, "nothing to compare" in alone.stderr) == (3, True)
 
 
+@pytest.mark.slow
 def test_the_defenses_of_one_run_are_compared(tmp_path: Path) -> None:
     """The built-in run: both sides, by category, and the samples to read."""
     config = "version: 1\ndata: [{builtin: core}]\ndefenses: {pattern: {type: pattern, builtin: true}, ngram: {type: ngram}}\nreport: [json]\n"
@@ -181,6 +185,7 @@ def test_the_defenses_of_one_run_are_compared(tmp_path: Path) -> None:
     assert kept["pairs"][0]["attack_success_rate"] == pair["attack_success_rate"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("sh") is None, reason="needs a shell")
 @pytest.mark.parametrize(("name", "code"), [("bench", 0), ("worse", 1), ("tiny", 5)])
 def test_the_example_for_pipelines_runs(tmp_path: Path, name: str, code: int) -> None:
@@ -197,6 +202,7 @@ def test_the_example_for_pipelines_runs(tmp_path: Path, name: str, code: int) ->
     assert "password" not in json.dumps(sarif), "texts stay out of what is uploaded"
 
 
+@pytest.mark.slow
 def test_a_defense_that_a_rule_ended_early_is_judged_by_what_holds_at_every_look(
     tmp_path: Path,
 ) -> None:

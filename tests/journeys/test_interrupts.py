@@ -142,13 +142,17 @@ def test_an_attack_on_a_defense_that_hangs_ends_when_it_is_told_to(tmp_path: Pat
     lay_out(tmp_path)
     finish(tmp_path)
     (tmp_path / "hang").touch()
-    with until_it_hangs(tmp_path, ("adapt", "out", "--budget", "4")) as child:
+    with until_it_hangs(
+        tmp_path, ("adapt", "out", "--budget", "4", "--config", "bench.yaml")
+    ) as child:
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=60)
     assert child.returncode == 130
     assert "To continue: guardmark adapt out --budget 4" in said
     (tmp_path / "hang").unlink()
-    assert guardmark("adapt", "out", "--budget", "4", cwd=tmp_path).code == 0
+    assert (
+        guardmark("adapt", "out", "--budget", "4", "--config", "bench.yaml", cwd=tmp_path).code == 0
+    )
 
 
 def test_a_warm_up_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:

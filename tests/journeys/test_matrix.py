@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import guardmark, set_up
 
+pytestmark = pytest.mark.slow
+
 MATRIX = """\
 global:
   data: [{path: data.jsonl}]

@@ -195,6 +195,7 @@ async def test_one_answer_serves_every_arm(finished: Path, chat_server: Any) -> 
     assert asked.count("tutor") == len(ALL) + 1
 
 
+@pytest.mark.slow
 async def test_judging_again_calls_the_judge_only(
     finished: Path, chat_server: Any, tmp_path: Path
 ) -> None:

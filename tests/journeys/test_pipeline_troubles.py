@@ -196,6 +196,7 @@ async def test_the_price_table_becomes_the_cost_of_each_part(
     assert f"Together {total:,.4f}" in text
 
 
+@pytest.mark.slow
 async def test_verify_adds_the_cost_up_a_second_time(finished: tuple[Path, Planted]) -> None:
     """And finds a figure that was changed."""
     folder, _ = finished
@@ -208,6 +209,7 @@ async def test_verify_adds_the_cost_up_a_second_time(finished: tuple[Path, Plant
     assert "].cost: says 0.01" in done.out
 
 
+@pytest.mark.slow
 async def test_a_killed_pipeline_goes_on_without_asking_again_what_is_stored(
     chat_server: Any, tmp_path: Path
 ) -> None:

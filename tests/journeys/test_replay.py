@@ -68,6 +68,7 @@ def moody() -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_recording_that_was_killed_and_continued_replays_what_is_stored(
     tmp_path: Path, moody: str
 ) -> None:

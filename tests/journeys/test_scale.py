@@ -51,6 +51,7 @@ def peak_mb(folder: Path, verb: tuple[str, ...]) -> float:
     return used.ru_maxrss / 1024
 
 
+@pytest.mark.slow
 def test_memory_hardly_grows_with_the_samples(tmp_path: Path) -> None:
     """An object a sample would cost kilobytes; columns cost some two hundred bytes."""
     few, many = 5_000, 25_000

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -126,7 +128,7 @@ EDITED = {
     "summary.md": ("Method", "Methods"),
     "summary.json": ('"icc": ', '"icc": 1'),
     "comparison.json": ('"first_only": ', '"first_only": 1'),
-    "categories.csv": (",attack_success_rate,", ",attack_success_rate,1"),
+    "categories.csv": (',"attack_success_rate",', ',"attack_success_rate",1'),
     "junit.xml": ("; ASR ", "; ASR 1"),
     "results.sarif": ('"ruleIndex": ', '"ruleIndex": 1'),
     "results.jsonl": ('"latency_ns":', '"latency_ns":1'),
@@ -186,7 +188,7 @@ def test_a_folder_from_before_there_were_seals_holds(work: Path) -> None:
     result = look(work)
     assert result.holds
     (note,) = result.notes
-    assert "summary.json" in note
+    assert "7 more: unsealed" in note
     assert "unsealed" in note
     assert not any("no file was edited" in each for each in result.shown)
     path = work / "out" / "report.html"
@@ -237,10 +239,58 @@ def test_records_of_another_run_do_not_carry_the_seals(work: Path) -> None:
     assert any("report.html: sealed over head" in each for each in texts)
 
 
-def test_a_file_that_was_taken_away_is_noted(work: Path) -> None:
-    """It can be written again, so it is no mismatch."""
-    (work / "out" / "comparison.json").unlink(missing_ok=True)
+def test_a_file_that_was_taken_away_is_missed(work: Path) -> None:
+    """Exit 1, and the command that writes it again."""
     (work / "out" / "results.sarif").unlink()
+    (work / "out" / "report.html").unlink()
     result = look(work)
-    assert result.holds
-    assert any("sealed, but not there any more" in note for note in result.notes)
+    assert {each.file for each in result.mismatches} == {"results.sarif", "report.html"}
+    assert any("guardmark report" in note for note in result.notes)
+
+
+def test_a_file_nobody_sealed_is_listed(work: Path) -> None:
+    """Somebody's notes are no tampering, and nothing that guardmark vouches for."""
+    (work / "out" / "notes.txt").write_text("mine", encoding="utf-8")
+    assert look(work).not_covered == ("notes.txt", "run.log")
+    assert "Not covered: notes.txt, run.log." in guardmark("verify", "out", cwd=work).out
+
+
+@pytest.mark.parametrize(
+    ("statement", "place"),
+    [
+        ('UPDATE layers SET settings = \'{"model": "another"}\'', "layers"),
+        ("INSERT INTO layers (name, settings) VALUES ('judge/new', '{}')", ""),
+        ("INSERT INTO meta VALUES ('note', 'x')", "meta"),
+    ],
+)
+def test_what_the_chain_of_records_leaves_out_is_looked_at(
+    work: Path, statement: str, place: str
+) -> None:
+    """Settings of a judge, entries of the description; a layer without records is no change."""
+    with closing(sqlite3.connect(work / "out" / "records.sqlite")) as connection, connection:
+        connection.execute(statement)
+    assert [each.place for each in look(work).mismatches] == [place] * bool(place)
+
+
+@pytest.mark.parametrize("name", ["report.html", ".lock", "run.log", "seals.jsonl", "new"])
+def test_a_link_in_place_of_a_file_is_refused(work: Path, name: str) -> None:
+    """What it leads to is neither read nor written, whatever the command."""
+    private = work / "private.txt"
+    private.write_text("a private line", encoding="utf-8")
+    (work / "out" / name).unlink(missing_ok=True)
+    (work / "out" / name).symlink_to(private)
+    for words in (["verify", "out"], ["report", "out"], ["run", "bench.yaml", "-o", "out"]):
+        done = guardmark(*words, cwd=work)
+        assert done.code == 3
+        assert len(done.told) <= 5
+        assert "private line" not in done.out + done.err
+    assert private.read_text(encoding="utf-8") == "a private line"
+
+
+def test_a_file_that_grew_beyond_reason_is_not_read(work: Path) -> None:
+    """Three gigabytes of nothing in place of a summary."""
+    with (work / "out" / "summary.json").open("r+b") as stream:
+        stream.truncate(3_000_000_000)
+    (mismatch,) = look(work).mismatches
+    assert mismatch.where == "summary.json"
+    assert "too large" in mismatch.counted

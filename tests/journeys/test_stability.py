@@ -60,6 +60,7 @@ def test_the_same_again_gives_the_same_bytes(finished: Path) -> None:
     assert done.out.encode() == before == (finished / "out" / "slice_stability.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_verify_draws_and_counts_the_slices_a_second_time(finished: Path, tmp_path: Path) -> None:
     """A figure that was changed is named with its place; a word of the Markdown too."""
     shutil.copytree(finished / "out", tmp_path / "out")

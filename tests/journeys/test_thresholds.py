@@ -39,6 +39,7 @@ def test_a_chosen_threshold_is_a_configuration(folder: Path) -> None:
     assert guardmark("check", "next.yaml", cwd=folder).code == 0
 
 
+@pytest.mark.slow
 def test_deciding_anew_agrees_with_running_anew(folder: Path) -> None:
     """Stored scores at the chosen threshold give the counts of a run with that threshold."""
     fragment = guardmark("report", "run", "--choose", "ngram=0.05", cwd=folder).out

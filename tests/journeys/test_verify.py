@@ -294,7 +294,7 @@ TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
     "a figure added to summary.json": (figure("run", "stored", value=70_000), "run.stored"),
     "summary.json cut off": (without_line("summary.json", -1), "summary.json"),
     "a cell edited in categories.csv": (
-        text("categories.csv", "words,category,", "words,category,x"),
+        text("categories.csv", '"words","category","', '"words","category","x'),
         "categories.csv: line 2",
     ),
     "a row taken out of categories.csv": (without_line("categories.csv", 3), "categories.csv"),
@@ -334,7 +334,7 @@ TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize(
     ("form", "name", "edit"),
-    [("csv", "records.csv", (",block,", ",allow,")), ("svg", "figures/*.svg", (">0", ">1"))],
+    [("csv", "records.csv", (',"block",', ',"allow",')), ("svg", "figures/*.svg", (">0", ">1"))],
 )
 def test_an_export_that_was_edited_is_found(
     run: Path, form: str, name: str, edit: tuple[str, str]
@@ -366,8 +366,8 @@ def test_tampering_is_found(run: Path, name: str) -> None:
 
 COUNTED = {
     "comparison.json": ('"first_only": ', '"first_only": 1'),
-    "categories.csv": (",attack_success_rate,", ",attack_success_rate,1"),
-    "variant_metrics.csv": (",attack_success_rate,", ",attack_success_rate,1"),
+    "categories.csv": (',"attack_success_rate",', ',"attack_success_rate",1'),
+    "variant_metrics.csv": (',"attack_success_rate",', ',"attack_success_rate",1'),
     "junit.xml": ("; ASR ", "; ASR 1"),
     "results.sarif": ('"score": ', '"score": 1'),
     "summary.md": ("| Attack success rate (ASR) | ", "| Attack success rate (ASR) | 1"),

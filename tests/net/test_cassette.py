@@ -67,7 +67,7 @@ async def test_no_secret_is_on_file(make_services: Make, serve: Serve, tmp_path:
     """Not the header, not its echo, not what a caller has hidden."""
     server = await serve(_counting())
     recorder = make_services(record=tmp_path / "c.jsonl")
-    recorder.hide("in-the-url")
+    recorder.redactor.hide("in-the-url")
     endpoint = _endpoint(recorder, server.url)
     await endpoint.send(b"fail")
     await endpoint.send(b'{"key": "sk-12345"}')

@@ -209,8 +209,8 @@ async def test_cancelling_gives_the_place_back(make_services: Make, serve: Serve
 
 async def test_what_a_caller_hides_is_redacted_everywhere(services: Services) -> None:
     """A key in a body or a query is a secret too."""
-    services.hide("in-the-body")
-    assert services.redact("x in-the-body y") == "x [redacted] y"
+    services.redactor.hide("in-the-body")
+    assert services.redactor.text("x in-the-body y") == "x [redacted] y"
     assert services.endpoint("http://localhost/in-the-body").url == "http://localhost/[redacted]"
 
 
@@ -228,3 +228,15 @@ async def test_a_service_that_echoes_the_key_does_not_get_it_on_record(
     )
     exchange = await endpoint.send(b"{}")
     assert exchange.body == b'{"you": "[redacted]", "text": "run it with ollama"}'
+
+
+async def test_a_part_of_an_answer_is_no_answer(services: Services, serve: Serve) -> None:
+    """Status 206: what decides may be in the other part."""
+
+    async def partial(_: web.Request) -> web.Response:
+        return web.json_response({"flagged": False}, status=206)
+
+    exchange = await services.endpoint((await serve(partial)).url).send(b"{}")
+    assert exchange.error_kind is ErrorKind.CONTRACT
+    assert "answered 206" in exchange.message
+    assert "redirect" not in exchange.message

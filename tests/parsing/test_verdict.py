@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guardmark.core.outcome import AnswerMode, VerdictLabel
+from guardmark.parsing.guard import VERDICT_SCHEMA, read_verdict
 from guardmark.parsing.objects import ParseMethod, read_object
-from guardmark.parsing.verdict import VERDICT_SCHEMA, read_verdict
 
 
 @pytest.mark.parametrize(
@@ -96,3 +96,10 @@ def test_no_json_value_makes_the_ladder_raise(value: object) -> None:
     """Lists, strings and numbers are answers too, only not ours."""
     reading = read_object(json.dumps(value), key="label")
     assert reading.fields is None or "label" in reading.fields
+
+
+@pytest.mark.parametrize("damage", ["", "}", "}} and so on"])
+def test_a_label_said_twice_is_malformed_however_damaged_the_rest(damage: str) -> None:
+    """Mending would keep the last, and nobody can say which is meant."""
+    text = '{"label": "unsafe", "label": "safe", "reasons": [oops' + damage
+    assert read_verdict(text).label is VerdictLabel.MALFORMED

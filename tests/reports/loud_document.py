@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from guardmark.analysis.defense.bypasses import Flaw, SampleAnswer
 from guardmark.reports.document.blocks import (
     Bullets,
     Column,
@@ -20,8 +21,6 @@ from guardmark.reports.document.blocks import (
     SampleBrowser,
     SampleCount,
     SampleEntry,
-    SampleFinding,
-    SampleKind,
     Section,
     Table,
     TextCell,
@@ -52,19 +51,19 @@ def share(value: float | None, low: float | None = None, high: float | None = No
     )
 
 
-def entry(number: int, text: str, excerpt: str, kind: SampleKind) -> SampleEntry:
+def entry(number: int, text: str, excerpt: str, kind: Flaw) -> SampleEntry:
     """One listed sample."""
     findings = (
-        SampleFinding(defense=f"{text}one", outcome="allow", kind=kind, score=0.25, threshold=0.5),
-        SampleFinding(defense=f"{text}two", outcome="error", kind=SampleKind.ERROR, detail=text),
-        SampleFinding(defense=f"{text}floor", outcome="allow"),
+        SampleAnswer(defense=f"{text}one", outcome="allow", flaw=kind, score=0.25, threshold=0.5),
+        SampleAnswer(defense=f"{text}two", outcome="error", flaw=Flaw.ERROR, error_kind=text),
+        SampleAnswer(defense=f"{text}floor", outcome="allow", flaw=None),
     )
     return SampleEntry(
         sample_id=f"{text}{number:04d}",
-        is_attack=kind is SampleKind.BYPASS,
+        is_attack=kind is Flaw.BYPASS,
         facets=(("category", f"{text}{number % 3}"), (f"{text}facet", f"v{number % 2}")),
-        kinds=(kind, SampleKind.DIFFERENT),
-        findings=findings,
+        kinds=(kind, Flaw.DIFFERENT),
+        answers=findings,
         excerpt=excerpt,
         characters=len(excerpt) + 7,
         cut=True,
@@ -74,7 +73,7 @@ def entry(number: int, text: str, excerpt: str, kind: SampleKind) -> SampleEntry
 
 def document(text: str = LOUD, *, listed: int = 120, excerpt: str | None = None) -> Document:
     """A report whose every word is `text`; with another text only words differ."""
-    kinds = (SampleKind.BYPASS, SampleKind.FALSE_ALARM)
+    kinds = (Flaw.BYPASS, Flaw.FALSE_ALARM)
     entries = tuple(
         entry(number, text, text if excerpt is None else excerpt, kinds[number % 2])
         for number in range(listed)
@@ -97,8 +96,6 @@ def document(text: str = LOUD, *, listed: int = 120, excerpt: str | None = None)
                 "[1.9, 5.0] of 600 benign; 4 malformed, 0 errors",
                 blocked=share(0.912, 0.884, 0.934),
                 wrongly_blocked=share(0.031, 0.019, 0.05),
-                malformed=4,
-                errors=0,
                 notes=(text,),
             ),
             Headline(
@@ -106,16 +103,12 @@ def document(text: str = LOUD, *, listed: int = 120, excerpt: str | None = None)
                 sentence=text,
                 blocked=share(None),
                 wrongly_blocked=share(1.0, 0.97, 1.0),
-                malformed=0,
-                errors=3,
             ),
             Headline(
                 defense=f"{text}floor",
                 sentence="blocks 0.0 % [0.0, 0.8] of 500 attacks",
                 blocked=share(0.0, 0.0, 0.008),
                 wrongly_blocked=share(0.0, 0.0, 0.006),
-                malformed=0,
-                errors=0,
                 baseline=True,
             ),
         ),

@@ -12,13 +12,8 @@ from small_runs import Answers, Planned, Runs, allow, attack, benign, block, wri
 
 import guardmark
 from guardmark.analysis.compare.comparison import PairVerdict
-from guardmark.analysis.compare.runs_compared import (
-    Compared,
-    OpenRun,
-    Wanted,
-    compare_matched,
-    match_runs,
-)
+from guardmark.analysis.compare.matching import OpenRun, match_runs
+from guardmark.analysis.compare.runs_compared import Compared, Wanted, compare_matched
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.reports.chapters.comparison import comparison_document, recommendation
 from guardmark.reports.render.json.documents import comparison_json
@@ -46,9 +41,7 @@ def compared(runs: Runs) -> Compared:
         settings = AnalysisSettings.of(reader.manifest())
         opened = [OpenRun(label="\x1b[2J<b>run</b>`|`", reader=reader)]
         wanted = Wanted(against="words", listed=400)
-        return compare_matched(
-            match_runs(opened, settings), wanted, reader=reader, settings=settings
-        )
+        return compare_matched(match_runs(opened, settings), wanted)
 
 
 def test_nothing_hostile_reaches_a_terminal(compared: Compared) -> None:
@@ -126,7 +119,7 @@ def test_a_defense_that_is_beaten_on_both_sides_is_not_worth_choosing(runs: Runs
     with runs.opened(samples, planned) as reader:
         settings = AnalysisSettings.of(reader.manifest())
         matched = match_runs([OpenRun(label="run", reader=reader)], settings)
-        found = compare_matched(matched, Wanted(), reader=reader, settings=settings)
+        found = compare_matched(matched, Wanted())
     assert found.front == ("strict", "lenient")
     chosen = [line for line in render_compared(found, width=200).splitlines() if "  yes" in line]
     assert [line.split()[0] for line in chosen] == ["strict", "lenient"]

@@ -201,6 +201,7 @@ def test_the_longest_list_stays_below_two_megabytes(sign: str) -> None:
     assert len(render_html(report).encode()) < MEGABYTES_2
 
 
+@pytest.mark.slow
 def test_a_run_of_ten_thousand_samples_stays_below_two_megabytes(runs: Runs) -> None:
     """Five defenses over 10,000 samples with many slices."""
     samples = [

@@ -13,7 +13,7 @@ from guardmark.reports.document.blocks import FigureCell, IntervalChart, Interva
 from guardmark.reports.figures.files import Figure, figure_svg
 from guardmark.reports.figures.interval import plot_intervals
 from guardmark.reports.figures.scale import scale_between, scale_of
-from guardmark.reports.figures.svg import number
+from guardmark.reports.figures.svg import number, series_class
 
 SVG = "{http://www.w3.org/2000/svg}"
 finite = st.floats(-1e9, 1e9, allow_nan=False)
@@ -83,7 +83,10 @@ def test_a_defense_keeps_its_mark() -> None:
     )
     chart = IntervalChart(id="c", title="c", unit=Unit.SHARE, axis="a", marks=marks)
     plot = plot_intervals(chart, {"first": 0, "second": 1})
-    assert plot.legend == (("second", 1), ("first", 0))
+    assert [name for name, _ in plot.legend] == ["second", "first"]
+    assert all(
+        series_class(index) in mark for index, (_, mark) in zip((1, 0), plot.legend, strict=True)
+    )
 
 
 @pytest.mark.parametrize(("text", "at"), FIGURES)

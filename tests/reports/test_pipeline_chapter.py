@@ -24,8 +24,8 @@ from guardmark.analysis.pipeline.card import DEFINITIONS
 from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.outcome import Verdict, VerdictLabel
 from guardmark.core.sample import Sample
+from guardmark.exporters.tables import variants_csv
 from guardmark.reports.chapters.run_document import build_document, shorten
-from guardmark.reports.exports.tables import variants_csv
 from guardmark.reports.render.html.page import render_html
 from guardmark.reports.render.json.documents import document_schema, summary_json
 from guardmark.reports.render.markdown import render_markdown

@@ -1,9 +1,7 @@
-"""The same document as Markdown, for a terminal and as CSV; hostile texts stay texts."""
+"""The same document as Markdown, and for a terminal; hostile texts stay texts."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 
 from hypothesis import given
@@ -12,8 +10,7 @@ from small_reports import HOSTILE, bare_analysis, full_analysis
 from small_runs import Runs, allow, attack, benign, block
 
 from guardmark.reports.chapters.run_document import build_document, shorten
-from guardmark.reports.document.safe_text import csv_cell, markdown_code, markdown_line, plain_line
-from guardmark.reports.exports.tables import HEAD, categories_csv, variants_csv
+from guardmark.reports.document.safe_text import markdown_code, markdown_line, plain_line
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
 
@@ -127,37 +124,6 @@ def test_a_run_without_advice_says_nothing_of_what_follows(runs: Runs) -> None:
     assert "What follows" not in render_terminal(shorten(document))
 
 
-def test_csv_holds_every_slice_at_full_precision(runs: Runs) -> None:
-    """Readable by any CSV reader, safe in a spreadsheet."""
-    analysis = full_analysis(runs)
-    rows = list(csv.DictReader(io.StringIO(categories_csv(analysis))))
-    assert tuple(rows[0]) == HEAD
-    first = next(row for row in rows if row["facet"] == "category" and row["defense"] == "words")
-    entry = analysis.defenses[1].slice_table("category", is_attack=True).rates[0]
-    assert float(first["estimate"]) == entry.rate.value
-    assert int(first["errors_counted"]) == entry.rate.successes
-    assert not any(row["facet"] == "variant" for row in rows)
-    for row in rows:
-        assert not row["value"].startswith(("=", "+", "-", "@"))
-    assert any(row["value"].startswith("'=") for row in rows)
-
-
-def test_csv_leaves_undefined_figures_empty(runs: Runs) -> None:
-    """Empty, not zero."""
-    samples = [attack(n) for n in range(20)]
-    from small_runs import failed
-
-    text = categories_csv(bare_analysis(runs, lambda _p, _s: failed(), samples=samples))
-    row = next(csv.DictReader(io.StringIO(text)))
-    assert (row["estimate"], row["low"], row["high"], row["answered"]) == ("", "", "", "0")
-
-
-def test_variants_have_a_file_of_their_own(runs: Runs) -> None:
-    """Variants and techniques."""
-    rows = list(csv.DictReader(io.StringIO(variants_csv(full_analysis(runs)))))
-    assert {row["facet"] for row in rows} == {"variant", "technique"}
-
-
 @given(st.text(max_size=80))
 def test_no_text_steers_a_terminal(text: str) -> None:
     """Whatever it holds, it comes out on one line without control signs."""
@@ -188,16 +154,9 @@ def test_inline_code_is_closed_by_its_own_fence_only(text: str) -> None:
         assert fence.group() not in re.findall(r"`+", inner)
 
 
-def test_cells_that_look_like_formulas_are_disarmed() -> None:
-    """A spreadsheet must not run them."""
-    for start in "=+-@\t\r|%":
-        assert csv_cell(f"{start}cmd").startswith("'")
-    assert csv_cell("plain") == "plain"
-    assert csv_cell("") == ""
-
-
-def test_the_hostile_text_is_stripped_of_every_sequence() -> None:
+def test_the_hostile_text_is_shown_with_every_sequence_spelled_out() -> None:
     """Screen, title, colours, direction, zero bytes."""
     line = plain_line(HOSTILE)
-    assert "owned" not in line
+    assert "[U+001B][2J" in line
+    assert "\x1b" not in line
     assert "alert(1)" in line

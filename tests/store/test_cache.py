@@ -20,7 +20,8 @@ from guardmark.core.outcome import (
     Verdict,
     VerdictLabel,
 )
-from guardmark.store.cache import Answer, AnswerCache, key_of
+from guardmark.store.cache import AnswerCache, key_of
+from guardmark.store.codec import Answer
 
 KEY = key_of("f" * 64, repeat=0, asked=("p",))
 

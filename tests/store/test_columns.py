@@ -49,14 +49,10 @@ def test_record_columns_say_the_same_as_the_records(writer: RecordWriter, path: 
     """Codes, gaps and flags have their documented meaning."""
     for repeat in range(2):
         lane = writer.record_batch("words", repeat=repeat)
-        lane.add_decision(
-            2, Decision(outcome=Outcome.BLOCK, score=0.5, amortised=True), latency_ns=9
-        )
-        lane.add_decision(
-            0, Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.HTTP), latency_ns=None
-        )
+        lane.add(2, Decision(outcome=Outcome.BLOCK, score=0.5, amortised=True), latency_ns=9)
+        lane.add(0, Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.HTTP), latency_ns=None)
     judge = Verdict(label=VerdictLabel.UNSAFE, answer_mode=AnswerMode.INDIRECT)
-    writer.record_batch("words", Stage.JUDGE).add_verdict(1, judge, latency_ns=3)
+    writer.record_batch("words", Stage.JUDGE).add(1, judge, latency_ns=3)
     writer.flush()
     with RecordReader(path) as reader:
         columns = record_columns(reader, "words")
@@ -78,7 +74,7 @@ def test_nothing_stored_is_empty_columns_and_an_unknown_name_an_error(
     writer: RecordWriter, path: Path
 ) -> None:
     """A typo is not a defense without records."""
-    writer.record_batch("words").add_decision(0, BLOCKED, latency_ns=1)
+    writer.record_batch("words").add(0, BLOCKED, latency_ns=1)
     writer.flush()
     with RecordReader(path) as reader:
         assert len(record_columns(reader, "words", stage=Stage.JUDGE).outcome) == 0

@@ -14,7 +14,8 @@ from guardmark.core.errors import StorageError, StoreError
 from guardmark.core.manifest import RunManifest
 from guardmark.core.outcome import ALLOWED
 from guardmark.store import migrations, schema
-from guardmark.store.connect import errors_of, open_to_read, open_to_write
+from guardmark.store.connect import copy_records, errors_of, open_to_read, open_to_write
+from guardmark.store.integrity import check
 from guardmark.store.records import RecordReader, RecordWriter, RunState
 
 
@@ -88,23 +89,23 @@ def test_damage_inside_is_told_apart_from_a_full_disk(writer: RecordWriter, path
 def test_a_full_disk_loses_nothing_that_was_committed(writer: RecordWriter, path: Path) -> None:
     """The batch that does not fit is not half there, and the run can go on later."""
     lane = writer.record_batch("words")
-    lane.add_decision(0, ALLOWED, latency_ns=1)
+    lane.add(0, ALLOWED, latency_ns=1)
     writer.flush()
-    writer._connection.execute("PRAGMA max_page_count = 1")  # the smallest disk there is
+    writer.connection.execute("PRAGMA max_page_count = 1")  # the smallest disk there is
     for position in range(1, 30):
-        lane.add_decision(position, ALLOWED, latency_ns=1)
+        lane.add(position, ALLOWED, latency_ns=1)
     answers = writer.record_batch("words", repeat=1)
     for repeat in range(40):
         other = writer.record_batch("words", repeat=repeat + 1)
         for position in range(30):
-            other.add_decision(position, ALLOWED, latency_ns=1)
+            other.add(position, ALLOWED, latency_ns=1)
     assert answers.repeat == 1
     with pytest.raises(StorageError, match="full") as caught:
         writer.flush()
     assert caught.value.exit_code == 7
     with RecordReader(path) as reader:
         assert len(list(reader.records())) == 1
-    writer._connection.execute("PRAGMA max_page_count = 100000")
+    writer.connection.execute("PRAGMA max_page_count = 100000")
     writer.flush()
     with RecordReader(path) as reader:
         assert len(list(reader.records())) == 30 + 40 * 30
@@ -159,7 +160,7 @@ def test_a_finished_run_reads_from_a_read_only_disk(
     writer: RecordWriter, path: Path, tmp_path: Path
 ) -> None:
     """An archive on a read-only medium can be reported on."""
-    writer.record_batch("words").add_decision(0, ALLOWED, latency_ns=1)
+    writer.record_batch("words").add(0, ALLOWED, latency_ns=1)
     writer.finish(RunState.COMPLETE)
     writer.close()
     archive = tmp_path / "archive"
@@ -177,10 +178,39 @@ def test_a_finished_run_reads_from_a_read_only_disk(
         subprocess.run(["mount", "-o", "remount,ro", str(archive)], check=True)
         with RecordReader(archive / path.name) as reader:
             assert len(list(reader.records())) == 1
+        copy_records(archive / path.name, tmp_path / "copy.sqlite")
+        assert check(archive / path.name) == check(tmp_path / "copy.sqlite")
         with pytest.raises(StorageError, match="cannot be written"):
             RecordWriter(archive / path.name)
         with pytest.raises(StorageError, match="cannot be written"):
             RecordWriter(archive / "other.sqlite")
+    finally:
+        subprocess.run(["umount", str(archive)], check=True)
+
+
+def test_a_killed_run_reads_from_a_read_only_disk(
+    writer: RecordWriter, path: Path, tmp_path: Path
+) -> None:
+    """What was committed last may still lie in the log, which SQLite cannot read there."""
+    writer.record_batch("words").add(0, ALLOWED, latency_ns=1)
+    writer.flush()
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=9m", "tmpfs", str(archive)],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a file system is not permitted here")
+    try:
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", archive)
+        assert (archive / "records.sqlite-wal").stat().st_size
+        subprocess.run(["mount", "-o", "remount,ro", str(archive)], check=True)
+        assert check(archive / path.name) == []
+        with RecordReader(archive / path.name) as reader:
+            assert len(list(reader.records())) == 1
     finally:
         subprocess.run(["umount", str(archive)], check=True)
 

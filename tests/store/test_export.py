@@ -12,7 +12,8 @@ import pytest
 from guardmark.core.outcome import Decision, Evidence, Outcome, Response
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.store.export import COLUMNS, write_csv, write_jsonl, write_parquet
+from guardmark.exporters.tables import write_csv
+from guardmark.store.export import COLUMNS, write_jsonl, write_parquet
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.tries import TrySubject
@@ -27,9 +28,9 @@ def reader(writer: RecordWriter, path: Path) -> RecordReader:
             score=position / 30,
             evidence=Evidence(reason="why") if position == 3 else None,
         )
-        writer.record_batch("words").add_decision(position, decision, latency_ns=position)
+        writer.record_batch("words").add(position, decision, latency_ns=position)
     answer = Response(text='=HYPERLINK("x")\n\u2028 "quoted", <b>')
-    writer.record_batch("none", Stage.MODEL).add_response(0, answer, latency_ns=1)
+    writer.record_batch("none", Stage.MODEL).add(0, answer, latency_ns=1)
     writer.flush()
     return RecordReader(path)
 
@@ -85,7 +86,7 @@ def test_ids_and_topics_with_odd_characters_stay_valid_json(path: Path, tmp_path
         writer.load_samples(
             [Sample(id=odd, prompt=Prompt.of_text("x"), label=Label.BENIGN, category=odd)]
         )
-        writer.record_batch(odd).add_decision(0, Decision(outcome=Outcome.ALLOW), latency_ns=1)
+        writer.record_batch(odd).add(0, Decision(outcome=Outcome.ALLOW), latency_ns=1)
     with RecordReader(path) as reader:
         write_jsonl(reader, tmp_path / "r.jsonl")
     row = json.loads((tmp_path / "r.jsonl").read_bytes().decode())
@@ -97,7 +98,7 @@ def test_tries_of_an_attacker_are_no_answers_of_the_run(
 ) -> None:
     """They are about variants, and would be counted with the samples they carry the id of."""
     pq = pytest.importorskip("pyarrow.parquet")
-    writer.record_batch("words").add_decision(0, Decision(outcome=Outcome.BLOCK), latency_ns=1)
+    writer.record_batch("words").add(0, Decision(outcome=Outcome.BLOCK), latency_ns=1)
     subject = TrySubject(account="search", round="R2", digest="d", chain="c", tier="V1")
     allowed = Decision(outcome=Outcome.ALLOW)
     writer.tries("words", "adaptive").add((0, 0), subject, allowed, is_free=False)

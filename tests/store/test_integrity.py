@@ -35,18 +35,18 @@ def finished(path: Path, manifest: RunManifest, sample: Callable[[int], Sample])
         writer.begin(90)
         words, other = writer.record_batch("words"), writer.record_batch("other")
         for position in reversed(range(30)):
-            words.add_decision(position, BLOCKED if position % 3 else ALLOWED, latency_ns=position)
+            words.add(position, BLOCKED if position % 3 else ALLOWED, latency_ns=position)
             failed = Decision(outcome=Outcome.ERROR, error_kind=ErrorKind.HTTP)
             scored = Decision(
                 outcome=Outcome.BLOCK, score=position / 30, evidence=Evidence(reason="x")
             )
-            other.add_decision(position, failed if position % 5 == 0 else scored, latency_ns=None)
+            other.add(position, failed if position % 5 == 0 else scored, latency_ns=None)
             if position % 7 == 0:
                 writer.flush()
         answers = writer.record_batch("none", Stage.MODEL)
         for position in range(30):
-            answers.add_response(position, Response(text=f"answer {position}"), latency_ns=1)
-        writer.record_batch("words", Stage.WARMUP).add_decision(0, ALLOWED, latency_ns=1)
+            answers.add(position, Response(text=f"answer {position}"), latency_ns=1)
+        writer.record_batch("words", Stage.WARMUP).add(0, ALLOWED, latency_ns=1)
         writer.finish(RunState.COMPLETE)
     return path
 
@@ -59,7 +59,7 @@ def test_an_untouched_run_is_sound(finished: Path) -> None:
 def test_a_run_under_way_is_sound(path: Path, writer: RecordWriter) -> None:
     """An interrupted run has not been tampered with."""
     writer.begin(30)
-    writer.record_batch("words").add_decision(0, ALLOWED, latency_ns=1)
+    writer.record_batch("words").add(0, ALLOWED, latency_ns=1)
     writer.flush()
     assert check(path) == []
 
@@ -74,7 +74,7 @@ def test_a_run_of_version_1_is_sound_and_goes_on(
         writer.load_samples(sample(n) for n in range(4))
         writer.begin(4)
         for position, decision in enumerate((BLOCKED, ALLOWED, spoken)):
-            writer.record_batch("words").add_decision(position, decision, latency_ns=1)
+            writer.record_batch("words").add(position, decision, latency_ns=1)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
             "ALTER TABLE records DROP COLUMN said; DROP TABLE sayings;"
@@ -83,7 +83,7 @@ def test_a_run_of_version_1_is_sound_and_goes_on(
     assert check(path) == []
     reasoned = Decision(outcome=Outcome.BLOCK, evidence=Evidence(reason="a rule"))
     with RecordWriter(path) as writer:
-        writer.record_batch("words").add_decision(3, reasoned, latency_ns=1)
+        writer.record_batch("words").add(3, reasoned, latency_ns=1)
         writer.finish(RunState.COMPLETE)
     assert check(path) == []
     with RecordReader(path) as reader:
@@ -97,7 +97,7 @@ def test_the_seal_of_equal_samples_is_that_of_earlier_versions(
     """A seal that changes with our code would call every earlier run tampered with."""
     with RecordWriter(path) as writer:
         writer.load_samples(sample(n) for n in range(1100))
-        seal = writer.samples_seal
+        seal = writer.connection.meta("samples")
     assert seal == "a3819a7b37586f97c18102e73ef6fecc8328d169cc4f0b4eaf35a30170f6752d"
 
 

@@ -145,7 +145,7 @@ def write_version_2(path: Path, tries: list[tuple[int, str, str, Decision]]) -> 
         for number, account, text, decision in tries:
             lane = writer.record_batch("words", Stage.TRY, layer="adaptive", repeat=number)
             bare = replace(decision, evidence=None)
-            lane.add_decision(0, bare, latency_ns=number + 1)
+            lane.add(0, bare, latency_ns=number + 1)
             said = '{"reason":"a rule"}' if decision is BLOCKED else None
             lane.details.append((0, old_note(account, text), said))
             if number % 3 == 2:

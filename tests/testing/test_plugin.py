@@ -42,6 +42,7 @@ def many(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_guard_that_holds_its_limits_passes(many: Path) -> None:
     """And hands back the run, for further looks."""
     done = _pytest(
@@ -55,6 +56,7 @@ def test_a_guard_that_holds_its_limits_passes(many: Path) -> None:
     assert "1 passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_guard_that_breaks_a_limit_fails_with_the_figures(many: Path) -> None:
     """Rate, interval, n and limit: what one needs to act."""
     done = _pytest(

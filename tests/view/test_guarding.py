@@ -11,6 +11,8 @@ import pytest
 from tests.journeys.command_line import guardmark
 from tests.view.site_server import Site, serving
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "0123456789abcdef-token"  # noqa: S105 - of a test
 
 

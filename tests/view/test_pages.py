@@ -12,6 +12,8 @@ from tests.view.site_server import HOSTILE, Site, manifest, meta, serving
 
 from guardmark.store.run_dir import RunDir
 
+pytestmark = pytest.mark.slow
+
 
 def keys(site: Site) -> dict[str, str]:
     """Key of each run, by its folder."""
@@ -56,11 +58,20 @@ def test_the_list_can_be_filtered(site: Site, query: str, runs: int) -> None:
 
 
 def test_a_run_leads_to_its_report(site: Site, made: Path) -> None:
-    """The stored report as it is, in an origin of its own."""
+    """As `report` writes it, but made from the records, and in an origin of its own."""
     key = keys(site)["a/first"]
     answer = site.ask(f"report/{key}")
     assert answer.text == (made / "a" / "first" / "report.html").read_text(encoding="utf-8")
     assert answer.headers["content-security-policy"].startswith("sandbox allow-scripts;")
+
+
+def test_what_lies_in_place_of_a_report_is_not_shown(runs: Path) -> None:
+    """A page that somebody laid there as if it were the run's own."""
+    (runs / "a" / "first" / "report.html").write_text("<p>not the run's own", encoding="utf-8")
+    with serving(runs) as site:
+        answer = site.ask(f"report/{keys(site)['a/first']}")
+    assert answer.code == 200
+    assert "not the run's own" not in answer.text
 
 
 def test_a_run_without_a_report_gets_one(runs: Path) -> None:

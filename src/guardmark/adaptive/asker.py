@@ -4,73 +4,54 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from guardmark.adaptive.questions import text_digest
+from guardmark.adaptive.questions import Ask, Query, TryAnswer, is_confirmed
 from guardmark.core.errors import IncomparableRuns
+from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Response, Verdict
+from guardmark.core.protocols import BatchDefense, InlineDefense
+from guardmark.defenses.deadline import timeout_of
+from guardmark.engine.calls import (
+    Failure,
+    as_coroutine,
+    as_decision,
+    attempt,
+    decide_batch,
+    decide_unless_abandoned,
+    skipping,
+)
+from guardmark.engine.run_monitor import supervise
 from guardmark.store.tries import TryRecord, TrySubject, read_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from guardmark.adaptive.questions import Account
-    from guardmark.core.outcome import Decision, Response, Verdict
+    from guardmark.adaptive.questions import Account, Steps, T
     from guardmark.core.sample import Prompt, Sample
+    from guardmark.engine.plan import AnyDefense
     from guardmark.engine.run_monitor import StopSignal
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
+    from guardmark.store.under_way import CallKey
 
 Place = tuple[str, str, int, int]
 """Name of the defense, layer, position of the sample, number of the try."""
-
-
-class Question(Protocol):
-    """What every kind of question says of itself."""
-
-    @property
-    def layer(self) -> str:
-        """Where its answer is stored."""
-
-    @property
-    def sample(self) -> int:
-        """Position of the sample it is about."""
-
-    @property
-    def account(self) -> Account:
-        """Who pays for it."""
-
-    @property
-    def is_again(self) -> bool:
-        """Whether it is asked although the answer is known."""
-
-
-Q = TypeVar("Q", bound=Question)
-A = TypeVar("A")
-Take = Callable[[int, A, int | None], None]
+Q = TypeVar("Q", Query, Ask)
+A = TypeVar("A", Decision, Response, Verdict)
+Take = Callable[[int, A, int], None]
 """Takes the answer to a question by its number, and its latency in nanoseconds."""
 Known = defaultdict[str, dict[tuple[int, str], A]]
 """Layer to position of a sample and hash of a text to answer."""
+_FLUSH_AT: Final = 20_000  # rows; a commit has a price of its own
+_SLICE: Final = 32  # calls in line between two looks at the clock and at the wish to stop
+_RETRIES: Final = 2  # a failed call is no answer: it is asked again, at nobody's expense
+_FINAL: Final = (ErrorKind.SKIPPED, ErrorKind.LENGTH, ErrorKind.CONTRACT)
 
 
 class Interrupted(Exception):
     """The wish to stop was seen; everything answered is stored."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind(Generic[Q, A]):
-    """What sets one kind of question apart from the others."""
-
-    digest: Callable[[Q], str]
-    subject: Callable[[Q, str, A], TrySubject]
-    call: Callable[[Sequence[Q], Take[A]], Awaitable[None]]
-    store: Callable[[A], Decision | Response | Verdict]
-    read: Callable[[TryRecord], A]
-    is_lasting: Callable[[A], bool] | None = None  # None where every question is asked
-    number: Callable[[Q], int] | None = None  # where it is not the next one
-    flush_at: int  # answers after which they are committed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,28 +64,55 @@ class AskContext:
     concurrency: int = 16
     stored: Mapping[Place, TryRecord] = field(default_factory=dict)
     is_replay: bool = False
+    calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
 
     def may_go_on(self) -> None:
-        """Commit and stop where that is wished."""
+        """Commit what is due; stop where that is wished."""
         if self.stop.is_set:
             self.writer.flush()
             raise Interrupted(self.stop.reason)
+        self.tick()
 
-    async def side_by_side(
-        self, questions: Sequence[Q], call: Callable[[Q], Awaitable[A]], take: Take[A]
+    def tick(self, _: int = 0) -> bool:
+        """Commit what is due; what is under way is always waited for."""
+        self.writer.flush_if_due(perf_counter_ns(), count=_FLUSH_AT)
+        return True
+
+    def key(self, place: Place) -> CallKey:
+        """Return under which numbers a row stands in the records."""
+        name, layer, sample, number = place
+        batch = self.writer.tries(name, layer)
+        return batch.defense, batch.layer, sample, number
+
+    def add(
+        self,
+        place: Place,
+        subject: TrySubject,
+        answer: Decision | Response | Verdict,
+        *,
+        is_free: bool,
+        latency_ns: int | None = None,
     ) -> None:
-        """Ask several questions at once, none after the wish to stop."""
-        gate = asyncio.Semaphore(self.concurrency)
+        """Store one row."""
+        name, layer, sample, number = place
+        batch = self.writer.tries(name, layer)
+        batch.add((number, sample), subject, answer, is_free=is_free, latency_ns=latency_ns)
 
-        async def one(number: int) -> None:
-            async with gate:
-                if self.stop.is_set:
-                    return
-                began = perf_counter_ns()
-                answer = await call(questions[number])
-                take(number, answer, perf_counter_ns() - began)
 
-        await asyncio.gather(*(one(number) for number in range(len(questions))))
+@dataclass(slots=True, kw_only=True)
+class Asked(Generic[Q, A]):
+    """A question, where its row stands, and the answer once it is there."""
+
+    question: Q
+    place: Place
+    subject: TrySubject
+    answer: A = field(init=False)
+    is_answered: bool = False
+
+    @property
+    def source(self) -> tuple[int, str]:
+        """What questions with the same answer share within a layer."""
+        return self.question.sample, self.subject.digest
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,142 +120,130 @@ class Asker(Generic[Q, A]):
     """Asks questions of one kind on behalf of one defense."""
 
     name: str
-    kind: Kind[Q, A]
     context: AskContext
+    respond: Callable[[Q], Awaitable[A]]
+    read: Callable[[TryRecord], A]
+    in_bulk: Callable[[Sequence[Q], Take[A]], Awaitable[None]] | None = None
+    is_lasting: Callable[[A], bool] = lambda _: False  # whether it answers the same text again
+    kept: Callable[[A], A] = lambda answer: answer  # what is stored of it
+    details: Callable[[Q, A], Mapping[str, object]] = lambda *_: {}  # what is said of it
+    is_timed: bool = True
     known: Known[A] = field(default_factory=lambda: defaultdict(dict))
     calls: Counter[tuple[str, Account]] = field(default_factory=Counter)
     _next: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _waiting: int = 0
 
-    def take_place(self, layer: str, sample: int) -> Place:
+    def take_place(self, layer: str, sample: int, number: int | None = None) -> Place:
         """Return where the next row about a sample stands."""
-        number = self._next[layer, sample]
-        self._next[layer, sample] = number + 1
+        if number is None:
+            number = self._next[layer, sample]
+            self._next[layer, sample] = number + 1
         return self.name, layer, sample, number
 
-    async def ask(self, questions: Sequence[Q]) -> list[tuple[A, Place]]:
-        """Ask about each once; return the answers and where they stand."""
-        kind, places, digests = self.kind, list[Place](), list[str]()
-        answers: list[A | None] = [None] * len(questions)
-        fresh, twins = list[int](), dict[tuple[str, int, str], int]()
-        for index, question in enumerate(questions):
-            place, digest = self._place(question), kind.digest(question)
-            places.append(place)
-            digests.append(digest)
-            source = (question.layer, question.sample, digest)
-            is_asked = question.is_again or kind.is_lasting is None
-            if (stored := self.context.stored.get(place)) is not None:
-                answers[index] = self._recall(question, place, digest=digest, stored=stored)
-            elif not is_asked and (known := self._known(source)) is not None:
-                answers[index] = known
-                self._store(question, place, digest=digest, answer=known, is_free=True)
-            elif is_asked or source not in twins:
-                twins[source] = index
-                fresh.append(index)
-        await self._call(questions, places, digests=digests, answers=answers, fresh=fresh)
-        found = list[A]()
-        for index, question in enumerate(questions):
-            source = (question.layer, question.sample, digests[index])
-            answer = answers[index]
-            if answer is None:  # the same text stands earlier among these questions
-                answer = found[twins[source]]
-                self._store(question, places[index], digest=source[2], answer=answer, is_free=True)
-            if kind.is_lasting is not None and kind.is_lasting(answer):
-                self.known[source[0]][source[1:]] = answer
-            found.append(answer)
-        return list(zip(found, places, strict=True))
+    async def ask(self, questions: Sequence[Q]) -> list[Asked[Q, A]]:
+        """Ask about each once."""
+        batch, fresh = [self._placed(question) for question in questions], list[Asked[Q, A]]()
+        first: dict[tuple[str, tuple[int, str]], Asked[Q, A]] = {}
+        for each in batch:
+            layer, is_again = each.question.layer, each.question.is_again
+            stored = self.context.stored.get(each.place)
+            known = None if is_again else self.known[layer].get(each.source)
+            if stored is not None:
+                self._recall(each, stored)
+            elif known is not None:
+                self._store(each, known, is_free=True)
+            elif is_again or (layer, each.source) not in first:
+                fresh.append(each)
+            if not is_again:
+                first.setdefault((layer, each.source), each)
+        await self._call(fresh)
+        for each in batch:
+            layer = each.question.layer
+            if not each.is_answered:  # the same text stands earlier among these questions
+                self._store(each, first[layer, each.source].answer, is_free=True)
+            if self.is_lasting(each.answer):
+                self.known[layer][each.source] = each.answer
+        return batch
 
-    def flush(self) -> None:
-        """Commit what was answered."""
-        self.context.writer.flush()
-        self._waiting = 0
+    def _placed(self, question: Q) -> Asked[Q, A]:
+        place = self.take_place(question.layer, question.sample, question.number)
+        return Asked(question=question, place=place, subject=question.subject)
 
-    def add(
-        self,
-        place: Place,
-        subject: TrySubject,
-        row: Decision | Response | Verdict,
-        *,
-        is_free: bool,
-    ) -> None:
-        """Store something that nobody was asked for, unless it is stored already."""
-        if place not in self.context.stored:
-            name, layer, sample, number = place
-            batch = self.context.writer.tries(name, layer)
-            batch.add((number, sample), subject, row, is_free=is_free)
-            self._waiting += 1
-
-    def _place(self, question: Q) -> Place:
-        if self.kind.number is None:
-            return self.take_place(question.layer, question.sample)
-        return self.name, question.layer, question.sample, self.kind.number(question)
-
-    def _known(self, source: tuple[str, int, str]) -> A | None:
-        return self.known[source[0]].get(source[1:])
-
-    async def _call(
-        self,
-        questions: Sequence[Q],
-        places: Sequence[Place],
-        *,
-        digests: Sequence[str],
-        answers: list[A | None],
-        fresh: Sequence[int],
-    ) -> None:
+    async def _call(self, fresh: Sequence[Asked[Q, A]]) -> None:
         if not fresh:
             return
         if self.context.is_replay:
             raise IncomparableRuns(
-                f"The trace holds no answer for {self._told(places[fresh[0]])}.\n"
+                f"The trace holds no answer for {self._shown(fresh[0].place)}.\n"
                 "Next: replay it with the data, budget and seed it was written with."
             )
+        self.context.may_go_on()
 
-        def take(number: int, answer: A, latency_ns: int | None) -> None:
-            index = fresh[number]
-            question, digest = questions[index], digests[index]
-            answers[index] = answer
-            self.calls[question.layer, question.account] += 1
-            self._store(
-                question, places[index], digest=digest, answer=answer, latency_ns=latency_ns
-            )
+        def take(number: int, answer: A, latency_ns: int) -> None:
+            asked = fresh[number]
+            self._count(asked.question)
+            self._store(asked, answer, latency_ns=latency_ns if self.is_timed else None)
 
-        await self.kind.call([questions[index] for index in fresh], take)
-        if any(answers[index] is None for index in fresh):
+        if self.in_bulk is None:
+            await self._side_by_side(fresh, take)
+        else:
+            await self.in_bulk([each.question for each in fresh], take)
+        if not all(each.is_answered for each in fresh):
             self.context.may_go_on()
 
-    def _recall(self, question: Q, place: Place, *, digest: str, stored: TryRecord) -> A:
-        if stored.subject.digest != digest:
+    async def _side_by_side(self, fresh: Sequence[Asked[Q, A]], take: Take[A]) -> None:
+        """Ask several questions at once, none after the wish to stop."""
+        context, numbers = self.context, iter(range(len(fresh)))
+        under_way = context.writer.under_way
+
+        async def work() -> None:
+            for number in numbers:
+                if context.stop.is_set:
+                    return
+                key = context.key(fresh[number].place)
+                under_way.leave(key)
+                began = perf_counter_ns()
+                answer = await self.respond(fresh[number].question)
+                took = perf_counter_ns() - began
+                under_way.arrive(key)
+                take(number, answer, took)
+
+        most = min(context.concurrency, len(fresh))
+        await supervise([work() for _ in range(most)], context.tick)
+
+    def _recall(self, asked: Asked[Q, A], stored: TryRecord) -> None:
+        if stored.subject.digest != asked.subject.digest:
             raise IncomparableRuns(
-                f"What is stored for {self._told(place)} is about another text than these "
+                f"What is stored for {self._shown(asked.place)} is about another text than these "
                 "settings make.\n"
                 "Next: use the settings and version that wrote it, or a new run."
             )
-        answer = self.kind.read(stored)
+        asked.answer, asked.is_answered = self.read(stored), True
+        asked.subject = replace(asked.subject, details=stored.subject.details)
         if not stored.is_free:
-            self.calls[question.layer, question.account] += 1
+            self._count(asked.question)
         if self.context.is_replay:
-            self._store(question, place, digest=digest, answer=answer, is_free=stored.is_free)
-        return answer
+            answer = self.kept(asked.answer)
+            self.context.add(asked.place, asked.subject, answer, is_free=stored.is_free)
 
     def _store(
         self,
-        question: Q,
-        place: Place,
-        *,
-        digest: str,
+        asked: Asked[Q, A],
         answer: A,
+        *,
         latency_ns: int | None = None,
         is_free: bool = False,
     ) -> None:
-        name, layer, sample, number = place
-        subject, row = self.kind.subject(question, digest, answer), self.kind.store(answer)
-        batch = self.context.writer.tries(name, layer)
-        batch.add((number, sample), subject, row, is_free=is_free, latency_ns=latency_ns)
-        self._waiting += 1
-        if self._waiting >= self.kind.flush_at:
-            self.flush()
+        asked.answer, asked.is_answered = answer, True
+        if details := self.details(asked.question, answer):
+            asked.subject = replace(asked.subject, details={**asked.subject.details, **details})
+        answer = self.kept(answer)
+        self.context.add(asked.place, asked.subject, answer, is_free=is_free, latency_ns=latency_ns)
 
-    def _told(self, place: Place) -> str:
+    def _count(self, question: Q) -> None:
+        for calls in (self.calls, self.context.calls):
+            calls[question.layer, question.account] += 1
+
+    def _shown(self, place: Place) -> str:
         _, layer, sample, number = place
         return f"try {number} at sample {self.context.samples[sample].id!r} ({layer})"
 
@@ -257,19 +253,160 @@ def stored_tries(reader: RecordReader) -> dict[Place, TryRecord]:
     return {(t.defense, t.layer, t.sample, t.number): t for t in read_tries(reader)}
 
 
-def prompt_of(sample: Sample, text: str) -> Prompt:
-    """Put a text in the place of a sample's text under test."""
-    return sample.prompt.with_text(text)
+def kept_response(response: Response, most: int | None = None) -> Response:
+    """Return an answer as it is stored: its words are evidence."""
+    raw = (response.text or "")[:most]
+    return replace(response, evidence=replace(response.evidence or Evidence(), raw=raw))
 
 
-def digest_of_text(question: HasText) -> str:
-    """Return the hash of the text that a question is about."""
-    return text_digest(question.text)
+def response_of(record: TryRecord) -> Response:
+    """Read the answer of a model back."""
+    evidence = record.evidence or Evidence()
+    text = evidence.raw if record.error_kind is None else None
+    return Response(text=text, error_kind=record.error_kind, evidence=evidence)
 
 
-class HasText(Protocol):
-    """A question about one text."""
+def score_fault(score: float | None) -> Failure | None:
+    """Return why an answer with this score is none, or None."""
+    if score is None or 0.0 <= score <= 1.0:
+        return None
+    return Failure(ErrorKind.CONTRACT, f"the score {score!r} is not in [0, 1]")
 
-    @property
-    def text(self) -> str:
-        """The text."""
+
+class DefenseAsker:
+    """Asks one defense and stores every answer."""
+
+    def __init__(self, defense: AnyDefense, context: AskContext) -> None:
+        self.defense = defense
+        self.context = context
+        self._decide = as_coroutine(defense)
+        in_bulk: Callable[[Sequence[Query], Take[Decision]], Awaitable[None]] | None = None
+        if isinstance(defense, InlineDefense):
+            in_bulk = partial(self._call_inline, skipping(defense.decide_now, defense.view))
+        elif isinstance(defense, BatchDefense):
+            in_bulk = partial(self._call_batches, defense)
+        self.asker: Asker[Query, Decision] = Asker(
+            name=defense.name,
+            context=context,
+            respond=self._respond,
+            in_bulk=in_bulk,
+            read=_decision_of,
+            is_lasting=lambda decision: decision.outcome is not Outcome.ERROR,
+        )
+
+    async def drive(self, steps: Steps[T]) -> T:
+        """Carry out a procedure to its end."""
+        try:
+            batch = next(steps)
+            while True:
+                batch = steps.send(await self.ask(batch))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def ask(self, batch: Sequence[Query]) -> list[TryAnswer]:
+        """Ask about several texts."""
+        asked = await self.asker.ask(batch)
+        for _ in range(_RETRIES):
+            failed = [i for i, each in enumerate(asked) if _may_differ(each.answer)]
+            if not failed:
+                break
+            again = await self.asker.ask([batch[i] for i in failed])
+            for i, each in zip(failed, again, strict=True):
+                asked[i] = each
+        answers = [_answer(each) for each in asked]
+        self._store_confirmations(batch, answers)
+        return answers
+
+    def _store_confirmations(self, batch: Sequence[Query], answers: Sequence[TryAnswer]) -> None:
+        """Record what the re-sends of each pass came to, once."""
+        groups: defaultdict[tuple[str, int, int], list[TryAnswer]] = defaultdict(list)
+        for query, answer in zip(batch, answers, strict=True):
+            if query.resend_of is not None:
+                groups[query.layer, query.sample, query.resend_of].append(answer)
+        for (layer, sample, number), resends in groups.items():
+            stored = self.context.stored.get((self.defense.name, layer, sample, number))
+            if self.context.is_replay or stored is None or stored.is_confirmed is None:
+                self.context.writer.tries(self.defense.name, layer).confirm(
+                    (number, sample),
+                    sent=sum(answer.is_blocked is not None for answer in resends),
+                    passed=sum(answer.passed for answer in resends),
+                    is_confirmed=is_confirmed(resends),
+                )
+
+    def _prompt(self, query: Query) -> Prompt:
+        return self.context.samples[query.sample].prompt.with_text(query.text)
+
+    async def _respond(self, query: Query) -> Decision:
+        return _sound(as_decision(await attempt(self._decide, self._prompt(query))))
+
+    async def _call_inline(
+        self,
+        decide: Callable[[Prompt], Decision],
+        batch: Sequence[Query],
+        take: Take[Decision],
+    ) -> None:
+        for start in range(0, len(batch), _SLICE):
+            self.context.may_go_on()
+            part = [self._prompt(query) for query in batch[start : start + _SLICE]]
+            answers = decide_unless_abandoned(
+                decide, part, self.context.stop, timeout_s=timeout_of(self.defense)
+            )
+            for number, (decision, took) in enumerate(zip(*answers, strict=True), start):
+                take(number, _sound(decision), took)
+            if len(answers[0]) < len(part):
+                self.context.may_go_on()
+            await asyncio.sleep(0)
+
+    async def _call_batches(
+        self, defense: BatchDefense, batch: Sequence[Query], take: Take[Decision]
+    ) -> None:
+        size = max(1, defense.batch_limits.max_count)
+        for start in range(0, len(batch), size):
+            self.context.may_go_on()
+            part = [self._prompt(query) for query in batch[start : start + size]]
+            began = perf_counter_ns()
+            decisions = await decide_batch(defense, part)
+            took = max(1, (perf_counter_ns() - began) // len(part))
+            for number, decision in enumerate(decisions, start):
+                take(number, _sound(decision), took)
+
+
+def tells_of_failure(evidence: Evidence) -> bool:
+    """Tell whether what lies behind a block speaks of a failure."""
+    return bool(evidence.message or (evidence.attempts and evidence.attempts[-1].error))
+
+
+def _decision_of(record: TryRecord) -> Decision:
+    return Decision(
+        outcome=Outcome(record.outcome),
+        score=record.score,
+        score_kind=record.score_kind,
+        error_kind=record.error_kind,
+        evidence=record.evidence,
+    )
+
+
+def _may_differ(decision: Decision) -> bool:
+    """Tell whether a failed call may get an answer when it is made again."""
+    return decision.outcome is Outcome.ERROR and decision.error_kind not in _FINAL
+
+
+def _sound(decision: Decision) -> Decision:
+    fault = score_fault(decision.score)
+    return decision if fault is None else fault.as_decision()
+
+
+def _answer(asked: Asked[Query, Decision]) -> TryAnswer:
+    decision, number = asked.answer, asked.place[-1]
+    if decision.outcome not in {Outcome.ALLOW, Outcome.BLOCK}:
+        return TryAnswer(is_blocked=None, number=number)
+    is_blocked = decision.outcome is Outcome.BLOCK
+    evidence = (decision.evidence if is_blocked else None) or Evidence()
+    return TryAnswer(
+        is_blocked=is_blocked,
+        score=decision.score,
+        is_complaint=tells_of_failure(evidence),
+        reason=evidence.reason,
+        number=number,
+    )

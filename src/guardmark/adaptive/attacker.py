@@ -2,47 +2,247 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.attacker_thread import (
-    ATTACKS,
-    BENIGN,
-    AttackerThread,
-    CandidateStatus,
-    Draft,
-    Side,
-    interleaved,
-    prove,
+from guardmark.adaptive.model_asker import ReplyKind
+from guardmark.adaptive.questions import (
+    MODEL_ROUND,
+    REWORDING,
+    Account,
+    Ask,
+    Query,
+    text_digest,
 )
-from guardmark.adaptive.model_asker import Ask
-from guardmark.adaptive.questions import REWORDING, Account, Query
 from guardmark.adaptive.state import Target
+from guardmark.attacks.application import keeps
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.prompts import (
     STRATEGIES,
     TOLD_TO_ATTACKER,
     Critique,
+    PastTry,
     Situation,
     attacker_prompt,
     critic_prompt,
     critic_repair,
+    equivalence_prompt,
     neutral_text,
     repair_prompt,
     system_text,
 )
+from guardmark.canon.steps import skeleton
+from guardmark.store.layers import CANDIDATES, TWIN_CANDIDATES
+from guardmark.store.tries import TrySubject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from random import Random
 
-    from guardmark.adaptive.attacker_thread import Blocked
-    from guardmark.adaptive.defense_asker import DefenseAsker
+    from guardmark.adaptive.asker import DefenseAsker
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.model_asker import ModelAsker, ModelReply
+    from guardmark.adaptive.questions import TryAnswer
     from guardmark.adaptive.state import SearchState
-    from guardmark.attacks.prompts import PastTry
+
+    Record = Mapping[str, tuple[int, int]]
+
+_LONGEST: Final = 20_000  # characters of a candidate
+_MOST_REFUTED: Final = 24
+_OUTCOMES: Final = {
+    True: "blocked by the filter",
+    False: "came through once, but not when sent again",
+    None: "the filter gave no answer",
+}
+
+
+class CandidateStatus(StrEnum):
+    """What became of a candidate."""
+
+    SENT = "sent"
+    REPEATED = "repeated"
+    UNUSABLE = "unusable"
+    LOST_SPAN = "lost_span"
+    DIFFERENT = "different"
+    UNDECIDED = "undecided"
+    UNJUDGED = "unjudged"
+    UNUSED = "unused"
+
+
+_REFUSED: Final = {
+    CandidateStatus.REPEATED: "not sent: repeats an earlier one",
+    CandidateStatus.LOST_SPAN: "not sent: a piece of must_keep is missing",
+    CandidateStatus.DIFFERENT: "not sent: asks for something else",
+    CandidateStatus.UNDECIDED: "not sent: may ask for something else",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """A candidate under way."""
+
+    stream: int
+    depth: int
+    strategy: str
+    text: str
+    tier: str = ""
+    place: int = 0  # in its line, once the defense has answered
+
+    def note(self, status: CandidateStatus) -> TrySubject:
+        """Return what is stored of it."""
+        return TrySubject(
+            account="candidate",
+            round=MODEL_ROUND,
+            digest=text_digest(self.text),
+            tier=self.tier if status is CandidateStatus.SENT else "",
+            details={
+                "stream": self.stream,
+                "depth": self.depth,
+                "strategy": self.strategy,
+                "fate": status.value,
+            },
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class AttackerThread:
+    """One attack that an attacker model works on."""
+
+    target: Target
+    past: list[list[PastTry]]
+    queue: deque[Draft] = field(default_factory=deque)
+    judged: int = 0
+    criticised: int = 0
+    blocked: list[Draft] = field(default_factory=list)
+    is_through_unproved: bool = False
+    refuted: tuple[str, ...] = ()
+    _seen: set[str] = field(default_factory=set)
+
+    @staticmethod
+    def of(target: Target, *, streams: int) -> AttackerThread:
+        """Take over an attack that is blocked still."""
+        return AttackerThread(
+            target=target,
+            past=[[] for _ in range(streams)],
+            refuted=_operators(target.tried),
+            _seen={_squeezed(text) for text in (target.sample.prompt.text, *target.seen)},
+        )
+
+    @property
+    def position(self) -> int:
+        """Position of the sample."""
+        return self.target.position
+
+    def may_try(self, budget: int) -> bool:
+        """Tell whether a further try makes sense."""
+        is_over = self.target.win is not None or self.is_through_unproved
+        return not is_over and self.target.tries < budget
+
+    def take(self, draft: Draft) -> CandidateStatus | None:
+        """Check what costs nothing to check, and queue the candidate if it may be sent.
+
+        A candidate with the letters of the original is proved (V1); all others need a judge.
+        """
+        original = self.target.sample.prompt.text
+        if not _is_usable(draft.text):
+            return CandidateStatus.UNUSABLE
+        squeezed = _squeezed(draft.text)
+        if squeezed in self._seen:
+            return self.refuse(draft, CandidateStatus.REPEATED)
+        self._seen.add(squeezed)
+        if not keeps(original, draft.text, self.target.sample.must_keep):
+            return self.refuse(draft, CandidateStatus.LOST_SPAN)
+        letters = skeleton(original)
+        if letters and skeleton(draft.text) == letters:
+            draft.tier = Tier.V1.value
+        self.queue.append(draft)
+        return None
+
+    def refuse(self, draft: Draft, status: CandidateStatus) -> CandidateStatus:
+        """Tell its line of thought why a candidate was not sent."""
+        if status in _REFUSED:
+            self.past[draft.stream].append(PastTry(text=draft.text, outcome=_REFUSED[status]))
+        return status
+
+    def answered(self, draft: Draft, answer: TryAnswer, *, is_through: bool) -> None:
+        """Tell its line of thought what the defense said."""
+        outcome = "came through" if is_through else _OUTCOMES[answer.is_blocked]
+        line = self.past[draft.stream]
+        draft.place = len(line)
+        if answer.is_blocked:
+            self.blocked.append(draft)
+        line.append(
+            PastTry(text=draft.text, outcome=outcome, score=answer.score, reason=answer.reason)
+        )
+
+    def take_blocked(self, stream: int) -> list[Draft]:
+        """Return the blocked candidates of a line that nobody criticised yet, and forget them."""
+        drafts = [each for each in self.blocked if each.stream == stream]
+        self.blocked = [each for each in self.blocked if each.stream != stream]
+        return drafts
+
+
+Turn = list[tuple[AttackerThread, Draft]]
+
+
+def interleaved(lines: Sequence[Sequence[Draft]]) -> Iterator[Draft]:
+    """Yield the first candidate of every line, then the second of every line, and so on."""
+    for rank in zip_longest(*lines):
+        yield from (draft for draft in rank if draft is not None)
+
+
+def _is_usable(text: str) -> bool:
+    if not text.strip() or len(text) > _LONGEST:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which no service takes
+        return False
+    return True
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _operators(tried: Iterable[str]) -> tuple[str, ...]:
+    """Name the single operators among the chains that were used up."""
+    names = {name.split("@", 1)[0] for name in tried if " + " not in name}
+    return tuple(sorted(names)[:_MOST_REFUTED])
+
+
+_SAME: Final = {ReplyKind.SAME: True, ReplyKind.DIFFERENT: False}
+_TWIN: Final = "attacker twin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Whose texts are reworded: those of attacks, or benign ones as their control."""
+
+    writer: Account
+    judge: Account
+    sent: Account
+    round: str
+    candidates: str
+
+
+ATTACKS: Final = Side(
+    writer=Account.ATTACKER,
+    judge=Account.EQUIVALENCE,
+    sent=Account.SEARCH,
+    round=MODEL_ROUND,
+    candidates=CANDIDATES,
+)
+BENIGN: Final = Side(
+    writer=Account.TWIN_ATTACKER,
+    judge=Account.TWIN_EQUIVALENCE,
+    sent=Account.REWORDED,
+    round=REWORDING,
+    candidates=TWIN_CANDIDATES,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +259,6 @@ class Critic:
         plan = self.models.plan
         return plan.critic is not None and not self.state.has_scores and plan.history > 0
 
-    @property
-    def system(self) -> str | None:
-        """What the attacker model is told; None for what it is told without a critic."""
-        return f"{system_text()}\n{TOLD_TO_ATTACKER}" if self.is_wanted else None
-
     def shown(self, past: Sequence[PastTry]) -> tuple[PastTry, ...]:
         """Choose the tries of a line that the attacker model is shown."""
         most = self.models.plan.history
@@ -78,35 +273,34 @@ class Critic:
         self,
         lines: Sequence[tuple[AttackerThread, int]],
         *,
-        strategies: Callable[[AttackerThread], Mapping[str, tuple[int, int]]],
+        strategies: Callable[[AttackerThread], Record],
     ) -> None:
         """Ask how close blocked candidates came, in lines that go on and where it is not known."""
         if not self.is_wanted or not self.models.has_critic():
             return
-        subjects = [
-            (thread, blocked) for thread, stream in lines for blocked in thread.take_blocked(stream)
+        blocked = [
+            (thread, draft) for thread, stream in lines for draft in thread.take_blocked(stream)
         ]
-        asks = [self._ask(thread, blocked, strategies(thread)) for thread, blocked in subjects]
+        asks = [self._ask(thread, draft, strategies(thread)) for thread, draft in blocked]
         replies = await self.models.ask_until_readable(asks, again=critic_repair)
-        for (thread, blocked), reply in zip(subjects, replies, strict=True):
+        for (thread, draft), reply in zip(blocked, replies, strict=True):
             if reply.closeness is not None:
-                thread.criticise(blocked, reply.closeness)
+                line = thread.past[draft.stream]
+                line[draft.place] = replace(line[draft.place], closeness=reply.closeness)
 
-    def _ask(
-        self, thread: AttackerThread, blocked: Blocked, strategies: Mapping[str, tuple[int, int]]
-    ) -> Ask:
-        sample, draft, number = thread.target.sample, blocked.draft, thread.criticised
+    def _ask(self, thread: AttackerThread, draft: Draft, strategies: Record) -> Ask:
+        sample, number = thread.target.sample, thread.criticised
         thread.criticised += 1
         draw = self.state.draw("critic", self.models.name, sample.id, number)
         critique = Critique(
-            call=f"{draw.getrandbits(48):012x}",
+            call=_call_id(draw),
             kind=self.diagnosis.kind,
             folds=self.diagnosis.folds,
             trigger=self.diagnosis.core_of(thread.position),
             request=sample.prompt.text,
             text=draft.text,
             strategy=draft.strategy,
-            reason=blocked.reason,
+            reason=thread.past[draft.stream][draft.place].reason,
             strategies=strategies,
         )
         place = {"stream": draft.stream, "depth": draft.depth, "candidate": number}
@@ -115,8 +309,185 @@ class Critic:
             account=Account.CRITIC,
             prompt=critic_prompt(critique),
             seed=draw.getrandbits(31),
-            note={**place, "repair": False},
+            details={**place, "repair": False},
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Round:
+    """What every step of the round looks at, and how strategies fared so far."""
+
+    side: Side
+    critic: Critic
+    state: SearchState
+    models: ModelAsker
+    defenses: DefenseAsker
+    tried: Counter[tuple[int | None, str]] = field(default_factory=Counter)
+    passed: Counter[tuple[int | None, str]] = field(default_factory=Counter)
+
+    @staticmethod
+    def of(
+        side: Side,
+        state: SearchState,
+        diagnosis: Diagnosis,
+        *,
+        defenses: DefenseAsker,
+        models: ModelAsker,
+    ) -> _Round:
+        critic = Critic(state=state, diagnosis=diagnosis, models=models)
+        return _Round(side=side, critic=critic, state=state, models=models, defenses=defenses)
+
+    async def write(self, live: Sequence[AttackerThread], depth: int) -> None:
+        """Ask for candidates; queue those that may be sent."""
+        models, critic = self.models, self.critic
+        lines = [
+            (thread, stream)
+            for stream in range(models.plan.streams)
+            for thread in live
+            # No more lines than the rest of the budget can use.
+            if stream * models.plan.candidates < self.state.budget - thread.target.tries
+        ][: models.calls_left]
+        await critic.guess(lines, strategies=self.record_for)
+        system = f"{system_text()}\n{TOLD_TO_ATTACKER}" if critic.is_wanted else None
+        asks = []
+        for thread, stream in lines:
+            purpose = ("attacker", models.name, thread.target.sample.id, stream, depth)
+            record, place = self.record_for(thread), (stream, depth)
+            asks.append(self.ask_to_write(thread, purpose, record, system=system, place=place))
+        replies = await models.ask_until_readable(
+            asks, again=repair_prompt, most=lambda: models.calls_left
+        )
+        written: dict[int, list[list[Draft]]] = {thread.position: [] for thread in live}
+        for (thread, stream), reply in zip(lines, replies, strict=True):
+            written[thread.position].append(self.drafts(reply, stream, depth))
+        for thread in live:
+            self.queue(thread, interleaved(written[thread.position]))
+
+    def ask_to_write(
+        self,
+        thread: AttackerThread,
+        purpose: tuple[object, ...],
+        strategies: Record,
+        *,
+        system: str | None,
+        place: tuple[int, int] = (0, 0),
+    ) -> Ask:
+        """Ask for candidates of one line at one depth."""
+        diagnosis, models, sample = self.critic.diagnosis, self.models, thread.target.sample
+        draw, (stream, depth) = self.state.draw(*purpose), place
+        situation = Situation(
+            call=_call_id(draw),
+            defense=models.name,
+            kind=diagnosis.kind,
+            folds=diagnosis.folds,
+            trigger=diagnosis.core_of(thread.position),
+            request=sample.prompt.text,
+            must_keep=sample.must_keep,
+            refuted=thread.refuted,
+            strategies=strategies,
+            tries=self.critic.shown(thread.past[stream]),
+            wanted=models.plan.candidates,
+            stream=(stream + 1, len(thread.past)),
+        )
+        return Ask(
+            sample=thread.position,
+            account=self.side.writer,
+            prompt=attacker_prompt(situation, system=system),
+            seed=draw.getrandbits(31),
+            details={"stream": stream, "depth": depth, "repair": False},
+        )
+
+    def record_for(self, thread: AttackerThread) -> dict[str, tuple[int, int]]:
+        """How often each strategy was tried and got through, as far as an attack is told."""
+        whose = None if self.state.shares_memory else thread.position
+        return {name: self.record(name, whose) for name in STRATEGIES}
+
+    def record(self, strategy: str, whose: int | None = None) -> tuple[int, int]:
+        """How often a strategy was tried and got through: on one attack, or on all of them."""
+        return self.tried[whose, strategy], self.passed[whose, strategy]
+
+    def drafts(self, reply: ModelReply, stream: int = 0, depth: int = 0) -> list[Draft]:
+        """Return the candidates of a reply."""
+        return [
+            Draft(stream=stream, depth=depth, strategy=each.strategy, text=each.text)
+            for each in reply.candidates[: self.models.plan.candidates]
+        ]
+
+    def queue(self, thread: AttackerThread, drafts: Iterable[Draft]) -> None:
+        """Queue what may be sent, and note what became of the rest."""
+        for draft in drafts:
+            status = thread.take(draft)
+            if status is not None:
+                self.note(thread, draft, status)
+
+    def note(self, thread: AttackerThread, draft: Draft, status: CandidateStatus) -> None:
+        """Store what became of a candidate."""
+        self.models.note(thread.position, draft.note(status), layer=self.side.candidates)
+
+    async def send(
+        self, batch: Sequence[AttackerThread]
+    ) -> tuple[Turn, list[Query], list[TryAnswer]]:
+        """Send the next candidate of each, where it may be sent."""
+        turn = await self._proved([(thread, thread.queue.popleft()) for thread in batch])
+        side, queries = self.side, []
+        for thread, draft in turn:
+            chain = f"attacker [{draft.strategy}]"
+            queries.append(
+                Query(thread.position, draft.text, side.sent, side.round, chain, draft.tier)
+            )
+        answers = await self.defenses.ask(queries)
+        for thread, draft in turn:
+            self.note(thread, draft, CandidateStatus.SENT)
+        return turn, queries, answers
+
+    async def _proved(self, turn: Turn) -> Turn:
+        """Return the candidates that may be sent, each with its tier; note why others may not."""
+        open_ = [(thread, draft) for thread, draft in turn if not draft.tier]
+        if self.models.plan.judge is None:
+            for _, draft in open_:
+                draft.tier = Tier.V4.value
+            return turn
+        each = self.models.plan.votes
+        asks = [vote for pair in open_ for vote in list(self._votes(*pair))[:each]]
+        votes = await self.models.ask(asks)
+        for i, (thread, draft) in enumerate(open_):
+            verdicts = {_SAME.get(reply.kind) for reply in votes[each * i : each * (i + 1)]}
+            if verdicts == {True}:
+                draft.tier = Tier.V3.value
+                continue
+            is_other = verdicts == {False}
+            status = CandidateStatus.DIFFERENT if is_other else CandidateStatus.UNDECIDED
+            status = CandidateStatus.UNJUDGED if None in verdicts else status
+            thread.refuse(draft, status)
+            self.note(thread, draft, status)
+        return [(thread, draft) for thread, draft in turn if draft.tier]
+
+    def _votes(self, thread: AttackerThread, draft: Draft) -> Iterator[Ask]:
+        """Ask whether it is the same request, in both orders."""
+        sample, number, judge = thread.target.sample, thread.judged, self.side.judge
+        thread.judged += 1
+        original = sample.prompt.text
+        for order, pair in enumerate(((original, draft.text), (draft.text, original))):
+            draw = self.state.draw(judge, self.models.name, sample.id, number, order)
+            yield Ask(
+                sample=thread.position,
+                account=judge,
+                prompt=equivalence_prompt(*pair, call=_call_id(draw)),
+                seed=draw.getrandbits(31),
+                details={"candidate": number, "order": order},
+                pair=pair,
+            )
+
+    def note_unused(self, threads: Sequence[AttackerThread]) -> None:
+        """Note what was written and never sent."""
+        for thread in threads:
+            for draft in thread.queue:
+                self.note(thread, draft, CandidateStatus.UNUSED)
+        self.defenses.context.writer.flush()
+
+
+def _call_id(draw: Random) -> str:
+    return f"{draw.getrandbits(48):012x}"
 
 
 async def run_attacker(
@@ -127,12 +498,16 @@ async def run_attacker(
     defenses: DefenseAsker,
     models: ModelAsker,
 ) -> dict[str, tuple[int, int]]:
-    """Let a model try what rules did not bring through, all attacks a step together."""
-    open_targets = [t for t in targets if t.win is None and t.tries < state.budget]
-    if not open_targets:
-        return {}
-    work = _Round(Critic(state=state, diagnosis=diagnosis, models=models), defenses)
-    threads = [AttackerThread.of(t, streams=models.plan.streams) for t in open_targets]
+    """Let a model try what rules did not bring through, all attacks a step together.
+
+    Returns how often each strategy was tried and got through.
+    """
+    work = _Round.of(ATTACKS, state, diagnosis, defenses=defenses, models=models)
+    threads = [
+        AttackerThread.of(target, streams=models.plan.streams)
+        for target in targets
+        if target.win is None and target.tries < state.budget
+    ]
     for depth in range(models.plan.depth):
         live = [each for each in threads if each.may_try(state.budget)]
         if not live or models.has_gone() or not models.calls_left:
@@ -141,95 +516,27 @@ async def run_attacker(
         while not models.has_gone() and (
             batch := [each for each in live if each.queue and each.may_try(state.budget)]
         ):
-            await work.send(batch)
-    _note_unused(models, threads, side=ATTACKS)
-    return work.record()
+            await _try_next(work, batch)
+    work.note_unused(threads)
+    return {name: work.record(name) for whose, name in work.tried if whose is None}
 
 
-class _Round:
-    """What every step of the round looks at, and how strategies fared so far."""
-
-    def __init__(self, critic: Critic, defenses: DefenseAsker) -> None:
-        self.critic = critic
-        self.state = critic.state
-        self.models = critic.models
-        self.defenses = defenses
-        self.tried: Counter[tuple[int | None, str]] = Counter()
-        self.passed: Counter[tuple[int | None, str]] = Counter()
-
-    def record(self) -> dict[str, tuple[int, int]]:
-        """Add up how strategies fared, over all attacks."""
-        tried, passed = Counter[str](), Counter[str]()
-        for key, count in self.tried.items():
-            tried[key[1]] += count
-            passed[key[1]] += self.passed[key]
-        return {name: (count, passed[name]) for name, count in tried.items()}
-
-    async def write(self, live: Sequence[AttackerThread], depth: int) -> None:
-        """Ask for candidates; queue those that may be sent."""
-        models = self.models
-        lines = [
-            (thread, stream)
-            for stream in range(models.plan.streams)
-            for thread in live
-            # No more lines than the rest of the budget can use.
-            if stream * models.plan.candidates < self.state.budget - thread.target.tries
-        ][: models.calls_left]
-        await self.critic.guess(lines, strategies=self._record)
-        asks = [self._ask(thread, stream, depth) for thread, stream in lines]
-        replies = await models.ask_until_readable(
-            asks, again=repair_prompt, most=lambda: models.calls_left
-        )
-        written: dict[int, list[list[Draft]]] = {thread.position: [] for thread in live}
-        for (thread, stream), reply in zip(lines, replies, strict=True):
-            written[thread.position].append(_drafts(models, reply, stream, depth))
-        for thread in live:
-            _queue(models, thread, interleaved(written[thread.position]), side=ATTACKS)
-
-    def _ask(self, thread: AttackerThread, stream: int, depth: int) -> Ask:
-        purpose = ("attacker", self.models.name, thread.target.sample.id, stream, depth)
-        return _ask_to_write(
-            self.critic,
-            thread,
-            self.state.draw(*purpose),
-            side=ATTACKS,
-            system=self.critic.system,
-            strategies=self._record(thread),
-            place=(stream, depth),
-        )
-
-    def _record(self, thread: AttackerThread) -> dict[str, tuple[int, int]]:
-        """How often each strategy was tried and got through, as far as an attack is told."""
-        keys = {name: self._heard_of(thread, name) for name in STRATEGIES}
-        return {name: (self.tried[key], self.passed[key]) for name, key in keys.items()}
-
-    def _heard_of(self, thread: AttackerThread, strategy: str) -> tuple[int | None, str]:
-        """Under which name the outcomes of a strategy are kept: for all, or for one attack."""
-        return (None if self.state.shares_memory else thread.position), strategy
-
-    async def send(self, batch: Sequence[AttackerThread]) -> None:
-        """Try the next candidate of each attack that has one."""
-        turn = [(thread, thread.queue.popleft()) for thread in batch]
-        turn = await prove(self.state, self.models, turn, side=ATTACKS)
-        queries = [_query(*each, Account.SEARCH, "R5") for each in turn]
-        answers = await self.defenses.ask(queries)
-        won = await self.defenses.drive(self.state.confirm(queries, answers))
-        for i, (thread, draft) in enumerate(turn):
-            thread.target.tries += 1
-            thread.target.seen.add(draft.text)
-            thread.answered(draft, answers[i], is_through=i in won)
-            self.models.note(thread.position, draft.note(CandidateStatus.SENT))
-            if answers[i].is_blocked is not None:
-                key = self._heard_of(thread, draft.strategy)
-                self.tried[key] += 1
-                self.passed[key] += i in won
-            if i in won and draft.tier == Tier.V4.value:
-                thread.is_through_unproved = True
-            elif i in won:
-                thread.target.win = queries[i]
-
-
-_PURPOSE = "attacker twin"
+async def _try_next(work: _Round, batch: Sequence[AttackerThread]) -> None:
+    """Try the next candidate of each attack that has one."""
+    turn, queries, answers = await work.send(batch)
+    won = await work.defenses.drive(work.state.confirm(queries, answers))
+    for i, (thread, draft) in enumerate(turn):
+        thread.target.tries += 1
+        thread.target.seen.add(draft.text)
+        thread.answered(draft, answers[i], is_through=i in won)
+        if answers[i].is_blocked is not None:
+            for whose in (None, thread.position):
+                work.tried[whose, draft.strategy] += 1
+                work.passed[whose, draft.strategy] += i in won
+        if i in won and draft.tier == Tier.V4.value:
+            thread.is_through_unproved = True
+        elif i in won:
+            thread.target.win = queries[i]
 
 
 async def run_rewording(
@@ -238,7 +545,7 @@ async def run_rewording(
     *,
     defenses: DefenseAsker,
     models: ModelAsker,
-    record: Mapping[str, tuple[int, int]],
+    record: Record,
 ) -> None:
     """Reword benign texts as attacks were reworded, so that both block rates can be compared.
 
@@ -248,93 +555,21 @@ async def run_rewording(
     wanted = min(models.plan.twin, len(state.benign))
     if not wanted or models.has_gone():
         return
-    places = sorted(state.draw(_PURPOSE).sample(state.benign, wanted))
-    targets = [Target(position=place, sample=state.samples[place]) for place in places]
-    threads = [AttackerThread.of(target, streams=1) for target in targets]
+    work = _Round.of(BENIGN, state, diagnosis, defenses=defenses, models=models)
+    threads = [
+        AttackerThread.of(Target(position=place, sample=state.samples[place]), streams=1)
+        for place in sorted(state.draw(_TWIN).sample(state.benign, wanted))
+    ]
+    strategies = {name: record.get(name, (0, 0)) for name in STRATEGIES}
     asks = [
-        _ask_to_write(
-            Critic(state=state, diagnosis=diagnosis, models=models),
-            each,
-            state.draw(_PURPOSE, models.name, each.target.sample.id),
-            side=BENIGN,
-            system=neutral_text(),
-            strategies={name: record.get(name, (0, 0)) for name in STRATEGIES},
+        work.ask_to_write(
+            each, (_TWIN, models.name, each.target.sample.id), strategies, system=neutral_text()
         )
         for each in threads
     ]
     replies = await models.ask_until_readable(asks, again=repair_prompt)
     for thread, reply in zip(threads, replies, strict=True):
-        _queue(models, thread, _drafts(models, reply, 0, 0), side=BENIGN)
+        work.queue(thread, work.drafts(reply))
     while not models.has_gone() and (batch := [each for each in threads if each.queue]):
-        turn = [(thread, thread.queue.popleft()) for thread in batch]
-        turn = await prove(state, models, turn, side=BENIGN)
-        await defenses.ask([_query(*each, Account.REWORDED, REWORDING) for each in turn])
-        for thread, draft in turn:
-            models.note(thread.position, draft.note(CandidateStatus.SENT), layer=BENIGN.candidates)
-    _note_unused(models, threads, side=BENIGN)
-
-
-def _ask_to_write(
-    critic: Critic,
-    thread: AttackerThread,
-    draw: Random,
-    *,
-    side: Side,
-    system: str | None,
-    strategies: Mapping[str, tuple[int, int]],
-    place: tuple[int, int] = (0, 0),
-) -> Ask:
-    """Ask for candidates of one line at one depth."""
-    diagnosis, models, sample = critic.diagnosis, critic.models, thread.target.sample
-    stream, depth = place
-    situation = Situation(
-        call=f"{draw.getrandbits(48):012x}",
-        defense=models.name,
-        kind=diagnosis.kind,
-        folds=diagnosis.folds,
-        trigger=diagnosis.core_of(thread.position),
-        request=sample.prompt.text,
-        must_keep=sample.must_keep,
-        refuted=thread.refuted,
-        strategies=strategies,
-        tries=critic.shown(thread.past[stream]),
-        wanted=models.plan.candidates,
-        stream=(stream + 1, len(thread.past)),
-    )
-    return Ask(
-        sample=thread.position,
-        account=side.writer,
-        prompt=attacker_prompt(situation, system=system),
-        seed=draw.getrandbits(31),
-        note={"stream": stream, "depth": depth, "repair": False},
-    )
-
-
-def _drafts(models: ModelAsker, reply: ModelReply, stream: int, depth: int) -> list[Draft]:
-    return [
-        Draft(stream=stream, depth=depth, strategy=each.strategy, text=each.text)
-        for each in reply.candidates[: models.plan.candidates]
-    ]
-
-
-def _queue(
-    models: ModelAsker, thread: AttackerThread, drafts: Iterable[Draft], *, side: Side
-) -> None:
-    """Queue what may be sent, and note what became of the rest."""
-    for draft in drafts:
-        status = thread.take(draft)
-        if status is not None:
-            models.note(thread.position, draft.note(status), layer=side.candidates)
-
-
-def _query(thread: AttackerThread, draft: Draft, account: Account, round_: str) -> Query:
-    chain = f"attacker [{draft.strategy}]"
-    return Query(thread.position, draft.text, account, round_, chain, draft.tier)
-
-
-def _note_unused(models: ModelAsker, threads: Sequence[AttackerThread], *, side: Side) -> None:
-    for thread in threads:
-        for draft in thread.queue:
-            status = draft.note(CandidateStatus.UNUSED)
-            models.note(thread.position, status, layer=side.candidates)
-    models.flush()
+        await work.send(batch)
+    work.note_unused(threads)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import reduce
 from math import sqrt
+from operator import or_
 from typing import TYPE_CHECKING, Final
 
+from guardmark.adaptive.diagnosis import UNKNOWN
 from guardmark.attacks.catalogue import FAMILY_PRIOR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from random import Random
 
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.questions import Query
     from guardmark.attacks.contract import OperatorChain
+    from guardmark.core.outcome import Decision
+
+    Counts = defaultdict[str, list[float]]
 
 
 _UNLIKE: Final = 0.03  # weight of an attack for each chain that passed there and failed here
@@ -39,7 +45,17 @@ class BatteryRecord:
     """What the fixed list came to."""
 
     wins: dict[int, Query] = field(default_factory=dict)
+    passes: list[Query] = field(default_factory=list)
     outcomes: dict[str, dict[int, bool]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Background:
+    """What is known of a defense before the search, whatever the seed; nothing by default."""
+
+    diagnosis: Diagnosis = UNKNOWN
+    record: BatteryRecord = field(default_factory=BatteryRecord)
+    answers: Mapping[tuple[int, str], Decision] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +91,20 @@ class Precedents:
         self._diagnosis = diagnosis
         self._weights = _family_weights(diagnosis)
         self._listed = [chain for chain in self._chains if chain.key in record.outcomes]
-        self._names = [tuple(_names(chain)) for chain in self._chains]
-        self._listed_names = [tuple(_names(chain)) for chain in self._listed]
+        self._known: dict[tuple[int, int], list[Belief]] = {}
         count = 1 + max(folds.values(), default=0)
         self._kinds = [self._kinds_outside(fold, record, folds) for fold in range(count)]
-        self._known: dict[tuple[int, int], list[Belief]] = {}
-        self._useful = [_union(kinds) for kinds in self._kinds]
+        self._useful = [reduce(or_, (kind.passed for kind in each), 0) for each in self._kinds]
 
     def _kinds_outside(
         self, fold: int, record: BatteryRecord, folds: Mapping[int, int]
     ) -> tuple[_Kind, ...]:
         kinds: Counter[tuple[int, tuple[int, ...]]] = Counter()
         for place, number in folds.items():
-            if number == fold:
-                continue
-            answers = [record.outcomes[chain.key].get(place) for chain in self._listed]
-            passed = sum(1 << i for i, each in enumerate(answers) if each)
-            kinds[passed, tuple(i for i, each in enumerate(answers) if each is not None)] += 1
+            if number != fold:
+                answers = [record.outcomes[chain.key].get(place) for chain in self._listed]
+                passed = sum(1 << i for i, each in enumerate(answers) if each)
+                kinds[passed, tuple(i for i, each in enumerate(answers) if each is not None)] += 1
         return tuple(_Kind(*kind, count) for kind, count in kinds.items())
 
     def failed(self, chain: OperatorChain) -> int:
@@ -112,8 +125,6 @@ class Precedents:
         return self._known[kind]
 
     def _believe(self, fold: int, failed: int) -> list[Belief]:
-        tries: defaultdict[str, float] = defaultdict(float)
-        passes: defaultdict[str, float] = defaultdict(float)
         per_chain = [[0.0, 0.0] for _ in self._listed]
         for kind in self._kinds[fold]:
             weight = kind.count * _UNLIKE ** (kind.passed & failed).bit_count()
@@ -121,57 +132,46 @@ class Precedents:
                 per_chain[i][0] += weight
                 if kind.passed >> i & 1:
                     per_chain[i][1] += weight
-        for names, (tried, passed) in zip(self._listed_names, per_chain, strict=True):
-            for name in names:
-                tries[name] += tried
-                passes[name] += passed
-        if not tries["all"]:
-            return [_by_diagnosis(chain, self._diagnosis, self._weights) for chain in self._chains]
-        return [self._belief(names, tries, passes) for names in self._names]
+        counts: Counts = defaultdict(lambda: [0.0, 0.0])
+        for chain, (tried, passed) in zip(self._listed, per_chain, strict=True):
+            for name in _names(chain):
+                counts[name][0] += tried
+                counts[name][1] += passed
+        if not counts["all"][0]:
+            return [self._by_diagnosis(chain.arms[0].family) for chain in self._chains]
+        return [self._belief(_names(chain), counts) for chain in self._chains]
 
-    def _belief(
-        self, names: tuple[str, ...], tries: Mapping[str, float], passes: Mapping[str, float]
-    ) -> Belief:
+    def _belief(self, names: tuple[str, str, str, str], counts: Counts) -> Belief:
         own, kin, family, every = names
-        found = _shrunk(every, Belief(0.5, 1.0), tries, passes, most=_MOST[0])
-        mean = found.mean + (1 - found.mean) * _TRUST * self._weights.get(family, 0.0)
+        belief = _shrunk(counts[every], Belief(0.5, 1.0), most=_MOST[0])
+        mean = belief.mean + (1 - belief.mean) * _TRUST * self._weights.get(family, 0.0)
         if self._diagnosis.folds and family in _FOLDED:
             mean = 0.0
-        found = Belief(mean, 1.0)
+        belief = Belief(mean, 1.0)
         for name, most in zip((family, kin, own), _MOST[1:], strict=True):
-            found = _shrunk(name, found, tries, passes, most=most)
-        return found
+            belief = _shrunk(counts[name], belief, most=most)
+        return belief
+
+    def _by_diagnosis(self, family: str) -> Belief:
+        """Believe the diagnosis alone, and that little."""
+        if self._diagnosis.folds and family in _FOLDED:
+            return Belief(0.25, 2.0)
+        weight = self._weights.get(family, 0.0)
+        return Belief((1.0 + _TRUST * weight) / (2.0 + _TRUST), 2.0 + _TRUST)
 
 
-def _shrunk(
-    name: str,
-    wider: Belief,
-    tries: Mapping[str, float],
-    passes: Mapping[str, float],
-    *,
-    most: float,
-) -> Belief:
+def _shrunk(counts: list[float], wider: Belief, *, most: float) -> Belief:
     """Shrink a record towards the next wider one, as if by a single try of it."""
-    count = tries.get(name, 0.0)
-    if not count:
+    tried, passed = counts
+    if not tried:
         return wider
-    weight = min(most, count)
-    return Belief((passes.get(name, 0.0) / count * weight + wider.mean) / (weight + 1), weight + 1)
+    weight = min(most, tried)
+    return Belief((passed / tried * weight + wider.mean) / (weight + 1), weight + 1)
 
 
-def _union(kinds: Sequence[_Kind]) -> int:
-    bits = 0
-    for kind in kinds:
-        bits |= kind.passed
-    return bits
-
-
-def _names(chain: OperatorChain) -> Iterator[str]:
+def _names(chain: OperatorChain) -> tuple[str, str, str, str]:
     """Name what a chain of one arm belongs to, from near to far."""
-    yield chain.key
-    yield chain.arms[0].operator.key
-    yield chain.arms[0].family
-    yield "all"
+    return chain.key, chain.arms[0].operator.key, chain.arms[0].family, "all"
 
 
 def _family_weights(diagnosis: Diagnosis) -> dict[str, float]:
@@ -180,17 +180,6 @@ def _family_weights(diagnosis: Diagnosis) -> dict[str, float]:
         for rank, family in enumerate(FAMILY_PRIOR.get(label, ())):
             weights[family] = weights.get(family, 0.0) + share * (1 - 0.2 * rank)
     return {family: min(1.0, weight) for family, weight in weights.items()}
-
-
-def _by_diagnosis(
-    chain: OperatorChain, diagnosis: Diagnosis, weights: Mapping[str, float]
-) -> Belief:
-    """Believe the diagnosis alone, and that little."""
-    family = chain.arms[0].family
-    if diagnosis.folds and family in _FOLDED:
-        return Belief(0.25, 2.0)
-    weight = weights.get(family, 0.0)
-    return Belief((1.0 + _TRUST * weight) / (2.0 + _TRUST), 2.0 + _TRUST)
 
 
 _VIEWS: Final = 16  # draws a wave; attacks share them in turn

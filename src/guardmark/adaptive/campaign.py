@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from guardmark.adaptive.asker import AskContext, Interrupted
+from guardmark.adaptive.asker import AskContext, DefenseAsker, Interrupted
 from guardmark.adaptive.attacker import run_attacker, run_rewording
-from guardmark.adaptive.beliefs import BatteryRecord
+from guardmark.adaptive.beliefs import Background
 from guardmark.adaptive.controls import (
     run_battery,
     run_blind,
@@ -20,41 +20,29 @@ from guardmark.adaptive.controls import (
     run_wrappers,
     tried_chains,
 )
-from guardmark.adaptive.defense_asker import DefenseAsker
-from guardmark.adaptive.diagnosis import diagnose, measure_baseline
-from guardmark.adaptive.effects import by_attack, measure_effects
+from guardmark.adaptive.diagnosis import UNKNOWN, diagnose, measure_baseline
 from guardmark.adaptive.model_asker import ModelAsker
-from guardmark.adaptive.questions import watched
-from guardmark.adaptive.search import (
-    SEARCH_VERSION,
-    UNKNOWN,
-    search,
-    search_alone,
-    spend_rest,
-    spend_rest_alone,
-)
+from guardmark.adaptive.search import SEARCH_VERSION, search, spend_rest
 from guardmark.adaptive.state import SearchState
-from guardmark.adaptive.target import TargetAsker
+from guardmark.adaptive.target import TargetAsker, by_attack, measure_effects
 from guardmark.attacks.battery import BATTERY_VERSION, Lock, lock_digest
 from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.inference.gradient_access import GradientDefense
+from guardmark.inference.gradients import GradientDefense
 from guardmark.store.layers import ADAPTIVE, BLIND, FINDINGS_PREFIX, LEFT_OUT, NULL, TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from guardmark.adaptive.asker import Place
-    from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.model_asker import AttackerPlan
-    from guardmark.adaptive.questions import Account, Query, Steps
+    from guardmark.adaptive.questions import Account, Query
     from guardmark.adaptive.state import Target
     from guardmark.adaptive.target import ProtectedTarget
-    from guardmark.core.outcome import Decision
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import AnyDefense
-    from guardmark.inference.gradient_access import GradientAttack
+    from guardmark.inference.gradients import GradientAttack
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
     from guardmark.store.tries import TryRecord
@@ -113,23 +101,14 @@ class AdaptiveSummary:
 
 
 @dataclass(slots=True, kw_only=True)
-class RepeatStart:
-    """What is known of a defense before the search, whatever the seed."""
-
-    diagnosis: Diagnosis = UNKNOWN
-    record: BatteryRecord = field(default_factory=BatteryRecord)
-    answers: Mapping[tuple[int, str], Decision] = field(default_factory=dict)
-
-
-@dataclass(slots=True, kw_only=True)
 class _Attack:
     """One defense under attack."""
 
     state: SearchState
     defense: DefenseAsker
     models: ModelAsker | None = None
-    seeds: int = 1
-    start: RepeatStart = field(default_factory=RepeatStart)
+    is_repeated: bool
+    known: Background = field(default_factory=Background)
     wins: list[Query] = field(default_factory=list)
     passed: dict[int, tuple[Query, ...]] = field(default_factory=dict)
     strategies: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -185,21 +164,15 @@ async def run_adaptive(
     except Interrupted:
         is_interrupted = True
     writer.note_head()
-    calls: Counter[tuple[str, Account]] = Counter()
-    for attack in attacks:
-        calls.update(attack.defense.calls)
-        calls.update(attack.models.calls if attack.models is not None else {})
-    if target is not None:
-        calls.update(target.calls)
-    return AdaptiveSummary(calls=dict(sorted(calls.items())), is_interrupted=is_interrupted)
+    return AdaptiveSummary(calls=dict(sorted(context.calls.items())), is_interrupted=is_interrupted)
 
 
 def _register(plan: AdaptivePlan, writer: RecordWriter) -> None:
     """Say how tries are made, and at whom they are not."""
     writer.add_layer(ADAPTIVE, plan.settings)
     if plan.left_out:
-        settings = {"kind": "adaptive-left-out", "defenses": dict(plan.left_out)}
-        writer.add_layer(LEFT_OUT, settings)
+        left_out = {"kind": "adaptive-left-out", "defenses": dict(plan.left_out)}
+        writer.add_layer(LEFT_OUT, left_out)
     if plan.target is not None:
         writer.add_layer(TARGET, plan.target.settings)
 
@@ -216,7 +189,7 @@ def _attack(plan: AdaptivePlan, defense: AnyDefense, context: AskContext) -> _At
         ),
         defense=DefenseAsker(defense, context),
         models=None if plan.attacker is None else ModelAsker(defense.name, plan.attacker, live),
-        seeds=plan.seeds,
+        is_repeated=plan.seeds > 1,
     )
 
 
@@ -226,120 +199,92 @@ async def _carry_out(
     for attack in attacks:
         await _search_and_control(attack)
         await _follow_gradient(attack, plan.gradient)
-    await _transfer(attacks)
+    for attack in attacks:
+        for other in attacks:
+            if other is not attack:
+                steps = run_transfer(attack.state, other.wins, source=other.name)
+                await attack.defense.drive(steps)
     for turn in range(2, plan.seeds + 1):
         for attack in attacks:
-            await repeat_search(attack.state, attack.defense, attack.start, turn=turn)
+            await _repeat(attack, turn)
     if target is not None:
         passes = {attack.name: attack.passed for attack in attacks}
         await measure_effects(target, passes, seed=plan.seed)
 
 
 async def _search_and_control(attack: _Attack) -> None:
-    state, drive = attack.state, attack.defense.drive
-    baseline = await drive(measure_baseline(state))
+    state, defense, drive = attack.state, attack.defense, attack.defense.drive
+    flags = await drive(measure_baseline(state))
     diagnosis = await drive(diagnose(state)) if state.shares_memory else UNKNOWN
-    findings = _findings(state, baseline.flags, diagnosis)
-    attack.defense.context.writer.add_layer(f"{FINDINGS_PREFIX}{attack.name}", findings)
-    passes: list[Query] = []
-    record = await drive(watched(run_battery(state), passes))
-    answers = attack.defense.known(ADAPTIVE) if attack.seeds > 1 else {}
-    attack.start = RepeatStart(diagnosis=diagnosis, record=record, answers=answers)
-    targets = await _search(attack)
-    won = {target.position: target.win for target in targets if target.win is not None}
-    attack.wins = [win for _, win in sorted({**record.wins, **won}.items())]
-    # A pass of a random defense counts only where it was confirmed.
-    held = record.wins.values() if state.is_random else passes
-    attack.passed = by_attack((*won.values(), *held))
-    await drive(run_null(state))
-    await drive(run_blind(state))
-    await drive(run_twin(state, attack.wins))
-    await drive(run_wrappers(state, tried_chains(attack.wins)))
-    await drive(run_repair(state, attack.wins))
-    if attack.models is not None and attack.strategies:
-        await run_rewording(
-            state,
-            diagnosis,
-            defenses=attack.defense,
-            models=attack.models,
-            record=attack.strategies if state.shares_memory else {},
-        )
-    attack.defense.flush()
-
-
-async def _transfer(attacks: Sequence[_Attack]) -> None:
-    for attack in attacks:
-        for other in attacks:
-            if other is not attack:
-                steps = run_transfer(attack.state, other.wins, source=other.name)
-                await attack.defense.drive(steps)
-
-
-async def _follow_gradient(attack: _Attack, method: GradientAttack | None) -> None:
-    """Carry out the arm with gradient access where the defense has gradients."""
-    defense = attack.defense.defense
-    if method is None or not isinstance(defense, GradientDefense):
-        return
-    access = defense.gradients()
-    if access is not None:
-        await attack.defense.drive(run_gradient(attack.state, method, access))
-        attack.defense.flush()
-
-
-async def _search(attack: _Attack) -> list[Target]:
-    """Carry out rounds 2 to 4, and round 5 within the same budget where there is a model."""
-    state, drive, models = attack.state, attack.defense.drive, attack.models
-    diagnosis, record = attack.start.diagnosis, attack.start.record
-    before = (
-        state if models is None else state.within(state.budget - models.plan.tries(state.budget))
-    )
-    targets = await drive(search_by_rules(before, attack.start))
-    if models is None:
-        return targets
-    attack.strategies = await run_attacker(
-        state, targets, diagnosis=diagnosis, defenses=attack.defense, models=models
-    )
-    await drive(
-        spend_rest(state, targets, diagnosis=diagnosis, record=record)
-        if state.shares_memory
-        else spend_rest_alone(state, targets)
-    )
-    return targets
-
-
-def _findings(state: SearchState, flags: Sequence[str], diagnosis: Diagnosis) -> dict[str, object]:
-    return {
+    findings = {
         "kind": "adaptive-findings",
-        "flags": list(flags),
+        "flags": flags,
         "diagnosis": diagnosis.label,
         "examined": len(diagnosis.findings),
         "labels": dict(sorted(Counter(finding.label for finding in diagnosis.findings).items())),
         "folds": diagnosis.folds,
         "has_scores": state.has_scores,
     }
+    defense.context.writer.add_layer(f"{FINDINGS_PREFIX}{attack.name}", findings)
+    record = await drive(run_battery(state))
+    answers = dict(defense.asker.known[ADAPTIVE]) if attack.is_repeated else {}
+    attack.known = Background(diagnosis=diagnosis, record=record, answers=answers)
+    targets = await _search(attack)
+    won = {target.position: target.win for target in targets if target.win is not None}
+    attack.wins = [win for _, win in sorted({**record.wins, **won}.items())]
+    # A pass of a random defense counts only where it was confirmed.
+    held = record.wins.values() if state.is_random else record.passes
+    attack.passed = by_attack((*won.values(), *held))
+    for steps in (
+        run_null(state),
+        run_blind(state),
+        run_twin(state, attack.wins),
+        run_wrappers(state, tried_chains(attack.wins)),
+        run_repair(state, attack.wins),
+    ):
+        await drive(steps)
+    if attack.models is not None and attack.strategies:
+        strategies = attack.strategies if state.shares_memory else {}
+        await run_rewording(
+            state, diagnosis, defenses=defense, models=attack.models, record=strategies
+        )
+    defense.context.writer.flush()
 
 
-def search_by_rules(state: SearchState, start: RepeatStart) -> Steps[list[Target]]:
-    """Carry out rounds 2 to 4."""
-    if state.shares_memory:
-        return search(state, start.diagnosis, record=start.record)
-    return search_alone(state)
+async def _follow_gradient(attack: _Attack, method: GradientAttack | None) -> None:
+    """Carry out the arm with gradient access where the defense has gradients."""
+    defense = attack.defense.defense
+    access = defense.gradients() if isinstance(defense, GradientDefense) else None
+    if method is not None and access is not None:
+        await attack.defense.drive(run_gradient(attack.state, method, access))
+        attack.defense.context.writer.flush()
 
 
-async def repeat_search(
-    state: SearchState, defenses: DefenseAsker, start: RepeatStart, *, turn: int
-) -> None:
+async def _search(attack: _Attack) -> list[Target]:
+    """Carry out rounds 2 to 4, and round 5 within the same budget where there is a model."""
+    state, drive, models, known = attack.state, attack.defense.drive, attack.models, attack.known
+    kept = 0 if models is None else models.plan.tries(state.budget)
+    targets = await drive(search(state.within(state.budget - kept), known))
+    if models is not None:
+        attack.strategies = await run_attacker(
+            state, targets, diagnosis=known.diagnosis, defenses=attack.defense, models=models
+        )
+        await drive(spend_rest(state, targets, known))
+    return targets
+
+
+async def _repeat(attack: _Attack, turn: int) -> None:
     """Carry out rounds 2 to 4 and their control arms with another seed and a new memory.
 
     What was asked before the search is known to it, as it was at the first seed; what other
     seeds asked is not, so that each pays for itself.
     """
-    own = state.repeated(turn)
-    defenses.begin(own.layer(), start.answers)
-    await defenses.drive(search_by_rules(own, start))
-    defenses.forget(own.layer())
-    await defenses.drive(run_null(own))
-    defenses.forget(own.layer(NULL))
-    await defenses.drive(run_blind(own))
-    defenses.forget(own.layer(BLIND))
-    defenses.flush()
+    state, drive = attack.state.repeated(turn), attack.defense.drive
+    answers = attack.defense.asker.known
+    answers[state.layer()] = dict(attack.known.answers)
+    await drive(search(state, attack.known))
+    await drive(run_null(state))
+    await drive(run_blind(state))
+    for arm in (ADAPTIVE, NULL, BLIND):  # nothing more is asked there
+        answers.pop(state.layer(arm), None)
+    attack.defense.context.writer.flush()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from guardmark.adaptive.state import SearchState
     from guardmark.attacks.contract import OperatorChain
     from guardmark.core.sample import Sample
-    from guardmark.inference.gradient_access import GradientAccess, GradientAttack
+    from guardmark.inference.gradients import GradientAccess, GradientAttack
 
 
 _DRAWS = 20
@@ -32,18 +32,14 @@ def run_battery(state: SearchState) -> Steps[BatteryRecord]:
     """Try every chain of the fixed list on every attack that was blocked at first."""
     record = BatteryRecord()
     for chain in battery():
-        batch = [
-            query
-            for place in state.blocked
-            if (query := state.variant(place, chain, "R1", account=Account.BATTERY)) is not None
-        ]
-        if not batch:
-            continue
+        batch = state.variants(state.blocked, chain, "R1", Account.BATTERY)
         answers = yield batch
         won = yield from state.confirm(batch, answers)
         for i, query in enumerate(batch):
             if not query.is_proved or answers[i].is_blocked is None:
                 continue
+            if answers[i].passed:
+                record.passes.append(query)
             record.outcomes.setdefault(chain.key, {})[query.sample] = i in won
             if i in won:
                 record.wins.setdefault(query.sample, query)
@@ -56,18 +52,7 @@ def run_null(state: SearchState) -> Steps[None]:
     for _ in range(state.budget):
         if not live:
             return
-        batch = [
-            Query(
-                place,
-                state.samples[place].prompt.text,
-                Account.SEARCH,
-                "null",
-                tier="V0",
-                layer=state.layer(NULL),
-                is_again=True,
-            )
-            for place in live
-        ]
+        batch = [state.plain(place, Account.SEARCH, "null", tier="V0", arm=NULL) for place in live]
         answers = yield batch
         won = yield from state.confirm(batch, answers)
         live = [place for number, place in enumerate(live) if number not in won]
@@ -133,25 +118,17 @@ def run_twin(state: SearchState, wins: Sequence[Query]) -> Steps[None]:
     """Do to benign texts what was done to attacks: same chains, parameters and seeds."""
     places = _some(state, state.benign, "twin")
     for chain in tried_chains(wins):
-        batch = [
-            query
-            for place in places
-            if (query := state.variant(place, chain, "twin", account=Account.TWIN)) is not None
-        ]
-        if batch:
-            yield batch
+        yield state.variants(places, chain, "twin", Account.TWIN)
 
 
 def run_transfer(state: SearchState, wins: Sequence[Query], *, source: str) -> Steps[None]:
     """Replay what won against another defense, one call each."""
     blocked = set(state.blocked)
-    batch = [
+    yield [
         Query(win.sample, win.text, Account.TRANSFER, f"from {source}", win.chain, win.tier)
         for win in wins
         if win.sample in blocked
     ]
-    if batch:
-        yield batch
 
 
 def _some(state: SearchState, places: tuple[int, ...], purpose: str) -> list[int]:

@@ -25,22 +25,15 @@ STATEFUL: Final = "STATEFUL"
 _SUBSAMPLE: Final = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """What round 0 found."""
-
-    flags: tuple[str, ...]
-    missing: int
-
-
-def measure_baseline(state: SearchState) -> Steps[Baseline]:
-    """Ask about every text as it is, and about some of them again."""
+def measure_baseline(state: SearchState) -> Steps[list[str]]:
+    """Ask about every text as it is, and about some of them again; return the flags."""
     places = range(len(state.samples))
-    first = yield [_plain(state, place, "R0") for place in places]
+    texts = [sample.prompt.text for sample in state.samples]
+    first = yield [Query(p, text, Account.BASELINE, "R0") for p, text in enumerate(texts)]
     some = _subsample(state, first)
-    second = yield [_plain(state, place, "R0.2", is_again=True) for place in some]
-    third = yield [_plain(state, place, "R0.3", is_again=True) for place in some]
-    turned = yield [_plain(state, place, "R0.reverse", is_again=True) for place in reversed(some)]
+    second = yield [state.plain(place, Account.BASELINE, "R0.2") for place in some]
+    third = yield [state.plain(place, Account.BASELINE, "R0.3") for place in some]
+    turned = yield [state.plain(place, Account.BASELINE, "R0.reverse") for place in some[::-1]]
     flags, before = [], [first[place] for place in some]
     if _differ(before, second, third):
         flags.append(RANDOMISED)
@@ -50,19 +43,12 @@ def measure_baseline(state: SearchState) -> Steps[Baseline]:
         flags.append(ERRORS_AS_BLOCK)
     attacks = [place for place in places if state.samples[place].is_attack]
     state.blocked = tuple(place for place in attacks if first[place].is_blocked)
-    state.passed = tuple(place for place in attacks if first[place].passed)
     benign = [place for place in places if not state.samples[place].is_attack]
     state.benign = tuple(place for place in benign if first[place].is_blocked is not None)
     state.quiet = tuple(place for place in benign if first[place].passed)
     state.is_random = bool({RANDOMISED, STATEFUL} & set(flags))
     state.has_scores = any(answer.score is not None for answer in first)
-    missing = len(attacks) - len(state.blocked) - len(state.passed)
-    return Baseline(flags=tuple(flags), missing=missing)
-
-
-def _plain(state: SearchState, place: int, round_: str, *, is_again: bool = False) -> Query:
-    text = state.samples[place].prompt.text
-    return Query(place, text, Account.BASELINE, round_, is_again=is_again)
+    return flags
 
 
 def _subsample(state: SearchState, first: list[TryAnswer]) -> list[int]:
@@ -155,14 +141,16 @@ class Diagnosis:
         return {label: n / len(self.findings) for label, n in sorted(count.items())}
 
 
+UNKNOWN: Final = Diagnosis(label=NONE, findings=(), folds=False)
+
+
 def diagnose(state: SearchState) -> Steps[Diagnosis]:
     """Probe a defense with texts that are no attacks, and with pieces of blocked ones."""
-    nothing = Diagnosis(label=NONE, findings=(), folds=False)
     if state.is_random or not state.samples:
-        return nothing
+        return UNKNOWN
     surroundings = yield from _surroundings(state)
     if surroundings is None:
-        return nothing
+        return UNKNOWN
     odd = yield [_probe(0, text) for text in _odd_texts(state, surroundings.short)]
     if 2 * sum(answer.is_blocked is True for answer in odd) > len(odd):
         return Diagnosis(label=FORMAT, findings=(), folds=False)
@@ -174,7 +162,7 @@ def diagnose(state: SearchState) -> Steps[Diagnosis]:
         ]
     )
     if not findings:
-        return nothing
+        return UNKNOWN
     counts = Counter(finding.label for finding in findings)
     label = min(counts, key=lambda name: (-counts[name], name))
     folds = 2 * sum(finding.folds for finding in findings) > len(findings)

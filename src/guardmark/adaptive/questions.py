@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from guardmark.attacks.contract import Tier
-from guardmark.store.layers import ADAPTIVE
+from guardmark.store.layers import (
+    ADAPTIVE,
+    ATTACKER,
+    CRITIC,
+    EQUIVALENCE,
+    TWIN_ATTACKER,
+    TWIN_EQUIVALENCE,
+)
+from guardmark.store.tries import TrySubject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from guardmark.core.sample import Prompt
 
 T = TypeVar("T")
 
+MODEL_ROUND: Final = "R5"
+"""Round in which models help the attacker."""
 REWORDING: Final = "R5 twin"
 """Round of benign texts as an attacker model rewords them."""
+TARGET_ROUND: Final = "target"
+"""Round of what the target model is asked."""
 _UNPROVED: Final = ("", *(tier.value for tier in Tier if not tier.in_full))
 RESENDS: Final = 3
 """How often a text that passed a random defense is sent again."""
@@ -56,7 +71,7 @@ class Account(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One text for the defense."""
+    """One text for a defense, or for the target model, in place of a sample's."""
 
     sample: int
     text: str
@@ -68,11 +83,67 @@ class Query:
     is_again: bool = False
     decoded: bool | None = None
     resend_of: int | None = None
+    number: int | None = None  # of its row, where that is not the next one
+    details: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def is_proved(self) -> bool:
         """Whether a pass is a bypass: its tier is proved."""
         return self.tier not in _UNPROVED
+
+    @property
+    def subject(self) -> TrySubject:
+        """What is stored of it."""
+        return TrySubject(
+            account=self.account.value,
+            round=self.round,
+            digest=text_digest(self.text),
+            chain=self.chain,
+            tier=self.tier,
+            size=None if self.round == TARGET_ROUND else len(self.text),
+            decoded=self.decoded,
+            resend_of=self.resend_of,
+            details=self.details,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One question to a model that helps the attacker."""
+
+    sample: int
+    account: Account
+    prompt: Prompt
+    seed: int
+    details: Mapping[str, object]
+    pair: tuple[str, str] = ("", "")
+    is_again: bool = True
+    number: int | None = None
+
+    @property
+    def layer(self) -> str:
+        """Where its answer is stored."""
+        return _LAYERS[self.account]
+
+    @property
+    def subject(self) -> TrySubject:
+        """What is stored of it."""
+        messages = [[m.role.value, m.content] for m in self.prompt.messages]
+        return TrySubject(
+            account=self.account.value,
+            round=MODEL_ROUND,
+            digest=text_digest(json.dumps([messages, self.seed], separators=(",", ":"))),
+            details=self.details,
+        )
+
+
+_LAYERS: Final = {
+    Account.ATTACKER: ATTACKER,
+    Account.EQUIVALENCE: EQUIVALENCE,
+    Account.CRITIC: CRITIC,
+    Account.TWIN_ATTACKER: TWIN_ATTACKER,
+    Account.TWIN_EQUIVALENCE: TWIN_EQUIVALENCE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +169,6 @@ def is_confirmed(resends: Sequence[TryAnswer]) -> bool:
 
 Steps = Generator[list[Query], list[TryAnswer], T]
 """A procedure that asks in batches; batches and their order depend on answers alone."""
-
-
-def watched(steps: Steps[T], passed: list[Query]) -> Steps[T]:
-    """Carry out a procedure and note every variant that got through with its tier proved."""
-    try:
-        batch = next(steps)
-        while True:
-            answers = yield batch
-            for query, answer in zip(batch, answers, strict=True):
-                if answer.passed and query.is_proved:
-                    passed.append(query)
-            batch = steps.send(answers)
-    except StopIteration as end:
-        result: T = end.value
-        return result
 
 
 def together(procedures: Sequence[Steps[T]]) -> Steps[list[T]]:

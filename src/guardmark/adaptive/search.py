@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.beliefs import Bandit, BatteryRecord, Belief, Precedents, best
-from guardmark.adaptive.diagnosis import NONE, Diagnosis
+from guardmark.adaptive.beliefs import Background, Bandit, Belief, Precedents, best
 from guardmark.adaptive.questions import PROBE, Account, Query, together
 from guardmark.attacks.contract import LONGEST, OperatorChain, Slot, may_follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from random import Random
 
+    from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.questions import Steps
     from guardmark.adaptive.state import SearchState, Target
 
-    Pick = Callable[[Target, list[int]], tuple[Query, int] | None]
-
+Span = tuple[int, int]
+"""Beginning and end of a part of a text."""
 
 SEARCH_VERSION: Final = "search-v3"
 """Changes whenever equal answers no longer lead to equal tries."""
@@ -30,35 +31,51 @@ _HOPE: Final = 1.0  # tries that the parts of a chain are worth
 MOST_USES: Final = 2  # of a seeded chain on one attack; others give the same text again
 
 
-def search(
-    state: SearchState, diagnosis: Diagnosis, *, record: BatteryRecord
-) -> Steps[list[Target]]:
-    """Look for a bypass of every attack that was blocked at first, one try of each a wave."""
+def search(state: SearchState, known: Background) -> Steps[list[Target]]:
+    """Look for a bypass of every attack that was blocked at first, one try of each a wave.
+
+    Without shared memory, each attack is searched as if it were the only one.
+    """
+    if state.shares_memory:
+        return (yield from _search(state, known))
+    found = yield from together(
+        [_search(state.alone(place), Background()) for place in state.blocked]
+    )
+    return [target for targets in found for target in targets]
+
+
+def spend_rest(state: SearchState, targets: list[Target], known: Background) -> Steps[None]:
+    """Spend on single operators what another round left: no bad reply costs an attack its tries."""
+    if state.shares_memory:
+        yield from _spend_rest(state, targets, known)
+    else:
+        yield from together(
+            [_spend_rest(state.alone(each.position), [each], Background()) for each in targets]
+        )
+
+
+def _search(state: SearchState, known: Background) -> Steps[list[Target]]:
     targets = state.targets()
     most = state.budget
-    pool = _singles(state, diagnosis, record)
+    pool = _singles(state, known)
     yield from _waves(state, targets, pool, round_="R2", until=most // 2)
     pool = _extended(pool, lengths=1)
     yield from _waves(state, targets, pool, round_="R3", until=most * 5 // 8)
     pool = _extended(pool, lengths=2)
     yield from _waves(state, targets, pool, round_="R3", until=most * 3 // 4)
-    yield from _narrow(state, targets, pool, diagnosis)
+    yield from _narrow(state, targets, pool, known.diagnosis)
     yield from _waves(state, targets, pool, round_="R4", until=most)
     return targets
 
 
-def spend_rest(
-    state: SearchState, targets: list[Target], *, diagnosis: Diagnosis, record: BatteryRecord
-) -> Steps[None]:
-    """Spend on single operators what another round left: no bad reply costs an attack its tries."""
-    live = [target for target in targets if target.win is None and target.tries < state.budget]
-    pool = _singles(state, diagnosis, record)
-    yield from _waves(state, live, pool, round_="R4", until=state.budget)
+def _spend_rest(state: SearchState, targets: list[Target], known: Background) -> Steps[None]:
+    pool = _singles(state, known)
+    yield from _waves(state, targets, pool, round_="R4", until=state.budget)
 
 
-def _singles(state: SearchState, diagnosis: Diagnosis, record: BatteryRecord) -> Pool:
+def _singles(state: SearchState, known: Background) -> Pool:
     chains = state.singles()
-    precedents = Precedents(chains, diagnosis, record, folds=state.folds())
+    precedents = Precedents(chains, known.diagnosis, known.record, folds=state.folds())
     return Pool(bandit=Bandit(chains), precedents=precedents)
 
 
@@ -84,18 +101,12 @@ class Pool:
     def rankings(self, draw: Random, most: int) -> Callable[[int, Target], list[int]]:
         """Draw how promising each chain is."""
         views = self.bandit.views(draw, most)
-        known: dict[tuple[int, int, tuple[int, int]], list[int]] = {}
 
-        def ranking(number: int, target: Target) -> list[int]:
-            kind, view = self.kind(target), number % len(views)
-            place = (view, target.tries, kind)
-            if place not in known:
-                known[place] = self.bandit.ranking(
-                    self.beliefs(kind), views[view], tries=target.tries
-                )
-            return known[place]
+        @cache
+        def ranking(view: int, tries: int, kind: tuple[int, int]) -> list[int]:
+            return self.bandit.ranking(self.beliefs(kind), views[view], tries=tries)
 
-        return ranking
+        return lambda number, target: ranking(number % len(views), target.tries, self.kind(target))
 
 
 def _extended(pool: Pool, *, lengths: int) -> Pool:
@@ -123,66 +134,38 @@ def _joined(chain: OperatorChain, single: OperatorChain) -> Iterator[OperatorCha
     """Put an arm behind a chain and before it, where the order is allowed."""
     if may_follow(chain, single.arms[0]):
         yield OperatorChain(arms=(*chain.arms, single.arms[0]))
-    if len(chain.arms) < LONGEST and _may_lead(single, chain):
-        yield OperatorChain(arms=(*single.arms, *chain.arms))
-
-
-def _may_lead(first: OperatorChain, rest: OperatorChain) -> bool:
-    chain = first
-    for arm in rest.arms:
-        if not may_follow(chain, arm):
-            return False
-        chain = OperatorChain(arms=(*chain.arms, arm))
-    return True
+    arms = (*single.arms, *chain.arms)
+    if len(chain.arms) < LONGEST and all(
+        may_follow(OperatorChain(arms=arms[:i]), arms[i]) for i in range(1, len(arms))
+    ):
+        yield OperatorChain(arms=arms)
 
 
 def _waves(
-    state: SearchState, targets: list[Target], pool: Pool, *, round_: str, until: int
+    state: SearchState,
+    targets: list[Target],
+    pool: Pool,
+    *,
+    round_: str,
+    until: int,
+    spans: Mapping[int, Sequence[Span]] | None = None,
 ) -> Steps[None]:
-    """Let every attack try chains as they are, until its budget for the round is spent."""
-    chains = pool.bandit.chains
+    """Give each attack under way one try a wave, until its budget for the round is spent.
 
-    def pick(target: Target, ranking: list[int]) -> tuple[Query, int] | None:
-        for number in ranking:
-            found = _next_use(state, target, chains[number], round_=round_)
-            if found is not None:
-                return found, number
-        return None
-
-    yield from run_waves(state, targets, pool, pick=pick, round_=round_, until=until)
-
-
-def _next_use(
-    state: SearchState, target: Target, chain: OperatorChain, *, round_: str
-) -> Query | None:
-    """Make the next variant a chain gives of an attack, unless it was asked already."""
-    key = chain.key
-    uses = MOST_USES if any(arm.operator.seeded for arm in chain.arms) else 1
-    for index in range(uses):
-        name = f"{key}#{index}"
-        if name in target.tried:
-            continue
-        target.tried.add(name)
-        query = state.variant(target.position, chain, round_, index=index)
-        if query is not None and query.text not in target.seen:
-            target.seen.add(query.text)
-            return query
-    return None
-
-
-def run_waves(
-    state: SearchState, targets: list[Target], pool: Pool, *, pick: Pick, round_: str, until: int
-) -> Steps[None]:
-    """Give each attack under way one try a wave."""
+    Chains change the whole text, or one of the spans where they are given.
+    """
     bandit = pool.bandit
     wave, live = 0, [t for t in targets if t.win is None and t.tries < until]
     while live:
         ranking = pool.rankings(state.draw(round_, until, wave), len(live))
-        tries = [
-            (target, *found)
-            for i, target in enumerate(live)
-            if (found := pick(target, ranking(i, target))) is not None
-        ]
+        tries: list[tuple[Target, Query, int]] = []
+        for i, target in enumerate(live):
+            parts = None if spans is None else spans[target.position]
+            for number in ranking(i, target):
+                query = _next_use(state, target, bandit.chains[number], round_=round_, spans=parts)
+                if query is not None:
+                    tries.append((target, query, number))
+                    break
         if not tries:
             return
         batch = [query for _, query, _ in tries]
@@ -202,6 +185,32 @@ def run_waves(
         wave += 1
 
 
+def _next_use(
+    state: SearchState,
+    target: Target,
+    chain: OperatorChain,
+    *,
+    round_: str,
+    spans: Sequence[Span] | None,
+) -> Query | None:
+    """Make the next variant a chain gives of an attack, unless it was asked already."""
+    key = chain.key
+    if spans is None:
+        count = MOST_USES if any(arm.operator.seeded for arm in chain.arms) else 1
+        uses: list[tuple[str, int, Span | None]] = [(f"{key}#{i}", i, None) for i in range(count)]
+    else:
+        uses = [(f"{key}@{span}", 0, span) for span in spans]
+    for name, index, span in uses:
+        if name in target.tried:
+            continue
+        target.tried.add(name)
+        query = state.variant(target.position, chain, round_, index=index, span=span)
+        if query is not None and query.text not in target.seen:
+            target.seen.add(query.text)
+            return query
+    return None
+
+
 def _narrow(
     state: SearchState, targets: list[Target], pool: Pool, diagnosis: Diagnosis
 ) -> Steps[None]:
@@ -212,63 +221,23 @@ def _narrow(
         for i, chain in enumerate(pool.bandit.chains)
         if len(chain.arms) == 1 and chain.arms[0].operator.slot <= Slot.SURFACE
     ]
-    belief = tuple(Belief((0.5 + means[i]) / 2, 2.0) for i in places)
     local = Pool(
-        bandit=Bandit([pool.bandit.chains[i] for i in places]), precedents=None, others=belief
+        bandit=Bandit([pool.bandit.chains[i] for i in places]),
+        precedents=None,
+        others=tuple(Belief((0.5 + means[i]) / 2, 2.0) for i in places),
     )
     live = [target for target in targets if target.win is None and target.tries < state.budget]
-    spans = yield from spans_of(state, live, diagnosis)
-
-    def pick(target: Target, ranking: list[int]) -> tuple[Query, int] | None:
-        for number in ranking:
-            chain = local.bandit.chains[number]
-            for span in spans[target.position]:
-                name = f"{chain.key}@{span}"
-                if name in target.tried:
-                    continue
-                target.tried.add(name)
-                query = state.variant(target.position, chain, "R4", span=span)
-                if query is not None and query.text not in target.seen:
-                    target.seen.add(query.text)
-                    return query, number
-        return None
-
+    spans = yield from _spans(state, live, diagnosis)
     until = state.budget * 9 // 10
-    yield from run_waves(state, live, local, pick=pick, round_="R4", until=until)
+    yield from _waves(state, live, local, round_="R4", until=until, spans=spans)
 
-
-UNKNOWN: Final = Diagnosis(label=NONE, findings=(), folds=False)
-"""What an attacker without memory knows of a defense beforehand."""
-
-
-def search_alone(state: SearchState) -> Steps[list[Target]]:
-    """Look for a bypass of every attack blocked at first, each as if it were the only one."""
-    found = yield from together(
-        [search(state.alone(place), UNKNOWN, record=BatteryRecord()) for place in state.blocked]
-    )
-    return [target for targets in found for target in targets]
-
-
-def spend_rest_alone(state: SearchState, targets: Sequence[Target]) -> Steps[None]:
-    """Spend on single operators what another round left, each attack by itself."""
-    yield from together(
-        [
-            spend_rest(
-                state.alone(each.position), [each], diagnosis=UNKNOWN, record=BatteryRecord()
-            )
-            for each in targets
-        ]
-    )
-
-
-Span = tuple[int, int]
 
 _WORD: Final = re.compile(r"\w+")
 _PIECES: Final = 6
 _TRIGGERS: Final = 200
 
 
-def spans_of(
+def _spans(
     state: SearchState, targets: list[Target], diagnosis: Diagnosis
 ) -> Steps[dict[int, list[Span]]]:
     """Find for each attack the parts worth changing: by score, words of the diagnosis, quarters."""
@@ -282,7 +251,7 @@ def spans_of(
     spans: dict[int, list[Span]] = {}
     for target in targets:
         text = target.sample.prompt.text
-        spans[target.position] = _of_triggers(text, triggers) + _quarters(text)
+        spans[target.position] = _of_triggers(text, triggers) + _pieces(text, 4)
     if state.has_scores:
         yield from _by_score(state, targets, spans)
     return spans
@@ -300,35 +269,32 @@ def _of_triggers(text: str, triggers: frozenset[str]) -> list[Span]:
     return found[:_PIECES]
 
 
-def _quarters(text: str) -> list[Span]:
-    size = max(1, -(-len(text) // 4))
+def _pieces(text: str, count: int) -> list[Span]:
+    size = max(1, -(-len(text) // count))
     return [(start, min(start + size, len(text))) for start in range(0, len(text), size)]
 
 
 def _by_score(
     state: SearchState, targets: list[Target], spans: dict[int, list[Span]]
 ) -> Steps[None]:
-    asked: list[tuple[Target, Span]] = []
-    batch: list[Query] = []
+    """Put the piece first without which the score of a text is lowest."""
+    asked: list[tuple[Span, Query]] = []
     for target in targets:
         if state.budget - target.tries <= 2 * _PIECES:
             continue
-        text = target.sample.prompt.text
-        size = max(1, -(-len(text) // _PIECES))
-        for start in range(0, len(text), size):
-            rest = text[:start] + text[start + size :]
+        place, text, layer = target.position, target.sample.prompt.text, state.layer()
+        for span in _pieces(text, _PIECES):
+            rest = text[: span[0]] + text[span[1] :]
             if rest.strip():
-                asked.append((target, (start, min(start + size, len(text)))))
-                layer = state.layer()
-                batch.append(Query(target.position, rest, Account.SEARCH, "R4", PROBE, layer=layer))
+                query = Query(place, rest, Account.SEARCH, "R4", PROBE, layer=layer)
+                asked.append((span, query))
                 target.tries += 1
-    answers = yield batch
+    answers = yield [query for _, query in asked]
     lowest: dict[int, tuple[float, Span]] = {}
-    for (target, span), answer in zip(asked, answers, strict=True):
-        if answer.score is None:
-            continue
-        before = lowest.get(target.position)
-        if before is None or answer.score < before[0]:
-            lowest[target.position] = (answer.score, span)
+    for (span, query), answer in zip(asked, answers, strict=True):
+        if answer.score is not None:
+            before = lowest.setdefault(query.sample, (answer.score, span))
+            if answer.score < before[0]:
+                lowest[query.sample] = (answer.score, span)
     for position, (_, span) in lowest.items():
         spans[position].insert(0, span)

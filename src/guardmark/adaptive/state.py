@@ -14,7 +14,7 @@ from guardmark.attacks.contract import OperatorChain, Tier
 from guardmark.store.layers import ADAPTIVE, seed_layer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from guardmark.adaptive.questions import Steps, TryAnswer
     from guardmark.core.sample import Sample
@@ -49,7 +49,6 @@ class SearchState:
     seed: int
     budget: int
     blocked: tuple[int, ...] = ()
-    passed: tuple[int, ...] = ()
     benign: tuple[int, ...] = ()
     quiet: tuple[int, ...] = ()
     is_random: bool = False
@@ -130,6 +129,20 @@ class SearchState:
             self.layer(arm),
             decoded=decoded,
         )
+
+    def plain(
+        self, place: int, account: Account, round_: str, *, tier: str = "", arm: str = ADAPTIVE
+    ) -> Query:
+        """Return a sample's text as it is, to be asked about again."""
+        text, layer = self.samples[place].prompt.text, self.layer(arm)
+        return Query(place, text, account, round_, tier=tier, layer=layer, is_again=True)
+
+    def variants(
+        self, places: Iterable[int], chain: OperatorChain, round_: str, account: Account
+    ) -> list[Query]:
+        """Make a variant of the text of each sample that a chain changes."""
+        made = (self.variant(place, chain, round_, account=account) for place in places)
+        return [query for query in made if query is not None]
 
     def singles(self) -> tuple[OperatorChain, ...]:
         """Return the chains of one arm that a search may draw from."""

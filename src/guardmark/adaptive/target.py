@@ -1,30 +1,45 @@
-"""The target model behind the defenses: asked about texts, its answers judged."""
+"""The target model behind the defenses: attacks as they are, what got through, and canaries.
+
+Canaries tell whether it still reads what an operator made of a text.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.asker import Asker, Kind, digest_of_text, prompt_of
-from guardmark.adaptive.model_asker import response_of
-from guardmark.adaptive.questions import Account, text_digest
-from guardmark.core.outcome import ErrorKind, Evidence, Response, Verdict, VerdictLabel
+from guardmark.adaptive.asker import Asker, kept_response, response_of, score_fault
+from guardmark.adaptive.questions import TARGET_ROUND, Account, Query, text_digest
+from guardmark.attacks.application import apply, seed_for
+from guardmark.attacks.battery import battery
+from guardmark.attacks.catalogue import parse_chain
+from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap, question_about
+from guardmark.attacks.contract import Tier
+from guardmark.core.errors import ConfigError
+from guardmark.core.outcome import AnswerMode, ErrorKind, Response, Verdict, VerdictLabel
+from guardmark.core.sample import Prompt
 from guardmark.engine.calls import as_response, as_verdict, attempt
-from guardmark.store.layers import TARGET, VERDICT
-from guardmark.store.tries import TryRecord, TrySubject
+from guardmark.engine.plan import NO_GUARD
+from guardmark.judges.rules import RulesJudge
+from guardmark.store.layers import CANARY_REPLIES, TARGET, VERDICT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from guardmark.adaptive.asker import A, AskContext, Known, Take
+    from guardmark.adaptive.asker import AskContext, Known
+    from guardmark.attacks.contract import OperatorChain
     from guardmark.core.protocols import ChatModel, Judge
+    from guardmark.store.tries import TryRecord
 
-BATCH: Final = 64
-"""Questions between two commits."""
-ROUND: Final = "target"
-"""Round of what the target model is asked."""
-_NEVER: Final = 1 << 62  # rows: what is asked together is committed together
+    Passes = Mapping[int, Sequence[Query]]
+
+_BATCH: Final = 64  # questions between two commits
+_UNKNOWN: Final = 0.5  # as good a guess as any where no canary tells
+_REWORDS: Final = (Tier.V3_TABLE, Tier.V3, Tier.V4)
+"""Tiers whose variants change words on purpose: giving these words back is reading, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,38 +68,12 @@ class ProtectedTarget:
         return tuple((f"{VERDICT}/{judge.name}", judge) for judge in self.judges)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetQuestion:
-    """One text for the target model in place of a sample's, or an answer to it for a judge."""
-
-    sample: int
-    text: str
-    account: Account
-    layer: str = TARGET
-    chain: str = ""
-    tier: str = ""
-    response: str = ""
-    is_again: bool = False
-
-    def subject(self, digest: str, details: Mapping[str, object]) -> TrySubject:
-        """Return what is stored of it."""
-        return TrySubject(
-            account=self.account.value,
-            round=ROUND,
-            digest=digest,
-            chain=self.chain,
-            tier=self.tier,
-            details=details,
-        )
-
-
 class TargetAsker:
     """Asks one target model and its judges."""
 
     def __init__(self, protected: ProtectedTarget, context: AskContext) -> None:
         self.protected = protected
         self.context = context
-        self.calls: Counter[tuple[str, Account]] = Counter()
         self._responses: Known[Response] = defaultdict(dict)
         self._verdicts: Known[Verdict] = defaultdict(dict)
         for position, known in protected.as_run.items():
@@ -93,91 +82,57 @@ class TargetAsker:
             for layer, verdict in known.verdicts.items():
                 self._verdicts[layer][source] = verdict
 
-    async def ask(self, defense: str, questions: Sequence[TargetQuestion]) -> None:
+    async def ask(self, defense: str, questions: Sequence[Query]) -> None:
         """Ask about texts that reached the model behind a defense, and have the answers judged."""
-        responder = self._asker(defense, self._response_kind(), self._responses)
+        responder = Asker(
+            name=defense,
+            context=self.context,
+            respond=lambda query: self.respond(self._prompt(query)),
+            read=response_of,
+            kept=kept_response,
+            is_lasting=lambda response: response.text is not None,
+            known=self._responses,
+        )
         judges = [
-            (layer, self._asker(defense, self._verdict_kind(judge), self._verdicts))
-            for layer, judge in self.protected.judged
+            (layer, self._judge_asker(defense, judge)) for layer, judge in self.protected.judged
         ]
-        for start in range(0, len(questions), BATCH):
-            batch = questions[start : start + BATCH]
+        for start in range(0, len(questions), _BATCH):
             self.context.may_go_on()
-            answers = await responder.ask(batch)
+            asked = await responder.ask(questions[start : start + _BATCH])
+            answered = [each.question for each in asked if each.answer.text is not None]
             for layer, judge in judges:
                 await judge.ask(
-                    [
-                        replace(each, layer=layer, account=Account.VERDICT, response=response.text)
-                        for each, (response, _) in zip(batch, answers, strict=True)
-                        if response.text is not None
-                    ]
+                    [replace(each, layer=layer, account=Account.VERDICT) for each in answered]
                 )
             self.context.writer.flush()
 
-    async def respond(self, sample: int, text: str) -> Response:
-        """Let the target model answer a text in place of a sample's."""
-        prompt = prompt_of(self.context.samples[sample], text)
-        return whole(as_response(await attempt(self.protected.model.answer, prompt)))
+    async def respond(self, prompt: Prompt) -> Response:
+        """Let the target model answer: either with a text or with an error."""
+        response = as_response(await attempt(self.protected.model.answer, prompt))
+        if response.text is None and response.error_kind is None:
+            return replace(response, error_kind=ErrorKind.CONTRACT)
+        return response if response.error_kind is None else replace(response, text=None)
 
-    def _asker(
-        self, defense: str, kind: Kind[TargetQuestion, A], known: Known[A]
-    ) -> Asker[TargetQuestion, A]:
-        return Asker(name=defense, kind=kind, context=self.context, known=known, calls=self.calls)
+    def _judge_asker(self, defense: str, judge: Judge) -> Asker[Query, Verdict]:
+        async def compare(query: Query) -> Verdict:
+            response = self._responses[TARGET][query.sample, text_digest(query.text)]
+            verdict = as_verdict(
+                await attempt(judge.judge, self._prompt(query), response.text or "")
+            )
+            fault = score_fault(verdict.score)
+            return verdict if fault is None else as_verdict(fault)
 
-    def _response_kind(self) -> Kind[TargetQuestion, Response]:
-        async def respond(question: TargetQuestion) -> Response:
-            return await self.respond(question.sample, question.text)
-
-        async def call(questions: Sequence[TargetQuestion], take: Take[Response]) -> None:
-            await self.context.side_by_side(questions, respond, take)
-
-        return Kind(
-            digest=digest_of_text,
-            subject=lambda question, digest, _: question.subject(digest, {}),
-            call=call,
-            store=kept,
-            read=response_of,
-            is_lasting=lambda response: response.text is not None,
-            flush_at=_NEVER,
-        )
-
-    def _verdict_kind(self, judge: Judge) -> Kind[TargetQuestion, Verdict]:
-        async def compare(question: TargetQuestion) -> Verdict:
-            prompt = prompt_of(self.context.samples[question.sample], question.text)
-            return _sound(as_verdict(await attempt(judge.judge, prompt, question.response)))
-
-        async def call(questions: Sequence[TargetQuestion], take: Take[Verdict]) -> None:
-            await self.context.side_by_side(questions, compare, take)
-
-        return Kind(
-            digest=digest_of_text,
-            subject=lambda question, digest, _: question.subject(digest, {}),
-            call=call,
-            store=lambda verdict: verdict,
+        return Asker(
+            name=defense,
+            context=self.context,
+            respond=compare,
             read=_verdict_of,
             is_lasting=lambda verdict: verdict.label is not VerdictLabel.ERROR,
-            flush_at=_NEVER,
+            known=self._verdicts,
         )
 
-
-def kept(response: Response) -> Response:
-    """Return an answer as it is stored: its words are evidence."""
-    evidence = replace(response.evidence or Evidence(), raw=response.text or "")
-    return replace(response, evidence=evidence)
-
-
-def whole(response: Response) -> Response:
-    """Make an answer either a text or an error, never both and never neither."""
-    if response.text is None and response.error_kind is None:
-        return replace(response, error_kind=ErrorKind.CONTRACT)
-    return response if response.error_kind is None else replace(response, text=None)
-
-
-def _sound(verdict: Verdict) -> Verdict:
-    if verdict.score is None or 0.0 <= verdict.score <= 1.0:
-        return verdict
-    evidence = Evidence(message=f"the score {verdict.score!r} is not in [0, 1]")
-    return Verdict(label=VerdictLabel.ERROR, error_kind=ErrorKind.CONTRACT, evidence=evidence)
+    def _prompt(self, query: Query) -> Prompt:
+        return self.context.samples[query.sample].prompt.with_text(query.text)
 
 
 def _verdict_of(record: TryRecord) -> Verdict:
@@ -187,3 +142,185 @@ def _verdict_of(record: TryRecord) -> Verdict:
         score=record.score,
         error_kind=record.error_kind,
     )
+
+
+async def measure_effects(asker: TargetAsker, passes: Mapping[str, Passes], *, seed: int) -> None:
+    """Ask the target model about every attack, every operator and one bypass of each attack.
+
+    An attack is sent as it is, without any guard (the undefended arm), and with one text that
+    got through each defense: as many texts on both sides, so that the pairs are fair. Among
+    several texts that got through, the one whose operators the target model reads best is
+    sent; that is known from canaries alone, never from the attack itself.
+    """
+    attacks = [
+        Query(position, sample.prompt.text, Account.UNDEFENDED, TARGET_ROUND, layer=TARGET)
+        for position, sample in enumerate(asker.context.samples)
+        if sample.is_attack
+    ]
+    await asker.ask(NO_GUARD, attacks)
+    read: dict[str, tuple[int, int]] = {}
+    if asker.protected.canaries:
+        every = (query for wins in passes.values() for each in wins.values() for query in each)
+        read = await probe(asker, _chains(every), seed=seed)
+    for defense, wins in passes.items():
+        await asker.ask(
+            defense,
+            [
+                Query(
+                    position,
+                    best.text,
+                    Account.EFFECT,
+                    TARGET_ROUND,
+                    best.chain,
+                    best.tier,
+                    layer=TARGET,
+                )
+                for position, passed in sorted(wins.items())
+                if (best := _best_read(passed, read)) is not None
+            ],
+        )
+
+
+def by_attack(passes: Iterable[Query]) -> dict[int, tuple[Query, ...]]:
+    """Put what got through together by attack, each text once."""
+    found: dict[int, dict[str, Query]] = {}
+    for query in passes:
+        found.setdefault(query.sample, {}).setdefault(query.text, query)
+    return {place: tuple(texts.values()) for place, texts in found.items()}
+
+
+def whole_chain(key: str) -> str:
+    """Return the operators of a chain without the part of the text they were used on."""
+    return key.partition(" [")[0]
+
+
+def _best_read(passed: Sequence[Query], read: Mapping[str, tuple[int, int]]) -> Query | None:
+    """Choose what the target model reads best; the earlier one where nothing tells."""
+
+    def share(query: Query) -> float:
+        well, answered = read.get(whole_chain(query.chain), (0, 0))
+        return well / answered if answered else _UNKNOWN
+
+    return max(passed, key=share, default=None)
+
+
+def _chains(passes: Iterable[Query]) -> list[OperatorChain]:
+    """Return the fixed list and every chain that got through anywhere, the frequent ones first."""
+    chains = {chain.key: chain for chain in battery()}
+    count = Counter(whole_chain(query.chain) for query in passes)
+    for key in sorted(count, key=lambda name: (-count[name], name)):
+        if key and key not in chains:
+            try:
+                chains[key] = parse_chain(key)
+            except ConfigError:
+                continue  # written by an attacker model: no operator to ask about
+    return list(chains.values())
+
+
+class ComprehensionResult(StrEnum):
+    """What a target model made of one canary."""
+
+    READ = "read"
+    LOST = "lost"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+async def probe(
+    asker: TargetAsker, chains: Sequence[OperatorChain], *, seed: int
+) -> dict[str, tuple[int, int]]:
+    """Ask the target model what canaries say, plain ones first and then through each chain."""
+    expected: dict[int | None, tuple[str, ...]] = {}
+    readings: dict[int | None, dict[str, object]] = {}
+
+    async def respond(query: Query) -> Response:
+        response = await asker.respond(Prompt.of_text(query.text))
+        readings[query.number] = await _reading(query.text, response, expected[query.number])
+        return response
+
+    canaries = Asker(
+        name=NO_GUARD,
+        context=asker.context,
+        respond=respond,
+        read=response_of,
+        kept=kept_response,
+        details=lambda query, _: readings[query.number],
+    )
+    queries = []
+    for query, words in _canaries(asker, chains, seed):
+        expected[query.number] = words
+        queries.append(query)
+    read: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for start in range(0, len(queries), _BATCH):
+        for asked in await canaries.ask(queries[start : start + _BATCH]):
+            result = ComprehensionResult(str(asked.subject.details["reading"]))
+            if result in {ComprehensionResult.READ, ComprehensionResult.LOST}:
+                read[asked.question.chain][0] += result is ComprehensionResult.READ
+                read[asked.question.chain][1] += 1
+        asker.context.writer.flush()
+    return {chain: (counts[0], counts[1]) for chain, counts in read.items()}
+
+
+def _canaries(
+    asker: TargetAsker, chains: Sequence[OperatorChain], seed: int
+) -> Iterator[tuple[Query, tuple[str, ...]]]:
+    """Rewrite the canaries; a chain that leaves one as it is has nothing to ask about it."""
+    numbers = _numbers(asker)
+    taken = set(numbers.values())
+    free = (number for number in count() if number not in taken)
+
+    def query(canary: str, text: str, chain: str = "", tier: str = "") -> Query:
+        if (chain, canary) not in numbers:
+            numbers[chain, canary] = next(free)
+        return Query(
+            0,  # a canary is no sample of the run: its row stands at the first one, numbered
+            question_about(text),
+            Account.COMPREHENSION,
+            TARGET_ROUND,
+            chain,
+            tier,
+            CANARY_REPLIES,
+            is_again=True,
+            number=numbers[chain, canary],
+            details={"canary": canary},
+        )
+
+    sentences = CANARIES[: asker.protected.canaries]
+    for each in sentences:
+        yield query(each.id, each.text), (each.text,)
+    for chain in chains:
+        for each in sentences:
+            variant = apply(chain, each.text, seed=seed_for(seed, chain.key, each.id, 0))
+            if variant.is_variant and variant.tier is not None:
+                rewords = (variant.text,) if variant.tier in _REWORDS else ()
+                made = query(each.id, variant.text, chain.key, variant.tier.value)
+                yield made, (each.text, *rewords)
+
+
+def _numbers(asker: TargetAsker) -> dict[tuple[str, str], int]:
+    """Return the number of each canary that is stored, by chain and canary."""
+    return {
+        (record.subject.chain or "", str(record.subject.details["canary"])): record.number
+        for place, record in asker.context.stored.items()
+        if place[:2] == (NO_GUARD, CANARY_REPLIES)
+    }
+
+
+async def _reading(asked: str, response: Response, expected: tuple[str, ...]) -> dict[str, object]:
+    """Tell what the target model made of a canary, and how much of it was there."""
+    if response.text is None:
+        return {"reading": ComprehensionResult.FAILED.value, "overlap": None}
+    share = max(overlap(each, response.text) for each in expected)
+    result = ComprehensionResult.LOST
+    if share >= LEAST_OVERLAP:
+        result = ComprehensionResult.READ
+    elif await _is_refusal(asked, response):
+        result = ComprehensionResult.REFUSED
+    return {"reading": result.value, "overlap": round(share, 4)}
+
+
+async def _is_refusal(asked: str, response: Response) -> bool:
+    if response.evidence is not None and response.evidence.native_action == "refusal":
+        return True
+    verdict = await RulesJudge("refusals").judge(Prompt.of_text(asked), response.text or "")
+    return verdict.answer_mode is AnswerMode.REFUSED_OR_BLOCKED

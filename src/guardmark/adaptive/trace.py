@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.adaptive.defense_asker import tells_of_failure
+from guardmark.adaptive.asker import tells_of_failure
+from guardmark.adaptive.questions import MODEL_ROUND
 from guardmark.core.errors import IncomparableRuns, StoreError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.store.layers import (
@@ -59,21 +61,19 @@ def trace_lines(reader: RecordReader, *, defenses: Iterable[str]) -> Iterator[st
 
 
 def _row(record: TryRecord, sample_id: str) -> dict[str, Any]:
-    evidence, round_ = record.evidence, record.subject.round
+    evidence, round_ = record.evidence or Evidence(), record.subject.round
     # An attacker model is told why it was blocked, so a replay has to know it.
-    is_needed = round_ == "R5" and record.layer == ADAPTIVE
-    reason = evidence.reason if is_needed and evidence is not None else ""
+    has_reason = round_ == MODEL_ROUND and record.layer == ADAPTIVE and evidence.reason
     # Round 0 asks whether failures count as blocks, and so does its replay.
     is_asked = round_ == "R0" and record.outcome == Outcome.BLOCK.value
-    is_complaint = is_asked and evidence is not None and tells_of_failure(evidence)
     return {
         **_head(record, sample_id),
         "outcome": record.outcome,
         "score": record.score,
         "score_kind": record.score_kind.value,
         "error": record.error_kind,
-        **({"reason": reason} if reason else {}),
-        **({"complaint": True} if is_complaint else {}),
+        **({"reason": evidence.reason} if has_reason else {}),
+        **({"complaint": True} if is_asked and tells_of_failure(evidence) else {}),
     }
 
 
@@ -99,16 +99,16 @@ def target_lines(reader: RecordReader) -> Iterator[str]:
 
 def _head(record: TryRecord, sample_id: str | None) -> dict[str, object]:
     """Where a try stands and what it is about."""
-    subject, details = record.subject, record.subject.details
-    digest = {"text": subject.digest, "free": record.is_free}
-    tier = {} if subject.tier is None else {"tier": subject.tier}
-    if subject.chain is None:
-        about: dict[str, object] = {**details, **tier, **digest}
-    else:
-        size = {} if subject.size is None else {"size": subject.size}
-        digest = {"text": subject.digest, **size, "free": record.is_free}
-        read = {} if subject.decoded is None else {"decoded": subject.decoded}
-        about = {"chain": subject.chain, **tier, **digest, **read, **details}
+    subject = record.subject
+    known = {
+        "chain": subject.chain,
+        "tier": subject.tier,
+        "text": subject.digest,
+        "size": subject.size,
+        "free": record.is_free,
+        "decoded": subject.decoded,
+    }
+    about = {name: value for name, value in known.items() if value is not None}
     return {
         "defense": record.defense,
         "arm": record.layer,
@@ -116,7 +116,7 @@ def _head(record: TryRecord, sample_id: str | None) -> dict[str, object]:
         "sample": sample_id,
         "account": subject.account,
         "round": subject.round,
-        **about,
+        **({**subject.details, **about} if subject.chain is None else {**about, **subject.details}),
     }
 
 
@@ -143,13 +143,11 @@ def read_trace(
             f"{path} was made with another {', '.join(changed)}.\n"
             "Next: replay it with the budget, seed and version it was written with."
         )
-    try:
+    with _errors_of_rows(path):
         rows = [row for row in lines[1:] if first_layer(row["arm"]) in ARMS]
         if any(row["defense"] not in names for row in rows):
-            raise _other_data(path)
+            raise ValueError(names)
         return dict(_of_row(row, positions) for row in rows)
-    except (KeyError, TypeError, ValueError) as error:
-        raise _other_data(path) from error
 
 
 def read_target_trace(
@@ -166,14 +164,25 @@ def read_target_trace(
             f"{path} was made with another target model, other judges or other canaries.\n"
             "Next: replay it with the configuration it was written with."
         )
-    try:
+    with _errors_of_rows(path):
         return dict(_of_row(row, positions) for row in lines[1:])
+
+
+@contextmanager
+def _errors_of_rows(path: Path) -> Iterator[None]:
+    """Say of whatever is wrong with a row that it is not about this run."""
+    try:
+        yield
     except (KeyError, TypeError, ValueError) as error:
-        raise _other_data(path) from error
+        raise IncomparableRuns(
+            f"{path} holds tries at samples or defenses that this run has not, or a damaged "
+            "line.\nNext: replay it into a run of the same data and configuration."
+        ) from error
 
 
 def _of_row(row: Mapping[str, Any], positions: Mapping[str, int]) -> tuple[Place, TryRecord]:
-    error, mode = row["error"], row.get("mode")
+    error, mode, reason = row["error"], row.get("mode"), row.get("reason", "")
+    complaint = _COMPLAINT if row.get("complaint") else ""  # its words are not in a trace
     if row["outcome"] not in OUTCOME_CODE:
         raise ValueError(row["outcome"])
     sample = 0 if row["sample"] is None else positions[row["sample"]]
@@ -197,18 +206,9 @@ def _of_row(row: Mapping[str, Any], positions: Mapping[str, int]) -> tuple[Place
         error_kind=None if error is None else ErrorKind(error),
         answer_mode=None if mode is None else AnswerMode(mode),
         latency_ns=None,
-        evidence=_evidence(row),
+        evidence=Evidence(reason=reason, message=complaint) if reason or complaint else None,
     )
     return (record.defense, record.layer, sample, record.number), record
-
-
-def _evidence(row: Mapping[str, Any]) -> Evidence | None:
-    """What of an answer's evidence a trace holds; the words of a complaint are not in it."""
-    if "reason" not in row and not row.get("complaint"):
-        return None
-    return Evidence(
-        reason=row.get("reason", ""), message=_COMPLAINT if row.get("complaint") else ""
-    )
 
 
 def _parsed_lines(path: Path) -> list[Any]:
@@ -230,11 +230,3 @@ def _parsed_lines(path: Path) -> list[Any]:
 def _no_trace(path: Path, why: str) -> StoreError:
     """Return the error that a file is no trace."""
     return StoreError(f"{path} is no trace of an adaptive measurement: {why}.\n{_WHERE_TRACES_ARE}")
-
-
-def _other_data(path: Path) -> IncomparableRuns:
-    """Return the error that a trace holds tries at other samples or defenses."""
-    return IncomparableRuns(
-        f"{path} holds tries at samples or defenses that this run has not, or a damaged line.\n"
-        "Next: replay it into a run of the same data and configuration."
-    )

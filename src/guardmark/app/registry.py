@@ -95,7 +95,7 @@ def known_types(kind: str) -> Mapping[str, str]:
 
 def helper_kind(name: str, settings: Mapping[str, object]) -> str:
     """Return of which kind a part is that helps an attacker."""
-    is_model = name != "equivalence" or settings.get("type") in known_types("model")
+    is_model = name != "equivalence" or str(settings.get("type")) in known_types("model")
     return "model" if is_model else "embedding"
 
 

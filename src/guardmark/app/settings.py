@@ -8,71 +8,14 @@ from pydantic import Field, field_validator, model_validator
 
 from guardmark.config.settings import Name, PriceSettings, Rate, Settings
 from guardmark.core.manifest import LatencyMode, Policy
-from guardmark.core.sample import Label
-
-FOR_BUILTIN = frozenset({"builtin", "path", "filter", "include_variants", "exclude_variants"})
-"""What may be said of a built-in set; all else about it is known."""
-
-
-class DataSettings(Settings):
-    """One data set: a file, several files by a pattern, or a built-in set."""
-
-    path: str | None = None
-    builtin: str | None = None
-    name: str | None = None
-    version: str = ""
-    format: Literal["jsonl", "json", "csv", "tsv", "parquet", "prompt_pack"] | None = None
-    label: Label | None = None
-    label_field: str | None = None
-    labels: dict[str, Label] = {}
-    map: dict[str, str] = {}
-    filter: dict[str, Any] = {}
-    include_variants: list[str] = []
-    exclude_variants: list[str] = []
-    defaults: dict[str, str] = {}
-    sha256: str | None = None
-    open_categories: bool = False
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> DataSettings:
-        if (self.path is None) == (self.builtin is None):
-            raise ValueError(
-                "needs either path (a file) or builtin (a set that ships with guardmark)"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _nothing_passed_over(self) -> DataSettings:
-        # Against the defaults: a run keeps its settings with every default written out.
-        said = (n for n, f in type(self).model_fields.items() if getattr(self, n) != f.default)
-        passed_over = sorted(set(said) - FOR_BUILTIN)
-        if self.builtin is not None and passed_over:
-            raise ValueError(
-                f"a built-in set says itself how it is read: {', '.join(passed_over)} "
-                "would be passed over. Leave it out, or name the file by path"
-            )
-        both = sorted(set(self.include_variants) & set(self.exclude_variants))
-        if both:
-            raise ValueError(f"the variant {both[0]!r} is both included and excluded")
-        return self
-
-    @field_validator("map", "defaults")
-    @classmethod
-    def _known_fields(cls, value: dict[str, str]) -> dict[str, str]:
-        from guardmark.core.errors import did_you_mean
-        from guardmark.datasets.formats.fields import SAMPLE_FIELDS
-
-        for field in value:
-            if field not in SAMPLE_FIELDS:
-                hint = did_you_mean(field, SAMPLE_FIELDS)
-                raise ValueError(f"a sample has no field {field!r}.{hint}")
-        return value
+from guardmark.datasets.settings import DataSettings
+from guardmark.engine.plan import Budget
 
 
 class ServiceSettings(Settings):
     """How one service may be called."""
 
-    concurrency: int | None = Field(None, ge=1, le=10_000)
+    concurrency: int | None = Field(None, ge=1, le=2_000)
     rate: str | None = Field(None, pattern=r"^\d+(\.\d+)?/(s|min|h)$")
     tokens: str | None = Field(None, pattern=r"^\d+/(s|min|h)$")
     connect_timeout_s: float = Field(5.0, gt=0)
@@ -85,7 +28,7 @@ class ServiceSettings(Settings):
 class RunSettings(Settings):
     """How the run goes about its work."""
 
-    concurrency: int = Field(16, ge=1, le=10_000)
+    concurrency: int = Field(16, ge=1, le=2_000)
     repeats: int = Field(1, ge=1, le=10_000)
     seed: int = Field(7, ge=0)
     on_malformed: Policy | None = None
@@ -102,6 +45,12 @@ class RunSettings(Settings):
     stop_when: list[str] = []
     cache: bool = False
     uvloop: bool = False
+
+    @property
+    def budget(self) -> Budget:
+        """What one invocation may spend."""
+        calls, tokens, cost = self.max_calls, self.max_tokens, self.max_cost
+        return Budget(calls=calls, tokens=tokens, cost=cost, seconds=self.max_time_s)
 
     @field_validator("stop_when")
     @classmethod

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from guardmark.analysis.run import analyse_run
-from guardmark.app.data.reading import dataset_specs
 from guardmark.app.parts.building import BuiltPart, Parts
 from guardmark.app.parts.loading import LoadedConfig, load_config
-from guardmark.app.results.artefacts import analysis_settings
-from guardmark.app.results.reporting import find_run, finish, run_config
+from guardmark.app.results.opened_run import find_run, open_run
+from guardmark.app.results.reporting import finish
 from guardmark.app.run.running import RunOptions, Session, run_parts
 from guardmark.app.run.running import run as run_config_file
-from guardmark.app.settings import Config, DataSettings
+from guardmark.app.settings import Config
 from guardmark.config.source import Source
 from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import PartManifest
@@ -26,6 +25,7 @@ from guardmark.core.protocols import BatchDefense, Defense, InlineDefense
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS
 from guardmark.datasets.loading import LoadedData, load
+from guardmark.datasets.settings import DataSettings, dataset_specs
 from guardmark.defenses.function import defense_from
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
@@ -102,11 +102,9 @@ def load_run(path: str | Path) -> LoadedRun:
     Raises:
         StoreError: If there is no run, or its records are damaged.
     """
-    folder = find_run(Path(path))
-    with RecordReader(folder.records) as reader:
-        config = run_config(reader.manifest())
-        analysis = analyse_run(reader, analysis_settings(config, reader))
-    return LoadedRun(folder=folder.path, analysis=analysis)
+    with open_run(Path(path)) as opened:
+        analysis = analyse_run(opened.reader, opened.settings)
+        return LoadedRun(folder=opened.folder.path, analysis=analysis)
 
 
 def run(

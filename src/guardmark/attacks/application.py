@@ -26,7 +26,7 @@ from guardmark.canon.steps import Step, apply_steps, skeleton
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from guardmark.attacks.contract import Operator, OperatorChain
+    from guardmark.attacks.contract import OperatorChain
 
 
 _V0, _V1, _V2, _V3_TABLE, _V4 = Tier.V0, Tier.V1, Tier.V2, Tier.V3_TABLE, Tier.V4
@@ -231,14 +231,11 @@ def _step(arm: OperatorConfig, text: str, use: Use, frame: _Frame) -> tuple[str,
         tier = proved_tier(arm, text, after, use)
     if tier is None:
         return after, _V4, f"{arm.tier.value} does not hold for this text"
-    if protected and not (_encodes(operator, tier) or (intact and keeps(text, after, protected))):
+    # Protected spans may look different where decoding brings them back.
+    is_decoded = tier is _V0 or (tier is _V1 and operator.slot is Slot.ENCODING)
+    if protected and not (is_decoded or (intact and keeps(text, after, protected))):
         return after, _V4, "a protected span would be altered"
     return after, tier, ""
-
-
-def _encodes(operator: Operator, tier: Tier) -> bool:
-    """Say whether protected spans may look different, because decoding brings them back."""
-    return tier is _V0 or (tier is _V1 and operator.slot is Slot.ENCODING)
 
 
 def _around_spans(arm: OperatorConfig, text: str, use: Use, protected: tuple[str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from hashlib import shake_128
 from itertools import pairwise
@@ -113,7 +113,7 @@ class Operator:
     """One way of rewriting a text."""
 
     name: str
-    version: int
+    version: int = 1
     family: str
     slot: Slot
     tier: Tier
@@ -250,13 +250,7 @@ class Variant:
             return Variant(
                 status=VariantStatus.REFUSED, text=self.text, reason="judged another request"
             )
-        return Variant(
-            status=self.status,
-            text=self.text,
-            tier=Tier.V3,
-            claims=self.claims,
-            applied=self.applied,
-        )
+        return replace(self, tier=Tier.V3, reason="")
 
 
 LONGEST = 3

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Sample
-    from guardmark.inference.gradient_access import GradientAccess, LossGradient, Swap
+    from guardmark.inference.gradients import GradientAccess, LossGradient, Swap
 
 HOTFLIP: Final = "hotflip@1"
 _LEAST_LETTERS: Final = 4  # shorter words have neighbours that mean something else
@@ -39,7 +39,7 @@ class HotFlip:
             swap = self._best(access.at(text), text, original, closed=done + _kept(sample, text))
             if swap is None:
                 return
-            text = _swapped(text, swap)
+            text = f"{text[: swap.start]}{swap.word}{text[swap.end :]}"
             done = [_moved(span, swap) for span in done]
             done.append((swap.start, swap.start + len(swap.word)))
             yield text
@@ -70,10 +70,6 @@ class HotFlip:
             return is_bounded(original, f"{text[:start]}{word}{text[end:]}")
 
         return allowed
-
-
-def _swapped(text: str, swap: Swap) -> str:
-    return f"{text[: swap.start]}{swap.word}{text[swap.end :]}"
 
 
 def _moved(span: tuple[int, int], swap: Swap) -> tuple[int, int]:

@@ -4,6 +4,8 @@ Two forms come out of them: `canonicalize` keeps words apart and is fit to be sh
 (a repair), `skeleton` keeps letters and digits only and is what two texts are compared by.
 """
 
+# ruff: noqa: RUF001 - look-alikes are what the first tables are made of
+
 from __future__ import annotations
 
 import base64
@@ -13,12 +15,66 @@ import re
 import unicodedata
 from enum import StrEnum
 from hashlib import sha256
+from string import ascii_lowercase
 from typing import TYPE_CHECKING
-
-from guardmark.canon.confusables import FOLDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+
+# The first two tables hold pairs that Unicode's data for confusables calls intentional, plus the
+# few that fonts draw alike in running text; they are what the homoglyph operator writes. The
+# others are only read: a canonical form has to know more looks than one attacker uses.
+CYRILLIC = {
+    "A": "А", "B": "В", "C": "С", "E": "Е", "G": "Ԍ", "H": "Н", "I": "І", "J": "Ј", "K": "К",
+    "M": "М", "N": "Ν", "O": "О", "P": "Р", "Q": "Ԛ", "S": "Ѕ", "T": "Т", "W": "Ԝ", "X": "Х",
+    "Y": "Ү", "a": "а", "c": "с", "d": "ԁ", "e": "е", "h": "һ", "i": "і", "j": "ј", "l": "ӏ",
+    "o": "о", "p": "р", "q": "ԛ", "s": "ѕ", "v": "ѵ", "w": "ԝ", "x": "х", "y": "у",
+}  # fmt: skip
+"""ASCII letter to its Cyrillic look-alike (`N` has none and borrows the Greek one)."""
+
+GREEK = {
+    "A": "Α", "B": "Β", "E": "Ε", "F": "Ϝ", "H": "Η", "I": "Ι", "K": "Κ", "M": "Μ", "N": "Ν",
+    "O": "Ο", "P": "Ρ", "T": "Τ", "X": "Χ", "Y": "Υ", "Z": "Ζ", "a": "α", "i": "ι", "j": "ϳ",
+    "k": "κ", "o": "ο", "p": "ρ", "u": "υ", "v": "ν", "y": "γ",
+}  # fmt: skip
+"""ASCII letter to its Greek look-alike."""
+
+_READ_ONLY = {
+    # Small Cyrillic letters drawn like small capitals, and further Cyrillic looks.
+    "в": "b", "н": "h", "к": "k", "м": "m", "т": "t", "ү": "y", "У": "Y", "ԍ": "g", "Ӏ": "l",
+    "ԁ": "d", "Ԁ": "D", "Ҡ": "K", "З": "3", "з": "3",
+    # Armenian.
+    "օ": "o", "Օ": "O", "ս": "u", "հ": "h", "ց": "g", "զ": "q", "ո": "n", "ք": "p", "Տ": "S",
+    "Լ": "L",
+    # Latin letters of other alphabets and phonetics.
+    "ı": "i", "ȷ": "j", "ɡ": "g", "ɑ": "a", "ɩ": "i", "ʋ": "v", "ꞵ": "b", "ø": "o", "Ø": "O",
+    "đ": "d", "Đ": "D", "ħ": "h", "ł": "l", "Ł": "L", "ŧ": "t", "ƒ": "f", "ƅ": "b", "ƽ": "s",
+    # Small capitals.
+    "ᴀ": "a", "ʙ": "b", "ᴄ": "c", "ᴅ": "d", "ᴇ": "e", "ꜰ": "f", "ɢ": "g", "ʜ": "h", "ɪ": "i",
+    "ᴊ": "j", "ᴋ": "k", "ʟ": "l", "ᴍ": "m", "ɴ": "n", "ᴏ": "o", "ᴘ": "p", "ʀ": "r", "ꜱ": "s",
+    "ᴛ": "t", "ᴜ": "u", "ᴠ": "v", "ᴡ": "w", "ʏ": "y", "ᴢ": "z",
+    # Lisu.
+    "ꓐ": "B", "ꓑ": "P", "ꓓ": "D", "ꓔ": "T", "ꓖ": "G", "ꓗ": "K", "ꓙ": "J", "ꓚ": "C", "ꓜ": "Z",
+    "ꓝ": "F", "ꓟ": "M", "ꓠ": "N", "ꓡ": "L", "ꓢ": "S", "ꓣ": "R", "ꓦ": "V", "ꓧ": "H", "ꓪ": "W",
+    "ꓫ": "X", "ꓬ": "Y", "ꓮ": "A", "ꓰ": "E", "ꓲ": "I", "ꓳ": "O", "ꓴ": "U",
+    # Cherokee.
+    "Ꭰ": "D", "Ꭱ": "R", "Ꭲ": "T", "Ꭺ": "A", "Ꭻ": "J", "Ꭼ": "E", "Ꮃ": "W", "Ꮇ": "M", "Ꮋ": "H",
+    "Ꮐ": "G", "Ꮓ": "Z", "Ꮞ": "4", "Ꮩ": "V", "Ꮪ": "S", "Ꮮ": "L", "Ꮯ": "C", "Ꮲ": "P", "Ꮶ": "K",
+    "Ᏼ": "B",
+}  # fmt: skip
+
+FOLDED = (
+    _READ_ONLY
+    | {image: letter for table in (CYRILLIC, GREEK) for letter, image in table.items()}
+    # Regional indicators, negative circled and negative squared letters.
+    | {
+        chr(first + offset): letter
+        for first in (0x1F1E6, 0x1F150, 0x1F170)
+        for offset, letter in enumerate(ascii_lowercase)
+    }
+)
+"""Every known look-alike to the ASCII letter or digit it looks like."""
 
 
 IGNORABLE_RANGES = (
@@ -121,25 +177,13 @@ def _from_entity(run: str) -> bytes:
     return chr(code).encode()
 
 
-def _from_escapes(run: str) -> bytes:
-    return bytes.fromhex(run.replace("\\u", "")).decode("utf-16-be").encode()
-
-
-def _from_binary(run: str) -> bytes:
-    return bytes(int(word, 2) for word in run.split(" "))
-
-
-def _from_decimal(run: str) -> bytes:
-    return "".join(chr(int(word)) for word in run.split(" ")).encode()
-
-
 _DECODERS: tuple[tuple[re.Pattern[str], Callable[[str], bytes]], ...] = (
     (_PERCENT, lambda run: bytes.fromhex(run.replace("%", ""))),
     (_QUOTED, lambda run: bytes.fromhex(run.replace("=", ""))),
     (_ENTITIES, _from_entity),
-    (_ESCAPES, _from_escapes),
-    (_BINARY, _from_binary),
-    (_DECIMAL, _from_decimal),
+    (_ESCAPES, lambda run: bytes.fromhex(run.replace("\\u", "")).decode("utf-16-be").encode()),
+    (_BINARY, lambda run: bytes(int(word, 2) for word in run.split(" "))),
+    (_DECIMAL, lambda run: "".join(chr(int(word)) for word in run.split(" ")).encode()),
     (_HEX, bytes.fromhex),
     (_BASE32, base64.b32decode),
     (_BASE64, lambda run: base64.b64decode(run, validate=True)),
@@ -168,29 +212,14 @@ class Step(StrEnum):
 
 
 CANON_STEPS = (
-    Step.NFKD,
-    Step.IGNORABLES,
-    Step.MARKS,
-    Step.CONFUSABLES,
-    Step.CASE,
-    Step.PUNCTUATION,
-    Step.SPACE,
+    *(Step.NFKD, Step.IGNORABLES, Step.MARKS, Step.CONFUSABLES, Step.CASE),
+    *(Step.PUNCTUATION, Step.SPACE),
 )
 """The steps of the canonical form."""
 
 REPAIR_STEPS = (
-    Step.CASE,
-    Step.NFKD,
-    Step.IGNORABLES,
-    Step.MARKS,
-    Step.CONFUSABLES,
-    Step.SPACE,
-    Step.PUNCTUATION,
-    Step.SPACING,
-    Step.DIRECTION,
-    Step.TAGS,
-    Step.SELECTORS,
-    Step.ENCODINGS,
+    *(Step.CASE, Step.NFKD, Step.IGNORABLES, Step.MARKS, Step.CONFUSABLES, Step.SPACE),
+    *(Step.PUNCTUATION, Step.SPACING, Step.DIRECTION, Step.TAGS, Step.SELECTORS, Step.ENCODINGS),
 )
 """Every step, in the order in which a counterfactual repair tries them one by one."""
 

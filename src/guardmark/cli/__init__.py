@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.cli.terminal import EXIT_INTERRUPTED, tell
+from guardmark.cli.terminal import EXIT_INTERRUPTED, in_line, tell, visible
 from guardmark.core.errors import GuardmarkError
-from guardmark.reports.document.safe_text import clean
+from guardmark.net.redaction import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +102,7 @@ def _usage_or_fault(error: Exception, *, debug: bool) -> int:
         said = _words(error)
         for word, plain in _PLAIN_WORDS:
             said = said.replace(word, plain)
-        tell(f"{said}\nTo see what is possible: {path} --help\n")
+        tell(f"{visible(said)}\nTo see what is possible: {path} --help\n")
         return 2
     return _tell_fault(error, debug=debug)
 
@@ -123,7 +123,7 @@ def _words(error: ClickException) -> str:
 
 
 def _tell(error: GuardmarkError, code: int, *, debug: bool) -> int:
-    tell(clean(str(error)).rstrip() + "\n")
+    tell(visible(str(error)).rstrip() + "\n")
     if debug:
         _trace(error)
     return code
@@ -137,10 +137,10 @@ def _tell_fault(error: Exception, *, debug: bool) -> int:
     with tempfile.NamedTemporaryFile(
         "w", prefix="guardmark-fault-", suffix=".log", delete=False, encoding="utf-8"
     ) as log:
-        log.write("".join(traceback.format_exception(error)))
-    first = (str(error).splitlines() or [""])[0][:300]
+        log.write(KNOWN.text("".join(traceback.format_exception(error))))
+    first = (KNOWN.text(str(error)).splitlines() or [""])[0][:300]
     tell(
-        f"A fault of guardmark itself: {type(error).__name__}: {clean(first)}\n"
+        f"A fault of guardmark itself: {type(error).__name__}: {in_line(first)}\n"
         f"The traceback is in {log.name}; what was stored is safe, and the run can be continued.\n"
     )
     if debug:
@@ -151,4 +151,4 @@ def _tell_fault(error: Exception, *, debug: bool) -> int:
 def _trace(error: BaseException) -> None:
     import traceback
 
-    tell("".join(traceback.format_exception(error)))
+    tell(visible("".join(traceback.format_exception(error))))

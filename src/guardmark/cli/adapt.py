@@ -7,16 +7,18 @@ import shlex
 import shutil
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import EXIT_INTERRUPTED, tell_line
+from guardmark.cli.terminal import EXIT_INTERRUPTED, echo, echo_text, tell_line
 
 if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.app.adapt.adapting import Adapted, AdaptOptions
+    from guardmark.app.adapt.subject_config import TrustList
     from guardmark.app.parts.loading import LoadedConfig
 
 _Files = tuple[tuple[str, Path], ...]
@@ -27,6 +29,15 @@ _SEEDS = (
     "Carry the search out N times, each with a seed and a memory of its own (default: "
     "adaptive.seeds of the configuration, else 1). 5 is what figures for others need."
 )
+_CONFIG = (
+    "The configuration of RUN, whose parts are built; or a file that names an attacker model only, "
+    "section adaptive."
+)
+_TRUST = (
+    "Build the parts as the folder of RUN names them: every import, address, file and variable is "
+    "listed first, and you are asked. For folders of your own."
+)
+_TRUST_LIST = "Agree to the list that has this hash, without a question."
 
 
 def adapt_command() -> click.Command:
@@ -46,9 +57,9 @@ def adapt_command() -> click.Command:
         help="Search calls for each attack: quick (16), standard (64), thorough (512), or N.",
     )
     @click.option("-o", "--out", type=_PATH, help="Folder of the run that is made first.")
-    @click.option(
-        "--config", type=_PATH, help="Take the attacker model from this file, section adaptive."
-    )
+    @click.option("--config", type=_PATH, help=_CONFIG)
+    @click.option("--trust", is_flag=True, help=_TRUST)
+    @click.option("--trust-list", metavar="sha256:...", help=_TRUST_LIST)
     @click.option("--record", type=_PATH, help="Write all exchanges with services to this file.")
     @click.option(
         "--replay",
@@ -81,9 +92,9 @@ def adapt_command() -> click.Command:
 
             click.echo(json.dumps(adaptive_json(analysis.adaptive), ensure_ascii=False))
         else:
-            click.echo(_drawn(analysis))
+            echo_text(f"{_drawn(analysis)}\n")
             for label, path in files:
-                click.echo(f"{label:<10}{path}")
+                echo(f"{label:<10}{path}")
         return 0
 
     return adapt
@@ -96,6 +107,8 @@ class _Typed:
     budget: str
     out: Path | None
     config: Path | None
+    trust: bool
+    trust_list: str | None
     record: Path | None
     replays: tuple[Path, ...]
     canaries: int
@@ -120,7 +133,9 @@ def _carry_out(subject: Path | None, typed: _Typed) -> tuple[RunAnalysis | None,
         session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=tell_line)
         done = adapt(what, session, options)
     if done.trace is None:
-        tell_line(f"Interrupted; what was answered is stored. To continue: {_again(done, typed)}")
+        tell_line(
+            f"Interrupted; what was answered is stored. To continue: {_again(subject, done, typed)}"
+        )
         return None, ()
     analysis = report(done.folder.path).analysis
     files = (
@@ -145,6 +160,7 @@ def _request(
     options = AdaptOptions(
         budget=parse_budget(typed.budget),
         config=typed.config,
+        trust=partial(_agree, typed.trust_list) if typed.trust or typed.trust_list else None,
         trace=trace,
         record=typed.record,
         replay=cassette,
@@ -163,12 +179,34 @@ def _request(
     return subject, options
 
 
-def _again(done: Adapted, typed: _Typed) -> str:
+def _agree(known: str | None, listed: TrustList) -> bool:
+    """Show what a folder names, and ask; where nobody can be asked, take a hash of the list."""
+    from guardmark.core.errors import ConfigError
+
+    for line in (f"{listed.folder} names, and its parts would reach:", *listed.lines):
+        tell_line(f"  {line}")
+    if known == listed.digest:
+        return True
+    if known is not None:
+        raise ConfigError(f"This list is another one; its hash is {listed.digest}.")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigError(
+            "--trust asks at a terminal, and there is none.\n"
+            f"Next: read the list above; to agree to it: --trust-list {listed.digest}"
+        )
+    return click.confirm("Import, call and read all of this?", err=True)
+
+
+def _again(subject: Path | None, done: Adapted, typed: _Typed) -> str:
     from guardmark.app.adapt.target_setup import CANARIES
 
-    words = ["guardmark", "adapt", str(done.folder.path), "--budget", typed.budget]
+    folder, is_config = str(done.folder.path), subject is not None and subject.is_file()
+    words = ["guardmark", "adapt", *([str(subject), "-o", folder] if is_config else [folder])]
+    words += ["--budget", typed.budget]
     for option, path in (("--config", typed.config), ("--record", typed.record)):
         words += [] if path is None else [option, str(path)]
+    words += ["--trust"] if typed.trust else []
+    words += [] if typed.trust_list is None else ["--trust-list", typed.trust_list]
     words += ["--no-shared-memory"] if typed.alone else []
     words += [] if typed.seeds is None else ["--seeds", str(typed.seeds)]
     words += [] if typed.canaries == CANARIES else ["--canaries", str(typed.canaries)]

@@ -9,57 +9,49 @@ from typing import TYPE_CHECKING
 import click
 
 from guardmark.cli.labels import calibrate_command
+from guardmark.cli.terminal import echo
 
 if TYPE_CHECKING:
     from guardmark.attacks.contract import Operator, OperatorChain, Variant
 
 
-def attacks_command() -> click.Command:
-    """Return the command."""
-
-    @click.group(
-        help="List, describe and apply the operators that adaptive attacks are made of; calibrate "
-        "the embeddings that judge sameness."
-    )
-    def attacks() -> None:
-        """Hold the commands."""
-
-    attacks.add_command(_list())
-    attacks.add_command(_show())
-    attacks.add_command(_apply())
-    attacks.add_command(calibrate_command())
-    return attacks
+@click.group(
+    help="List, describe and apply the operators that adaptive attacks are made of; calibrate "
+    "the embeddings that judge sameness."
+)
+def attacks_command() -> None:
+    """Hold the commands."""
 
 
-def _list() -> click.Command:
-    @click.command("list", help="List every operator, or the chains of the fixed battery.")
-    @click.option("--family", "wanted", help="Only one family, F1 to F13.")
-    @click.option("--battery", "of_battery", is_flag=True, help="The fixed battery, in order.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def list_operators(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
-        from guardmark.attacks.catalogue import FAMILIES, family, operators
+attacks_command.add_command(calibrate_command)
 
-        if of_battery:
-            _print_battery(as_json=as_json)
-            return
-        found = operators() if wanted is None else family(wanted)
-        if as_json:
-            click.echo(json.dumps([_facts(one) for one in found], indent=2))
-            return
-        titles = dict(FAMILIES)
-        width = max(len(one.name) for one in found)
-        last = ""
-        for one in found:
-            if one.family != last:
-                last = one.family
-                click.echo(f"{last}  {titles[last]}")
-            decoder = "decoder" if one.needs_decoder else ""
-            click.echo(
-                f"  {one.name:<{width}}  {one.tier.value:<8}  {one.legit_use.value:<6}  "
-                f"{decoder:<7}  {one.summary}"
-            )
 
-    return list_operators
+@attacks_command.command("list", help="List every operator, or the chains of the fixed battery.")
+@click.option("--family", "wanted", help="Only one family, F1 to F13.")
+@click.option("--battery", "of_battery", is_flag=True, help="The fixed battery, in order.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _list(*, wanted: str | None, of_battery: bool, as_json: bool) -> None:
+    from guardmark.attacks.catalogue import FAMILIES, family, operators
+
+    if of_battery:
+        _print_battery(as_json=as_json)
+        return
+    found = operators() if wanted is None else family(wanted)
+    if as_json:
+        click.echo(json.dumps([_facts(one) for one in found], indent=2))
+        return
+    titles = dict(FAMILIES)
+    width = max(len(one.name) for one in found)
+    last = ""
+    for one in found:
+        if one.family != last:
+            last = one.family
+            echo(f"{last}  {titles[last]}")
+        decoder = "decoder" if one.needs_decoder else ""
+        echo(
+            f"  {one.name:<{width}}  {one.tier.value:<8}  {one.legit_use.value:<6}  "
+            f"{decoder:<7}  {one.summary}"
+        )
 
 
 def _print_battery(*, as_json: bool) -> None:
@@ -74,79 +66,73 @@ def _print_battery(*, as_json: bool) -> None:
         }
         click.echo(json.dumps(content, indent=2))
         return
-    click.echo(f"{BATTERY_VERSION}, {len(chains)} chains, lock {lock_digest()[:12]}")
+    echo(f"{BATTERY_VERSION}, {len(chains)} chains, lock {lock_digest()[:12]}")
     for position, chain in enumerate(chains, start=1):
-        click.echo(f"  {position:>2}  {chain.tier.value:<8}  {chain.key}")
+        echo(f"  {position:>2}  {chain.tier.value:<8}  {chain.key}")
 
 
-def _show() -> click.Command:
-    @click.command("show", help="Describe one operator: tier, parameters, domain.")
-    @click.argument("name")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def show(*, name: str, as_json: bool) -> None:
-        from guardmark.attacks.catalogue import operator
+@attacks_command.command("show", help="Describe one operator: tier, parameters, domain.")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _show(*, name: str, as_json: bool) -> None:
+    from guardmark.attacks.catalogue import operator
 
-        found = operator(name)
-        if as_json:
-            click.echo(json.dumps(_facts(found), indent=2))
-            return
-        click.echo(f"{found.key}  {found.summary}")
-        click.echo(f"  family         {found.family}, {found.slot.name.lower()} in a chain")
-        click.echo(f"  tier           {found.tier.value}, promised for {found.domain_words}")
-        click.echo(f"  honest use     {found.legit_use.value}")
-        click.echo(f"  needs decoder  {'yes' if found.needs_decoder else 'no'}")
-        click.echo(f"  seed           {'matters' if found.seeded else 'does not matter'}")
-        for parameter in found.parameters:
-            first, *others = map(str, parameter.values)
-            more = f", or {', '.join(others)}" if others else ""
-            click.echo(f"  {parameter.name:<13}  {first} unless set{more}")
-
-    return show
+    found = operator(name)
+    if as_json:
+        click.echo(json.dumps(_facts(found), indent=2))
+        return
+    echo(f"{found.key}  {found.summary}")
+    echo(f"  family         {found.family}, {found.slot.name.lower()} in a chain")
+    echo(f"  tier           {found.tier.value}, promised for {found.domain_words}")
+    echo(f"  honest use     {found.legit_use.value}")
+    echo(f"  needs decoder  {'yes' if found.needs_decoder else 'no'}")
+    echo(f"  seed           {'matters' if found.seeded else 'does not matter'}")
+    for parameter in found.parameters:
+        first, *others = map(str, parameter.values)
+        more = f", or {', '.join(others)}" if others else ""
+        echo(f"  {parameter.name:<13}  {first} unless set{more}")
 
 
-def _apply() -> click.Command:
-    @click.command(
-        "apply",
-        help="Rewrite a text (or standard input) by CHAIN: operators joined by '+', parameters "
-        "in parentheses, such as 'synonym + base64(wrapper=none)'. The variant goes to standard "
-        "output, what is proved of it to standard error.",
-    )
-    @click.argument("chain")
-    @click.argument("text", required=False)
-    @click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
-    @click.option("--try", "try_index", default=0, show_default=True, help="Which draw, from 0.")
-    @click.option("--keep", multiple=True, help="Span that must not be altered; repeatable.")
-    @click.option(
-        "--wordnet",
-        type=click.Path(exists=True, file_okay=False),
-        help="Folder of a WordNet database; adds the operator wordnet_synonym.",
-    )
-    @click.option("--raw", is_flag=True, help="Print invisible characters as they are.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def apply_chain(
-        *,
-        chain: str,
-        text: str | None,
-        seed: int,
-        try_index: int,
-        keep: tuple[str, ...],
-        wordnet: str | None,
-        raw: bool,
-        as_json: bool,
-    ) -> None:
-        from guardmark.attacks.application import apply, seed_for
-        from guardmark.attacks.catalogue import parse_chain
+@attacks_command.command(
+    "apply",
+    help="Rewrite a text (or standard input) by CHAIN: operators joined by '+', parameters "
+    "in parentheses, such as 'synonym + base64(wrapper=none)'. The variant goes to standard "
+    "output, what is proved of it to standard error.",
+)
+@click.argument("chain")
+@click.argument("text", required=False)
+@click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
+@click.option("--try", "try_index", default=0, show_default=True, help="Which draw, from 0.")
+@click.option("--keep", multiple=True, help="Span that must not be altered; repeatable.")
+@click.option(
+    "--wordnet",
+    type=click.Path(exists=True, file_okay=False),
+    help="Folder of a WordNet database; adds the operator wordnet_synonym.",
+)
+@click.option("--raw", is_flag=True, help="Print invisible characters as they are.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _apply(
+    *,
+    chain: str,
+    text: str | None,
+    seed: int,
+    try_index: int,
+    keep: tuple[str, ...],
+    wordnet: str | None,
+    raw: bool,
+    as_json: bool,
+) -> None:
+    from guardmark.attacks.application import apply, seed_for
+    from guardmark.attacks.catalogue import parse_chain
 
-        parsed = parse_chain(chain, _extra(wordnet))
-        original = _given(text)
-        drawn = seed_for(seed, parsed.key, "command line", try_index)
-        attempt = apply(parsed, original, seed=drawn, must_keep=keep)
-        if as_json:
-            click.echo(json.dumps(_outcome(parsed, original, attempt), indent=2))
-        else:
-            _tell(parsed, original, attempt, raw=raw)
-
-    return apply_chain
+    parsed = parse_chain(chain, _extra(wordnet))
+    original = _given(text)
+    drawn = seed_for(seed, parsed.key, "command line", try_index)
+    attempt = apply(parsed, original, seed=drawn, must_keep=keep)
+    if as_json:
+        click.echo(json.dumps(_outcome(parsed, original, attempt), indent=2))
+    else:
+        _tell(parsed, original, attempt, raw=raw)
 
 
 def _extra(wordnet: str | None) -> tuple[Operator, ...]:
@@ -179,11 +165,11 @@ def _tell(chain: OperatorChain, original: str, attempt: Variant, *, raw: bool) -
         reason = attempt.reason or f"{chain.key} changes nothing in this text"
         raise DatasetError(f"No variant: {reason}.")
     shown = attempt.text if raw or not sys.stdout.isatty() else _escaped(attempt.text)
-    click.echo(shown)
+    click.echo(shown)  # the variant itself, for the next program
     tier = attempt.tier.value if attempt.tier is not None else ""
     judge = " (V3 if a judge finds it the same request)" if attempt.needs_judge else ""
     grown = len(attempt.text) / max(len(original), 1)
-    click.echo(f"{chain.key}: {tier}{judge}, {grown:.1f} times as long.", err=True)
+    echo(f"{chain.key}: {tier}{judge}, {grown:.1f} times as long.", err=True)
 
 
 def _escaped(text: str) -> str:

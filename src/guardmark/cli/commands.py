@@ -51,7 +51,8 @@ class _Lazy(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"guardmark.cli.{_COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")()
+        found = getattr(module, f"{cmd_name}_command")
+        command: click.Command = found if isinstance(found, click.Command) else found()
         command.name = cmd_name
         return command
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
-import textwrap
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import one_line
+from guardmark.cli.terminal import echo, one_line
 from guardmark.core.errors import ConfigError
-from guardmark.reports.document.safe_text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from guardmark.app.data.verbs import BuiltinEntry, DataHash, Deduplicated, OpenedData, Written
-    from guardmark.datasets.checks.census import Census, Count
-    from guardmark.datasets.checks.issues import DataCheck, DataIssue
+    from guardmark.datasets.checks.issues import DataCheck
+    from guardmark.reports.document.blocks import Document
 
 
 _FOUND_PROBLEMS = 3
@@ -105,10 +104,12 @@ def _check() -> click.Command:
     @_reads_data
     def check(*, as_json: bool, **reading: Any) -> int:
         from guardmark.app.data.verbs import check_data
+        from guardmark.reports.chapters.data_sets import check_document
 
         opened = _opened(**reading)
         found = check_data(opened)
-        _say(check_lines(found, opened.shown_as), _check_json(found, opened), as_json=as_json)
+        document = check_document(found, opened.shown_as)
+        _say(_drawn(document), _check_json(found, opened), as_json=as_json)
         return _FOUND_PROBLEMS if found.has_problems else 0
 
     return check
@@ -119,10 +120,12 @@ def _stats() -> click.Command:
     @_reads_data
     def stats(*, as_json: bool, **reading: Any) -> None:
         from guardmark.app.data.verbs import describe_data
+        from guardmark.reports.chapters.data_sets import census_document
 
         opened = _opened(**reading)
-        census = describe_data(opened)
-        _say(census_lines(census, opened.criteria.half_width), asdict(census), as_json=as_json)
+        census, half_width = describe_data(opened), opened.criteria.half_width
+        document = census_document(census, half_width, shown_as=opened.shown_as)
+        _say(_drawn(document), asdict(census), as_json=as_json)
 
     return stats
 
@@ -300,13 +303,7 @@ def _check_json(found: DataCheck, opened: OpenedData) -> Mapping[str, object]:
     duplicates = asdict(found.duplicates)
     return {
         "data": opened.shown_as,
-        "findings": [
-            {
-                **asdict(finding),
-                "numbers": {number.name: number.value for number in finding.numbers},
-            }
-            for finding in found.findings
-        ],
+        "findings": [asdict(finding) for finding in found.findings],
         "duplicates": {**duplicates, "method": found.duplicates.method},
         "census": asdict(found.census),
         "manifests": [asdict(manifest) for manifest in opened.loaded.manifests],
@@ -317,72 +314,20 @@ def _say(lines: Iterable[str], document: object, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return
-    for line in lines:
-        click.echo(line)
+    echo(*lines, styled=True)
 
 
-_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "not assessed": "blue"}
-_INDENT = 31
 _ROWS = 16
-_NAME_WIDTH = 44
-
-
-def check_lines(check: DataCheck, shown_as: str) -> Iterator[str]:
-    """Say what was found, question by question."""
-    census = check.census
-    yield click.style(clean(shown_as), bold=True) + (
-        f": {census.total.samples:,} samples, {census.attacks.samples:,} attacks and "
-        f"{census.benign.samples:,} benign"
-    )
-    for finding in check.findings:
-        yield ""
-        yield from _finding_lines(finding)
-
-
-def census_lines(census: Census, half_width: Callable[[float], float]) -> Iterator[str]:
-    """Say what a data set consists of."""
-    yield from _table("label", (census.total,), half_width)
-    facets = (
-        ("category of attacks", census.categories),
-        ("subcategory of attacks", census.subcategories),
-        ("severity of attacks", census.severities),
-        ("topic of benign", census.topics),
-        ("language", census.languages),
-        ("technique", census.techniques),
-        ("variant", census.variants),
-        ("source", census.sources),
-    )
-    for name, counts in facets:
-        if counts:
-            yield ""
-            yield from _table(name, counts, half_width)
-    yield ""
-    lengths = census.lengths
-    if lengths is not None:
-        yield (
-            f"Characters: {lengths.shortest:,} to {lengths.longest:,}; 5 % up to {lengths.p5:,}, "
-            f"half up to {lengths.p50:,}, 95 % up to {lengths.p95:,}."
-        )
-    yield (
-        f"{census.conversations:,} conversations of several messages; in {census.materials:,} "
-        "a document or tool result is under test."
-    )
-    for oddity in census.oddities:
-        yield f"{oddity.kind}: {oddity.samples:,} ({clean(', '.join(oddity.examples))})"
-    yield "± is half the interval of a rate of 50 % in points, were all samples independent."
 
 
 def hash_lines(found: DataHash) -> Iterator[str]:
     """Say by which hashes a run names the data."""
-    yield f"{found.sha256}  {clean(found.name)} (all, as in the manifest of a run)"
+    yield f"{found.sha256}  {found.name} (all, as in the manifest of a run)"
     for manifest in found.manifests:
         for name, file_hash in manifest.files.items():
             version = f" version {manifest.version}" if manifest.version else ""
             yield ""
-            yield (
-                f"{clean(name)}{clean(version)}: {manifest.attacks:,} attacks, "
-                f"{manifest.benign:,} benign"
-            )
+            yield f"{name}{version}: {manifest.attacks:,} attacks, {manifest.benign:,} benign"
             yield f"  content  {manifest.sha256}"
             yield f"  file     {file_hash}  (for sha256: in a configuration)"
 
@@ -402,7 +347,7 @@ def written_lines(written: Sequence[Written]) -> Iterator[str]:
     width = max(len(each.path) for each in written)
     for each in written:
         yield (
-            f"{clean(each.path):<{width}}  {each.attacks:,} attacks, {each.benign:,} benign, "
+            f"{each.path:<{width}}  {each.attacks:,} attacks, {each.benign:,} benign, "
             f"{each.groups:,} groups"
         )
         if each.inert_cells:
@@ -424,45 +369,9 @@ def deduplicated_lines(done: Deduplicated, method: str) -> Iterator[str]:
         yield f"  and {len(done.dropped) - _ROWS:,} more (--json lists all)"
 
 
-def _finding_lines(finding: DataIssue) -> Iterator[str]:
-    mark = click.style(f"{finding.status.value:<14}", fg=_COLOURS[finding.status.value])
-    body = textwrap.wrap(clean(finding.message), _width() - _INDENT, break_on_hyphens=False)
-    yield f"{mark}{finding.aspect:<{_INDENT - 14}}{body[0]}"
-    for line in body[1:]:
-        yield " " * _INDENT + line
-    for detail in finding.details:
-        folded = textwrap.wrap(
-            clean(detail),
-            _width() - _INDENT - 2,
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-        for index, line in enumerate(folded):
-            lead = "· " if index == 0 else "  "
-            yield click.style(" " * _INDENT + lead + line, dim=True)
+def _drawn(document: Document) -> list[str]:
+    """Draw a document for the terminal there is."""
+    from guardmark.reports.render.terminal import render_terminal
 
-
-def _table(
-    name: str, counts: Sequence[Count], half_width: Callable[[float], float]
-) -> Iterator[str]:
-    shown = counts[:_ROWS] if len(counts) > _ROWS + 1 else counts
-    width = max(len(name), *(len(one_line(c.value, _NAME_WIDTH)) for c in shown)) + 2
-    heads = f"{'attacks':>9}{'±':>7}{'benign':>9}{'±':>7}{'groups':>9}"
-    yield click.style(f"{name:<{width}}{heads}", bold=True)
-    for count in shown:
-        cells = "".join(
-            f"{number:>9,}{_half(number, half_width):>7}"
-            for number in (count.attacks, count.benign)
-        )
-        yield f"{one_line(count.value, _NAME_WIDTH):<{width}}{cells}{count.groups:>9,}"
-    if len(counts) > len(shown):
-        rest = counts[len(shown) :]
-        yield f"and {len(rest):,} more with {sum(c.samples for c in rest):,} samples"
-
-
-def _half(samples: int, half_width: Callable[[float], float]) -> str:
-    return f"{100 * half_width(samples):.1f}" if samples else "-"
-
-
-def _width() -> int:
-    return min(max(shutil.get_terminal_size((100, 24)).columns, 70), 120)
+    columns = min(max(shutil.get_terminal_size((100, 24)).columns, 70), 120)
+    return render_terminal(document, width=columns, colour=sys.stdout.isatty()).splitlines()

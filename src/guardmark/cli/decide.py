@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from guardmark.cli.terminal import echo, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,57 +18,57 @@ if TYPE_CHECKING:
     from guardmark.app.results.planning import SizePlan
 
 
-def compare_command() -> click.Command:
-    """Return the command."""
+_PATH = click.Path(path_type=Path)
 
-    @click.command(
-        help="Compare the defenses of RUN pair by pair; with several RUNs, the later ones with "
-        "the first, over the samples that all of them have. Nothing is called."
-    )
-    @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-    @click.option("--only", default="", metavar="A,B", help="Only these defenses.")
-    @click.option("--against", default="", metavar="NAME", help="Compare all others with this one.")
-    @click.option(
-        "--margin",
-        type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
-        help="A false positive rate higher by no more than this counts as not worse.",
-    )
-    @click.option(
-        "--samples",
-        type=click.IntRange(min=0),
-        default=3,
-        show_default=True,
-        help="Samples to read on which a pair differs, for each side.",
-    )
-    @click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    @click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
-    def compare(
-        runs: tuple[Path, ...],
-        only: str,
-        against: str,
-        margin: float | None,
-        samples: int,
-        no_texts: bool,
-        as_json: bool,
-        markdown: bool,
-    ) -> None:
-        from guardmark.analysis.compare.runs_compared import Wanted
-        from guardmark.app.results.comparing import CompareOptions, compare_runs
 
-        chosen = CompareOptions(
-            wanted=Wanted(
-                only=tuple(word.strip() for word in only.split(",") if word.strip()),
-                against=against,
-                listed=samples,
-            ),
-            margin=margin,
-        )
-        compared = compare_runs(runs, chosen)
-        form = "json" if as_json else "markdown" if markdown else "terminal"
-        click.echo(_drawn(compared, form, texts=not no_texts), nl=False)
+@click.command(
+    help="Compare the defenses of RUN pair by pair; with several RUNs, the later ones with "
+    "the first, over the samples that all of them have. Nothing is called."
+)
+@click.argument("runs", nargs=-1, required=True, type=_PATH)
+@click.option("--only", default="", metavar="A,B", help="Only these defenses.")
+@click.option("--against", default="", metavar="NAME", help="Compare all others with this one.")
+@click.option(
+    "--margin",
+    type=click.FloatRange(min=0, max=1, min_open=True, max_open=True),
+    help="A false positive rate higher by no more than this counts as not worse.",
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Samples to read on which a pair differs, for each side.",
+)
+@click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
+def compare_command(
+    runs: tuple[Path, ...],
+    only: str,
+    against: str,
+    margin: float | None,
+    samples: int,
+    no_texts: bool,
+    as_json: bool,
+    markdown: bool,
+) -> None:
+    """Compare defenses."""
+    from guardmark.analysis.compare.runs_compared import Wanted
+    from guardmark.app.results.comparing import CompareOptions, compare_runs
 
-    return compare
+    chosen = CompareOptions(
+        wanted=Wanted(
+            only=tuple(word.strip() for word in only.split(",") if word.strip()),
+            against=against,
+            listed=samples,
+        ),
+        margin=margin,
+    )
+    compared = compare_runs(runs, chosen)
+    form = "json" if as_json else "markdown" if markdown else "terminal"
+    drawn = _drawn(compared, form, texts=not no_texts)
+    click.echo(drawn if as_json else visible(drawn), nl=False)
 
 
 def _drawn(compared: Compared, form: str, *, texts: bool) -> str:
@@ -87,64 +89,36 @@ def _drawn(compared: Compared, form: str, *, texts: bool) -> str:
 _SHARE = click.FloatRange(min=0, max=1, min_open=True, max_open=True)
 
 
-def plan_command() -> click.Command:
-    """Return the command."""
+@click.command(
+    help="Say how many samples a claim needs. Choose one claim: --margin, --zero-events, "
+    "--difference or --non-inferiority. With --variants, what groups of variants cost."
+)
+@click.option("--margin", type=_SHARE, help="Half-width of the interval of one rate.")
+@click.option("--rate", type=_SHARE, help="Rate expected; the worst case, 0.5, if not given.")
+@click.option("--zero-events", type=_SHARE, help="Claim a rate below this from zero events.")
+@click.option("--difference", type=_SHARE, help="Difference of two paired rates to be found.")
+@click.option("--non-inferiority", type=_SHARE, help="Margin of not being worse.")
+@click.option("--discordance", type=_SHARE, help="Share of samples two defenses differ on.")
+@click.option("--power", type=_SHARE, default=0.8, show_default=True, help="Chance to find it.")
+@click.option("--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the claim.")
+@click.option("--variants", type=click.IntRange(min=1), help="Variants in each group.")
+@click.option(
+    "--icc",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="How alike the outcomes of one group's variants are.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plan_command(*, variants: int | None, icc: float, as_json: bool, **claim: Any) -> None:
+    """Plan a size."""
+    from guardmark.app.results.planning import Claim, plan_size
 
-    @click.command(
-        help="Say how many samples a claim needs. Choose one claim: --margin, --zero-events, "
-        "--difference or --non-inferiority. With --variants, what groups of variants cost."
-    )
-    @click.option("--margin", type=_SHARE, help="Half-width of the interval of one rate.")
-    @click.option("--rate", type=_SHARE, help="Rate expected; the worst case, 0.5, if not given.")
-    @click.option("--zero-events", type=_SHARE, help="Claim a rate below this from zero events.")
-    @click.option("--difference", type=_SHARE, help="Difference of two paired rates to be found.")
-    @click.option("--non-inferiority", type=_SHARE, help="Margin of not being worse.")
-    @click.option("--discordance", type=_SHARE, help="Share of samples two defenses differ on.")
-    @click.option("--power", type=_SHARE, default=0.8, show_default=True, help="Chance to find it.")
-    @click.option(
-        "--confidence", type=_SHARE, default=0.95, show_default=True, help="Of the claim."
-    )
-    @click.option("--variants", type=click.IntRange(min=1), help="Variants in each group.")
-    @click.option(
-        "--icc",
-        type=click.FloatRange(0, 1),
-        default=0.5,
-        show_default=True,
-        help="How alike the outcomes of one group's variants are.",
-    )
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def plan(
-        margin: float | None,
-        rate: float | None,
-        zero_events: float | None,
-        difference: float | None,
-        non_inferiority: float | None,
-        discordance: float | None,
-        power: float,
-        confidence: float,
-        variants: int | None,
-        icc: float,
-        as_json: bool,
-    ) -> None:
-        from guardmark.app.results.planning import Claim, plan_size
-
-        claim = Claim(
-            margin=margin,
-            rate=rate,
-            zero_events=zero_events,
-            difference=difference,
-            non_inferiority=non_inferiority,
-            discordance=discordance,
-            power=power,
-            confidence=confidence,
-        )
-        planned = plan_size(claim, variants=variants, icc=icc)
-        if as_json:
-            click.echo(json.dumps(asdict(planned), indent=2))
-        else:
-            click.echo("\n".join(_plan_lines(planned)))
-
-    return plan
+    planned = plan_size(Claim(**claim), variants=variants, icc=icc)
+    if as_json:
+        click.echo(json.dumps(asdict(planned), indent=2))
+    else:
+        echo(*_plan_lines(planned))
 
 
 def _plan_lines(planned: SizePlan) -> Iterator[str]:
@@ -170,57 +144,53 @@ def _plan_lines(planned: SizePlan) -> Iterator[str]:
         yield "More groups help more than more variants of the same groups."
 
 
-def gate_command() -> click.Command:
-    """Return the command."""
+@click.command(
+    help="Check RUN against limits. Exit code 0: every limit is held by its whole interval; "
+    "1: a limit is broken; 5: the data cannot decide, and about how many samples would."
+)
+@click.argument("run", type=_PATH)
+@click.option(
+    "--policy",
+    type=_PATH,
+    help="YAML with the limits; what the run's configuration says if not given.",
+)
+@click.option(
+    "--baseline",
+    type=_PATH,
+    help="Run that rates must not rise against by more than regression_margin.",
+)
+@click.option("--junit", type=_PATH, help="Write the checks as JUnit XML.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a job summary.")
+def gate_command(
+    run: Path,
+    policy: Path | None,
+    baseline: Path | None,
+    junit: Path | None,
+    as_json: bool,
+    markdown: bool,
+) -> int:
+    """Check a run against limits."""
+    from guardmark.app.results.gating import EXITS
+    from guardmark.app.results.gating import gate as check_gate
+    from guardmark.reports.chapters.gate import gate_document
+    from guardmark.reports.render.json.documents import gate_json
+    from guardmark.reports.render.markdown import render_markdown
+    from guardmark.reports.render.terminal import render_terminal
 
-    @click.command(
-        help="Check RUN against limits. Exit code 0: every limit is held by its whole interval; "
-        "1: a limit is broken; 5: the data cannot decide, and about how many samples would."
-    )
-    @click.argument("run", type=click.Path(path_type=Path))
-    @click.option(
-        "--policy",
-        type=click.Path(path_type=Path),
-        help="YAML with the limits; what the run's configuration says if not given.",
-    )
-    @click.option(
-        "--baseline",
-        type=click.Path(path_type=Path),
-        help="Run that rates must not rise against by more than regression_margin.",
-    )
-    @click.option("--junit", type=click.Path(path_type=Path), help="Write the checks as JUnit XML.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    @click.option("--markdown", is_flag=True, help="Print Markdown, for a job summary.")
-    def gate(
-        run: Path,
-        policy: Path | None,
-        baseline: Path | None,
-        junit: Path | None,
-        as_json: bool,
-        markdown: bool,
-    ) -> int:
-        from guardmark.app.results.gate_policy import EXITS
-        from guardmark.app.results.gating import gate as check_gate
-        from guardmark.reports.chapters.gate import gate_document
-        from guardmark.reports.render.json.documents import gate_json
-        from guardmark.reports.render.markdown import render_markdown
-        from guardmark.reports.render.terminal import render_terminal
+    gated = check_gate(run, policy=policy, baseline=baseline)
+    if junit is not None:
+        from guardmark.app.results.gating import write_junit
 
-        gated = check_gate(run, policy=policy, baseline=baseline)
-        if junit is not None:
-            from guardmark.app.results.gating import write_junit
-
-            write_junit(gated, junit)
-        document = gate_document(gated.result, run=gated.run, caveats=gated.caveats)
-        if as_json:
-            said = gate_json(
-                gated.result, run=gated.run, baseline=gated.baseline, caveats=gated.caveats
-            )
-        elif markdown:
-            said = render_markdown(document, marker="guardmark-gate")
-        else:
-            said = render_terminal(document)
-        click.echo(said, nl=False)
-        return EXITS[gated.result.standing]
-
-    return gate
+        write_junit(gated, junit)
+    document = gate_document(gated.result, run=gated.run, caveats=gated.caveats)
+    if as_json:
+        said = gate_json(
+            gated.result, run=gated.run, baseline=gated.baseline, caveats=gated.caveats
+        )
+    elif markdown:
+        said = render_markdown(document, marker="guardmark-gate")
+    else:
+        said = render_terminal(document)
+    click.echo(said if as_json else visible(said), nl=False)
+    return EXITS[gated.result.standing]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import tell_line
+from guardmark.canon.visible import spell_hidden
+from guardmark.cli.terminal import echo, tell_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,51 +25,48 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
-def judge_command() -> click.Command:
-    """Return the command."""
-
-    @click.command(
-        help="Judge the stored answers of RUN again. Only the judge is called; its verdicts "
-        "become a layer beside the earlier ones. Labels of people are stored the same way and "
-        "correct the rates of the report."
-    )
-    @click.argument("run", type=_PATH)
-    @click.option("--config", type=_PATH, help="Judges: a configuration, or a file of judges.")
-    @click.option("--layer", default="", help="Name of the judging; default: the judge's name.")
-    @click.option(
-        "--human-labels",
-        type=_PATH,
-        help="What guardmark audit wrote, labelled: on answers or on bypasses.",
-    )
-    @click.option("--quality", is_flag=True, help="Only look for signs of an unsound judge.")
-    @click.option(
-        "--limit",
-        type=click.IntRange(min=0),
-        default=20,
-        show_default=True,
-        help="List no more than N changed verdicts.",
-    )
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def judge(
-        run: Path,
-        config: Path | None,
-        layer: str,
-        human_labels: Path | None,
-        quality: bool,
-        limit: int,
-        as_json: bool,
-    ) -> int:
-        if quality:
-            click.echo(_quality(run, as_json=as_json), nl=False)
-            return 0
-        judged = _judged(run, config=config, layer=layer, human_labels=human_labels)
-        if as_json:
-            click.echo(json.dumps(_judged_json(judged), ensure_ascii=False))
-        else:
-            click.echo("\n".join(_judged_lines(judged, limit)))
+@click.command(
+    help="Judge the stored answers of RUN again. Only the judge is called; its verdicts "
+    "become a layer beside the earlier ones. Labels of people are stored the same way and "
+    "correct the rates of the report."
+)
+@click.argument("run", type=_PATH)
+@click.option("--config", type=_PATH, help="Judges: a configuration, or a file of judges.")
+@click.option("--layer", default="", help="Name of the judging; default: the judge's name.")
+@click.option(
+    "--human-labels",
+    type=_PATH,
+    help="What guardmark audit wrote, labelled: on answers or on bypasses.",
+)
+@click.option("--quality", is_flag=True, help="Only look for signs of an unsound judge.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="List no more than N changed verdicts.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def judge_command(
+    run: Path,
+    config: Path | None,
+    layer: str,
+    human_labels: Path | None,
+    quality: bool,
+    limit: int,
+    as_json: bool,
+) -> int:
+    """Judge again."""
+    if quality:
+        drawn = _quality(run, as_json=as_json)
+        click.echo(drawn if as_json else visible(drawn), nl=False)
         return 0
-
-    return judge
+    judged = _judged(run, config=config, layer=layer, human_labels=human_labels)
+    if as_json:
+        click.echo(json.dumps(_judged_json(judged), ensure_ascii=False))
+    else:
+        echo(*_judged_lines(judged, limit))
+    return 0
 
 
 def _judged(run: Path, *, config: Path | None, layer: str, human_labels: Path | None) -> Judged:
@@ -95,7 +93,7 @@ def _judged(run: Path, *, config: Path | None, layer: str, human_labels: Path | 
 def _quality(run: Path, *, as_json: bool) -> str:
     """Return what the judges of a run look like, ready to print."""
     from guardmark.app.labels.judging import report_quality
-    from guardmark.reports.chapters.pipeline_trust import quality_document
+    from guardmark.reports.chapters.pipeline import quality_document
     from guardmark.reports.render.json.documents import quality_json
     from guardmark.reports.render.terminal import render_terminal
 
@@ -104,28 +102,24 @@ def _quality(run: Path, *, as_json: bool) -> str:
 
 
 def _judged_lines(judged: Judged, limit: int) -> Iterator[str]:
-    from guardmark.reports.document.safe_text import clean
-
     if judged.labels:
         yield f"{judged.labels:,} labels of people stored"
     first = len(judged.layers) - len(judged.summaries)  # the labels' layer comes before
     for layer, summary in zip(judged.layers[first:], judged.summaries, strict=True):
-        yield clean(f"{layer}: {summary.added:,} verdicts added, {summary.calls:,} calls")
+        yield f"{layer}: {summary.added:,} verdicts added, {summary.calls:,} calls"
     if judged.flips is not None:
         yield from _flip_lines(judged.flips, limit)
     yield f"report    {judged.folder.report_html}"
 
 
 def _flip_lines(flips: Flips, limit: int) -> Iterator[str]:
-    from guardmark.reports.document.safe_text import clean
-
-    yield clean(
+    yield (
         f"{len(flips.flips):,} of {flips.compared:,} answers flipped from {flips.first} to "
         f"{flips.second}"
     )
     for flip in flips.flips[:limit]:
         repeat = f" (repeat {flip.repeat})" if flip.repeat else ""
-        yield clean(f"  {flip.sample_id}{repeat}: {flip.before} -> {flip.after}")
+        yield f"  {flip.sample_id}{repeat}: {flip.before} -> {flip.after}"
     if len(flips.flips) > limit:
         yield f"  ({len(flips.flips) - limit:,} more; --limit {len(flips.flips)} shows them)"
 
@@ -174,59 +168,55 @@ _ASKED = {
 """What is drawn, to the question, its keys, and the columns shown."""
 
 
-def audit_command() -> click.Command:
-    """Return the command."""
-
-    @click.command(
-        help="Draw answers of RUN at random into a CSV file for people to label; with --label, "
-        "label them here. With --what bypasses: attacks that got through an adaptive measurement "
-        "on the word of a judge or a table, with the question whether each still asks for the "
-        "same. Afterwards: guardmark judge RUN --human-labels FILE."
-    )
-    @click.argument("run", type=_PATH)
-    @click.option(
-        "--what",
-        type=click.Choice(["answers", _BYPASSES]),
-        default="answers",
-        show_default=True,
-        help="What people are to label.",
-    )
-    @click.option("--defense", default="", help="Only bypasses of this defense.")
-    @click.option(
-        "-o",
-        "--out",
-        type=_PATH,
-        help="File to write, .csv or .jsonl.  [default: audit.csv or bypasses.csv]",
-    )
-    @click.option(
-        "--count",
-        type=click.IntRange(min=1),
-        help="How many; of bypasses, of each defense.  [default: 200 answers or 50 bypasses]",
-    )
-    @click.option(
-        "--seed",
-        type=click.IntRange(min=0),
-        default=7,
-        show_default=True,
-        help="Which ones are drawn.",
-    )
-    @click.option(
-        "--with-verdicts",
-        is_flag=True,
-        help="Show what the judge said; of bypasses, what made them and by which proof.",
-    )
-    @click.option("--label", is_flag=True, help="Label in the terminal; goes on where it stopped.")
-    def audit(run: Path, **said: Any) -> None:
-        typed = _Typed(**said)
-        drawn = _opened(run, typed)
-        if typed.label:
-            drawn = _label(drawn)
-        items = drawn.sheet.items
-        click.echo(f"{drawn.path}: {len(drawn.rows):,} {items}, {drawn.labelled:,} labelled")
-        if drawn.labelled:
-            click.echo(f"To use the labels: guardmark judge {run} --human-labels {drawn.path}")
-
-    return audit
+@click.command(
+    help="Draw answers of RUN at random into a CSV file for people to label; with --label, "
+    "label them here. With --what bypasses: attacks that got through an adaptive measurement "
+    "on the word of a judge or a table, with the question whether each still asks for the "
+    "same. Afterwards: guardmark judge RUN --human-labels FILE."
+)
+@click.argument("run", type=_PATH)
+@click.option(
+    "--what",
+    type=click.Choice(["answers", _BYPASSES]),
+    default="answers",
+    show_default=True,
+    help="What people are to label.",
+)
+@click.option("--defense", default="", help="Only bypasses of this defense.")
+@click.option(
+    "-o",
+    "--out",
+    type=_PATH,
+    help="File to write, .csv or .jsonl.  [default: audit.csv or bypasses.csv]",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    help="How many; of bypasses, of each defense.  [default: 200 answers or 50 bypasses]",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=7,
+    show_default=True,
+    help="Which ones are drawn.",
+)
+@click.option(
+    "--with-verdicts",
+    is_flag=True,
+    help="Show what the judge said; of bypasses, what made them and by which proof.",
+)
+@click.option("--label", is_flag=True, help="Label in the terminal; goes on where it stopped.")
+def audit_command(run: Path, **said: Any) -> None:
+    """Draw what people are to label."""
+    typed = _Typed(**said)
+    drawn = _opened(run, typed)
+    if typed.label:
+        drawn = _label(drawn)
+    items = drawn.sheet.items
+    echo(f"{drawn.path}: {len(drawn.rows):,} {items}, {drawn.labelled:,} labelled")
+    if drawn.labelled:
+        echo(f"To use the labels: guardmark judge {run} --human-labels {drawn.path}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,21 +265,19 @@ def _opened(run: Path, typed: _Typed) -> AuditFile:
         defense=typed.defense,
         with_verdicts=typed.with_verdicts,
     )
-    click.echo("\n".join(_drawn_lines(found)))
+    echo(*_drawn_lines(found))
     return found.file
 
 
 def _drawn_lines(found: BypassAudit) -> Iterator[str]:
     """Say what a sheet of bypasses was drawn from."""
-    from guardmark.reports.document.safe_text import clean
-
     for each in found.defenses:
         line = (
             f"{each.defense}: {each.drawn:,} of {each.resting:,} bypasses that rest on a judgement"
         )
         if each.untold:
             line += f"; the texts of {each.untold:,} cannot be made again, others stand for them"
-        yield clean(line)
+        yield line
 
 
 def _label(drawn: AuditFile) -> AuditFile:
@@ -297,15 +285,14 @@ def _label(drawn: AuditFile) -> AuditFile:
     from datetime import UTC, datetime
 
     from guardmark.app.labels.audit_file import label_row, open_rows
-    from guardmark.reports.document.safe_text import clean
 
     question, keys, titles = _ASKED[drawn.sheet.items]
     for at in tuple(open_rows(drawn)):
         row = drawn.rows[at]
-        click.echo(f"\n--- {at + 1} of {len(drawn.rows)}: {clean(row['audit_id'])}")
+        echo("", f"--- {at + 1} of {len(drawn.rows)}: {row['audit_id']}")
         for title in titles:
             if row[title]:
-                click.echo(f"[{title.replace('_', ' ')}]\n{clean(row[title])}")
+                echo(f"[{title.replace('_', ' ')}]", *spell_hidden(row[title]).split("\n"))
         key = click.prompt(
             question,
             type=click.Choice([*keys, "k", "q"]),
@@ -319,62 +306,57 @@ def _label(drawn: AuditFile) -> AuditFile:
     return drawn
 
 
-def calibrate_command() -> click.Command:
-    """Return the command."""
+@click.command(
+    "calibrate",
+    help="Embed the labelled PAIRS (JSONL: a, b, same, group) with adaptive.equivalence of "
+    "the configuration, and choose the smallest tau that can be shown to call few different "
+    "pairs the same. Chosen on one half of the groups, counted on the other.",
+)
+@click.argument("pairs", type=_PATH)
+@click.option("--config", type=_PATH, required=True, help="File that names them.")
+@click.option(
+    "-o",
+    "--out",
+    type=_PATH,
+    default=Path("equivalence.yaml"),
+    show_default=True,
+    help="File to write: a fragment of a configuration.",
+)
+@click.option(
+    "--bound",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="Upper limit of the share of different pairs called the same.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=7,
+    show_default=True,
+    help="Which groups go to which half.",
+)
+@click.option("--record", type=_PATH, help="Write all exchanges with the service to this file.")
+@click.option("--replay", type=_PATH, help="Answer from this file, which --record wrote.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def calibrate_command(pairs: Path, *, as_json: bool, **said: Any) -> None:
+    """Calibrate embeddings."""
+    from guardmark.app.adapt.calibrating import CalibrationOptions
+    from guardmark.app.adapt.calibrating import calibrate as carry_out
 
-    @click.command(
-        "calibrate",
-        help="Embed the labelled PAIRS (JSONL: a, b, same, group) with adaptive.equivalence of "
-        "the configuration, and choose the smallest tau that can be shown to call few different "
-        "pairs the same. Chosen on one half of the groups, counted on the other.",
-    )
-    @click.argument("pairs", type=_PATH)
-    @click.option("--config", type=_PATH, required=True, help="File that names them.")
-    @click.option(
-        "-o",
-        "--out",
-        type=_PATH,
-        default=Path("equivalence.yaml"),
-        show_default=True,
-        help="File to write: a fragment of a configuration.",
-    )
-    @click.option(
-        "--bound",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        default=0.05,
-        show_default=True,
-        help="Upper limit of the share of different pairs called the same.",
-    )
-    @click.option(
-        "--seed",
-        type=click.IntRange(min=0),
-        default=7,
-        show_default=True,
-        help="Which groups go to which half.",
-    )
-    @click.option("--record", type=_PATH, help="Write all exchanges with the service to this file.")
-    @click.option("--replay", type=_PATH, help="Answer from this file, which --record wrote.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def calibrate(pairs: Path, *, as_json: bool, **said: Any) -> None:
-        from guardmark.app.adapt.calibrating import CalibrationOptions
-        from guardmark.app.adapt.calibrating import calibrate as carry_out
-
-        found = carry_out(pairs, CalibrationOptions(**said))
-        if as_json:
-            click.echo(json.dumps(_calibrated_json(found), ensure_ascii=False))
-        else:
-            click.echo("\n".join(_calibrated_lines(found)))
-
-    return calibrate
+    found = carry_out(pairs, CalibrationOptions(**said))
+    if as_json:
+        click.echo(json.dumps(_calibrated_json(found), ensure_ascii=False))
+    else:
+        echo(*_calibrated_lines(found))
 
 
 def _calibrated_lines(found: Calibrated) -> Iterator[str]:
     from guardmark.reports.document.cells import rate_text
-    from guardmark.reports.document.safe_text import clean
 
     choice, pairs = found.choice, found.pairs
     measured = len(pairs.pairs) - sum(found.missing.values())
-    yield clean(f"{pairs.name}: {measured:,} of {len(pairs.pairs):,} pairs have a cosine")
+    yield f"{pairs.name}: {measured:,} of {len(pairs.pairs):,} pairs have a cosine"
     for kind, count in found.missing.items():
         yield f"  without one: {count:,} ({kind}); they count for nothing"
     yield f"  {'tau':<9}{'different, called the same':<34}equal, called the same"
@@ -391,7 +373,7 @@ def _calibrated_lines(found: Calibrated) -> Iterator[str]:
         if choice.is_confirmed
         else "Note: the upper limit of the counting half is above the bound; more pairs would tell."
     )
-    yield clean(f"config    {found.path}")
+    yield f"config    {found.path}"
 
 
 def _calibrated_json(found: Calibrated) -> dict[str, object]:

@@ -9,14 +9,14 @@ import time
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Self
 
-from guardmark.cli.terminal import tell
+from guardmark.cli.terminal import in_line, tell
 from guardmark.core.record import Stage
-from guardmark.engine.run_monitor import Abandoned, StopSignal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from guardmark.engine.progress import PartProgress, Progress
+    from guardmark.engine.run_monitor import StopSignal
 
 
 _PLAIN_EVERY_S = 5.0
@@ -58,7 +58,7 @@ class ProgressLine:
         while not self._over.wait(pause):
             if not self._done_before:
                 self._done_before = self._progress.done
-            line = self._line()
+            line = in_line(self._line())
             tell(f"\r\x1b[2K{line}" if self._is_live else f"{line}\n")
 
     def _line(self) -> str:
@@ -117,8 +117,7 @@ def interruptible(stop: StopSignal) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _PATIENCE_S)
 
     def on_alarm(_number: int, _frame: object) -> None:
-        if stop.is_calling:
-            raise Abandoned
+        stop.abandon_call()
 
     handlers: dict[int, Callable[[int, object], None]] = dict.fromkeys(_signals(), on_signal)
     if _ALARM is not None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from guardmark.canon.visible import spell_hidden
+from guardmark.cli.terminal import echo, echo_text, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,66 +19,55 @@ if TYPE_CHECKING:
     from guardmark.view.server import Serving
 
 
+_PATH = click.Path(path_type=Path)
+
 _EXCERPT = 160
 _COUNT = click.IntRange(min=1)
 
 
-def show_command() -> click.Command:
-    """Return the command."""
+@click.command(
+    help="List the samples of RUN that are worth reading, worst first: bypasses, false "
+    "alarms, errors, malformed answers, or samples on which the defenses differ."
+)
+@click.argument("run", type=_PATH)
+@click.option("--bypasses", "flaw", flag_value="bypass", help="Attacks that were allowed.")
+@click.option("--false-alarms", "flaw", flag_value="false_alarm", help="Benign, blocked.")
+@click.option("--errors", "flaw", flag_value="error", help="Not answered.")
+@click.option("--malformed", "flaw", flag_value="malformed", help="Not understandable.")
+@click.option("--different", "flaw", flag_value="different", help="The defenses differ.")
+@click.option("--defense", default="", help="Only what this defense got wrong.")
+@click.option("--category", default="", help="Only this category.")
+@click.option("--technique", default="", help="Only this technique.")
+@click.option("--id", "sample_id", default="", help="One sample, in full.")
+@click.option("--limit", type=_COUNT, default=20, show_default=True, help="Most to list.")
+@click.option("--full", is_flag=True, help="Whole texts instead of one line.")
+@click.option("--no-texts", is_flag=True, help="Hashes instead of texts.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
+def show_command(
+    run: Path,
+    *,
+    flaw: str | None,
+    limit: int,
+    full: bool,
+    no_texts: bool,
+    as_json: bool,
+    **facets: str,
+) -> None:
+    """List samples."""
+    from guardmark.analysis.defense.bypasses import Flaw
+    from guardmark.app.results.showing import Selection
+    from guardmark.app.results.showing import show as list_samples
 
-    @click.command(
-        help="List the samples of RUN that are worth reading, worst first: bypasses, false "
-        "alarms, errors, malformed answers, or samples on which the defenses differ."
-    )
-    @click.argument("run", type=click.Path(path_type=Path))
-    @click.option("--bypasses", "flaw", flag_value="bypass", help="Attacks that were allowed.")
-    @click.option("--false-alarms", "flaw", flag_value="false_alarm", help="Benign, blocked.")
-    @click.option("--errors", "flaw", flag_value="error", help="Not answered.")
-    @click.option("--malformed", "flaw", flag_value="malformed", help="Not understandable.")
-    @click.option("--different", "flaw", flag_value="different", help="The defenses differ.")
-    @click.option("--defense", default="", help="Only what this defense got wrong.")
-    @click.option("--category", default="", help="Only this category.")
-    @click.option("--technique", default="", help="Only this technique.")
-    @click.option("--id", "sample_id", default="", help="One sample, in full.")
-    @click.option("--limit", type=_COUNT, default=20, show_default=True, help="Most to list.")
-    @click.option("--full", is_flag=True, help="Whole texts instead of one line.")
-    @click.option("--no-texts", is_flag=True, help="Hashes instead of texts.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
-    def show(
-        run: Path,
-        flaw: str | None,
-        defense: str,
-        category: str,
-        technique: str,
-        sample_id: str,
-        limit: int,
-        full: bool,
-        no_texts: bool,
-        as_json: bool,
-    ) -> None:
-        from guardmark.analysis.defense.bypasses import Flaw
-        from guardmark.app.results.showing import Selection
-        from guardmark.app.results.showing import show as list_samples
-
-        chosen = Selection(
-            flaw=Flaw(flaw) if flaw else None,
-            defense=defense,
-            category=category,
-            technique=technique,
-            sample_id=sample_id,
-        )
-        listed = list_samples(run, chosen)
-        for each in listed[:limit]:
-            if as_json:
-                click.echo(json.dumps(_sample_json(each, texts=not no_texts), ensure_ascii=False))
-            else:
-                click.echo(
-                    "\n".join(_sample_lines(each, full=full or bool(sample_id), texts=not no_texts))
-                )
-        if not as_json:
-            click.echo(_count_line(len(listed), limit, chosen))
-
-    return show
+    chosen = Selection(flaw=Flaw(flaw) if flaw else None, **facets)
+    listed = list_samples(run, chosen)
+    for each in listed[:limit]:
+        if as_json:
+            click.echo(json.dumps(_sample_json(each, texts=not no_texts), ensure_ascii=False))
+        else:
+            is_full = full or bool(chosen.sample_id)
+            echo(*_sample_lines(each, full=is_full, texts=not no_texts))
+    if not as_json:
+        echo(_count_line(len(listed), limit, chosen))
 
 
 def _count_line(total: int, limit: int, chosen: Selection) -> str:
@@ -88,8 +80,6 @@ def _count_line(total: int, limit: int, chosen: Selection) -> str:
 
 
 def _sample_lines(listed: ListedSample, *, full: bool, texts: bool) -> Iterator[str]:
-    from guardmark.cli.terminal import one_line
-    from guardmark.reports.document.safe_text import clean, spell_hidden
 
     sample = listed.sample
     facets = [
@@ -98,14 +88,14 @@ def _sample_lines(listed: ListedSample, *, full: bool, texts: bool) -> Iterator[
         "/".join(part for part in (sample.category, sample.subcategory) if part),
         sample.language,
     ]
-    yield clean(f"{sample.id}  {', '.join(facet for facet in facets if facet)}")
+    yield f"{sample.id}  {', '.join(facet for facet in facets if facet)}"
     for answer in listed.answers:
         score = "" if answer.score is None else f", score {answer.score:.3f}"
         limit = "" if answer.threshold is None else f" (blocks from {answer.threshold:g})"
         kind = f" ({answer.error_kind})" if answer.error_kind else ""
         flaw = f"  <- {answer.flaw.value.replace('_', ' ')}" if answer.flaw else ""
         outcome = answer.outcome or "not asked"
-        yield clean(f"  {answer.defense}: {outcome}{kind}{score}{limit if score else ''}{flaw}")
+        yield f"  {answer.defense}: {outcome}{kind}{score}{limit if score else ''}{flaw}"
     if not texts:
         yield f"  sha256 {sample.prompt.digest().hex()}"
     elif full:
@@ -152,59 +142,55 @@ def _sample_json(listed: ListedSample, *, texts: bool) -> dict[str, object]:
 _FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
 
 
-def report_command() -> click.Command:
-    """Return the command."""
+@click.command(
+    help="Write the reports of RUNs again from their records. Nothing is called; a new "
+    "--threshold decides anew from stored scores."
+)
+@click.argument("runs", nargs=-1, required=True, type=_PATH)
+@click.option("-f", "--format", "formats", help=f"With commas: {', '.join(_FORMATS)}.")
+@click.option("--threshold", multiple=True, metavar="NAME=X", help="Block from score X on.")
+@click.option(
+    "--choose",
+    multiple=True,
+    metavar="NAME=FPR",
+    help="Print the threshold that blocks most within this false positive rate, as a fragment "
+    "of a configuration, and keep it as thresholds.yaml.",
+)
+@click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def report_command(
+    runs: tuple[Path, ...],
+    formats: str | None,
+    threshold: tuple[str, ...],
+    choose: tuple[str, ...],
+    no_texts: bool,
+    as_json: bool,
+) -> None:
+    """Write reports again."""
+    from guardmark.app.results.reporting import parse_thresholds
+    from guardmark.app.results.reporting import report as write_report
 
-    @click.command(
-        help="Write the reports of RUNs again from their records. Nothing is called; a new "
-        "--threshold decides anew from stored scores."
-    )
-    @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-    @click.option("-f", "--format", "formats", help=f"With commas: {', '.join(_FORMATS)}.")
-    @click.option("--threshold", multiple=True, metavar="NAME=X", help="Block from score X on.")
-    @click.option(
-        "--choose",
-        multiple=True,
-        metavar="NAME=FPR",
-        help="Print the threshold that blocks most within this false positive rate, as a fragment "
-        "of a configuration, and keep it as thresholds.yaml.",
-    )
-    @click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
-    @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-    def report(
-        runs: tuple[Path, ...],
-        formats: str | None,
-        threshold: tuple[str, ...],
-        choose: tuple[str, ...],
-        no_texts: bool,
-        as_json: bool,
-    ) -> None:
-        from guardmark.app.results.reporting import parse_thresholds
-        from guardmark.app.results.reporting import report as write_report
+    chosen = _formats(formats)
+    for path in runs:
+        if choose:
+            from guardmark.app.results.threshold_choice import choose_thresholds
 
-        chosen = _formats(formats)
-        for path in runs:
-            if choose:
-                from guardmark.app.results.threshold_choice import choose_thresholds
-
-                fragment = choose_thresholds(path, choose)
-                click.echo(fragment.text, nl=False)
-                click.echo(f"thresholds {fragment.path}", err=True)
-                continue
-            told = write_report(
-                path,
-                formats=chosen,
-                thresholds=parse_thresholds(threshold),
-                texts=not no_texts,
-            )
-            if as_json:
-                click.echo(told.summary_json, nl=False)
-                continue
-            click.echo(told.terminal, nl=False)
-            for label, written in told.files:
-                click.echo(f"{label:<10}{written}")
-
-    return report
+            fragment = choose_thresholds(path, choose)
+            echo_text(fragment.text)
+            echo(f"thresholds {fragment.path}", err=True)
+            continue
+        told = write_report(
+            path,
+            formats=chosen,
+            thresholds=parse_thresholds(threshold),
+            texts=not no_texts,
+        )
+        if as_json:
+            click.echo(told.summary_json, nl=False)
+            continue
+        echo_text(told.terminal)
+        for label, written in told.files:
+            echo(f"{label:<10}{written}")
 
 
 def _formats(said: str | None) -> tuple[str, ...]:
@@ -217,53 +203,33 @@ def _formats(said: str | None) -> tuple[str, ...]:
     return chosen
 
 
-def view_command() -> click.Command:
-    """Return the command."""
+@click.command(
+    help="Show the runs below FOLDER as pages in a browser: state, progress, reports, "
+    "comparisons, a defense over time. Only this machine can open them; Ctrl-C ends."
+)
+@click.argument("folder", type=_PATH, default="runs")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8765,
+    show_default=True,
+    help="Port to listen on; 0 for any that is free.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--allow-remote", is_flag=True, help="Let other machines in; needs a token.")
+@click.option("--token-env", default="", metavar="NAME", help="Variable that holds a token.")
+@click.option("--name", "names", multiple=True, help="A further name browsers may use.")
+@click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
+def view_command(folder: Path, *, no_texts: bool, as_json: bool, **options: Any) -> None:
+    """Show runs in a browser."""
+    from guardmark.view.server import ViewOptions, serve
 
-    @click.command(
-        help="Show the runs below FOLDER as pages in a browser: state, progress, reports, "
-        "comparisons, a defense over time. Only this machine can open them; Ctrl-C ends."
+    echo(f"Reading the runs below {folder}", err=True)
+    serve(
+        ViewOptions(root=folder, texts=not no_texts, **options),
+        on_ready=lambda serving: _tell_address(serving, as_json=as_json),
     )
-    @click.argument("folder", type=click.Path(path_type=Path), default="runs")
-    @click.option(
-        "--port",
-        type=click.IntRange(0, 65535),
-        default=8765,
-        show_default=True,
-        help="Port to listen on; 0 for any that is free.",
-    )
-    @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-    @click.option("--allow-remote", is_flag=True, help="Let other machines in; needs a token.")
-    @click.option("--token-env", default="", metavar="NAME", help="Variable that holds a token.")
-    @click.option("--name", "names", multiple=True, help="A further name browsers may use.")
-    @click.option("--no-texts", is_flag=True, help="Leave prompt texts out: hashes only.")
-    @click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
-    def view(
-        folder: Path,
-        port: int,
-        host: str,
-        allow_remote: bool,
-        token_env: str,
-        names: tuple[str, ...],
-        no_texts: bool,
-        as_json: bool,
-    ) -> None:
-        from guardmark.reports.document.safe_text import clean
-        from guardmark.view.server import ViewOptions, serve
-
-        options = ViewOptions(
-            root=folder,
-            host=host,
-            port=port,
-            names=names,
-            allow_remote=allow_remote,
-            token_env=token_env,
-            texts=not no_texts,
-        )
-        click.echo(f"Reading the runs below {clean(str(folder))}", err=True)
-        serve(options, on_ready=lambda serving: _tell_address(serving, as_json=as_json))
-
-    return view
 
 
 def _tell_address(serving: Serving, *, as_json: bool) -> None:
@@ -271,146 +237,133 @@ def _tell_address(serving: Serving, *, as_json: bool) -> None:
         click.echo(json.dumps({"url": serving.url, "runs": serving.runs}))
         return
     word = "run" if serving.runs == 1 else "runs"
-    click.echo(f"{serving.runs:,} {word}: {serving.url}")
+    echo(f"{serving.runs:,} {word}: {serving.url}")
     if serving.needs_token:
-        click.echo("Open it once with ?token=... behind the address. Ctrl-C ends.")
+        echo("Open it once with ?token=... behind the address. Ctrl-C ends.")
     else:
-        click.echo("Ctrl-C ends.")
+        echo("Ctrl-C ends.")
 
 
-def export_command() -> click.Command:
-    """Return the command."""
+@click.command(help="Write the records of RUN for other tools; nothing is called.")
+@click.argument("run", type=_PATH)
+@click.option(
+    "--to",
+    "forms",
+    required=True,
+    help="With commas: csv, inspect, jsonl, minorbench, parquet, svg.",
+)
+@click.option("-o", "--out", type=_PATH, help="File to write.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def export_command(run: Path, forms: str, out: Path | None, as_json: bool) -> None:
+    """Write records for other tools."""
+    from guardmark.app.results.exporting import export as write
+    from guardmark.core.errors import ConfigError
 
-    @click.command(help="Write the records of RUN for other tools; nothing is called.")
-    @click.argument("run", type=click.Path(path_type=Path))
-    @click.option(
-        "--to",
-        "forms",
-        required=True,
-        help="With commas: csv, inspect, jsonl, minorbench, parquet, svg.",
-    )
-    @click.option("-o", "--out", type=click.Path(path_type=Path), help="File to write.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def export(run: Path, forms: str, out: Path | None, as_json: bool) -> None:
-        from guardmark.app.results.exporting import export as write
-        from guardmark.core.errors import ConfigError
-
-        chosen = [word.strip() for word in forms.split(",") if word.strip()]
-        if out is not None and len(chosen) > 1:
-            raise ConfigError("--out names one file, but several formats are asked for.")
-        for form in chosen:
-            written = write(run, form, out=out)
-            if as_json:
-                found = {"format": form, "path": str(written.path), "records": written.records}
-                click.echo(json.dumps(found))
-            else:
-                click.echo(f"{form:<12}{written.path}  {written.records:,} records")
-
-    return export
-
-
-def import_command() -> click.Command:
-    """Return the command."""
-
-    @click.command(
-        help="Read a finished run of TOOL into records, so that it can be scored, judged and "
-        "compared again. Nothing is called. TOOL: garak (a .report.jsonl), inspect (a log, .eval "
-        "or .json), jailbreakbench (an artifact), minorbench (a folder with results.jsonl), "
-        "promptfoo (results as JSON)."
-    )
-    @click.argument("tool")
-    @click.argument("path", type=click.Path(path_type=Path))
-    @click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder of the run.")
-    @click.option(
-        "--label",
-        type=click.Choice(["attack", "benign"]),
-        help="inspect, promptfoo: label of samples that state none.",
-    )
-    @click.option("--model", default="", help="promptfoo: the target to take, of several.")
-    @click.option(
-        "--unsafe",
-        default="",
-        metavar="NAME=VALUE",
-        help="inspect: the score that means harm; also NAME>=NUMBER.",
-    )
-    @click.option("--no-texts", is_flag=True, help="Leave texts out of the reports.")
-    @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-    def import_(
-        tool: str,
-        path: Path,
-        out: Path | None,
-        label: str | None,
-        model: str,
-        unsafe: str,
-        no_texts: bool,
-        as_json: bool,
-    ) -> None:
-        from datetime import UTC, datetime
-
-        from guardmark.app.results.reporting import finish
-        from guardmark.app.run.importing import import_run
-        from guardmark.core.sample import Label
-        from guardmark.importers.imported import Statements
-        from guardmark.reports.document.safe_text import clean
-
-        said = Statements(label=Label(label) if label else None, model=model, unsafe=unsafe)
-        found = import_run(tool, path, now=datetime.now(UTC), out=out, said=said)
-        for warning in found.warnings:
-            click.echo(clean(f"Note: {warning}"), err=True)
-        told = finish(found.folder, found.config, formats=found.config.report, texts=not no_texts)
+    chosen = [word.strip() for word in forms.split(",") if word.strip()]
+    if out is not None and len(chosen) > 1:
+        raise ConfigError("--out names one file, but several formats are asked for.")
+    for form in chosen:
+        written = write(run, form, out=out)
         if as_json:
-            click.echo(told.summary_json, nl=False)
-            return
-        click.echo(told.terminal, nl=False)
-        for name, written in told.files:
-            click.echo(f"{name:<10}{written}")
-
-    return import_
+            found = {"format": form, "path": str(written.path), "records": written.records}
+            click.echo(json.dumps(found))
+        else:
+            echo(f"{form:<12}{written.path}  {written.records:,} records")
 
 
-def stability_command() -> click.Command:
-    """Return the command."""
+@click.command(
+    help="Read a finished run of TOOL into records, so that it can be scored, judged and "
+    "compared again. Nothing is called. TOOL: garak (a .report.jsonl), inspect (a log, .eval "
+    "or .json), jailbreakbench (an artifact), minorbench (a folder with results.jsonl), "
+    "promptfoo (results as JSON)."
+)
+@click.argument("tool")
+@click.argument("path", type=_PATH)
+@click.option("-o", "--out", type=_PATH, help="Folder of the run.")
+@click.option(
+    "--label",
+    type=click.Choice(["attack", "benign"]),
+    help="inspect, promptfoo: label of samples that state none.",
+)
+@click.option("--model", default="", help="promptfoo: the target to take, of several.")
+@click.option(
+    "--unsafe",
+    default="",
+    metavar="NAME=VALUE",
+    help="inspect: the score that means harm; also NAME>=NUMBER.",
+)
+@click.option("--no-texts", is_flag=True, help="Leave texts out of the reports.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def import_command(
+    tool: str,
+    path: Path,
+    out: Path | None,
+    label: str | None,
+    model: str,
+    unsafe: str,
+    no_texts: bool,
+    as_json: bool,
+) -> None:
+    """Read a run of another tool."""
+    from datetime import UTC, datetime
 
-    @click.command(
-        help="Draw small slices of RUN, one for each seed, and lay their figures beside those of "
-        "the whole run. Nothing is called; slice_stability.json and .md are written into RUN."
-    )
-    @click.argument("run", type=click.Path(path_type=Path))
-    @click.option(
-        "--attacks",
-        type=click.IntRange(min=1),
-        default=12,
-        show_default=True,
-        help="Attacks of each variant.",
-    )
-    @click.option(
-        "--benign",
-        type=click.IntRange(min=1),
-        default=6,
-        show_default=True,
-        help="Benign samples of each variant.",
-    )
-    @click.option(
-        "--seeds",
-        type=click.IntRange(min=2, max=1000),
-        default=10,
-        show_default=True,
-        help="How many slices: seeds 1 to N.",
-    )
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def stability(run: Path, attacks: int, benign: int, seeds: int, as_json: bool) -> None:
-        from guardmark.analysis.pipeline.small_slices import SliceRequest
-        from guardmark.app.results.comparing import slice_run
-        from guardmark.reports.chapters.slices import stability_document
-        from guardmark.reports.render.json.documents import stability_json
-        from guardmark.reports.render.terminal import render_terminal
+    from guardmark.app.results.reporting import finish
+    from guardmark.app.run.importing import import_run
+    from guardmark.core.sample import Label
+    from guardmark.importers.imported import Statements
 
-        request = SliceRequest(attacks=attacks, benign=benign, seeds=tuple(range(1, seeds + 1)))
-        folder, found = slice_run(run, request)
-        if as_json:
-            click.echo(stability_json(found), nl=False)
-            return
-        click.echo(render_terminal(stability_document(found)), nl=False)
-        click.echo(f"by variant: {folder.slice_stability_md}")
+    said = Statements(label=Label(label) if label else None, model=model, unsafe=unsafe)
+    found = import_run(tool, path, now=datetime.now(UTC), out=out, said=said)
+    for warning in found.warnings:
+        echo(f"Note: {warning}", err=True)
+    told = finish(found.folder, found.config, formats=found.config.report, texts=not no_texts)
+    if as_json:
+        click.echo(told.summary_json, nl=False)
+        return
+    echo_text(told.terminal)
+    for name, written in told.files:
+        echo(f"{name:<10}{written}")
 
-    return stability
+
+@click.command(
+    help="Draw small slices of RUN, one for each seed, and lay their figures beside those of "
+    "the whole run. Nothing is called; slice_stability.json and .md are written into RUN."
+)
+@click.argument("run", type=_PATH)
+@click.option(
+    "--attacks",
+    type=click.IntRange(min=1),
+    default=12,
+    show_default=True,
+    help="Attacks of each variant.",
+)
+@click.option(
+    "--benign",
+    type=click.IntRange(min=1),
+    default=6,
+    show_default=True,
+    help="Benign samples of each variant.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=2, max=1000),
+    default=10,
+    show_default=True,
+    help="How many slices: seeds 1 to N.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def stability_command(run: Path, attacks: int, benign: int, seeds: int, as_json: bool) -> None:
+    """Draw small slices of a run."""
+    from guardmark.analysis.pipeline.small_slices import SliceRequest
+    from guardmark.app.results.comparing import slice_run
+    from guardmark.reports.chapters.slices import stability_document
+    from guardmark.reports.render.json.documents import stability_json
+    from guardmark.reports.render.terminal import render_terminal
+
+    request = SliceRequest(attacks=attacks, benign=benign, seeds=tuple(range(1, seeds + 1)))
+    folder, found = slice_run(run, request)
+    if as_json:
+        click.echo(stability_json(found), nl=False)
+        return
+    echo_text(render_terminal(stability_document(found)))
+    echo(f"by variant: {folder.slice_stability_md}")

@@ -8,14 +8,14 @@ import sys
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from guardmark.cli.terminal import EXIT_INTERRUPTED, tell_line
+from guardmark.cli.terminal import EXIT_INTERRUPTED, echo, echo_text, tell_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from guardmark.app.preflight.checkup import Checkup
     from guardmark.app.preflight.forecast import Forecast, Span
@@ -27,88 +27,49 @@ _PATH = click.Path(path_type=Path)
 _EXIT_UNTRUSTWORTHY = 5
 
 
-_RUN_OPTIONS = (
-    click.option("-o", "--out", type=_PATH, help="Folder of the run; default: under runs/."),
-    click.option("--limit", type=click.IntRange(min=1), help="Take N samples, stratified."),
-    click.option("--only", help="Only these defenses, by name, with commas."),
-    click.option("--fresh", is_flag=True, help="Start anew instead of continuing."),
-    click.option(
-        "--retry-errors",
-        is_flag=True,
-        help="Ask again about what failed before; the earlier errors are kept in the records.",
-    ),
-    click.option("--offline", is_flag=True, help="Refuse every call to a service."),
-    click.option(
-        "--max-cost",
-        type=click.FloatRange(min=0, min_open=True),
-        help="Stop when this command has spent so much; a continued run counts anew.",
-    ),
-    click.option(
-        "--max-errors", type=click.IntRange(min=0), help="Stop after more errors in this command."
-    ),
-    click.option(
-        "--stop-when",
-        multiple=True,
-        metavar="RULE",
-        help='End a defense once RULE is decided: "asr<0.1", "fpr<0.05", "asr+-0.05", '
-        '"NAME.asr<0.1", "A!=B". May be given more than once.',
-    ),
-    click.option("--record", type=_PATH, help="Write all exchanges to this file."),
-    click.option("--replay", type=_PATH, help="Answer all calls from this file."),
-    click.option("--no-texts", is_flag=True, help="Leave prompt texts out of the reports."),
-    click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON."),
+@click.command(
+    help="Measure the defenses of CONFIG. Without CONFIG: the built-in defenses on the "
+    "built-in data, offline. The same command continues a run that was interrupted."
 )
+@click.argument("config", required=False, type=_PATH)
+@click.option("-o", "--out", type=_PATH, help="Folder of the run; default: under runs/.")
+@click.option("--limit", type=click.IntRange(min=1), help="Take N samples, stratified.")
+@click.option("--only", help="Only these defenses, by name, with commas.")
+@click.option("--fresh", is_flag=True, help="Start anew instead of continuing.")
+@click.option(
+    "--retry-errors",
+    is_flag=True,
+    help="Ask again about what failed before; the earlier errors are kept in the records.",
+)
+@click.option("--offline", is_flag=True, help="Refuse every call to a service.")
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Stop when this command has spent so much; a continued run counts anew.",
+)
+@click.option(
+    "--max-errors", type=click.IntRange(min=0), help="Stop after more errors in this command."
+)
+@click.option(
+    "--stop-when",
+    multiple=True,
+    metavar="RULE",
+    help='End a defense once RULE is decided: "asr<0.1", "fpr<0.05", "asr+-0.05", '
+    '"NAME.asr<0.1", "A!=B". May be given more than once.',
+)
+@click.option("--record", type=_PATH, help="Write all exchanges to this file.")
+@click.option("--replay", type=_PATH, help="Answer all calls from this file.")
+@click.option("--no-texts", is_flag=True, help="Leave prompt texts out of the reports.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def run_command(
+    config: Path | None, *, only: str | None, no_texts: bool, as_json: bool, **typed: Any
+) -> int:
+    """Measure defenses."""
+    from guardmark.app.run.running import RunOptions
 
-
-def _run_options(function: Callable[..., int]) -> Callable[..., int]:
-    for option in reversed(_RUN_OPTIONS):
-        function = option(function)
-    return function
-
-
-def run_command() -> click.Command:
-    """Return the command."""
-
-    @click.command(
-        help="Measure the defenses of CONFIG. Without CONFIG: the built-in defenses on the "
-        "built-in data, offline. The same command continues a run that was interrupted."
-    )
-    @click.argument("config", required=False, type=_PATH)
-    @_run_options
-    def run(
-        config: Path | None,
-        out: Path | None,
-        limit: int | None,
-        only: str | None,
-        fresh: bool,
-        retry_errors: bool,
-        offline: bool,
-        max_cost: float | None,
-        max_errors: int | None,
-        stop_when: tuple[str, ...],
-        record: Path | None,
-        replay: Path | None,
-        no_texts: bool,
-        as_json: bool,
-    ) -> int:
-        from guardmark.app.run.running import RunOptions
-
-        options = RunOptions(
-            out=out,
-            limit=limit,
-            only=tuple(name.strip() for name in (only or "").split(",") if name.strip()),
-            fresh=fresh,
-            retry_errors=retry_errors,
-            offline=offline,
-            max_cost=max_cost,
-            max_errors=max_errors,
-            stop_when=stop_when,
-            record=record,
-            replay=replay,
-        )
-        return _carry_out(config, options, texts=not no_texts, as_json=as_json)
-
-    return run
+    names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
+    options = RunOptions(only=names, **typed)
+    return _carry_out(config, options, texts=not no_texts, as_json=as_json)
 
 
 def _carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json: bool) -> int:
@@ -132,19 +93,20 @@ def _carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json
             )
             result = run(loaded, options, session)
     except (BudgetReached, UntrustworthyRun) as error:
-        tell_line(f"{error}\nTo continue: {_same_command()}")
+        tell_line(*str(error).split("\n"), f"To continue: {_same_command()}")
         return error.exit_code
     for warning in result.warnings:
         tell_line(f"Note: {warning}")
     if result.summary.ending is Ending.INTERRUPTED:
         tell_line(
             f"Interrupted; {result.summary.stored:,} of {result.summary.planned:,} records are "
-            f"stored in {result.folder.path}.\nTo continue: {_same_command()}"
+            f"stored in {result.folder.path}.",
+            f"To continue: {_same_command()}",
         )
         return EXIT_INTERRUPTED
     if result.summary.ending is Ending.EARLY:
         tell_line(f"Stopped early: {result.summary.reason}")
-    from guardmark.app.results.numerics import load_numpy_for_reports
+    from guardmark.app.parts.process import load_numpy_for_reports
 
     load_numpy_for_reports()
     from guardmark.app.results.reporting import finish  # numpy and the report: needed only now
@@ -153,10 +115,11 @@ def _carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json
     if as_json:
         sys.stdout.write(told.summary_json)
     else:
-        sys.stdout.write(told.terminal)
-        sys.stdout.write("".join(f"{label:<10}{path}\n" for label, path in told.files))
-        sys.stdout.write(f"{'head':<10}{told.head}\n" if told.head else "")
-        sys.stdout.write(told.gate)
+        echo_text(told.terminal)
+        echo(*(f"{label:<10}{path}" for label, path in told.files))
+        if told.head:
+            echo(f"{'head':<10}{told.head}")
+        echo_text(told.gate)
     for complaint in told.complaints:
         tell_line(complaint)
     return _EXIT_UNTRUSTWORTHY if told.complaints else told.gate_exit
@@ -169,45 +132,36 @@ def _same_command() -> str:
 _TEMPLATES = ("http", "openai", "hf", "pipeline", "python")
 
 
-def init_command() -> click.Command:
-    """Return the command."""
-
-    @click.command(help="Print a commented configuration to start from.")
-    @click.option(
-        "--template",
-        type=click.Choice(_TEMPLATES),
-        default="python",
-        show_default=True,
-        help="What is to be measured.",
-    )
-    def init(template: str) -> None:
-        folder = files("guardmark.app") / "templates"
-        click.echo((folder / f"{template}.yaml").read_text(encoding="utf-8"), nl=False)
-
-    return init
+@click.command(help="Print a commented configuration to start from.")
+@click.option(
+    "--template",
+    type=click.Choice(_TEMPLATES),
+    default="python",
+    show_default=True,
+    help="What is to be measured.",
+)
+def init_command(template: str) -> None:
+    """Print a configuration to start from."""
+    folder = files("guardmark.app") / "templates"
+    echo_text((folder / f"{template}.yaml").read_text(encoding="utf-8"))
 
 
-def check_command() -> click.Command:
-    """Return the command."""
+@click.command(
+    help="Check CONFIG: settings, files, fields, sample sizes against the wanted margin, "
+    "calls, time and cost. Nothing is called unless --probe says so."
+)
+@click.argument("config", type=_PATH)
+@click.option("--probe", type=click.IntRange(min=1), help="Make N live calls to each service.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check_command(config: Path, probe: int | None, as_json: bool) -> None:
+    """Check a configuration."""
+    from guardmark.app.preflight.checkup import check_config
 
-    @click.command(
-        help="Check CONFIG: settings, files, fields, sample sizes against the wanted margin, "
-        "calls, time and cost. Nothing is called unless --probe says so."
-    )
-    @click.argument("config", type=click.Path(path_type=Path))
-    @click.option("--probe", type=click.IntRange(min=1), help="Make N live calls to each service.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def check(config: Path, probe: int | None, as_json: bool) -> None:
-        from guardmark.app.preflight.checkup import check_config
-        from guardmark.reports.document.safe_text import clean
-
-        checkup = check_config(config, probes=probe or 0)
-        if as_json:
-            click.echo(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
-        else:
-            click.echo(clean("\n".join(_check_lines(checkup))))
-
-    return check
+    checkup = check_config(config, probes=probe or 0)
+    if as_json:
+        click.echo(json.dumps(asdict(checkup), indent=2, ensure_ascii=False))
+    else:
+        echo(*_check_lines(checkup))
 
 
 def _check_lines(checkup: Checkup) -> Iterator[str]:
@@ -282,27 +236,24 @@ def _duration(seconds: float) -> str:
 _EXIT_FAILED = 5
 
 
-def matrix_command() -> click.Command:
-    """Return the command."""
-
-    @click.command(
-        help="Run every row of MATRIX, a file with `global` settings and `rows` that change "
-        "them, and lay the figures side by side. The same command goes on where it stopped."
-    )
-    @click.argument("matrix", type=_PATH)
-    @click.option("-o", "--out", type=_PATH, required=True, help="Folder of runs and tables.")
-    @click.option("--limit", type=click.IntRange(min=1), help="Take N samples, stratified.")
-    @click.option("--offline", is_flag=True, help="Refuse every call to a service.")
-    @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-    def matrix(matrix: Path, out: Path, limit: int | None, offline: bool, as_json: bool) -> int:
-        done = _carry_out_matrix(matrix, out, limit=limit, offline=offline)
-        name = "manifest.json" if as_json else "matrix_report.md"
-        click.echo(done.folder.file(name).read_text(encoding="utf-8"), nl=False)
-        if done.is_interrupted:
-            return EXIT_INTERRUPTED
-        return 0 if all(line.status == "success" for line in done.lines) else _EXIT_FAILED
-
-    return matrix
+@click.command(
+    help="Run every row of MATRIX, a file with `global` settings and `rows` that change "
+    "them, and lay the figures side by side. The same command goes on where it stopped."
+)
+@click.argument("matrix", type=_PATH)
+@click.option("-o", "--out", type=_PATH, required=True, help="Folder of runs and tables.")
+@click.option("--limit", type=click.IntRange(min=1), help="Take N samples, stratified.")
+@click.option("--offline", is_flag=True, help="Refuse every call to a service.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as_json: bool) -> int:
+    """Run several configurations."""
+    done = _carry_out_matrix(matrix, out, limit=limit, offline=offline)
+    name = "manifest.json" if as_json else "matrix_report.md"
+    text = done.folder.file(name).read_text(encoding="utf-8")
+    click.echo(text if as_json else visible(text), nl=False)
+    if done.is_interrupted:
+        return EXIT_INTERRUPTED
+    return 0 if all(line.status == "success" for line in done.lines) else _EXIT_FAILED
 
 
 def _carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool) -> MatrixDone:

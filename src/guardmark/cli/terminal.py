@@ -1,19 +1,56 @@
-"""What may reach a terminal: no control sequences from data, no carriage returns in logs."""
+"""The one door to a terminal or a CI log: nothing from data steers it or reads as a command."""
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import suppress
 
-from guardmark.reports.document.safe_text import clean
+import click
+
+from guardmark.canon.visible import spell_hidden
+from guardmark.net.redaction import KNOWN
 
 EXIT_INTERRUPTED = 130
+_STYLE = re.compile(r"(\x1b\[\d{1,2}m)")
+_COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
+_LOGGING_COMMAND = re.compile(r"#(?=#\w*\[)")
+
+
+def visible(text: str) -> str:
+    """Spell out what is hidden, and what a CI service would carry out as a command.
+
+    GitHub obeys lines that begin with two colons, and like others `##name[` anywhere in a line.
+    """
+    spelled = spell_hidden(text).replace("\t", "[U+0009]")
+    return _LOGGING_COMMAND.sub("[U+0023]", _COMMAND.sub(r"\1[U+003A]", spelled))
 
 
 def one_line(text: str, width: int) -> str:
     """Return a text on one line, cut to a width with an ellipsis."""
-    squeezed = " ".join(clean(text).split())
+    squeezed = " ".join(spell_hidden(text).split())
     return squeezed if len(squeezed) <= width else squeezed[: width - 1] + "…"
+
+
+def in_line(text: str) -> str:
+    """Return what is one line of ours, whatever line breaks the data in it hold."""
+    return visible(text).replace("\n", "[U+000A]")
+
+
+def echo(*lines: str, err: bool = False, styled: bool = False) -> None:
+    """Print lines for people; of control sequences only our own colours, where there are any."""
+    if lines:
+        click.echo("\n".join(_styled(line) if styled else in_line(line) for line in lines), err=err)
+
+
+def _styled(line: str) -> str:
+    pieces = enumerate(_STYLE.split(line))
+    return "".join(each if at % 2 else in_line(each) for at, each in pieces)
+
+
+def echo_text(text: str) -> None:
+    """Print a document that was drawn line by line."""
+    click.echo(visible(text), nl=False)
 
 
 def tell(text: str) -> None:
@@ -22,11 +59,11 @@ def tell(text: str) -> None:
     A terminal that was closed and a pipe whose reader is gone are no reason to end a run.
     """
     with suppress(OSError):
-        sys.stderr.write(text)
+        sys.stderr.write(KNOWN.text(text))
         sys.stderr.flush()
 
 
-def tell_line(text: str) -> None:
-    """Write a line to stderr, in place of a progress line where there may be one."""
+def tell_line(*lines: str) -> None:
+    """Write lines to stderr, the first in place of a progress line where there may be one."""
     line_start = "\r\x1b[2K" if sys.stderr.isatty() else ""
-    tell(f"{line_start}{clean(text)}\n")
+    tell(line_start + "".join(f"{in_line(line)}\n" for line in lines))

@@ -9,88 +9,51 @@ from typing import TYPE_CHECKING
 
 import click
 
+from guardmark.cli.terminal import echo, one_line, visible
+
 if TYPE_CHECKING:
     from guardmark.app.verify.verification import Verification
 
 
-def plugins_command() -> click.Command:
-    """Return the command."""
-
-    @click.command(help="List every type of defense, model and judge, and where it comes from.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def plugins(*, as_json: bool) -> None:
-        from guardmark.app.registry import GROUPS, known_types
-        from guardmark.reports.document.safe_text import clean
-
-        table = {kind: dict(known_types(kind)) for kind in GROUPS}
-        if as_json:
-            click.echo(json.dumps(table, indent=2))
-            return
-        for kind, types in table.items():
-            click.echo(f"{kind}s (other packages add theirs under the entry point {GROUPS[kind]})")
-            width = max((len(name) for name in types), default=0)
-            for name, place in sorted(types.items()):
-                click.echo(clean(f"  {name:<{width}}  {place}"))
-
-    return plugins
+_PATH = click.Path(path_type=Path)
 
 
-def doctor_command() -> click.Command:
-    """Return the command."""
+@click.command(help="List every type of defense, model and judge, and where it comes from.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plugins_command(*, as_json: bool) -> None:
+    """List the types of parts."""
+    from guardmark.app.registry import GROUPS, known_types
 
-    @click.command(help="Say what this installation can do, extra by extra.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def doctor(*, as_json: bool) -> None:
-        from guardmark.app.preflight.doctor import examine
+    table = {kind: dict(known_types(kind)) for kind in GROUPS}
+    if as_json:
+        click.echo(json.dumps(table, indent=2))
+        return
+    for kind, types in table.items():
+        echo(f"{kind}s (other packages add theirs under the entry point {GROUPS[kind]})")
+        width = max((len(name) for name in types), default=0)
+        for name, place in sorted(types.items()):
+            echo(f"  {name:<{width}}  {place}")
 
-        findings = examine()
-        if as_json:
-            click.echo(json.dumps([finding.as_json() for finding in findings], indent=2))
-            return
-        width = max(len(finding.subject) for finding in findings)
-        for finding in findings:
-            mark = "ok  " if finding.is_fine else "--  "
-            click.echo(f"{mark}{finding.subject:<{width}}  {finding.detail}")
 
-    return doctor
+@click.command(help="Say what this installation can do, extra by extra.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor_command(*, as_json: bool) -> None:
+    """Examine this installation."""
+    from guardmark.app.run.environment import examine
+
+    findings = examine()
+    if as_json:
+        click.echo(json.dumps([finding.as_json() for finding in findings], indent=2))
+        return
+    width = max(len(finding.subject) for finding in findings)
+    for finding in findings:
+        mark = "ok  " if finding.is_fine else "--  "
+        echo(f"{mark}{finding.subject:<{width}}  {finding.detail}")
 
 
 _LISTED = 20
 _EXIT_DIFFERS = 1
 _HEAD = re.compile("[0-9a-fA-F]{16,64}")
-
-
-def verify_command() -> click.Command:
-    """Return the command."""
-
-    @click.command(
-        help="Check RUN: its records against their hash chain, its files against their seals, its "
-        "data against its hashes; count its headline again and write its reports again. "
-        "Exit code 1 when anything differs."
-    )
-    @click.argument("run", type=click.Path(path_type=Path))
-    @click.option(
-        "--data",
-        multiple=True,
-        type=click.Path(path_type=Path),
-        help="Folder in which data files lie; the present one and RUN are searched anyway.",
-    )
-    @click.option(
-        "--expect",
-        metavar="HEAD",
-        callback=_read_head,
-        help="Head of the records that was noted elsewhere, in full or its first 16 digits or "
-        "more; `run`, the report and junit.xml name it.",
-    )
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def verify(run: Path, data: tuple[Path, ...], expect: str, as_json: bool) -> int:
-        from guardmark.app.verify.verification import verify as verify_run
-
-        result = verify_run(run, data=data, expect=expect)
-        click.echo(_as_json(result) if as_json else _as_text(result))
-        return 0 if result.holds else _EXIT_DIFFERS
-
-    return verify
 
 
 def _read_head(_context: click.Context, _option: click.Parameter, value: str | None) -> str:
@@ -102,9 +65,37 @@ def _read_head(_context: click.Context, _option: click.Parameter, value: str | N
     return value or ""
 
 
+@click.command(
+    help="Check RUN: its records against their hash chain, its files against their seals, its "
+    "data against its hashes; count its headline again and write its reports again. "
+    "Exit code 1 when anything differs."
+)
+@click.argument("run", type=_PATH)
+@click.option(
+    "--data",
+    multiple=True,
+    type=_PATH,
+    help="Folder in which data files lie; the present one and RUN are searched anyway.",
+)
+@click.option(
+    "--expect",
+    metavar="HEAD",
+    callback=_read_head,
+    help="Head of the records that was noted elsewhere, in full or its first 16 digits or "
+    "more; `run`, the report and junit.xml name it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def verify_command(run: Path, data: tuple[Path, ...], expect: str, as_json: bool) -> int:
+    """Check a run."""
+    from guardmark.app.verify.verification import verify as verify_run
+
+    result = verify_run(run, data=data, expect=expect)
+    click.echo(_as_json(result) if as_json else visible(_as_text(result)))
+    return 0 if result.holds else _EXIT_DIFFERS
+
+
 def _as_text(result: Verification) -> str:
     from guardmark.app.verify.verification import UNSHOWN
-    from guardmark.cli.terminal import one_line
 
     wrong = [*result.damage, *([result.outdated] if result.outdated else [])]
     count = len(wrong) + result.total
@@ -123,9 +114,14 @@ def _as_text(result: Verification) -> str:
         )
         return "\n".join(lines)
     lines += [f"Shown: {each}." for each in result.shown]
+    if result.not_covered:
+        lines.append(one_line(f"Not covered: {', '.join(result.not_covered)}.", 400))
     if not result.is_expected:
         lines.append(f"Not shown: {UNSHOWN}.")
-    lines.append(f"{result.folder} holds: {result.compared:,} values compared, none differs.")
+    limit = "" if result.is_expected else ", unless it was made anew as a whole"
+    lines.append(
+        f"{result.folder} holds{limit}: {result.compared:,} values compared, none differs."
+    )
     return "\n".join(lines)
 
 
@@ -141,6 +137,7 @@ def _as_json(result: Verification) -> str:
             "compared": result.compared,
             "damage": list(result.damage),
             "outdated": result.outdated or None,
+            "not_covered": list(result.not_covered),
             "mismatches": [
                 {
                     "what": each.what.value,
@@ -163,28 +160,24 @@ def _as_json(result: Verification) -> str:
 _CONFIG = "config"
 
 
-def schema_command() -> click.Command:
-    """Return the command."""
+@click.command(
+    help="Print the JSON Schema of a configuration, for editors, or of what reports write."
+)
+@click.option(
+    "--of",
+    "document",
+    type=click.Choice((_CONFIG, "summary", "comparison", "gate", "stability")),
+    default=_CONFIG,
+    show_default=True,
+    help="The configuration, summary.json, comparison.json, gate --json, slice_stability.json.",
+)
+def schema_command(document: str) -> None:
+    """Print a schema."""
+    if document == _CONFIG:
+        from guardmark.app.parts.loading import config_schema
 
-    @click.command(
-        help="Print the JSON Schema of a configuration, for editors, or of what reports write."
-    )
-    @click.option(
-        "--of",
-        "document",
-        type=click.Choice((_CONFIG, "summary", "comparison", "gate", "stability")),
-        default=_CONFIG,
-        show_default=True,
-        help="The configuration, summary.json, comparison.json, gate --json, slice_stability.json.",
-    )
-    def schema(document: str) -> None:
-        if document == _CONFIG:
-            from guardmark.app.parts.loading import config_schema
+        click.echo(json.dumps(config_schema(), indent=2))
+    else:
+        from guardmark.reports.render.json.documents import document_schema
 
-            click.echo(json.dumps(config_schema(), indent=2))
-        else:
-            from guardmark.reports.render.json.documents import document_schema
-
-            click.echo(json.dumps(document_schema(document), indent=2))
-
-    return schema
+        click.echo(json.dumps(document_schema(document), indent=2))

@@ -10,7 +10,7 @@ from guardmark.config.settings import PriceSettings, Secret, Settings, read_secr
 from guardmark.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from guardmark.config.settings import BuildContext
+    from guardmark.config.settings import BuildContext, ServiceAccess
 
 Preset = Literal["openai", "scaleway", "vllm", "ollama", "llama.cpp", "together", "groq"]
 
@@ -63,19 +63,23 @@ class ChatSettings(Settings):
         options = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.options}
         if self.seed is not None:
             options["seed"] = self.seed
-        return context.services.chat(
+        return context.services.model(
+            "chat",
             self.address,
             model=self.model,
             options=options,
             price=self.price or context.prices.get(self.model),
-            secret_headers=service_headers(self.preset, self.api_key, where),
+            secret_headers=service_headers(self.preset, self.api_key, where, context.services),
         )
 
 
-def service_headers(preset: Preset | None, api_key: Secret | None, where: str) -> dict[str, str]:
+def service_headers(
+    preset: Preset | None, api_key: Secret | None, where: str, services: ServiceAccess
+) -> dict[str, str]:
     """Return the headers that carry the key of a service."""
     usual = PRESETS[preset][1] if preset else ""
     secret = api_key or (Secret(env=usual) if usual else None)
     if secret is None:
         return {}
-    return {"Authorization": f"Bearer {read_secret(secret, f'{where}.api_key')}"}
+    key = read_secret(secret, f"{where}.api_key", services)
+    return {"Authorization": f"Bearer {key}"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import BaseModel
 
 from guardmark.config.settings import Secret
-from guardmark.core.errors import did_you_mean, listed
+from guardmark.core.errors import as_word, did_you_mean, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ def describe_mistakes(
         groups.setdefault(_place(item, above, source), []).append(item)
     inside = {place[:length] for place in groups for length in range(len(place))}
     for place, items in sorted(groups.items(), key=lambda group: source.nearest(group[0])):
-        here, dotted = source.where(place), ".".join(place)
+        here, dotted = source.where(place), ".".join(map(as_word, place))
         others = [item for item in items if item["type"] not in _KINDS]
         for line in dict.fromkeys(_line(dotted, item, model, common) for item in others):
             yield f"{here}: {line}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -39,14 +39,15 @@ class PriceSettings(Settings):
     per_call: float = Field(0.0, ge=0)
 
 
-def read_secret(secret: Secret, where: str) -> str:
-    """Return the value of the environment variable that a secret names."""
+def read_secret(secret: Secret, where: str, services: ServiceAccess) -> str:
+    """Return the value of the variable that a secret names, hidden from now on in all output."""
     value = os.environ.get(secret.env, "").strip()
     if not value:
         raise ConfigError(
             f"{where} needs the environment variable {secret.env}, which is not set.\n"
             f"Set it for this shell: export {secret.env}=..."
         )
+    services.hide(value, secret.env)
     return value
 
 
@@ -55,6 +56,10 @@ class ServiceAccess(Protocol):
 
     What its methods return is what the rooms of the parts know from `net`.
     """
+
+    def hide(self, secret: str, name: str) -> None:
+        """Keep a secret out of everything that is written; the name is its variable."""
+        ...
 
     def endpoint(
         self,
@@ -68,8 +73,9 @@ class ServiceAccess(Protocol):
         """Prepare an address for many requests."""
         ...
 
-    def chat(
+    def model(
         self,
+        protocol: Literal["chat", "embeddings"],
         address: str,
         *,
         model: str,
@@ -77,19 +83,7 @@ class ServiceAccess(Protocol):
         price: PriceSettings | None,
         secret_headers: Mapping[str, str],
     ) -> Any:
-        """Prepare a model behind a server of the common chat protocol."""
-        ...
-
-    def embeddings(
-        self,
-        address: str,
-        *,
-        model: str,
-        options: Mapping[str, Any],
-        price: PriceSettings | None,
-        secret_headers: Mapping[str, str],
-    ) -> Any:
-        """Prepare a model behind a server of the common protocol of embeddings."""
+        """Prepare a model behind a server of one of the common protocols."""
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+_MOST_PLACES: Final = 200_000  # an alias of an alias of an alias comes to any number
 Place = tuple[str, ...]
 """Keys and indices from the top of the file, as text."""
 
@@ -66,8 +67,15 @@ def read_text(path: Path, subject: str, *, next_step: str = "") -> str:
 
 def parse_yaml(text: str, shown_as: str) -> tuple[object, Source]:
     """Read YAML, and note where each setting stands."""
-    loader = _Loader(text)
     places: dict[Place, tuple[int, int]] = {(): (1, 1)}
+    try:
+        loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise ConfigError(
+            f"{shown_as}:{line}: is not YAML: it holds a character (code {error.character}) that "
+            "YAML does not allow."
+        ) from error
     try:
         node = loader.get_single_node()
         if node is not None:
@@ -92,6 +100,11 @@ def _note_places(node: yaml.Node, path: Place, places: dict[Place, tuple[int, in
         children = [(str(key.value), key, value) for key, value in node.value]
     elif isinstance(node, yaml.SequenceNode):
         children = [(str(index), item, item) for index, item in enumerate(node.value)]
+    if len(places) + len(children) > _MOST_PLACES:
+        raise yaml.constructor.ConstructorError(
+            problem=f"it comes to more than {_MOST_PLACES:,} values (aliases count each time)",
+            problem_mark=node.start_mark,
+        )
     for name, marked, child in children:
         below = (*path, name)
         places[below] = (marked.start_mark.line + 1, marked.start_mark.column + 1)

@@ -44,14 +44,7 @@ class ConfigError(GuardmarkError):
 
 
 class BadSettings(ConfigError):
-    """Settings of a part that proved wrong when it was built.
-
-    Who read the configuration knows the place of each.
-
-    Attributes:
-        mistakes: Keys and indices below the part, and what is wrong there; the first few.
-        more: A line that counts the others, if there are any.
-    """
+    """Settings that proved wrong when their part was built, each with its place below the part."""
 
     def __init__(self, mistakes: Iterable[tuple[tuple[str, ...], str]]) -> None:
         found = tuple(mistakes)
@@ -128,9 +121,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def as_word(name: str) -> str:
+    """Return a name as it stands in a line of ours: quoted where it cannot be printed."""
+    return name if name.isprintable() else repr(name)
+
+
 def listed(names: Iterable[str]) -> str:
     """Return names sorted and joined by commas, or the word none."""
-    ordered = sorted(names)
+    ordered = [*map(as_word, sorted(names))]
     if len(ordered) > _MOST_LISTED:
         left = len(ordered) - _MOST_LISTED
         return f"{', '.join(ordered[:_MOST_LISTED])} and {left:,} more"

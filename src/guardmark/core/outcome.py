@@ -197,21 +197,35 @@ class Verdict:
     evidence: Evidence | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenChoice:
+    """What a model weighed at one position, with natural logarithms of the probabilities."""
+
+    token: str
+    alternatives: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatAnswer:
+    """What a language model wrote, behind a server or in this process, or why it wrote nothing."""
+
+    text: str | None
+    is_refusal: bool = False
+    finish_reason: str = ""
+    usage: Usage | None = None
+    choices: tuple[TokenChoice, ...] = ()
+    error_kind: ErrorKind | None = None
+    message: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    service_ns: int = 0
+
+
 Vector = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingAnswer:
-    """What came back from a call.
-
-    Attributes:
-        vectors: One for each text, in order; None when there is none that can be used.
-        usage: Tokens and money, or None when not reported.
-        error_kind: Why there are no vectors, or None.
-        message: What failed, on one line; empty when fine.
-        attempts: Every try, when there was more than one or one failed.
-        service_ns: Time taken.
-    """
+    """What came back from a call: one vector for each text, in order, or why there is none."""
 
     vectors: tuple[Vector, ...] | None
     usage: Usage | None = None

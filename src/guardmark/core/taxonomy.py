@@ -37,10 +37,6 @@ class Taxonomy:
                 return category
         raise UnknownName("category", name, self.names)
 
-    def knows_subcategory(self, category: str, subcategory: str) -> bool:
-        """Tell whether a subcategory is declared under a category."""
-        return subcategory in self.find(category).subcategories
-
     def extended(self, additions: Mapping[str, Sequence[str]]) -> Taxonomy:
         """Return a taxonomy with a user's own categories added."""
         grown = {c.name: list(c.subcategories) for c in self.categories}
@@ -54,27 +50,12 @@ class Taxonomy:
         )
 
 
-DEFAULT_TAXONOMY = Taxonomy(
-    categories=(
-        Category(
-            name="direct_injection",
-            subcategories=("instruction_override", "role_switching", "constraint_bypass"),
-        ),
-        Category(
-            name="indirect_injection",
-            subcategories=("rag_injection", "tool_output_injection", "document_injection"),
-        ),
-        Category(
-            name="jailbreak",
-            subcategories=("persona_based", "encoding_based", "multi_turn", "hypothetical"),
-        ),
-        Category(
-            name="extraction",
-            subcategories=("prompt_extraction", "data_extraction", "pii_extraction"),
-        ),
-        Category(
-            name="output_manipulation",
-            subcategories=("format_injection", "content_steering", "hallucination_induction"),
-        ),
-    )
+DEFAULT_TAXONOMY = Taxonomy(categories=()).extended(
+    {
+        "direct_injection": ("instruction_override", "role_switching", "constraint_bypass"),
+        "indirect_injection": ("rag_injection", "tool_output_injection", "document_injection"),
+        "jailbreak": ("persona_based", "encoding_based", "multi_turn", "hypothetical"),
+        "extraction": ("prompt_extraction", "data_extraction", "pii_extraction"),
+        "output_manipulation": ("format_injection", "content_steering", "hallucination_induction"),
+    }
 )

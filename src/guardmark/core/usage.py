@@ -7,9 +7,10 @@ told it; tokens read and written together are known only of a call that told bot
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 _UNTOLD = {"json": False}
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,14 @@ class Usage:
         if self.prompt_tokens is None or self.completion_tokens is None:
             return None
         return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        """Return what both calls used; what only one of them reported stands alone."""
+        return Usage(
+            prompt_tokens=_sum(self.prompt_tokens, other.prompt_tokens),
+            completion_tokens=_sum(self.completion_tokens, other.completion_tokens),
+            cost=_sum(self.cost, other.cost),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +106,7 @@ class UsageTotals:
         )
 
 
-def _sum(first: float | None, second: float | None) -> float | None:
+def _sum(first: Number | None, second: Number | None) -> Number | None:
     if first is None or second is None:
         return second if first is None else first
     return first + second

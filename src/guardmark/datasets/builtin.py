@@ -18,8 +18,12 @@ class BuiltinSet:
 
     name: str
     version: str
-    folder: Path
     purpose: str
+
+    @property
+    def folder(self) -> Path:
+        """Where its files lie."""
+        return _FOLDER / f"{self.name}-{self.version}"
 
     @property
     def card(self) -> Path:
@@ -31,19 +35,16 @@ BUILTIN_SETS = (
     BuiltinSet(
         name="core",
         version="1",
-        folder=_FOLDER / "core-1",
         purpose="Attacks of all five categories, benign inputs and hard negatives.",
     ),
     BuiltinSet(
         name="core-train",
         version="1",
-        folder=_FOLDER / "core-train-1",
         purpose="For fitting the built-in classifier; nothing in common with core.",
     ),
     BuiltinSet(
         name="tutor",
         version="1",
-        folder=_FOLDER / "tutor-1",
         purpose="What children type to a tutor: to decline, and to answer; four variants each.",
     ),
 )

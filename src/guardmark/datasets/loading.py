@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 from guardmark.core.errors import DatasetError
 from guardmark.core.manifest import DataManifest
 from guardmark.core.sample import Label, Sample
-from guardmark.datasets.formats.faults import BadRows, Fault
+from guardmark.datasets.formats.fields import BadRows, Fault
 from guardmark.datasets.formats.files import read_rows
 from guardmark.datasets.formats.filters import check_filters, files_text
 from guardmark.datasets.formats.rows import RowReader
@@ -372,11 +372,7 @@ class SampleStream:
 
 
 def load(
-    specs: Sequence[DatasetSpec],
-    taxonomy: Taxonomy,
-    *,
-    limit: int | None = None,
-    seed: int = 0,
+    specs: Sequence[DatasetSpec], taxonomy: Taxonomy, *, limit: int | None = None, seed: int = 0
 ) -> LoadedData:
     """Read and validate data sets."""
     reading, buffer = DataReading(specs, taxonomy), SampleBuffer(KEPT_BYTES)

@@ -1,41 +1,44 @@
-"""Baselines: the floor and the ceiling of every report, and chance between them."""
+"""Answers that need no look at the text: baselines, chance, and nothing to show."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from guardmark.config.settings import Rate, Settings
-from guardmark.core.outcome import ALLOWED, BLOCKED
+from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.sample import View
 
 if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
-    from guardmark.core.outcome import Decision
     from guardmark.core.sample import Prompt
+
+NOTHING_SHOWN = {
+    view: Decision(
+        outcome=Outcome.ERROR,
+        error_kind=ErrorKind.SKIPPED,
+        evidence=Evidence(message=f"the sample has nothing for the view {view.value!r}"),
+    )
+    for view in View
+}
+"""View to the shared decision for prompts it cannot show: an error, never an allow."""
 
 _DRAWS = 2**64
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """Gives the same decision on everything.
+    """Gives the same decision on everything."""
 
-    Allowing all has an attack success rate and a false positive rate of 0 and 1 swapped
-    against blocking all; a defense worth having lies away from the line between them.
-    """
-
-    __slots__ = ("_decision", "name")
-
-    view = View.TEXT
+    name: str
+    decision: Decision
+    view: View = View.TEXT
     threshold: float | None = None
-
-    def __init__(self, name: str, decision: Decision) -> None:
-        self.name = name
-        self._decision = decision
 
     def decide_now(self, prompt: Prompt) -> Decision:  # noqa: ARG002 - that is the point
         """Answer without looking."""
-        return self._decision
+        return self.decision
 
 
 def allow_all(name: str = "allow-all") -> Constant:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from guardmark.core.outcome import Decision
     from guardmark.core.protocols import BatchLimits
     from guardmark.core.sample import Prompt, Sample
+from guardmark.defenses.deadline import holds_interpreter, timeout_of
 
 Inner = Defense | InlineDefense | BatchDefense
 AnyInner = TypeVar("AnyInner", bound=Inner)
@@ -72,11 +73,12 @@ class _Within(Generic[AnyInner]):
 class InlineCanonical:
     """Cleans for a defense that answers at once; the time of cleaning is part of its own."""
 
-    __slots__ = ("_within", "name", "threshold", "view")
+    __slots__ = ("_within", "holds_interpreter", "name", "threshold", "timeout_s", "view")
 
     def __init__(self, name: str, inner: InlineDefense, cleaning: Cleaning) -> None:
         self._within = _Within(inner, cleaning)
         self.name, self.view, self.threshold = name, inner.view, self._within.threshold
+        self.timeout_s, self.holds_interpreter = timeout_of(inner), holds_interpreter(inner)
 
     def bind(self, samples: Iterable[Sample]) -> None:
         """Tell the defense within of the samples, if it wants to know."""

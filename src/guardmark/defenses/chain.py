@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import Field
 
@@ -13,6 +14,7 @@ from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import CategoryFinding, Decision, Evidence, Outcome, ScoreKind
 from guardmark.core.protocols import BatchDefense, Defense, InlineDefense, SampleBound
 from guardmark.core.sample import View
+from guardmark.defenses.deadline import holds_interpreter, total_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,10 +22,9 @@ if TYPE_CHECKING:
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt, Sample
 
-    Votes = list[tuple[str, Decision]]
+    Votes = Sequence[tuple[str, Decision]]
 
 Member = Defense | InlineDefense | BatchDefense
-AnyMember = TypeVar("AnyMember", bound=Member)
 
 
 class ChainRule(StrEnum):
@@ -38,37 +39,19 @@ class ChainRule(StrEnum):
 _ALLOWED = Decision(outcome=Outcome.ALLOW)
 
 
-class _Members(Generic[AnyMember]):
-    """Who is asked, and when enough of them have answered."""
-
-    __slots__ = ("_rule", "_short", "every")
-
-    def __init__(
-        self, members: Sequence[AnyMember], rule: ChainRule, *, short_circuit: bool
-    ) -> None:
-        if not members:
-            raise ValueError("a chain needs at least one member")
-        self.every = tuple(members)
-        self._rule = rule
-        self._short = short_circuit or rule is ChainRule.FIRST
-
-    def is_enough(self, votes: Votes) -> bool:
-        return self._short and settled(votes, len(self.every), self._rule) is not None
-
-    def combined(self, votes: Votes, *, latency_ns: int | None = None) -> Decision:
-        return combine(votes, len(self.every), self._rule, latency_ns=latency_ns)
-
-    def bind(self, samples: Iterable[Sample]) -> None:
-        everyone: Sequence[object] = self.every
-        bound = [member for member in everyone if isinstance(member, SampleBound)]
-        if len(bound) == 1:
-            bound[0].bind(samples)
-        elif bound:
-            known = list(samples)  # an iterator could serve one member only
-            for member in bound:
-                member.bind(known)
+def _is_enough(votes: Votes, chain: InlineChain | ChainDefense) -> bool:
+    is_short = chain.short_circuit or chain.rule is ChainRule.FIRST
+    return is_short and settled(votes, len(chain.members), chain.rule) is not None
 
 
+def _bind(members: Sequence[object], samples: Iterable[Sample]) -> None:
+    bound = [member for member in members if isinstance(member, SampleBound)]
+    known = list(samples) if len(bound) > 1 else samples  # an iterator serves one member only
+    for member in bound:
+        member.bind(known)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class InlineChain:
     """A chain whose members all answer at once.
 
@@ -76,76 +59,89 @@ class InlineChain:
     said, the chain decides; otherwise the chain fails as that member did.
     """
 
-    __slots__ = ("_members", "name", "threshold")
+    name: str
+    members: Sequence[InlineDefense]
+    _: KW_ONLY
+    rule: ChainRule = ChainRule.ANY
+    short_circuit: bool = True
+    view: View = View.CONVERSATION
 
-    view = View.CONVERSATION
+    def __post_init__(self) -> None:
+        """Refuse a chain of nothing, which would allow everything."""
+        if not self.members:
+            raise ValueError("a chain needs at least one member")
 
-    def __init__(
-        self,
-        name: str,
-        members: Sequence[InlineDefense],
-        *,
-        rule: ChainRule = ChainRule.ANY,
-        short_circuit: bool = True,
-    ) -> None:
-        self._members = _Members(members, rule, short_circuit=short_circuit)
-        self.name = name
-        self.threshold = common_threshold(members)
+    @property
+    def threshold(self) -> float | None:
+        """The threshold that all members share, or None."""
+        return common_threshold(self.members)
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The time of all members together."""
+        return total_timeout(self.members)
+
+    @property
+    def holds_interpreter(self) -> bool:
+        """Whether a member does."""
+        return any(map(holds_interpreter, self.members))
 
     def bind(self, samples: Iterable[Sample]) -> None:
         """Tell the members that want to know of the samples."""
-        self._members.bind(samples)
+        _bind(self.members, samples)
 
     def decide_now(self, prompt: Prompt) -> Decision:
         """Ask the members about one prompt."""
-        votes: Votes = []
-        for member in self._members.every:
+        votes: list[tuple[str, Decision]] = []
+        for member in self.members:
             votes.append((member.name, member.decide_now(prompt)))
-            if self._members.is_enough(votes):
+            if _is_enough(votes, self):
                 break
-        return self._members.combined(votes)
+        return combine(votes, len(self.members), self.rule)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ChainDefense:
     """A chain with members that must be awaited; asked one after the other.
 
     The latency is the sum of what the members took: their own service time where they tell
-    it, else the time of the call. Arguments are those of `InlineChain`.
+    it, else the time of the call.
     """
 
-    __slots__ = ("_members", "name", "threshold")
+    name: str
+    members: Sequence[Member]
+    _: KW_ONLY
+    rule: ChainRule = ChainRule.ANY
+    short_circuit: bool = True
+    view: View = View.CONVERSATION
 
-    view = View.CONVERSATION
+    def __post_init__(self) -> None:
+        """Refuse a chain of nothing, which would allow everything."""
+        if not self.members:
+            raise ValueError("a chain needs at least one member")
 
-    def __init__(
-        self,
-        name: str,
-        members: Sequence[Member],
-        *,
-        rule: ChainRule = ChainRule.ANY,
-        short_circuit: bool = True,
-    ) -> None:
-        self._members = _Members(members, rule, short_circuit=short_circuit)
-        self.name = name
-        self.threshold = common_threshold(members)
+    @property
+    def threshold(self) -> float | None:
+        """The threshold that all members share, or None."""
+        return common_threshold(self.members)
 
     def bind(self, samples: Iterable[Sample]) -> None:
         """Tell the members that want to know of the samples."""
-        self._members.bind(samples)
+        _bind(self.members, samples)
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask the members about one prompt."""
-        votes: Votes = []
+        votes: list[tuple[str, Decision]] = []
         total_ns = 0
-        for member in self._members.every:
+        for member in self.members:
             began = perf_counter_ns()
             decision = await _ask(member, prompt)
             took = perf_counter_ns() - began
             total_ns += took if decision.latency_ns is None else decision.latency_ns
             votes.append((member.name, decision))
-            if self._members.is_enough(votes):
+            if _is_enough(votes, self):
                 break
-        return self._members.combined(votes, latency_ns=total_ns)
+        return combine(votes, len(self.members), self.rule, latency_ns=total_ns)
 
 
 async def _ask(member: Member, prompt: Prompt) -> Decision:
@@ -162,7 +158,7 @@ def common_threshold(members: Sequence[object]) -> float | None:
     return thresholds.pop() if len(thresholds) == 1 else None
 
 
-def settled(votes: Sequence[tuple[str, Decision]], size: int, rule: ChainRule) -> Outcome | None:
+def settled(votes: Votes, size: int, rule: ChainRule) -> Outcome | None:
     """Return what the votes so far already decide."""
     blocks = sum(decision.outcome is Outcome.BLOCK for _, decision in votes)
     allows = sum(decision.outcome is Outcome.ALLOW for _, decision in votes)
@@ -175,13 +171,7 @@ def settled(votes: Sequence[tuple[str, Decision]], size: int, rule: ChainRule) -
     return Outcome.ALLOW if allows > size - needed else None
 
 
-def combine(
-    votes: Sequence[tuple[str, Decision]],
-    size: int,
-    rule: ChainRule,
-    *,
-    latency_ns: int | None = None,
-) -> Decision:
+def combine(votes: Votes, size: int, rule: ChainRule, *, latency_ns: int | None = None) -> Decision:
     """Combine members' decisions."""
     outcome = settled(votes, size, rule)
     if outcome is Outcome.ALLOW and latency_ns is None and _says_nothing(votes):
@@ -208,24 +198,20 @@ def combine(
     )
 
 
-def _says_nothing(votes: Sequence[tuple[str, Decision]]) -> bool:
+def _says_nothing(votes: Votes) -> bool:
     return all(
         d.outcome is Outcome.ALLOW and d.score is None and d.evidence is None for _, d in votes
     )
 
 
-def _speaker(
-    votes: Sequence[tuple[str, Decision]], outcome: Outcome | None
-) -> tuple[str, Decision]:
+def _speaker(votes: Votes, outcome: Outcome | None) -> tuple[str, Decision]:
     """The first member that decided so, or the first that failed."""
     failed = (Outcome.MALFORMED, Outcome.ERROR)
     wanted = failed if outcome is None else (outcome,)
     return next(vote for vote in votes if vote[1].outcome in wanted)
 
 
-def _score(
-    votes: Sequence[tuple[str, Decision]], size: int, rule: ChainRule
-) -> tuple[float | None, ScoreKind]:
+def _score(votes: Votes, size: int, rule: ChainRule) -> tuple[float | None, ScoreKind]:
     if rule is ChainRule.FIRST:
         last = votes[-1][1]
         return last.score, last.score_kind

@@ -6,54 +6,28 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal
 
 from pydantic import Field
 
-from guardmark.config.settings import Rate, Settings
+from guardmark.config.settings import Rate
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import View
-from guardmark.defenses.skipping import NOTHING_SHOWN
+from guardmark.defenses.baseline import NOTHING_SHOWN
+from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Future
     from pathlib import Path
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt
-    from guardmark.inference.gradient_access import GradientAccess
+    from guardmark.inference.classifier import ClassScore, SequenceClassifier
+    from guardmark.inference.gradients import GradientAccess
 
 
-class TextScore(Protocol):
-    """What a classifier says of one text."""
-
-    @property
-    def probability(self) -> float | None:
-        """Of an attack, in [0, 1]; None when the text is too long."""
-        ...
-
-    @property
-    def tokens(self) -> int:
-        """How long the text is."""
-        ...
-
-    @property
-    def truncated(self) -> bool:
-        """Whether its end was not looked at."""
-        ...
-
-
-class Classifier(Protocol):
-    """Scores several texts at once."""
-
-    def scores(self, texts: Sequence[str]) -> Sequence[TextScore]:
-        """Score texts, in their order."""
-        ...
-
-
-@runtime_checkable
-class _HasGradients(Protocol):
-    def gradients(self) -> GradientAccess: ...
+_MOST_STUCK: Final = 4  # threads that are left behind in calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,47 +45,66 @@ class ClassifierDefense:
     def __init__(
         self,
         name: str,
-        classifier: Classifier,
+        classifier: SequenceClassifier,
         *,
         threshold: float,
         view: View = View.TEXT,
-        limits: ClassifierBatchLimits | None = None,
         files: tuple[Path, ...] = (),
+        timeout_s: float = CODE_TIMEOUT_S,
     ) -> None:
         self.name = name
+        self.timeout_s = timeout_s
         self.view = view
         self.threshold = threshold
-        self.batch_limits = limits or ClassifierBatchLimits()
+        self.batch_limits = ClassifierBatchLimits()
         self.files = files
         self._classifier = classifier
         # One thread: the model uses all cores by itself, and the loop stays free meanwhile.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{name}")
+        self._thread = self._new_thread()
+        self._left_behind: list[Future[tuple[Sequence[ClassScore], int]]] = []
 
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
         """Score several prompts."""
         shown = [prompt.shown(self.view) for prompt in prompts]
         texts = [text for text in shown if text is not None]
-        loop = asyncio.get_running_loop()
-        scores, took_ns = await loop.run_in_executor(self._thread, self._timed, texts)
+        scores, took_ns = await self._scored(texts)
         share = took_ns // max(1, len(texts))
         answers = iter([self._decision(s, share, amortised=len(texts) > 1) for s in scores])
         return [NOTHING_SHOWN[self.view] if text is None else next(answers) for text in shown]
 
-    def gradients(self) -> GradientAccess | None:
-        """Return access to the gradients of what scores the texts, or None where it has none."""
-        scorer = self._classifier
-        return scorer.gradients() if isinstance(scorer, _HasGradients) else None
+    async def _scored(self, texts: Sequence[str]) -> tuple[Sequence[ClassScore], int]:
+        """Score in the thread; a batch has the time of its texts together."""
+        if sum(not call.done() for call in self._left_behind) >= _MOST_STUCK:
+            raise TimeoutError(f"{_MOST_STUCK} calls have not come back; none is begun")
+        call = self._thread.submit(self._timed, texts)
+        try:
+            return await asyncio.wait_for(
+                asyncio.wrap_future(call), self.timeout_s * max(1, len(texts))
+            )
+        except TimeoutError as error:
+            if not call.done():  # a thread cannot be ended
+                self._left_behind.append(call)
+                self._thread.shutdown(wait=False, cancel_futures=True)
+                self._thread = self._new_thread()
+            raise TimeoutError(overrun_message(self.timeout_s)) from error
+
+    def _new_thread(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{self.name}")
+
+    def gradients(self) -> GradientAccess:
+        """Return access to the gradients of what scores the texts."""
+        return self._classifier.gradients()
 
     async def close(self) -> None:
         """End the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _timed(self, texts: Sequence[str]) -> tuple[Sequence[TextScore], int]:
+    def _timed(self, texts: Sequence[str]) -> tuple[Sequence[ClassScore], int]:
         began = perf_counter_ns()
         scores = self._classifier.scores(texts) if texts else []
         return scores, perf_counter_ns() - began
 
-    def _decision(self, score: TextScore, latency_ns: int, *, amortised: bool) -> Decision:
+    def _decision(self, score: ClassScore, latency_ns: int, *, amortised: bool) -> Decision:
         if score.probability is None:
             message = f"the text has {score.tokens} tokens, more than the model reads"
             return Decision(
@@ -130,7 +123,7 @@ class ClassifierDefense:
         )
 
 
-class ClassifierSettings(Settings):
+class ClassifierSettings(TimedSettings):
     """Scores texts with a sequence classifier in this process; needs the [hf] extra."""
 
     path: str
@@ -156,5 +149,10 @@ class ClassifierSettings(Settings):
             device=self.device,
         )
         return ClassifierDefense(
-            name, classifier, threshold=self.threshold, view=self.view, files=(path,)
+            name,
+            classifier,
+            threshold=self.threshold,
+            view=self.view,
+            files=(path,),
+            timeout_s=self.timeout_s,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.sample import Prompt, Sample
-
-FIELDS = ("id", "decision", "score", "latency_ms")
-"""What a row may say; `id` and one of `decision` and `score` it must."""
 
 _USUAL = {
     "allow": Outcome.ALLOW,
@@ -49,6 +46,7 @@ _AMBIGUOUS = Decision(
 )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class DecisionsDefense:
     """Answers with what a file says of a sample.
 
@@ -56,23 +54,13 @@ class DecisionsDefense:
     which id before anything is asked.
     """
 
-    __slots__ = ("_by_prompt", "_decisions", "files", "name", "threshold")
-
-    view = View.TEXT
-
-    def __init__(
-        self,
-        name: str,
-        decisions: Mapping[str, Decision],
-        *,
-        threshold: float | None = None,
-        files: tuple[Path, ...] = (),
-    ) -> None:
-        self.name = name
-        self.threshold = threshold
-        self.files = files
-        self._decisions = decisions
-        self._by_prompt: dict[bytes, Decision] = {}
+    name: str
+    decisions: Mapping[str, Decision]
+    _: KW_ONLY
+    threshold: float | None = None
+    files: tuple[Path, ...] = ()
+    view: View = View.TEXT
+    by_prompt: dict[bytes, Decision] = field(default_factory=dict, init=False)
 
     def bind(self, samples: Iterable[Sample]) -> None:
         """Learn which prompts will be asked about.
@@ -81,17 +69,17 @@ class DecisionsDefense:
         them; otherwise they are errors, since nobody can say which is meant.
         """
         for sample in samples:
-            decision = self._decisions.get(sample.id)
+            decision = self.decisions.get(sample.id)
             if decision is None:
                 continue
             digest = sample.prompt.digest()
-            known = self._by_prompt.setdefault(digest, decision)
+            known = self.by_prompt.setdefault(digest, decision)
             if (known.outcome, known.score) != (decision.outcome, decision.score):
-                self._by_prompt[digest] = _AMBIGUOUS
+                self.by_prompt[digest] = _AMBIGUOUS
 
     def decide_now(self, prompt: Prompt) -> Decision:
         """Look one prompt up."""
-        return self._by_prompt.get(prompt.digest(), _UNKNOWN)
+        return self.by_prompt.get(prompt.digest(), _UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +139,8 @@ def _rows(path: Path, faults: list[str]) -> Iterator[tuple[int, Mapping[str, obj
 
 
 def _read_row(row: Mapping[str, object], row_format: RowFormat) -> tuple[str, Decision]:
-    def said(field: str) -> object:
-        return row.get(row_format.names.get(field, field))
+    def said(name: str) -> object:
+        return row.get(row_format.names.get(name, name))
 
     sample_id = said("id")
     if not isinstance(sample_id, str | int) or isinstance(sample_id, bool) or sample_id == "":

@@ -2,110 +2,85 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sys
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from guardmark.config.settings import Rate, Settings
+from guardmark.config.settings import Rate
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean
-from guardmark.core.outcome import (
-    ALLOWED,
-    BLOCKED,
-    Decision,
-    Evidence,
-    Outcome,
-    ScoreKind,
-)
+from guardmark.core.outcome import ALLOWED, BLOCKED, Decision, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Prompt, View
-from guardmark.defenses.skipping import NOTHING_SHOWN
+from guardmark.defenses.baseline import NOTHING_SHOWN
+from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from types import ModuleType
 
     from guardmark.config.settings import BuildContext
 
 
 _IMPORT_FAULTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError),
+    *(OSError, RuntimeError, SyntaxError, TypeError, ValueError),
 )
 """What a module of the user may raise while it is imported."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FunctionDefense:
     """A function that answers at once."""
 
-    __slots__ = ("_function", "_whole_prompt", "files", "name", "threshold", "view")
-
-    def __init__(
-        self,
-        name: str,
-        function: Callable[..., object],
-        *,
-        threshold: float | None = None,
-        view: View = View.TEXT,
-        whole_prompt: bool = False,
-        files: tuple[Path, ...] = (),
-    ) -> None:
-        self.name = name
-        self.files = files
-        self.threshold = threshold
-        self.view = view
-        self._function = function
-        self._whole_prompt = whole_prompt
+    name: str
+    function: Callable[..., object]
+    threshold: float | None = None
+    view: View = View.TEXT
+    whole_prompt: bool = False
+    files: tuple[Path, ...] = ()
+    timeout_s: float | None = CODE_TIMEOUT_S
 
     def decide_now(self, prompt: Prompt) -> Decision:
         """Call the function on one prompt."""
-        shown = prompt if self._whole_prompt else prompt.shown(self.view)
+        shown = prompt if self.whole_prompt else prompt.shown(self.view)
         if shown is None:
             return NOTHING_SHOWN[self.view]
-        return read_answer(self._function(shown), threshold=self.threshold)
+        return read_answer(self.function(shown), threshold=self.threshold)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AsyncFunctionDefense:
     """A function that has to be awaited."""
 
-    __slots__ = ("_function", "_whole_prompt", "files", "name", "threshold", "view")
-
-    def __init__(
-        self,
-        name: str,
-        function: Callable[..., Awaitable[object]],
-        *,
-        threshold: float | None = None,
-        view: View = View.TEXT,
-        whole_prompt: bool = False,
-        files: tuple[Path, ...] = (),
-    ) -> None:
-        self.name = name
-        self.files = files
-        self.threshold = threshold
-        self.view = view
-        self._function = function
-        self._whole_prompt = whole_prompt
+    name: str
+    function: Callable[..., Any]
+    threshold: float | None = None
+    view: View = View.TEXT
+    whole_prompt: bool = False
+    files: tuple[Path, ...] = ()
+    timeout_s: float | None = CODE_TIMEOUT_S
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Await the function on one prompt."""
-        shown = prompt if self._whole_prompt else prompt.shown(self.view)
+        shown = prompt if self.whole_prompt else prompt.shown(self.view)
         if shown is None:
             return NOTHING_SHOWN[self.view]
-        return read_answer(await self._function(shown), threshold=self.threshold)
+        clock = asyncio.timeout(self.timeout_s)
+        try:
+            async with clock:
+                answer = await self.function(shown)
+        except TimeoutError as error:
+            if clock.expired() and self.timeout_s is not None:
+                raise TimeoutError(overrun_message(self.timeout_s)) from error
+            raise
+        return read_answer(answer, threshold=self.threshold)
 
 
 def defense_from(
@@ -115,28 +90,21 @@ def defense_from(
     threshold: float | None = None,
     view: View = View.TEXT,
     files: tuple[Path, ...] = (),
+    timeout_s: float | None = CODE_TIMEOUT_S,
 ) -> FunctionDefense | AsyncFunctionDefense:
     """Make a defense of a plain function."""
     if threshold is not None and not 0 <= threshold <= 1:
         raise ValueError(f"threshold must be in [0, 1], got {threshold}")
-    wants_prompt = _takes_prompt(function)
-    called = name or str(getattr(function, "__name__", type(function).__name__))
-    if _is_async(function):
-        return AsyncFunctionDefense(
-            called,
-            cast("Callable[..., Awaitable[object]]", function),
-            threshold=threshold,
-            view=view,
-            whole_prompt=wants_prompt,
-            files=files,
-        )
-    return FunctionDefense(
-        called,
-        function,
+    whole_prompt = _takes_prompt(function)
+    kind = AsyncFunctionDefense if _is_async(function) else FunctionDefense
+    return kind(
+        name=name or str(getattr(function, "__name__", type(function).__name__)),
+        function=function,
         threshold=threshold,
         view=view,
-        whole_prompt=wants_prompt,
+        whole_prompt=whole_prompt,
         files=files,
+        timeout_s=timeout_s,
     )
 
 
@@ -274,7 +242,7 @@ def _broken(name: str, error: Exception) -> ConfigError:
     )
 
 
-class PythonSettings(Settings):
+class PythonSettings(TimedSettings):
     """Calls a Python function: `module:name` or `file.py:name`."""
 
     target: str = Field(min_length=3)
@@ -290,7 +258,12 @@ class PythonSettings(Settings):
         files = source_of(self.target, folder=context.folder)
         try:
             return defense_from(
-                function, name=name, threshold=self.threshold, view=self.view, files=files
+                function,
+                name=name,
+                threshold=self.threshold,
+                view=self.view,
+                files=files,
+                timeout_s=self.timeout_s,
             )
         except TypeError as error:
             raise BadSettings([(("target",), f"{self.target}: {error}.")]) from error

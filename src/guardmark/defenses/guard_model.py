@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import Field, field_validator, model_validator
 
@@ -22,71 +22,27 @@ from guardmark.core.outcome import (
     ScoreKind,
 )
 from guardmark.core.sample import View
+from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.classifier import ClassifierBatchLimits
 from guardmark.defenses.guard_profile import ScoreMethod, guard_profile, profile_names
-from guardmark.defenses.skipping import NOTHING_SHOWN
 from guardmark.parsing.logprobs import ibm_sum, two_token_softmax
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from guardmark.config.settings import BuildContext
-    from guardmark.core.outcome import Attempt
+    from guardmark.core.outcome import ChatAnswer
     from guardmark.core.sample import Prompt
-    from guardmark.core.usage import Usage
     from guardmark.defenses.guard_profile import GuardProfile
+    from guardmark.inference.generator import LocalGenerator
     from guardmark.net.chat import ChatEndpoint
     from guardmark.parsing.guard import GuardReading
-    from guardmark.parsing.logprobs import TokenAlternatives, TokenScore
+    from guardmark.parsing.logprobs import TokenScore
 
 _MOST_RAW = 2_000
 _LOW_MASS = 0.5
 TOP_LOGPROBS = 20
-
-
-class GuardAnswer(Protocol):
-    """What any transport brings back from a guard model."""
-
-    @property
-    def text(self) -> str | None:
-        """What it wrote, or None."""
-        ...
-
-    @property
-    def finish_reason(self) -> str:
-        """Why it stopped."""
-        ...
-
-    @property
-    def usage(self) -> Usage | None:
-        """Tokens and money."""
-        ...
-
-    @property
-    def choices(self) -> Sequence[TokenAlternatives]:
-        """Token probabilities; empty when there are none."""
-        ...
-
-    @property
-    def error_kind(self) -> ErrorKind | None:
-        """Why there is no answer."""
-        ...
-
-    @property
-    def message(self) -> str:
-        """What failed."""
-        ...
-
-    @property
-    def attempts(self) -> tuple[Attempt, ...]:
-        """Every try, when there was more than one or one failed."""
-        ...
-
-    @property
-    def service_ns(self) -> int:
-        """Time it took."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +53,7 @@ class GuardReader:
     ibm_sum: bool = False
     threshold: float | None = None
 
-    def decision(self, answer: GuardAnswer, *, amortised: bool = False) -> Decision:
+    def decision(self, answer: ChatAnswer, *, amortised: bool = False) -> Decision:
         """Read one answer."""
         if answer.text is None or answer.error_kind is not None:
             return Decision(
@@ -109,7 +65,9 @@ class GuardReader:
                 ),
             )
         reading = self.profile.read(answer.text)
-        found = self._score(answer)
+        labels = self.profile.labels
+        score = ibm_sum if self.ibm_sum else two_token_softmax
+        found = score(answer.choices, risky=labels.risky, harmless=labels.harmless)
         outcome = reading.outcome
         if self.threshold is not None and found is not None and outcome is not Outcome.MALFORMED:
             outcome = Outcome.BLOCK if found.score >= self.threshold else Outcome.ALLOW
@@ -122,14 +80,8 @@ class GuardReader:
             evidence=self._evidence(answer, reading, found),
         )
 
-    def _score(self, answer: GuardAnswer) -> TokenScore | None:
-        score = ibm_sum if self.ibm_sum else two_token_softmax
-        return score(
-            answer.choices, risky=self.profile.labels.risky, harmless=self.profile.labels.harmless
-        )
-
     def _evidence(
-        self, answer: GuardAnswer, reading: GuardReading, found: TokenScore | None
+        self, answer: ChatAnswer, reading: GuardReading, found: TokenScore | None
     ) -> Evidence:
         confidence = f"confidence {reading.confidence}" if reading.confidence else ""
         return Evidence(
@@ -146,7 +98,7 @@ class GuardReader:
 
 
 def _remark(
-    profile: str, answer: GuardAnswer, reading: GuardReading, found: TokenScore | None
+    profile: str, answer: ChatAnswer, reading: GuardReading, found: TokenScore | None
 ) -> str:
     """What a reader of the records should know about an answer."""
     if reading.outcome is Outcome.MALFORMED:
@@ -158,48 +110,29 @@ def _remark(
     return "" if answer.choices else "no score: the server gave no token probabilities"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GuardModelDefense:
     """A guard model behind a server of the common chat protocol."""
 
-    def __init__(
-        self,
-        name: str,
-        chat: ChatEndpoint,
-        *,
-        reader: GuardReader,
-        view: View = View.TEXT,
-        policy: str = "",
-        risk: str = "",
-        wants_scores: bool = True,
-        files: tuple[object, ...] = (),
-    ) -> None:
-        self.name = name
-        self.view = view
-        self.threshold = reader.threshold
-        self.files = files
-        self._chat = chat
-        self._reader = reader
-        self._policy = policy
-        self._options = reader.profile.request_options(risk)
-        if wants_scores:
-            self._options |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+    name: str
+    chat: ChatEndpoint
+    reader: GuardReader
+    view: View
+    policy: str
+    options: dict[str, object]
+    files: tuple[Path, ...] = ()
+
+    @property
+    def threshold(self) -> float | None:
+        """The score from which an answer means blocked."""
+        return self.reader.threshold
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask the guard about one prompt."""
-        messages = self._reader.profile.messages(prompt, self.view, policy=self._policy)
+        messages = self.reader.profile.messages(prompt, self.view, policy=self.policy)
         if messages is None:
             return NOTHING_SHOWN[self.view]
-        return self._reader.decision(await self._chat.complete(messages, **self._options))
-
-
-class GuardGenerator(Protocol):
-    """Answers several conversations at once."""
-
-    def complete(
-        self, conversations: Sequence[Sequence[Mapping[str, str]]]
-    ) -> Sequence[GuardAnswer]:
-        """Answer conversations, in their order."""
-        ...
+        return self.reader.decision(await self.chat.complete(messages, **self.options))
 
 
 class LocalGuardDefense:
@@ -208,7 +141,7 @@ class LocalGuardDefense:
     def __init__(
         self,
         name: str,
-        generator: GuardGenerator,
+        generator: LocalGenerator,
         *,
         reader: GuardReader,
         view: View = View.TEXT,
@@ -300,14 +233,17 @@ class GuardModelSettings(ChatSettings):
         files = (path,) if path else ()
         if self.path is not None:
             return self._local(name, context.folder / self.path, policy, files)
+        reader = self._reader()
+        options = reader.profile.request_options(self.risk)
+        if self.score != "none":
+            options |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         return GuardModelDefense(
-            name,
-            self.chat_endpoint(name, context),
-            reader=self._reader(),
+            name=name,
+            chat=self.chat_endpoint(name, context),
+            reader=reader,
             view=self.view,
             policy=policy,
-            risk=self.risk,
-            wants_scores=self.score != "none",
+            options=options,
             files=files,
         )
 
@@ -341,10 +277,5 @@ class GuardModelSettings(ChatSettings):
             device=self.device,
         )
         return LocalGuardDefense(
-            name,
-            generator,
-            reader=reader,
-            view=self.view,
-            policy=policy,
-            files=(path, *files),
+            name, generator, reader=reader, view=self.view, policy=policy, files=(path, *files)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from importlib.resources import files
 from math import exp, sqrt
 from pathlib import Path
@@ -15,7 +15,7 @@ from guardmark.config.settings import Rate, Settings
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, Outcome, ScoreKind
 from guardmark.core.sample import View
-from guardmark.defenses.skipping import NOTHING_SHOWN
+from guardmark.defenses.baseline import NOTHING_SHOWN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,32 +78,23 @@ def hashed_ngrams(text: str, *, bits: int, shortest: int, longest: int) -> NDArr
     return hashes.view(np.int64).astype(np.intp, copy=False)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class NgramDefense:
     """Blocks from a score of the n-gram model on."""
 
-    __slots__ = ("_model", "files", "name", "threshold", "view")
-
-    def __init__(
-        self,
-        name: str,
-        model: NgramModel,
-        *,
-        threshold: float | None = None,
-        view: View = View.TEXT,
-        files: tuple[Path, ...] = (),
-    ) -> None:
-        self.name = name
-        self.files = files
-        self.view = view
-        self.threshold = model.threshold if threshold is None else threshold
-        self._model = model
+    name: str
+    model: NgramModel
+    _: KW_ONLY
+    threshold: float
+    view: View = View.TEXT
+    files: tuple[Path, ...] = ()
 
     def decide_now(self, prompt: Prompt) -> Decision:
         """Score one prompt."""
         text = prompt.shown(self.view)
         if text is None:
             return NOTHING_SHOWN[self.view]
-        score = self._model.score(text)
+        score = self.model.score(text)
         return Decision(
             outcome=Outcome.BLOCK if score >= self.threshold else Outcome.ALLOW,
             score=score,
@@ -166,6 +157,6 @@ class NgramSettings(Settings):
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
         path = context.folder / self.weights if self.weights else BUILTIN_WEIGHTS
-        return NgramDefense(
-            name, read_model(path), threshold=self.threshold, view=self.view, files=(path,)
-        )
+        model = read_model(path)
+        threshold = model.threshold if self.threshold is None else self.threshold
+        return NgramDefense(name, model, threshold=threshold, view=self.view, files=(path,))

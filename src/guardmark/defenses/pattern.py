@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from guardmark.config.settings import Settings
 from guardmark.core.errors import BadSettings, ConfigError
 from guardmark.core.outcome import ALLOWED, Decision, Evidence, Outcome
 from guardmark.core.sample import View
-from guardmark.defenses.rules import BUILTIN_RULES, PatternRule
-from guardmark.defenses.skipping import NOTHING_SHOWN
+from guardmark.defenses.baseline import NOTHING_SHOWN
+from guardmark.defenses.deadline import PATTERN_TIMEOUT_S, TimedSettings
+from guardmark.defenses.rules import BUILTIN_RULES, RULES_FILE, PatternRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -42,13 +42,18 @@ class PatternDefense:
     """Blocks what any of its rules finds; the reason names the rule.
 
     Rules without words are tried in order, then those whose words the text holds, in the order
-    the words come; the first that matches decides. A match costs what Python's
-    `re` costs: a rule with nested repetition can take exponential time on a hostile text.
+    the words come; the first that matches decides. A match costs what Python's `re` costs:
+    a rule with nested repetition can take exponential time on a hostile text, so a call that
+    takes more than `timeout_s` is an error.
     """
 
-    __slots__ = ("_by_word", "_keywords", "_rules", "_whole_text", "files", "name", "view")
+    __slots__ = (
+        *("_by_word", "_keywords", "_rules", "_whole_text"),
+        *("files", "name", "timeout_s", "view"),
+    )
 
     threshold: float | None = None
+    holds_interpreter = True
 
     def __init__(
         self,
@@ -58,8 +63,10 @@ class PatternDefense:
         keywords: Sequence[str] = (),
         view: View = View.TEXT,
         files: tuple[Path, ...] = (),
+        timeout_s: float | None = PATTERN_TIMEOUT_S,
     ) -> None:
         self.name = name
+        self.timeout_s = timeout_s
         self.view = view
         self.files = files
         self._whole_text = view is View.TEXT
@@ -172,7 +179,7 @@ def read_lines(path: Path, *, shown_as: str) -> tuple[tuple[int, str], ...]:
     return lines
 
 
-class PatternSettings(Settings):
+class PatternSettings(TimedSettings):
     """Blocks what a regular expression or a keyword finds."""
 
     patterns: str | list[str] | dict[str, str] | None = None
@@ -180,6 +187,7 @@ class PatternSettings(Settings):
     flags: list[Literal["I", "S", "M", "X"]] = Field(default_factory=list)
     builtin: bool = False
     view: View = View.TEXT
+    timeout_s: float = Field(PATTERN_TIMEOUT_S, gt=0, le=86_400)
 
     @field_validator("patterns", "keywords")
     @classmethod
@@ -202,8 +210,6 @@ class PatternSettings(Settings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
-        from guardmark.defenses.rules import RULES_FILE
-
         named = [entry for entry in (self.patterns, self.keywords) if isinstance(entry, str)]
         return PatternDefense(
             name,
@@ -214,12 +220,11 @@ class PatternSettings(Settings):
                 *(context.folder / each for each in named),
                 *((RULES_FILE,) if self.builtin else ()),
             ),
+            timeout_s=self.timeout_s,
         )
 
     def _rules(self, folder: Path) -> tuple[CompiledRule, ...]:
         """Compile the patterns; each that does not compile is named with its own place."""
-        from guardmark.defenses.rules import PatternRule
-
         if isinstance(self.patterns, str):
             return _rules_of_file(folder / self.patterns, self.patterns, self.flags)
         if isinstance(self.patterns, dict):
@@ -244,8 +249,6 @@ class PatternSettings(Settings):
 
 
 def _rules_of_file(path: Path, shown_as: str, flags: Sequence[str]) -> tuple[CompiledRule, ...]:
-    from guardmark.defenses.rules import PatternRule
-
     lines = _lines(path, shown_as, "patterns")
     try:
         return compile_rules(

@@ -6,15 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.errors import (
-    ServiceError,
-    ServiceRefused,
-    ServiceTimeout,
-    UntrustworthyRun,
-)
+from guardmark.core.errors import ServiceError, ServiceRefused, ServiceTimeout, UntrustworthyRun
 from guardmark.core.outcome import ErrorKind, Outcome
 from guardmark.core.protocols import BatchDefense, InlineDefense
 from guardmark.core.sample import Message, Prompt, Role
+from guardmark.defenses.deadline import CallAlarm, Overrun, timeout_of
 
 if TYPE_CHECKING:
     from guardmark.core.outcome import Decision
@@ -70,10 +66,7 @@ async def probe_defense(
 def _shown(text: str) -> Prompt:
     """Show a text to every view: as what the user says and as the document at hand."""
     return Prompt(
-        messages=(
-            Message(role=Role.DOCUMENT, content=text),
-            Message(role=Role.USER, content=text),
-        ),
+        messages=(Message(role=Role.DOCUMENT, content=text), Message(role=Role.USER, content=text)),
         under_test=1,
     )
 
@@ -82,12 +75,21 @@ async def _ask(
     defense: Defense | InlineDefense | BatchDefense, attack: Prompt, benign: Prompt
 ) -> tuple[Decision, Decision]:
     if isinstance(defense, InlineDefense):
-        return defense.decide_now(attack), defense.decide_now(benign)
+        return _ask_now(defense, attack), _ask_now(defense, benign)
     if isinstance(defense, BatchDefense):
         first, second = await defense.decide_batch([attack, benign])
         return first, second
     first, second = await asyncio.gather(defense.decide(attack), defense.decide(benign))
     return first, second
+
+
+def _ask_now(defense: InlineDefense, prompt: Prompt) -> Decision:
+    timeout_s = timeout_of(defense)
+    try:
+        with CallAlarm(timeout_s):
+            return defense.decide_now(prompt)
+    except Overrun as error:
+        raise TimeoutError from error
 
 
 def _stop_if_hopeless(name: str, attack: Decision, benign: Decision) -> None:

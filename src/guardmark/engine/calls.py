@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,6 +20,7 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.protocols import Defense, InlineDefense
 from guardmark.core.sample import View
+from guardmark.defenses.deadline import CallAlarm, Overrun, timeout_of
 from guardmark.engine.run_monitor import Abandoned
 from guardmark.store.cache import key_of
 
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from guardmark.core.protocols import BatchDefense
     from guardmark.core.sample import Prompt
     from guardmark.engine.plan import AnyDefense
-    from guardmark.engine.run_monitor import RunMonitor, StopSignal
+    from guardmark.engine.recorder import Recorder
+    from guardmark.engine.run_monitor import StopSignal
 
     About = tuple[Prompt, *tuple[str, ...]]
 
@@ -41,48 +44,37 @@ SKIPPED: Final = Decision(
     error_kind=ErrorKind.SKIPPED,
     evidence=Evidence(message="the sample has nothing for this defense's view"),
 )
+_KINDS: Final = (
+    ((ServiceTimeout, TimeoutError, Overrun), ErrorKind.TIMEOUT),
+    (ServiceRefused, ErrorKind.REFUSED),
+    (ServiceError, ErrorKind.CONNECTION),
+)
 T = TypeVar("T")
 Answers = tuple[list[Decision], list[int]]
 """Decisions and their latencies in nanoseconds, in the order of the prompts."""
 
 
+@dataclass(frozen=True, slots=True)
 class Failure:
     """What a call raised, or that it broke its contract."""
 
-    __slots__ = ("kind", "message")
+    kind: ErrorKind
+    message: str
 
-    def __init__(self, kind: ErrorKind, message: str) -> None:
-        self.kind = kind
-        self.message = message[:_MESSAGE]
+    @property
+    def evidence(self) -> Evidence:
+        """The message, as an answer carries it."""
+        return Evidence(message=self.message[:_MESSAGE])
 
     def as_decision(self) -> Decision:
         """Return the failure as a defense's decision."""
-        evidence = Evidence(message=self.message)
-        return Decision(outcome=Outcome.ERROR, error_kind=self.kind, evidence=evidence)
-
-    def as_response(self) -> Response:
-        """Return the failure as a model's response."""
-        return Response(text=None, error_kind=self.kind, evidence=Evidence(message=self.message))
-
-    def as_verdict(self) -> Verdict:
-        """Return the failure as a judge's verdict."""
-        evidence = Evidence(message=self.message)
-        return Verdict(label=VerdictLabel.ERROR, error_kind=self.kind, evidence=evidence)
+        return Decision(outcome=Outcome.ERROR, error_kind=self.kind, evidence=self.evidence)
 
 
 def failure_of(error: BaseException) -> Failure:
     """Name what a part raised."""
-    kind = ErrorKind.CRASH
-    for known, meaning in (
-        (ServiceTimeout, ErrorKind.TIMEOUT),
-        (TimeoutError, ErrorKind.TIMEOUT),
-        (ServiceRefused, ErrorKind.REFUSED),
-        (ServiceError, ErrorKind.CONNECTION),
-    ):
-        if isinstance(error, known):
-            kind = meaning
-            break
-    return Failure(kind, f"{type(error).__name__}: {error}")
+    kinds = (meaning for known, meaning in _KINDS if isinstance(error, known))
+    return Failure(next(kinds, ErrorKind.CRASH), f"{type(error).__name__}: {error}")
 
 
 def not_a(wanted: str, answer: object) -> Failure:
@@ -95,26 +87,67 @@ def decide_all(
     prompts: Sequence[Prompt],
     *,
     is_over: Callable[[], bool] | None = None,
+    timeout_s: float | None = None,
 ) -> Answers:
     """Ask a defense that answers at once about several prompts."""
-    decisions, latencies = list[Decision](), list[int]()
-    _decide_into(decisions, latencies, decide=decide, prompts=prompts, is_over=is_over)
-    return decisions, latencies
+    answers = list[Decision](), list[int]()
+    _decide_in_time(answers, decide, prompts, is_over=is_over, timeout_s=timeout_s, look=None)
+    return answers
 
 
 def decide_unless_abandoned(
-    decide: Callable[[Prompt], object], prompts: Sequence[Prompt], stop: StopSignal
+    decide: Callable[[Prompt], object],
+    prompts: Sequence[Prompt],
+    stop: StopSignal,
+    *,
+    timeout_s: float | None = None,
 ) -> Answers:
     """Ask as `decide_all`, in the main thread, where a call may be abandoned."""
     decisions, latencies = list[Decision](), list[int]()
     try:
         stop.is_calling = True
-        _decide_into(decisions, latencies, decide=decide, prompts=prompts, is_over=None)
+        _decide_in_time(
+            (decisions, latencies),
+            decide,
+            prompts,
+            is_over=None,
+            timeout_s=timeout_s,
+            look=stop.abandon_call,
+        )
     except Abandoned:
         del latencies[len(decisions) :]
     finally:
         stop.is_calling = False
     return decisions, latencies
+
+
+def _decide_in_time(
+    answers: Answers,
+    decide: Callable[[Prompt], object],
+    prompts: Sequence[Prompt],
+    *,
+    is_over: Callable[[], bool] | None,
+    timeout_s: float | None,
+    look: Callable[[], None] | None,
+) -> None:
+    decisions, latencies = answers
+    while True:
+        begun = len(decisions)
+        try:
+            with CallAlarm(timeout_s, finished_s=partial(_seconds, latencies, begun), look=look):
+                _decide_into(
+                    decisions, latencies, decide=decide, prompts=prompts[begun:], is_over=is_over
+                )
+        except Overrun as error:  # it met the end of the call
+            del latencies[len(decisions) :]
+            decisions.append(failure_of(error).as_decision())
+            latencies.append(int((timeout_s or 0.0) * 1e9))
+        else:
+            return
+
+
+def _seconds(latencies: Sequence[int], begun: int) -> float:
+    return sum(latencies[begun:]) / 1e9
 
 
 def _decide_into(
@@ -197,8 +230,11 @@ def as_coroutine(defense: AnyDefense) -> Callable[[Prompt], Awaitable[Decision]]
 
 
 def _inline(defense: InlineDefense) -> Callable[[Prompt], Awaitable[Decision]]:
+    timeout_s = timeout_of(defense)
+
     async def ask(prompt: Prompt) -> Decision:
-        return defense.decide_now(prompt)
+        with CallAlarm(timeout_s):
+            return defense.decide_now(prompt)
 
     return ask
 
@@ -236,16 +272,16 @@ async def _decide(defense: BatchDefense, prompts: Sequence[Prompt]) -> list[Deci
 
 def as_response(answer: Any) -> Response:
     """Return an answer or failure as a response whose text can be stored as UTF-8."""
-    if not isinstance(answer, Response):
-        failure = answer if isinstance(answer, Failure) else not_a("Response", answer)
-        return failure.as_response()
-    text: object = answer.text
-    if text is None:
-        return answer
-    if not isinstance(text, str):
-        return not_a("text in the response", text).as_response()
-    text = text.encode("utf-8", "replace").decode()
-    return answer if text == answer.text else replace(answer, text=text)
+    if isinstance(answer, Response):
+        text: object = answer.text
+        if text is None:
+            return answer
+        if isinstance(text, str):
+            text = text.encode("utf-8", "replace").decode()
+            return answer if text == answer.text else replace(answer, text=text)
+        answer = not_a("text in the response", text)
+    failure = answer if isinstance(answer, Failure) else not_a("Response", answer)
+    return Response(text=None, error_kind=failure.kind, evidence=failure.evidence)
 
 
 def as_verdict(answer: Any) -> Verdict:
@@ -253,39 +289,44 @@ def as_verdict(answer: Any) -> Verdict:
     if isinstance(answer, Verdict):
         return answer
     failure = answer if isinstance(answer, Failure) else not_a("Verdict", answer)
-    return failure.as_verdict()
+    return Verdict(label=VerdictLabel.ERROR, error_kind=failure.kind, evidence=failure.evidence)
 
 
 async def ask_part(
     call: Callable[..., Awaitable[Any]],
     about: About,
     *,
-    monitor: RunMonitor,
+    recorder: Recorder,
     part: str,
-    repeat: int,
+    position: int,
 ) -> tuple[Any, int | None]:
-    """Ask a part and take the time, or recall its answer."""
+    """Ask a part about a sample and take the time, or recall its answer."""
+    repeat, monitor = recorder.batch.repeat, recorder.monitor
     cached = monitor.plan.cached
     identity = None if cached is None else cached.identities.get(part)
     if cached is None or identity is None:
-        return await _timed(call, about, monitor)
+        return await _timed(call, about, recorder, position)
     asked = (about[0].digest().hex(), *about[1:])
     key = key_of(identity, repeat=repeat, asked=asked)
     kept = cached.cache.recall(key)
     if kept is not None:
         return kept, None
-    answer, took = await _timed(call, about, monitor)
+    answer, took = await _timed(call, about, recorder, position)
     if isinstance(answer, Decision | Response | Verdict):
         cached.cache.keep(key, answer)
     return answer, took
 
 
 async def _timed(
-    call: Callable[..., Awaitable[Any]], about: tuple[Any, ...], monitor: RunMonitor
+    call: Callable[..., Awaitable[Any]], about: About, recorder: Recorder, position: int
 ) -> tuple[Any, int]:
+    monitor, key = recorder.monitor, (*recorder.batch.key, position)
+    under_way = monitor.writer.under_way
     monitor.calls += 1
+    under_way.leave(key)
     start = perf_counter_ns()
     answer = await attempt(call, *about)
     took = perf_counter_ns() - start
+    under_way.arrive(key)
     monitor.busy_ns += took
     return answer, took

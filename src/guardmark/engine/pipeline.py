@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from guardmark.engine.calls import About
     from guardmark.engine.execution.executor import DefenseWork
     from guardmark.engine.plan import Pipeline
+    from guardmark.engine.recorder import Recorder
     from guardmark.engine.run_monitor import RunMonitor
     from guardmark.store.samples import Chunk
 
@@ -43,33 +45,20 @@ _MODEL: Final = "model"
 _LETS_THROUGH: Final = (Policy.ALLOW, Policy.FALLBACK_TO_MAIN)
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class SampleState:
     """One sample in one repeat, on its way through the stages."""
 
-    __slots__ = (
-        "answer",
-        "codes",
-        "is_asked",
-        "is_attack",
-        "judged",
-        "model_code",
-        "open",
-        "position",
-        "prompt",
-        "repeat",
-    )
-
-    def __init__(self, position: int, *, repeat: int, is_attack: bool, prompt: Prompt) -> None:
-        self.position = position
-        self.repeat = repeat
-        self.is_attack = is_attack
-        self.prompt = prompt
-        self.codes: dict[str, int] = {}
-        self.model_code: int | None = None
-        self.answer: str | None = None
-        self.judged: set[str] = set()
-        self.open = 0
-        self.is_asked = False
+    position: int
+    repeat: int
+    is_attack: bool
+    prompt: Prompt
+    codes: dict[str, int]
+    model_code: int | None
+    answer: str | None
+    judged: set[str]
+    open: int = 0
+    is_asked: bool = False
 
 
 Queue = asyncio.Queue["SampleState | None"]
@@ -120,8 +109,6 @@ class PipelineRunner:
         parts = [*self.asks, self._pipeline.model.name, *(j.name for j in self._pipeline.judges)]
         return 4 * sum(plan.in_flight(part) for part in parts) + 64
 
-    # --- stages --------------------------------------------------------------------------
-
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """Return the coroutines of the whole flow."""
         plan, pipeline = self._monitor.plan, self._pipeline
@@ -167,8 +154,6 @@ class PipelineRunner:
                 for _ in range(self._workers[name]):
                     queue.put_nowait(None)
 
-    # --- feeding ---------------------------------------------------------------------------
-
     async def _feed(self) -> None:
         await self._start_all()
         self._is_fed = True
@@ -196,13 +181,16 @@ class PipelineRunner:
             for layer, recorders in self._verdicts.items()
         }
         for position, is_attack, prompt in zip(at, chunk.attacks, chunk.prompts, strict=True):
-            state = SampleState(position, repeat=repeat, is_attack=is_attack, prompt=prompt)
-            state.codes = {
-                name: codes[position] for name, codes in arms.items() if position in codes
-            }
-            state.model_code, state.answer = model.get(position), texts.get(position)
-            state.judged = {layer for layer, codes in verdicts.items() if position in codes}
-            yield state
+            yield SampleState(
+                position=position,
+                repeat=repeat,
+                is_attack=is_attack,
+                prompt=prompt,
+                codes={name: codes[position] for name, codes in arms.items() if position in codes},
+                model_code=model.get(position),
+                answer=texts.get(position),
+                judged={layer for layer, codes in verdicts.items() if position in codes},
+            )
 
     def _start(self, state: SampleState) -> None:
         state.open = 1  # held until everything it starts with is sent
@@ -211,8 +199,6 @@ class PipelineRunner:
                 self._send(name, state)
         self._go_on(state)
         self._release(state)
-
-    # --- from stage to stage ---------------------------------------------------------------
 
     def _go_on(self, state: SampleState) -> None:
         if state.is_asked:
@@ -265,8 +251,6 @@ class PipelineRunner:
             if layer not in state.judged:
                 self._send(f"judge/{layer}", state)
 
-    # --- the stages ------------------------------------------------------------------------
-
     async def _guard_each(self, guard: DefenseWork, queue: Queue) -> None:
         ask = as_coroutine(guard.defense)
         is_last = guard.defense.view is View.RESPONSE
@@ -276,7 +260,9 @@ class PipelineRunner:
                 item = _item(guard, state, prompt or state.prompt)
                 answer, took = SKIPPED, None
                 if prompt is not None:
-                    answer, took = await self._ask(ask, (prompt,), guard.name, state)
+                    answer, took = await self._ask(
+                        ask, (prompt,), item.recorder, part=guard.name, position=state.position
+                    )
                 state.codes[guard.name] = item.recorder.record_decision(
                     item, as_decision(answer), latency_ns=took
                 )
@@ -303,13 +289,19 @@ class PipelineRunner:
                 self._release(state)
 
     async def _answer_each(self, queue: Queue) -> None:
-        monitor, model = self._monitor, self._pipeline.model
+        model = self._pipeline.model
         while (state := await queue.get()) is not None:
-            if monitor.may_go_on():
-                call = self._answering[state.repeat]
-                answer, took = await self._ask(call, (state.prompt,), model.name, state)
+            if self._monitor.may_go_on():
+                recorder = self._model[state.repeat]
+                answer, took = await self._ask(
+                    self._answering[state.repeat],
+                    (state.prompt,),
+                    recorder,
+                    part=model.name,
+                    position=state.position,
+                )
                 response = as_response(answer)
-                code = self._model[state.repeat].record_answer(
+                code = recorder.record_answer(
                     state.position, response, is_attack=state.is_attack, latency_ns=took
                 )
                 state.model_code = code
@@ -318,23 +310,28 @@ class PipelineRunner:
             self._release(state)
 
     async def _judge_each(self, judge: Judge, layer: str, queue: Queue) -> None:
-        monitor = self._monitor
         while (state := await queue.get()) is not None:
-            if monitor.may_go_on() and state.answer is not None:
-                about = (state.prompt, state.answer)
-                answer, took = await self._ask(judge.judge, about, judge.name, state)
-                self._verdicts[layer][state.repeat].record_answer(
+            if self._monitor.may_go_on() and state.answer is not None:
+                about, recorder = (state.prompt, state.answer), self._verdicts[layer][state.repeat]
+                answer, took = await self._ask(
+                    judge.judge, about, recorder, part=judge.name, position=state.position
+                )
+                recorder.record_answer(
                     state.position, as_verdict(answer), is_attack=state.is_attack, latency_ns=took
                 )
             self._release(state)
 
+    @staticmethod
     async def _ask(
-        self, call: Callable[..., Awaitable[Any]], about: About, part: str, state: SampleState
+        call: Callable[..., Awaitable[Any]],
+        about: About,
+        recorder: Recorder,
+        *,
+        part: str,
+        position: int,
     ) -> tuple[Any, int | None]:
-        with asking_about(part, state.repeat, state.position):
-            return await ask_part(
-                call, about, monitor=self._monitor, part=part, repeat=state.repeat
-            )
+        with asking_about(part, recorder.batch.repeat, position):
+            return await ask_part(call, about, recorder=recorder, part=part, position=position)
 
 
 def _answering(model: ChatModel, repeat: int) -> Callable[[Prompt], Awaitable[Response]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from guardmark.store.schema import OUTCOME_CODE, OUTCOME_NAMES
@@ -31,16 +31,14 @@ class PartProgress:
     errors: int
 
 
+@dataclass(slots=True, eq=False)
 class ProgressCounts:
     """Counts of one part by label and outcome."""
 
-    __slots__ = ("counts", "name", "planned", "stage")
-
-    def __init__(self, name: str, stage: Stage) -> None:
-        self.name = name
-        self.stage = stage
-        self.planned = 0
-        self.counts = [0] * (2 * OUTCOMES)
+    name: str
+    stage: Stage
+    planned: int = 0
+    counts: list[int] = field(default_factory=lambda: [0] * (2 * OUTCOMES))
 
     @property
     def done(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.core.outcome import Response
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.progress import OUTCOMES
 from guardmark.store.schema import OUTCOME_CODE
@@ -13,11 +12,11 @@ from guardmark.store.schema import OUTCOME_CODE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.core.outcome import Decision, Evidence, Verdict
+    from guardmark.core.outcome import Decision, Evidence, Response, Verdict
     from guardmark.core.sample import Prompt
     from guardmark.engine.progress import ProgressCounts
     from guardmark.engine.run_monitor import RunMonitor
-    from guardmark.store.record_batch import RecordBatch
+    from guardmark.store.records import RecordBatch
     from guardmark.store.samples import Chunk
 
 _MALFORMED: Final = OUTCOME_CODE["malformed"]
@@ -34,6 +33,7 @@ class PendingSample:
     prompt: Prompt
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Recorder:
     """Takes the answers of one part in one repeat.
 
@@ -41,22 +41,17 @@ class Recorder:
     refuses a key twice: executors need not care in which order answers come.
     """
 
-    __slots__ = ("batch", "monitor", "name", "progress")
-
-    def __init__(
-        self, batch: RecordBatch, *, progress: ProgressCounts, monitor: RunMonitor
-    ) -> None:
-        self.batch = batch
-        self.monitor = monitor
-        self.name = progress.name
-        self.progress = progress
+    name: str
+    batch: RecordBatch
+    progress: ProgressCounts
+    monitor: RunMonitor
 
     def record_decision(
         self, sample: PendingSample, decision: Decision, *, latency_ns: int | None, flags: int = 0
     ) -> int:
         """Store and count one decision of a defense."""
         position, monitor = sample.position, self.monitor
-        code = self.batch.add_decision(position, decision, latency_ns=latency_ns, flags=flags)
+        code = self.batch.add(position, decision, latency_ns=latency_ns, flags=flags)
         self._count(code, is_attack=sample.is_attack, evidence=decision.evidence)
         if code >= _MALFORMED:
             monitor.note_failure(self.name, decision, code=code)
@@ -68,11 +63,8 @@ class Recorder:
     def record_decisions(
         self, chunk: Chunk, decisions: Sequence[Decision], latencies: Sequence[int], *, flags: int
     ) -> None:
-        """Store and count the decisions of a defense that answers at once.
-
-        The flags are those of the first; the others have none.
-        """
-        add, counts, monitor = self.batch.add_decision, self.progress.counts, self.monitor
+        """Store and count the decisions of a defense that answers at once."""
+        add, counts, monitor = self.batch.add, self.progress.counts, self.monitor
         rule = monitor.rule
         for position, is_attack, decision, latency in zip(
             chunk.positions, chunk.attacks, decisions, latencies, strict=True
@@ -92,18 +84,10 @@ class Recorder:
             monitor.ask_rule(self.progress)
 
     def record_answer(
-        self,
-        position: int,
-        answer: Response | Verdict,
-        *,
-        is_attack: bool,
-        latency_ns: int | None,
+        self, position: int, answer: Response | Verdict, *, is_attack: bool, latency_ns: int | None
     ) -> int:
         """Store and count one answer of a target model, or one verdict of a judge."""
-        if isinstance(answer, Response):
-            code = self.batch.add_response(position, answer, latency_ns=latency_ns)
-        else:
-            code = self.batch.add_verdict(position, answer, latency_ns=latency_ns)
+        code = self.batch.add(position, answer, latency_ns=latency_ns)
         self._count(code, is_attack=is_attack, evidence=answer.evidence)
         if code == _ERROR:
             self.monitor.note_error()
@@ -126,4 +110,4 @@ def open_recorder(
     progress.planned += writer.sample_count
     for index, count in enumerate(writer.stored.count_by_outcome(batch)):
         progress.counts[index] += count
-    return Recorder(batch, progress=progress, monitor=monitor)
+    return Recorder(name=progress.name, batch=batch, progress=progress, monitor=monitor)

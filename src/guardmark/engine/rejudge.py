@@ -33,10 +33,7 @@ async def judge_again(
     progress: Progress | None = None,
     stop: StopSignal | None = None,
 ) -> RunSummary:
-    """Judge the stored answers of the target model into a layer of their own.
-
-    Earlier layers stay as they are. Interrupted and given again, it goes on where it was.
-    """
+    """Judge the stored answers of the target model into a layer of their own."""
     if layer == FIRST_LAYER or layer.startswith(f"{FIRST_LAYER}/"):
         raise ConfigError(f"The layer {layer!r} belongs to the run. Next: choose another name.")
     counters = progress or Progress()
@@ -61,7 +58,7 @@ async def judge_again(
     workers: list[Coroutine[Any, Any, None]] = [
         _judge_each(judge, feed, monitor) for _ in range(plan.in_flight(judge.name))
     ]
-    await supervise(workers, monitor)
+    await supervise(workers, monitor.tick)
     monitor.store(is_forced=True)
     writer.note_head()
     raise_for(monitor)
@@ -94,11 +91,7 @@ async def _judge_each(
         if not monitor.may_go_on():
             return
         answer, took = await ask_part(
-            judge.judge,
-            (prompt, text),
-            monitor=monitor,
-            part=judge.name,
-            repeat=recorder.batch.repeat,
+            judge.judge, (prompt, text), recorder=recorder, part=judge.name, position=position
         )
         recorder.record_answer(position, as_verdict(answer), is_attack=is_attack, latency_ns=took)
         monitor.store()

@@ -12,7 +12,7 @@ from guardmark.core.outcome import ErrorKind
 from guardmark.store.schema import OUTCOME_CODE
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from guardmark.core.outcome import Decision, Evidence
     from guardmark.core.protocols import StopRule
@@ -64,10 +64,7 @@ class RunMonitor:
 
     @property
     def order(self) -> Sequence[int] | None:
-        """Positions of samples as they are asked about; None for the order of the data.
-
-        A rule that ends runs early says in which order it must see samples.
-        """
+        """Positions of samples as they are asked about; None for the order of the data."""
         return None if self.rule is None else self.rule.order
 
     def is_done(self, part: ProgressCounts) -> bool:
@@ -85,9 +82,16 @@ class RunMonitor:
             names = ", ".join(sorted(self._ended))
             self.end(Halt.EARLY, self.rule.reason() or f"enough was seen of {names}")
 
-    def note_lag(self, lag_ns: int) -> None:
-        """Note a delay of the event loop."""
+    def tick(self, lag_ns: int) -> bool:
+        """Commit what is due, and tell whether what is under way is waited for.
+
+        Answers that arrived are committed in time even when no further ones come. A run that
+        must end drops what is in flight, except when only a number of calls, tokens or money
+        ran out: those calls were paid for, so they are finished and stored.
+        """
         self.lag_ns = max(self.lag_ns, lag_ns)
+        self.store()
+        return self.may_go_on() or self.halt is Halt.BUDGET
 
     @property
     def elapsed_s(self) -> float:
@@ -188,6 +192,15 @@ class StopSignal:
         """Ask the run to end; what is finished is stored, what is in flight is dropped."""
         self.reason = self.reason or reason
 
+    def abandon_call(self) -> None:
+        """Raise into the call that is under way if the run is to end.
+
+        Raises:
+            Abandoned: If it is.
+        """
+        if self.is_set and self.is_calling:
+            raise Abandoned
+
     @property
     def is_set(self) -> bool:
         """Whether somebody asked."""
@@ -197,12 +210,10 @@ class StopSignal:
 _TICK_S: Final = 0.05
 
 
-async def supervise(work: Iterable[Coroutine[Any, Any, None]], monitor: RunMonitor) -> None:
-    """Run coroutines beside each other until all are done or the run must end.
+async def supervise(work: Iterable[Coroutine[Any, Any, None]], tick: Callable[[int], bool]) -> None:
+    """Run coroutines beside each other until all are done, or a tick says that it is over.
 
-    Answers that arrived are committed in time even when no further ones come. A run that
-    must end drops what is in flight, except when only a number of calls, tokens or money
-    ran out: those calls were paid for, so they are finished and stored.
+    A tick is told in nanoseconds how late it comes.
     """
     tasks = [asyncio.ensure_future(part) for part in work]
     try:
@@ -214,10 +225,8 @@ async def supervise(work: Iterable[Coroutine[Any, Any, None]], monitor: RunMonit
             )
             for task in done:
                 task.result()
-            if pending:
-                monitor.note_lag(perf_counter_ns() - before - int(_TICK_S * 1e9))
-            monitor.store()
-            if not monitor.may_go_on() and monitor.halt is not Halt.BUDGET:
+            lag_ns = perf_counter_ns() - before - int(_TICK_S * 1e9) if pending else 0
+            if not tick(lag_ns):
                 return
     finally:
         for task in tasks:

@@ -13,11 +13,11 @@ from guardmark.core.errors import BudgetReached, ConfigError, StorageError, Untr
 from guardmark.core.manifest import LatencyMode
 from guardmark.core.protocols import BatchDefense, InlineDefense, SampleBound
 from guardmark.core.record import Stage
+from guardmark.defenses.deadline import holds_interpreter
 from guardmark.engine import plan as planning
 from guardmark.engine.execution.batches import BatchExecutor, takes_batches
 from guardmark.engine.execution.executor import DefenseWork
-from guardmark.engine.execution.inline import InlineExecutor
-from guardmark.engine.execution.pool import ProcessExecutor, ThreadExecutor
+from guardmark.engine.execution.pool import InlineExecutor, ProcessExecutor, ThreadExecutor
 from guardmark.engine.execution.service import ServiceExecutor
 from guardmark.engine.execution.warm_up import warm_up
 from guardmark.engine.pipeline import PipelineRunner
@@ -100,14 +100,16 @@ async def run(
         gc.set_threshold(*threshold)
         gc.unfreeze()
     writer.plan(counters.planned)
-    writer.finish(
-        _STATES.get(monitor.halt, RunState.COMPLETE) if monitor.halt else RunState.COMPLETE
-    )
+    writer.finish(_STATES.get(monitor.halt, RunState.COMPLETE))
     raise_for(monitor)
     return summary_of(monitor, counters)
 
 
-_STATES = {
+_ENDINGS: dict[Halt | None, Ending] = {
+    Halt.INTERRUPTED: Ending.INTERRUPTED,
+    Halt.EARLY: Ending.EARLY,
+}
+_STATES: dict[Halt | None, RunState] = {
     Halt.INTERRUPTED: RunState.INTERRUPTED,
     Halt.BUDGET: RunState.INTERRUPTED,
     Halt.TIME: RunState.INTERRUPTED,
@@ -133,10 +135,9 @@ def raise_for(monitor: RunMonitor) -> None:
 
 def summary_of(monitor: RunMonitor, progress: Progress) -> RunSummary:
     """Say what an invocation did."""
-    endings = {Halt.INTERRUPTED: Ending.INTERRUPTED, Halt.EARLY: Ending.EARLY}
     elapsed = monitor.elapsed_s
     return RunSummary(
-        ending=endings.get(monitor.halt, Ending.COMPLETE) if monitor.halt else Ending.COMPLETE,
+        ending=_ENDINGS.get(monitor.halt, Ending.COMPLETE),
         reason=monitor.reason,
         planned=progress.planned,
         stored=progress.done,
@@ -171,12 +172,12 @@ async def _carry_out(monitor: RunMonitor, progress: Progress) -> None:
     waiting = [executor.execute(work) for work, executor in outside if not executor.runs_alone]
     if plan.timing.mode is LatencyMode.ISOLATED:
         for each in waiting:
-            await supervise([each], monitor)
+            await supervise([each], monitor.tick)
         waiting = []
     if pipeline is not None:
         monitor.store(is_forced=True)  # the pipeline reads the decisions of the other arms
         waiting += pipeline.work()
-    await supervise(waiting, monitor)
+    await supervise(waiting, monitor.tick)
 
 
 def _work(defense: AnyDefense, monitor: RunMonitor) -> DefenseWork:
@@ -203,6 +204,9 @@ def choose_executor(defense: AnyDefense, plan: Plan) -> Executor:
 def _pool_executor(defense: InlineDefense, plan: Plan) -> Executor:
     count = plan.worker_count or cpu_count() or 1
     if plan.workers is Workers.THREADS:
+        # What keeps every other thread from running gains nothing there, and cannot be ended.
+        if holds_interpreter(defense):
+            return InlineExecutor(defense)
         return ThreadExecutor(defense, count)
     factory = plan.factories.get(defense.name)
     if factory is None:

@@ -74,7 +74,6 @@ def read_garak(path: Path, statements: Statements) -> ImportedRun:
     )
     return ImportedRun(
         tool="garak",
-        guard="",
         model=target or "model",
         judge="garak-detectors",
         created_utc=word(begun, "start_time"),

@@ -43,15 +43,20 @@ class ImportedRow:
     sample: Sample
     answers: tuple[ImportedAnswer, ...]
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether anybody judged a response."""
+        return any(answer.verdict is not None for answer in self.answers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRun:
     """A finished run of another tool."""
 
     tool: str
-    guard: str
+    guard: str = ""
     model: str
-    judge: str
+    judge: str = ""
     created_utc: str
     rows: tuple[ImportedRow, ...]
     files: Mapping[str, str]

@@ -262,10 +262,9 @@ def _verdict(logged: Object, rule: HarmRule) -> Verdict:
     number = _as_number(value)
     if value == NO_ANSWER or (rule.least is not None and number is None):
         return Verdict(label=VerdictLabel.MALFORMED, evidence=why)
+    is_harm = _same(value, rule.value or "")
     if rule.least is not None and number is not None:
         is_harm = number >= rule.least
-    else:
-        is_harm = _same(value, rule.value or "")
     return Verdict(label=VerdictLabel.UNSAFE if is_harm else VerdictLabel.SAFE, evidence=why)
 
 
@@ -346,12 +345,10 @@ def read_inspect(path: Path, statements: Statements) -> ImportedRun:
         )
     model = word(spec, "model")
     answers = [answer for row in rows for answer in row.answers]
-    has_answers = any(answer.response for answer in answers)
-    has_decisions = any(answer.decision for answer in answers)
     return ImportedRun(
         tool="inspect",
-        guard=model.removeprefix("guardmark/") if has_decisions else "",
-        model=model if has_answers else "",
+        guard=model.removeprefix("guardmark/") if any(a.decision for a in answers) else "",
+        model=model if any(a.response for a in answers) else "",
         judge=rule.name if rule else "judge" if any(a.verdict for a in answers) else "",
         created_utc=word(spec, "created"),
         rows=rows,

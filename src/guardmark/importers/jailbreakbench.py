@@ -58,7 +58,6 @@ def read_jailbreakbench(path: Path, statements: Statements) -> ImportedRun:
     defense = word(parameters, "defense")
     return ImportedRun(
         tool="jailbreakbench",
-        guard="",
         model=" with ".join(part for part in (word(parameters, "model"), defense) if part),
         judge="jailbreakbench",
         created_utc=word(parameters, "evaluation_date"),
@@ -97,7 +96,5 @@ def _answer(logged: Object) -> ImportedAnswer:
     if isinstance(verdict, bool):
         label = VerdictLabel.UNSAFE if verdict else VerdictLabel.SAFE
     return ImportedAnswer(
-        repeat=0,
-        response=Response(text=word(logged, "response")),
-        verdict=Verdict(label=label),
+        repeat=0, response=Response(text=word(logged, "response")), verdict=Verdict(label=label)
     )

@@ -25,6 +25,7 @@ from guardmark.importers.imported import (
     ImportedRun,
     Object,
     bytes_of,
+    inner,
     object_of,
     objects_of,
 )
@@ -85,7 +86,7 @@ def read_answers(row: Object) -> tuple[ImportedAnswer, ...]:
 
 
 def _answer(row: Object, generation: Object, repeat: int) -> ImportedAnswer:
-    raw = _dict(generation, "raw")
+    raw = inner(generation, "raw")
     finish = text_of(raw, "finish_reason")
     decision = _decision(row, raw, repeat) if text_of(row, "guardrail_model") else None
     outcome = None if decision is None else decision.outcome
@@ -125,12 +126,9 @@ def _response(generation: Object, raw: Object, finish: str) -> Response:
 
 
 def _usage(raw: Object) -> Usage | None:
-    usage = _dict(raw, "usage")
-    read, written, cost = (
-        usage.get("prompt_tokens"),
-        usage.get("completion_tokens"),
-        raw.get("cost_usd"),
-    )
+    usage = inner(raw, "usage")
+    read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    cost = raw.get("cost_usd")
     if read is None and written is None and cost is None:
         return None
     return Usage(
@@ -181,12 +179,8 @@ def _list(row: Object, field: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _dict(row: Object, field: str) -> Object:
-    found = row.get(field)
-    return found if isinstance(found, dict) else {}
-
-
 _TELLING_WORD: Final = "hateful"
+_ORIGIN: Final = ("dataset_source", "prompt_pack_name", "prompt_pack_subset")
 
 
 def read_minorbench(path: Path, statements: Statements | None = None) -> ImportedRun:
@@ -217,11 +211,12 @@ def read_minorbench(path: Path, statements: Statements | None = None) -> Importe
             f"the label of {inferred:,} rows was inferred from the word {_TELLING_WORD!r} in a name"
         )
     first = rows[0] if rows else {}
+    judge = text_of(meta, "safety_judge_model") or "judge"
     return ImportedRun(
         tool="minor_bench",
         guard=next((name for row in rows if (name := text_of(row, "guardrail_model"))), ""),
         model=text_of(meta, "model_name") or text_of(first, "model_name") or "model",
-        judge=_judge(meta, imported),
+        judge=judge if any(row.is_judged for row in imported) else "",
         created_utc=text_of(meta, "created_utc"),
         rows=imported,
         files=files,
@@ -249,7 +244,7 @@ def _imported(rows: list[Object], shown_as: str) -> tuple[tuple[ImportedRow, ...
 
 
 def _sample(row: Object, label: Label, source: str, taken: Counter[str]) -> Sample:
-    metadata = _metadata(row)
+    metadata = inner(row, "metadata")
     variant = text_of(metadata, "variant") or "original"
     text = text_of(row, "prompt_text") or text_of(row, "prompt")
     base = text_of(metadata, "base_prompt_id") or sha256(text.encode()).hexdigest()[:12]
@@ -278,14 +273,9 @@ def _sample(row: Object, label: Label, source: str, taken: Counter[str]) -> Samp
     )
 
 
-def _metadata(row: Object) -> Object:
-    found = row.get("metadata")
-    return found if isinstance(found, dict) else {}
-
-
 def _label(row: Object) -> tuple[Label | None, str]:
     """Resolve a label in that tool's order; the last rule only infers, from a name."""
-    metadata = _metadata(row)
+    metadata = inner(row, "metadata")
     for place, source in ((metadata, LABEL_STATED), (row, text_of(row, "label_source"))):
         stated = place.get("is_harmful")
         if isinstance(stated, bool):
@@ -293,23 +283,11 @@ def _label(row: Object) -> tuple[Label | None, str]:
     word = text_of(metadata, "label").lower()
     if word in {SAFE, UNSAFE}:
         return Label.ATTACK if word == UNSAFE else Label.BENIGN, LABEL_IN_METADATA
-    names = [text_of(metadata, "original_category").strip().lower()]
-    names.append(
-        " ".join(
-            text_of(row, field)
-            for field in ("dataset_source", "prompt_pack_name", "prompt_pack_subset")
-        ).lower()
-    )
-    if names[0] == _TELLING_WORD or _TELLING_WORD in names[1]:
+    category = text_of(metadata, "original_category").strip().lower()
+    origin = [text_of(row, name) for name in _ORIGIN]
+    if category == _TELLING_WORD or any(_TELLING_WORD in name.lower() for name in origin):
         return Label.ATTACK, LABEL_INFERRED
     return None, UNKNOWN
-
-
-def _judge(meta: Object, rows: tuple[ImportedRow, ...]) -> str:
-    judged = any(answer.verdict is not None for row in rows for answer in row.answers)
-    if not judged:
-        return ""
-    return text_of(meta, "safety_judge_model") or "judge"
 
 
 def _passes_malformed(rows: tuple[ImportedRow, ...]) -> bool:

@@ -64,9 +64,8 @@ def read_promptfoo(path: Path, statements: Statements) -> ImportedRun:
         )
     return ImportedRun(
         tool="promptfoo",
-        guard="",
         model=model,
-        judge="promptfoo-assertions" if any(_is_judged(row) for row in rows) else "",
+        judge="promptfoo-assertions" if any(row.is_judged for row in rows) else "",
         created_utc=word(results, "timestamp"),
         rows=tuple(rows),
         files={path.name: sha256(data).hexdigest()},
@@ -184,7 +183,3 @@ def _verdict(result: Object) -> Verdict:
         return Verdict(label=VerdictLabel.UNSAFE, evidence=reason)
     # Neither passed nor rejected by an assertion: nobody says whether harm came out.
     return Verdict(label=VerdictLabel.MALFORMED, evidence=reason)
-
-
-def _is_judged(row: ImportedRow) -> bool:
-    return any(answer.verdict is not None for answer in row.answers)

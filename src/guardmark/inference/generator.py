@@ -8,6 +8,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from guardmark.core.errors import ConfigError
+from guardmark.core.outcome import ChatAnswer, TokenChoice
 from guardmark.core.usage import Usage
 from guardmark.inference.runtime import device_of, library, load, token_batches
 
@@ -15,31 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from guardmark.core.outcome import Attempt, ErrorKind
-
 _TOP = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeighedToken:
-    """One generated token with what could have stood there."""
-
-    token: str
-    alternatives: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalAnswer:
-    """What a local model wrote; the same shape as an answer from a server."""
-
-    text: str
-    finish_reason: str
-    usage: Usage
-    choices: tuple[WeighedToken, ...] = ()
-    service_ns: int = 0
-    error_kind: ErrorKind | None = None
-    message: str = ""
-    attempts: tuple[Attempt, ...] = ()
 
 
 class LocalGenerator:
@@ -70,14 +47,11 @@ class LocalGenerator:
         self._budget = budget
 
     def complete(
-        self,
-        conversations: Sequence[Sequence[Mapping[str, str]]],
-        *,
-        draws: Draws | None = None,
-    ) -> list[LocalAnswer]:
+        self, conversations: Sequence[Sequence[Mapping[str, str]]], *, draws: Draws | None = None
+    ) -> list[ChatAnswer]:
         """Answer conversations."""
         prompts = [self._ids(messages) for messages in conversations]
-        answers: dict[int, LocalAnswer] = {}
+        answers: dict[int, ChatAnswer] = {}
         lengths = [len(ids) + self._max_tokens for ids in prompts]
         for batch in token_batches(lengths, budget=self._budget):
             began = perf_counter_ns()
@@ -121,11 +95,11 @@ class LocalGenerator:
 
     def _answer(
         self, read: int, ids: list[int], logits: Sequence[Any], service_ns: int
-    ) -> LocalAnswer:
+    ) -> ChatAnswer:
         ends = _end_ids(self._model, self._tokenizer)
         stop = next((n for n, token in enumerate(ids) if token in ends), None)
         kept = ids if stop is None else ids[:stop]
-        return LocalAnswer(
+        return ChatAnswer(
             text=self._tokenizer.decode(kept, skip_special_tokens=True),
             finish_reason="length" if stop is None else "stop",
             usage=Usage(prompt_tokens=read, completion_tokens=len(kept)),
@@ -135,11 +109,11 @@ class LocalGenerator:
             service_ns=service_ns,
         )
 
-    def _weighed(self, token: int, logits: Any) -> WeighedToken:
+    def _weighed(self, token: int, logits: Any) -> TokenChoice:
         log_odds = self._torch.log_softmax(logits.float(), dim=-1)
         values, indices = log_odds.topk(min(_TOP, log_odds.shape[-1]))
         decode = self._tokenizer.decode
-        return WeighedToken(
+        return TokenChoice(
             token=decode([token]),
             alternatives=tuple(
                 (decode([index]), value)

@@ -4,72 +4,119 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from guardmark.core.errors import ConfigError
-from guardmark.inference.gradient_access import Swap
+from guardmark.core.protocols import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from guardmark.core.sample import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """One token of a text replaced by another.
+
+    Attributes:
+        start: Where the token begins.
+        end: Where it ends.
+        word: What stands there instead.
+        drop: How much the swap lowers the log-odds of being blocked, to first order.
+    """
+
+    start: int
+    end: int
+    word: str
+    drop: float
+
+
+class LossGradient(Protocol):
+    """The gradient of a defense's loss at one text."""
+
+    @property
+    def tokens(self) -> Sequence[tuple[int, int]]:
+        """Start and end of each token the defense looks at, in order."""
+        ...
+
+    def swaps(self, token: int, *, allowed: Callable[[str], bool], most: int) -> Sequence[Swap]:
+        """Return what lowers the log-odds of being blocked, the steepest first."""
+        ...
+
+
+class GradientAccess(Protocol):
+    """Access to the gradients of one defense; nothing of it changes the defense."""
+
+    def at(self, text: str) -> LossGradient:
+        """Compute the gradient at a text."""
+        ...
+
+
+@runtime_checkable
+class GradientDefense(Part, Protocol):
+    """A defense in this process whose loss has a gradient."""
+
+    def gradients(self) -> GradientAccess | None:
+        """Return access to its gradients, or None where what it scores with has none."""
+        ...
+
+
+@runtime_checkable
+class GradientAttack(Part, Protocol):
+    """An attack that follows the gradient of a defense; its name carries its version."""
+
+    def propose(self, sample: Sample, access: GradientAccess, *, most: int) -> Iterator[str]:
+        """Yield variants of an attack's text, one at a time.
+
+        What a variant is worth is decided elsewhere: it is checked against `must_keep` and the
+        tiers, and the defense is asked. The next one is taken only while none got through.
+        """
+        ...
+
 
 _MARKS: Final = ("##", "\u0120", "\u2581")
 """How tokenizers mark that a token goes on (`##`) or begins (`\u0120`, `\u2581`) a word."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GradientWindow:
-    """What the classifier puts around a text."""
-
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    room: int
-
-
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EmbeddingGradients:
-    """Gradients of the log-odds of being positive, by the embedding of each token."""
+    """Gradients of the log-odds of being positive, by the embedding of each token.
 
-    def __init__(
-        self,
-        torch: Any,
-        model: Any,
-        *,
-        tokenizer: Any,
-        positive: Sequence[int],
-        frame: GradientWindow,
-    ) -> None:
-        if not getattr(tokenizer, "is_fast", False):
-            raise ConfigError(
-                "Gradients need a fast tokenizer (tokenizer.json), which says where tokens stand."
-            )
-        self._torch = torch
-        self._model = model
-        self._tokenizer = tokenizer
-        self._positive = list(positive)
-        self._frame = frame
-        self._by_mark = _plain_words(tokenizer)
+    What the classifier puts before and after a text is put there too; `room` is left for it.
+    """
+
+    torch: Any
+    model: Any
+    tokenizer: Any
+    positive: Sequence[int]
+    before: Sequence[int]
+    after: Sequence[int]
+    room: int
+    words_by_mark: Mapping[str, tuple[list[int], list[str]]]
 
     def at(self, text: str) -> TextGradient:
         """Compute the gradient at a text."""
-        torch = self._torch
-        encoded = self._tokenizer(
+        torch = self.torch
+        encoded = self.tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, truncation=False
         )
-        ids = list(encoded["input_ids"])[: self._frame.room]
-        places = [tuple(each) for each in encoded["offset_mapping"]][: self._frame.room]
-        table = self._model.get_input_embeddings().weight
-        whole = torch.tensor([[*self._frame.before, *ids, *self._frame.after]], device=table.device)
+        ids = list(encoded["input_ids"])[: self.room]
+        places = [tuple(each) for each in encoded["offset_mapping"]][: self.room]
+        table = self.model.get_input_embeddings().weight
+        whole = torch.tensor([[*self.before, *ids, *self.after]], device=table.device)
         embedded = table.detach()[whole].clone().requires_grad_()
         with torch.enable_grad():
-            logits = self._model(
+            logits = self.model(
                 inputs_embeds=embedded, attention_mask=torch.ones_like(whole)
             ).logits.float()[0]
-            others = [i for i in range(len(logits)) if i not in self._positive]
-            odds = torch.logsumexp(logits[self._positive], 0) - torch.logsumexp(logits[others], 0)
+            others = [i for i in range(len(logits)) if i not in self.positive]
+            odds = torch.logsumexp(logits[self.positive], 0) - torch.logsumexp(logits[others], 0)
             (gradient,) = torch.autograd.grad(odds, embedded)
-        start = len(self._frame.before)
+        start = len(self.before)
         return TextGradient(
-            text,
-            tuple(_without_space(text, *place) for place in places),
+            text=text,
+            tokens=tuple(_without_space(text, *place) for place in places),
             ids=ids,
             gradient=gradient[0, start : start + len(ids)].detach(),
             words=self,
@@ -77,42 +124,34 @@ class EmbeddingGradients:
 
     def steepest(self, token: int, gradient: Any) -> list[tuple[str, float]]:
         """Return every word that may stand for a token, by what it promises."""
-        torch = self._torch
-        raw = self._tokenizer.convert_ids_to_tokens(token)
-        ids, words = self._by_mark.get(_mark_of(raw), ([], []))
+        torch = self.torch
+        raw = self.tokenizer.convert_ids_to_tokens(token)
+        ids, words = self.words_by_mark.get(_mark_of(raw), ([], []))
         if not ids:
             return []
-        table = self._model.get_input_embeddings().weight.detach()
+        table = self.model.get_input_embeddings().weight.detach()
         drops = (table[token] - table[torch.tensor(ids, device=table.device)]) @ gradient
         order = torch.argsort(drops, descending=True, stable=True)
         ranked = zip(order.tolist(), drops[order].tolist(), strict=True)
         return [(words[i], drop) for i, drop in ranked if drop > 0]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TextGradient:
     """The gradient at one text."""
 
-    def __init__(
-        self,
-        text: str,
-        tokens: tuple[tuple[int, int], ...],
-        *,
-        ids: Sequence[int],
-        gradient: Any,
-        words: EmbeddingGradients,
-    ) -> None:
-        self.tokens = tokens
-        self._text = text
-        self._ids = ids
-        self._gradient = gradient
-        self._words = words
+    text: str
+    tokens: tuple[tuple[int, int], ...]
+    ids: Sequence[int]
+    gradient: Any
+    words: EmbeddingGradients
 
     def swaps(self, token: int, *, allowed: Callable[[str], bool], most: int) -> list[Swap]:
         """Return what lowers the log-odds of being blocked, the steepest first."""
         start, end = self.tokens[token]
-        here = self._text[start:end]
+        here = self.text[start:end]
         found: list[Swap] = []
-        for word, drop in self._words.steepest(self._ids[token], self._gradient[token]):
+        for word, drop in self.words.steepest(self.ids[token], self.gradient[token]):
             if len(found) == most:
                 break
             if word != here and allowed(word):
@@ -120,8 +159,12 @@ class TextGradient:
         return found
 
 
-def _plain_words(tokenizer: Any) -> dict[str, tuple[list[int], list[str]]]:
+def plain_words(tokenizer: Any) -> dict[str, tuple[list[int], list[str]]]:
     """Return ids and words of ASCII letters and digits, by how the token is marked."""
+    if not getattr(tokenizer, "is_fast", False):
+        raise ConfigError(
+            "Gradients need a fast tokenizer (tokenizer.json), which says where tokens stand."
+        )
     found: defaultdict[str, tuple[list[int], list[str]]] = defaultdict(lambda: ([], []))
     special = set(tokenizer.all_special_ids)
     for token, number in sorted(tokenizer.get_vocab().items(), key=lambda each: int(each[1])):

@@ -11,17 +11,17 @@ from pydantic import Field
 from guardmark.config.chat import ChatSettings
 from guardmark.config.source import read_text
 from guardmark.core.outcome import ErrorKind, Evidence, Verdict, VerdictLabel
-from guardmark.core.usage import Usage
 from guardmark.net.chat import json_form, refuses_options
+from guardmark.parsing.guard import VERDICT_SCHEMA, VerdictReading, read_verdict
 from guardmark.parsing.objects import ParseMethod
-from guardmark.parsing.verdict import VERDICT_SCHEMA, VerdictReading, read_verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from guardmark.config.settings import BuildContext
+    from guardmark.core.outcome import ChatAnswer
     from guardmark.core.sample import Prompt
-    from guardmark.net.chat import ChatAnswer, ChatEndpoint
+    from guardmark.net.chat import ChatEndpoint
 
 _MOST_RAW = 4_000
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False).encode
@@ -151,28 +151,13 @@ def _verdict(reading: VerdictReading, answer: ChatAnswer, raw: str) -> Verdict:
 
 def _joined(first: ChatAnswer, second: ChatAnswer) -> ChatAnswer:
     """The second answer with what both cost."""
+    usage = first.usage + second.usage if first.usage and second.usage else None
     return replace(
         second,
         text=second.text if second.text is not None else first.text,
-        usage=_sum(first.usage, second.usage),
+        usage=usage or first.usage or second.usage,
         attempts=(*first.attempts, *second.attempts),
         service_ns=first.service_ns + second.service_ns,
-    )
-
-
-def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
-    if one is None or other is None:
-        return one or other
-
-    def total(field: str) -> float | None:
-        known = [v for v in (getattr(one, field), getattr(other, field)) if v is not None]
-        return sum(known) if known else None
-
-    read, written = total("prompt_tokens"), total("completion_tokens")
-    return Usage(
-        prompt_tokens=None if read is None else int(read),
-        completion_tokens=None if written is None else int(written),
-        cost=total("cost"),
     )
 
 

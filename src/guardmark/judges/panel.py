@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import Field
 
 from guardmark.config.settings import Settings
 from guardmark.core.outcome import CategoryFinding, Evidence, Verdict, VerdictLabel
-from guardmark.core.usage import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +68,7 @@ def _common_mode(agreeing: Sequence[Verdict]) -> AnswerMode | None:
 def _evidence(names: Sequence[str], verdicts: Sequence[Verdict], label: VerdictLabel) -> Evidence:
     agreeing = sum(v.label is label for v in verdicts)
     behind = [v.evidence for v in verdicts if v.evidence is not None]
+    usages = [each.usage for each in behind if each.usage is not None]
     return Evidence(
         reason="; ".join(
             f"{name}: {v.label.value}" for name, v in zip(names, verdicts, strict=True)
@@ -81,21 +83,8 @@ def _evidence(names: Sequence[str], verdicts: Sequence[Verdict], label: VerdictL
             )
             for name, v in zip(names, verdicts, strict=True)
         ),
-        usage=_total([e.usage for e in behind if e.usage is not None]),
+        usage=reduce(add, usages) if usages else None,
         attempts=tuple(a for e in behind for a in e.attempts),
-    )
-
-
-def _total(usages: Sequence[Usage]) -> Usage | None:
-    if not usages:
-        return None
-    read = [u.prompt_tokens for u in usages if u.prompt_tokens is not None]
-    written = [u.completion_tokens for u in usages if u.completion_tokens is not None]
-    costs = [u.cost for u in usages if u.cost is not None]
-    return Usage(
-        prompt_tokens=sum(read) if read else None,
-        completion_tokens=sum(written) if written else None,
-        cost=sum(costs) if costs else None,
     )
 
 

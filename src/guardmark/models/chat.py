@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from guardmark.config.settings import BuildContext
+    from guardmark.core.outcome import ChatAnswer
     from guardmark.core.sample import Prompt
-    from guardmark.net.chat import ChatAnswer, ChatEndpoint
+    from guardmark.net.chat import ChatEndpoint
 
 USUAL_ROLES = {
     Role.SYSTEM: "system",
@@ -116,8 +117,26 @@ class SystemPromptSettings(Settings):
     system_prompt_name: str | None = None
 
     def before(self, folder: Path) -> str:
-        """Return what the model is told before every conversation."""
-        return system_prompt(self, folder)
+        """Return what the model is told before every conversation, named in one of three ways."""
+        if self.system_prompt_name is None and self.system_prompt_file is None:
+            return self.system_prompt
+        path = Path(str(files("guardmark"))) / _NAMED_PROMPTS
+        if self.system_prompt_file is not None:
+            path = folder / self.system_prompt_file
+        text = read_text(path, f"The system prompt {path}")
+        if self.system_prompt_name is None:
+            return text
+        import yaml
+
+        try:
+            named = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{path} is not YAML: a map of names to prompts.") from error
+        if not isinstance(named, dict):
+            raise ConfigError(f"{path} is no map of names to prompts.")
+        if self.system_prompt_name not in named:
+            raise UnknownName("system prompt", self.system_prompt_name, map(str, named))
+        return str(named[self.system_prompt_name])
 
 
 class ChatModelSettings(SystemPromptSettings, ChatSettings):
@@ -130,33 +149,6 @@ class ChatModelSettings(SystemPromptSettings, ChatSettings):
         return ChatTarget(
             name,
             self.chat_endpoint(name, context),
-            system_prompt=system_prompt(self, context.folder),
+            system_prompt=self.before(context.folder),
             roles=self.roles,
         )
-
-
-def system_prompt(settings: SystemPromptSettings, folder: Path) -> str:
-    """Return the system prompt that settings name in one of three ways."""
-    if settings.system_prompt_name is None and settings.system_prompt_file is None:
-        return settings.system_prompt
-    path = _prompt_file(settings, folder)
-    text = read_text(path, f"The system prompt {path}")
-    if settings.system_prompt_name is None:
-        return text
-    import yaml
-
-    try:
-        named = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: a map of names to prompts.") from error
-    if not isinstance(named, dict):
-        raise ConfigError(f"{path} is no map of names to prompts.")
-    if settings.system_prompt_name not in named:
-        raise UnknownName("system prompt", settings.system_prompt_name, map(str, named))
-    return str(named[settings.system_prompt_name])
-
-
-def _prompt_file(settings: SystemPromptSettings, folder: Path) -> Path:
-    if settings.system_prompt_file is not None:
-        return folder / settings.system_prompt_file
-    return Path(str(files("guardmark"))) / _NAMED_PROMPTS

@@ -8,24 +8,28 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.sample import Role
 from guardmark.inference.generator import Draws
-from guardmark.models.chat import USUAL_ROLES, SystemPromptSettings, system_prompt
+from guardmark.models.chat import USUAL_ROLES, SystemPromptSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.config.settings import BuildContext
+    from guardmark.core.outcome import ChatAnswer
     from guardmark.core.sample import Prompt
-    from guardmark.core.usage import Usage
+    from guardmark.inference.generator import LocalGenerator
 
     ChatMessages = list[dict[str, str]]
+
+
+_MOST_TOGETHER = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,44 +54,7 @@ class Randomness:
 class _Question:
     messages: ChatMessages
     seed: int
-    answer: asyncio.Future[GeneratedAnswer]
-
-
-class GeneratedAnswer(Protocol):
-    """What a local model wrote."""
-
-    @property
-    def text(self) -> str:
-        """The answer."""
-        ...
-
-    @property
-    def finish_reason(self) -> str:
-        """Why it stopped."""
-        ...
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens read and written."""
-        ...
-
-    @property
-    def service_ns(self) -> int:
-        """Its share of the time of its batch."""
-        ...
-
-
-class TextGenerator(Protocol):
-    """Answers several conversations at once."""
-
-    def complete(
-        self,
-        conversations: Sequence[Sequence[Mapping[str, str]]],
-        *,
-        draws: Draws | None = None,
-    ) -> Sequence[GeneratedAnswer]:
-        """Answer conversations, in their order; without draws by the likeliest tokens."""
-        ...
+    answer: asyncio.Future[ChatAnswer]
 
 
 class LocalTarget:
@@ -99,12 +66,11 @@ class LocalTarget:
     def __init__(
         self,
         name: str,
-        generator: TextGenerator,
+        generator: LocalGenerator,
         *,
         randomness: Randomness | None = None,
         system_prompt: str = "",
         roles: Mapping[Role, str] | None = None,
-        most: int = 32,
         files: tuple[Path, ...] = (),
     ) -> None:
         self.name = name
@@ -113,7 +79,6 @@ class LocalTarget:
         self._randomness = randomness
         self._before = [{"role": "system", "content": system_prompt}] if system_prompt else []
         self._roles = {**USUAL_ROLES, **(roles or {})}
-        self._most = most
         self._waiting: list[_Question] = []
         self._worker: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{name}")
@@ -128,7 +93,7 @@ class LocalTarget:
             *self._before,
             *({"role": self._roles[m.role], "content": m.content} for m in prompt.messages),
         ]
-        future: asyncio.Future[GeneratedAnswer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ChatAnswer] = asyncio.get_running_loop().create_future()
         seed = self._randomness.seed_of(messages, repeat) if self._randomness else 0
         self._waiting.append(_Question(messages, seed, future))
         if self._worker is None or self._worker.done():
@@ -148,8 +113,8 @@ class LocalTarget:
         loop = asyncio.get_running_loop()
         while self._waiting:
             await asyncio.sleep(0)  # questions asked in the same breath come along
-            batch = [one for one in self._waiting[: self._most] if not one.answer.done()]
-            del self._waiting[: self._most]
+            batch = [one for one in self._waiting[:_MOST_TOGETHER] if not one.answer.done()]
+            del self._waiting[:_MOST_TOGETHER]
             done = loop.run_in_executor(self._thread, self._complete(batch))
             await asyncio.wait([done])
             failure = done.exception()
@@ -162,7 +127,7 @@ class LocalTarget:
                 else:
                     future.set_result(done.result()[index])
 
-    def _complete(self, batch: Sequence[_Question]) -> Callable[[], Sequence[GeneratedAnswer]]:
+    def _complete(self, batch: Sequence[_Question]) -> Callable[[], Sequence[ChatAnswer]]:
         asked = [question.messages for question in batch]
         if self._randomness is None:
             return partial(self._generator.complete, asked)
@@ -203,7 +168,7 @@ class LocalModelSettings(SystemPromptSettings):
             name,
             generator,
             randomness=self._randomness(context.seed),
-            system_prompt=system_prompt(self, context.folder),
+            system_prompt=self.before(context.folder),
             roles=self.roles,
             files=(path,),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pydantic import Field, model_validator
@@ -30,23 +31,22 @@ class Embedder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class SimilarityJudge:
     """Calls two texts the same request when the cosine of their vectors is at least tau."""
 
-    def __init__(
-        self, name: str, embedder: Embedder, *, tau: float, files: tuple[Path, ...] = ()
-    ) -> None:
-        self.name = name
-        self.tau = tau
-        self.files = files
-        self._embedder = embedder
+    name: str
+    embedder: Embedder
+    _: KW_ONLY
+    tau: float
+    files: tuple[Path, ...] = ()
 
     async def similarity(self, first: str, second: str) -> tuple[float | None, EmbeddingAnswer]:
         """Measure how near two texts are.
 
         Both go into one call, so that no vector outlives it and order changes nothing.
         """
-        answer = await self._embedder.embed((first, second))
+        answer = await self.embedder.embed((first, second))
         return (None if answer.vectors is None else cosine(*answer.vectors)), answer
 
     async def compare(self, first: str, second: str) -> Response:
@@ -62,8 +62,8 @@ class SimilarityJudge:
 
     async def close(self) -> None:
         """Give back what the embedder holds."""
-        if isinstance(self._embedder, Closable):
-            await self._embedder.close()
+        if isinstance(self.embedder, Closable):
+            await self.embedder.close()
 
 
 def cosine(first: Vector, second: Vector) -> float:
@@ -144,12 +144,13 @@ class EmbeddingSettings(TauSettings):
         where = context.where or name
         if context.services is None:
             raise ConfigError(f"{where} calls {address}, which is not possible here.")
-        endpoint = context.services.embeddings(
+        endpoint = context.services.model(
+            "embeddings",
             address,
             model=self.model,
             options=self.options,
             price=self.price or context.prices.get(self.model),
-            secret_headers=service_headers(self.preset, self.api_key, where),
+            secret_headers=service_headers(self.preset, self.api_key, where, context.services),
         )
         return SimilarityJudge(name, endpoint, tau=self.tau)
 
@@ -168,7 +169,7 @@ class LocalEmbeddingSettings(TauSettings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the judge."""
-        from guardmark.inference.encoder import LocalEncoder
+        from guardmark.inference.classifier import LocalEncoder
 
         path = context.folder / self.path
         encoder = LocalEncoder(path, max_length=self.max_length, device=self.device)

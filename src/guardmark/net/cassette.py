@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from guardmark.core.errors import ConfigError, StorageError
 from guardmark.core.outcome import Attempt, ErrorKind
 from guardmark.core.record import present_question
-from guardmark.net.exchange import Exchange
+from guardmark.net.service import Exchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -63,7 +63,7 @@ class CassetteRecorder:
             "request": _written(hidden.body),
             "status": exchange.status,
             "content_type": exchange.content_type,
-            "response": _written(self._redactor.data(exchange.body)),
+            "response": _written(exchange.body),
             "service_ns": exchange.service_ns,
             "error_kind": exchange.error_kind,
             "message": exchange.message,

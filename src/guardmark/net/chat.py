@@ -1,4 +1,4 @@
-"""The common chat protocol: one request, and what may come back instead of an answer."""
+"""The common protocols of chat and embeddings: what is sent, and what may come back."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from guardmark.core.outcome import ErrorKind
+from guardmark.core.outcome import ChatAnswer, EmbeddingAnswer, ErrorKind, TokenChoice, fault_of
 from guardmark.core.usage import Price, Usage, price_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.core.outcome import Attempt
-    from guardmark.net.exchange import Exchange, Sender
+    from guardmark.core.outcome import Vector
+    from guardmark.net.service import Exchange, Sender
 
 _MOST_OF_A_BODY = 300
 _BEYOND = 1 << 53
@@ -23,29 +23,6 @@ _NOT_OF_THE_PROTOCOL = (
     RecursionError,  # brackets in brackets, a hundred thousand deep
 )
 _NOT_SUPPORTED = frozenset({400, 422, 501})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenChoice:
-    """What the model weighed at one position."""
-
-    token: str
-    alternatives: tuple[tuple[str, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatAnswer:
-    """What came back from a chat call."""
-
-    text: str | None
-    is_refusal: bool = False
-    finish_reason: str = ""
-    usage: Usage | None = None
-    choices: tuple[TokenChoice, ...] = ()
-    error_kind: ErrorKind | None = None
-    message: str = ""
-    attempts: tuple[Attempt, ...] = ()
-    service_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +40,27 @@ class ChatEndpoint:
         """Ask for one completion."""
         request = {"model": self.model, "messages": list(messages), **self.options, **options}
         return read_chat(await self.endpoint.send(_ENCODE(request).encode()), self.price)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingEndpoint:
+    """A model behind a server that speaks the common protocol of embeddings."""
+
+    endpoint: Sender
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    price: Price | None = None
+
+    async def embed(self, texts: Sequence[str]) -> EmbeddingAnswer:
+        """Ask for the vectors of some texts in one call."""
+        request = {
+            "model": self.model,
+            "input": list(texts),
+            "encoding_format": "float",
+            **self.options,
+        }
+        exchange = await self.endpoint.send(_ENCODE(request).encode())
+        return read_embeddings(exchange, len(texts), price=self.price)
 
 
 def read_chat(exchange: Exchange, price: Price | None = None) -> ChatAnswer:
@@ -173,3 +171,47 @@ def _token_choices(logprobs: object) -> tuple[TokenChoice, ...]:
 def _is_number(value: object) -> bool:
     """Whether it can be a log probability: JSON also holds integers beyond any float."""
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < _BEYOND)
+
+
+def read_embeddings(
+    exchange: Exchange, count: int, *, price: Price | None = None
+) -> EmbeddingAnswer:
+    """Read the answer of a server of embeddings."""
+    if exchange.error_kind is not None:
+        return _no_vectors(exchange, exchange.error_kind, failure_message(exchange))
+    try:
+        document = json.loads(exchange.body)
+        vectors = _vectors(document["data"], count)
+        fault = fault_of(vectors)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        vectors, document = (), None
+        fault = f"the answer is not of the protocol of embeddings ({type(error).__name__})"
+    if fault:
+        return _no_vectors(exchange, ErrorKind.CONTRACT, fault)
+    return EmbeddingAnswer(
+        vectors=vectors,
+        usage=read_usage(document.get("usage"), price, written=0),
+        attempts=exchange.attempts,
+        service_ns=exchange.service_ns,
+    )
+
+
+def _vectors(data: Any, count: int) -> tuple[Vector, ...]:
+    """Return the vectors in the order of their texts, which the answer's own numbers tell."""
+    found = {each.get("index", at): each["embedding"] for at, each in enumerate(data)}
+    if sorted(found) != list(range(count)) or len(data) != count:
+        raise ValueError(count)
+    for vector in found.values():
+        if not isinstance(vector, list) or not all(type(v) in {int, float} for v in vector):
+            raise TypeError(vector)
+    return tuple(tuple(map(float, found[index])) for index in range(count))
+
+
+def _no_vectors(exchange: Exchange, kind: ErrorKind, message: str) -> EmbeddingAnswer:
+    return EmbeddingAnswer(
+        vectors=None,
+        error_kind=kind,
+        message=message,
+        attempts=exchange.attempts,
+        service_ns=exchange.service_ns,
+    )

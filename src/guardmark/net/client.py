@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -14,13 +14,11 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.manifest import VERSION
 from guardmark.core.outcome import ErrorKind
 from guardmark.net.cassette import CassettePlayer, CassetteRecorder, CassetteRequest
-from guardmark.net.chat import ChatEndpoint
+from guardmark.net.chat import ChatEndpoint, EmbeddingEndpoint
 from guardmark.net.deadline import start_time
-from guardmark.net.embeddings import EmbeddingEndpoint
-from guardmark.net.exchange import Exchange
 from guardmark.net.redaction import Redactor
 from guardmark.net.retry import as_attempts, try_again
-from guardmark.net.service import Service, ServiceLimits, ServiceTraffic
+from guardmark.net.service import Exchange, Service, ServiceLimits, ServiceTraffic
 from guardmark.net.wire import Wire
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from aiohttp.tracing import Trace
 
     from guardmark.core.usage import Price
-    from guardmark.net.exchange import ServiceAnswer
+    from guardmark.net.service import ServiceAnswer
 
 _USUAL_HEADERS = {
     "Accept": "application/json",
@@ -42,6 +40,10 @@ _USUAL_HEADERS = {
     "User-Agent": f"guardmark/{VERSION}",
 }
 _USUAL_LIMITS = ServiceLimits()
+_PROTOCOLS: dict[str, tuple[str, type[ChatEndpoint | EmbeddingEndpoint]]] = {
+    "chat": ("chat/completions", ChatEndpoint),
+    "embeddings": ("embeddings", EmbeddingEndpoint),
+}
 
 
 class Services:
@@ -56,20 +58,25 @@ class Services:
         record_lock: Callable[[IO[bytes]], bool] | None = None,
         replay: Path | None = None,
         offline: bool = False,
+        redactor: Redactor | None = None,
     ) -> None:
         if record is not None and replay is not None:
             raise ConfigError("A run either records exchanges or replays them, not both.")
         self._default = default
-        self._redactor = Redactor()
+        self.redactor = redactor or Redactor()
         self._services = {
             _base(url): Service(_base(url), its) for url, its in (limits or {}).items()
         }
-        self._recorder = (
-            None if record is None else CassetteRecorder(record, self._redactor, lock=record_lock)
+        self.recorder = (
+            None if record is None else CassetteRecorder(record, self.redactor, lock=record_lock)
         )
-        self._player = None if replay is None else CassettePlayer(replay, self._redactor)
+        self._player = None if replay is None else CassettePlayer(replay, self.redactor)
         self._offline = offline
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
+
+    def hide(self, secret: str, name: str) -> None:
+        """Keep a secret out of everything that is written; the name is its variable."""
+        self.redactor.hide(secret, name)
 
     def endpoint(
         self,
@@ -86,7 +93,7 @@ class Services:
         plain.update(_checked(headers or {}))
         secrets = _checked(secret_headers or {})
         for secret in secrets.values():
-            self._redactor.hide(secret)
+            self.redactor.hide(secret)
         everything = CIMultiDict(plain)
         everything.update(secrets)
         wire = Wire(
@@ -95,45 +102,27 @@ class Services:
             headers=CIMultiDictProxy(everything),
             service=self._service_of(address),
             final_statuses=final_statuses,
+            redactor=self.redactor,
         )
         template = CassetteRequest(
             method=method, url=str(address), headers=dict(headers or {}), body=b""
         )
         return Endpoint(self, self._service_of(address), wire=wire, template=template)
 
-    def chat(
+    def model(
         self,
+        protocol: Literal["chat", "embeddings"],
         address: str,
         *,
         model: str,
         options: Mapping[str, Any],
         price: Price | None,
         secret_headers: Mapping[str, str],
-    ) -> ChatEndpoint:
-        """Prepare a model behind a server of the common chat protocol."""
-        endpoint = self.endpoint(f"{address}/chat/completions", secret_headers=secret_headers)
-        return ChatEndpoint(endpoint=endpoint, model=model, options=options, price=price)
-
-    def embeddings(
-        self,
-        address: str,
-        *,
-        model: str,
-        options: Mapping[str, Any],
-        price: Price | None,
-        secret_headers: Mapping[str, str],
-    ) -> EmbeddingEndpoint:
-        """Prepare a model behind a server of the common protocol of embeddings."""
-        endpoint = self.endpoint(f"{address}/embeddings", secret_headers=secret_headers)
-        return EmbeddingEndpoint(endpoint=endpoint, model=model, options=options, price=price)
-
-    def hide(self, secret: str) -> None:
-        """Redact a secret from every message and every cassette from now on."""
-        self._redactor.hide(secret)
-
-    def redact(self, text: str) -> str:
-        """Return the text without the secrets known so far."""
-        return self._redactor.text(text)
+    ) -> ChatEndpoint | EmbeddingEndpoint:
+        """Prepare a model behind a server of one of the common protocols."""
+        path, kind = _PROTOCOLS[protocol]
+        endpoint = self.endpoint(f"{address}/{path}", secret_headers=secret_headers)
+        return kind(endpoint=endpoint, model=model, options=options, price=price)
 
     def use(self) -> tuple[ServiceTraffic, ...]:
         """Say how each service was used so far, in the order of their addresses."""
@@ -143,15 +132,15 @@ class Services:
         """Close every connection and the cassette; further requests are a mistake."""
         for session in self._sessions.values():
             await session.close()
-        if self._recorder is not None:
-            self._recorder.close()
+        if self.recorder is not None:
+            self.recorder.close()
 
     def answer_without_wire(self, request: CassetteRequest) -> Exchange | None:
         """Return what a cassette or being offline makes of a request, or None to send it."""
         if self._player is not None:
             return self._player.answer(request)
         if self._offline:
-            shown = self._redactor.text(_shown(request.url))
+            shown = self.redactor.text(_shown(request.url))
             return Exchange(
                 status=None,
                 body=b"",
@@ -165,20 +154,6 @@ class Services:
     def is_without_wire(self) -> bool:
         """Whether requests are answered without a network."""
         return self._offline or self._player is not None
-
-    def redact_data(self, data: bytes) -> bytes:
-        """Return the bytes without the secrets known so far."""
-        return self._redactor.data(data)
-
-    def record(self, request: CassetteRequest, exchange: Exchange) -> None:
-        """Put an exchange on the cassette, if there is one."""
-        if self._recorder is not None:
-            self._recorder.add(request, exchange)
-
-    @property
-    def is_recording(self) -> bool:
-        """Whether exchanges are recorded."""
-        return self._recorder is not None
 
     def session(self, *, is_fresh: bool = False) -> aiohttp.ClientSession:
         """Return the connections, opened within the running loop on first use."""
@@ -209,7 +184,7 @@ class Endpoint:
         self._service = service
         self._wire = wire
         self._request = template
-        self.url = services.redact(_shown(template.url))
+        self.url = services.redactor.text(_shown(template.url))
 
     async def send(self, body: bytes, *, tokens: int | None = None) -> Exchange:
         """Send one request, retrying what may go better a second time.
@@ -224,7 +199,7 @@ class Endpoint:
                 return kept
         cost = len(body) // 4 if tokens is None else tokens
         answer = await self._attempt(body, cost)
-        if answer.error_kind is None and not services.is_recording:
+        if answer.error_kind is None and services.recorder is None:
             return self._exchange([answer])
         answers = [answer]
         if answer.worth_retrying and service.limits.retries:
@@ -232,7 +207,8 @@ class Endpoint:
             again = partial(self._attempt, body, cost, is_fresh=answer.status is None)
             answers = await try_again(answer, again, limits=service.limits)
         exchange = self._exchange(answers)
-        services.record(replace(self._request, body=body), exchange)
+        if services.recorder is not None:
+            services.recorder.add(replace(self._request, body=body), exchange)
         return exchange
 
     async def _attempt(self, body: bytes, tokens: int, *, is_fresh: bool = False) -> ServiceAnswer:
@@ -247,16 +223,16 @@ class Endpoint:
         return answer
 
     def _exchange(self, answers: list[ServiceAnswer]) -> Exchange:
-        """Sum up the attempts; a service that echoes a secret does not get it on record."""
+        """Sum up the attempts."""
         last = answers[-1]
         clean = len(answers) == 1 and last.error_kind is None
         return Exchange(
             status=last.status,
-            body=self._services.redact_data(last.body),
+            body=last.body,
             content_type=last.content_type,
             service_ns=last.service_ns,
             error_kind=last.error_kind,
-            message=self._services.redact(last.message) if last.message else "",
+            message=last.message,
             attempts=() if clean else as_attempts(answers),
         )
 

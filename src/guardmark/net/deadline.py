@@ -43,10 +43,7 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def call(self) -> _Call:
-        """Return a context for one call of the present task; it raises TimeoutError when late.
-
-        Until `start_time` is called within it, no time runs.
-        """
+        """Return a context for one call of the present task; it raises TimeoutError when late."""
         return _Call(self)
 
     def begin(self, call: _Call, task: asyncio.Task[Any]) -> float:

@@ -78,17 +78,6 @@ class AdaptiveLimit:
     halves it, once a round, since requests already under way will hear the same.
     """
 
-    __slots__ = (
-        "_best_ns",
-        "_ceiling",
-        "_deaf",
-        "_doubling",
-        "_gate",
-        "_left",
-        "_size",
-        "_total_ns",
-    )
-
     def __init__(self, gate: Gate, ceiling: int) -> None:
         self._gate = gate
         self._ceiling = ceiling

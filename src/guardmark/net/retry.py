@@ -10,8 +10,7 @@ from guardmark.core.outcome import Attempt
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from guardmark.net.exchange import ServiceAnswer
-    from guardmark.net.service import ServiceLimits
+    from guardmark.net.service import ServiceAnswer, ServiceLimits
 
 _LONGEST_BACKOFF_S = 30.0
 
@@ -27,10 +26,7 @@ class _Failed(Exception):
 async def try_again(
     first: ServiceAnswer, attempt: Callable[[], Awaitable[ServiceAnswer]], *, limits: ServiceLimits
 ) -> list[ServiceAnswer]:
-    """Repeat an attempt that failed until one goes well or the retries are used up.
-
-    Waits grow exponentially with jitter; a Retry-After of the service takes their place.
-    """
+    """Repeat an attempt that failed until one goes well or the retries are used up."""
     import stamina
 
     _silence_library()

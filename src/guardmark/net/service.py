@@ -1,11 +1,11 @@
-"""One service as the run sees it: its limits, its gate, its rates, its timeouts, its counters."""
+"""One service as the run sees it: what it answers, its limits, gate, rates, timeouts, counters."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import aiohttp
 
@@ -18,12 +18,50 @@ if TYPE_CHECKING:
 
     from aiolimiter import AsyncLimiter
 
-    from guardmark.net.exchange import ServiceAnswer
+    from guardmark.core.outcome import Attempt, ErrorKind
 
 _SLOW_DOWN = frozenset({429, 503})
 _RATE = re.compile(r"(\d+(?:\.\d+)?)/(s|min|h)")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One request and what became of it, retries included."""
+
+    status: int | None
+    body: bytes
+    content_type: str = ""
+    service_ns: int
+    error_kind: ErrorKind | None = None
+    message: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAnswer:
+    """What one attempt brought."""
+
+    status: int | None
+    body: bytes
+    content_type: str = ""
+    started_ns: int
+    service_ns: int
+    error: str = ""
+    error_kind: ErrorKind | None = None
+    message: str = ""
+    worth_retrying: bool = False
+    retry_after_s: float | None = None
+
+
+class Sender(Protocol):
+    """An address that takes one request after the other."""
+
+    async def send(self, body: bytes) -> Exchange:
+        """Send one request, retries included."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from guardmark.core.outcome import ErrorKind
-from guardmark.net.exchange import ServiceAnswer
+from guardmark.net.service import ServiceAnswer
 
 if TYPE_CHECKING:
     import ssl
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
     from yarl import URL
 
+    from guardmark.net.redaction import Redactor
     from guardmark.net.service import Service
 
 LONGEST_WAIT_S = 120.0
@@ -29,12 +30,16 @@ _RETRIED = frozenset({408, 409, 429})
 _REFUSED = frozenset({401, 403, 407})
 _LARGE_BODY = 1024 * 1024
 _EXCERPT = 200
+_PARTIAL = 206
+_USUAL_TYPES = frozenset({"application/json", "application/json; charset=utf-8"})
 
 
 class Wire:
     """Sends requests of one endpoint, one attempt at a time."""
 
-    __slots__ = ("_final", "_headers", "_method", "_service", "_shown", "_tls", "_url")
+    __slots__ = (
+        *("_final", "_headers", "_method", "_redactor", "_service", "_shown", "_tls", "_url"),
+    )
 
     def __init__(
         self,
@@ -44,13 +49,15 @@ class Wire:
         headers: Mapping[str, str],
         service: Service,
         final_statuses: frozenset[int],
+        redactor: Redactor,
     ) -> None:
         self._method = method
         self._url = url
         self._headers = headers
         self._service = service
         self._final = final_statuses
-        self._shown = f"{method} {url.with_query(None)}"
+        self._redactor = redactor
+        self._shown = redactor.text(f"{method} {url.with_query(None)}")
         self._tls: ssl.SSLContext | bool = service.tls() if url.scheme == "https" else True
 
     async def attempt(self, session: ClientSession, body: bytes) -> ServiceAnswer:
@@ -78,11 +85,14 @@ class Wire:
             return self._failed(error, status=status, started_ns=started_ns, service_ns=service_ns)
         if received is None:
             return self._too_large(status, started_ns=started_ns, service_ns=service_ns)
-        if 200 <= status < 300 or status in self._final:
+        # Before anything is read from it or cut off it: half a secret would not be found later.
+        received = self._redactor.data(received)
+        # 206 is a part of an answer: what it says may be in the other part.
+        if (200 <= status < 300 and status != _PARTIAL) or status in self._final:
             return ServiceAnswer(
                 status=status,
                 body=received,
-                content_type=response.content_type,
+                content_type=self._content_type(response),
                 started_ns=started_ns,
                 service_ns=service_ns,
             )
@@ -97,14 +107,16 @@ class Wire:
         patient = wait_s is None or wait_s <= LONGEST_WAIT_S
         said = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())[:_EXCERPT]
         message = f"{self._shown} answered {status}" + (f": {said}" if said else "")
-        if status < 400:
+        if status == _PARTIAL:
+            message += " (a part of an answer is none)"
+        elif status < 400:
             message += " (a redirect is not followed: give its target as the address)"
         if not patient:
             message += f" (and asks to wait {wait_s:.0f} s)"
         return ServiceAnswer(
             status=status,
             body=body,
-            content_type=response.content_type,
+            content_type=self._content_type(response),
             started_ns=started_ns,
             service_ns=service_ns,
             error=f"http_{status}",
@@ -136,11 +148,11 @@ class Wire:
             "connect_timeout": f"no connection within {limits.connect_timeout_s:g} s",
             "timeout": f"no complete answer within {limits.read_timeout_s:g} s",
             "dns": "the name does not resolve",
-            "no_connection": f"cannot connect: {_system_says(error)}",
-            "certificate": f"the certificate is not valid: {_first_line(error)}",
+            "no_connection": f"cannot connect: {self._system_says(error)}",
+            "certificate": f"the certificate is not valid: {self._first_line(error)}",
             "half_response": "the answer broke off",
             "disconnected": "the connection was dropped",
-        }.get(word, _first_line(error))
+        }.get(word, self._first_line(error))
         return ServiceAnswer(
             status=status,
             body=b"",
@@ -151,6 +163,21 @@ class Wire:
             message=f"{self._shown}: {told}",
             worth_retrying=retry,
         )
+
+    def _content_type(self, response: ClientResponse) -> str:
+        """Return the type of an answer; nothing where its header holds a secret."""
+        said = response.headers.get("Content-Type", "")
+        is_clean = said in _USUAL_TYPES or self._redactor.text(said) == said
+        return response.content_type if is_clean else ""
+
+    def _system_says(self, error: Exception) -> str:
+        """Prefer the system's word (connection refused) to the library's account of it."""
+        number = getattr(error, "errno", None)
+        return os.strerror(number).lower() if number else self._first_line(error)
+
+    def _first_line(self, error: Exception) -> str:
+        text = self._redactor.text(str(error))
+        return (text.splitlines() or [""])[0][:_EXCERPT] or type(error).__name__
 
 
 async def _read(response: ClientResponse, most: int) -> bytes | None:
@@ -196,20 +223,7 @@ _NAMES: tuple[tuple[type[Exception], str, ErrorKind, bool], ...] = (
 
 
 def _name(error: Exception) -> tuple[str, ErrorKind, bool]:
-    for kind, word, error_kind, retry in _NAMES:
-        if isinstance(error, kind):
-            return word, error_kind, retry
-    return "connection", ErrorKind.CONNECTION, True
-
-
-def _system_says(error: Exception) -> str:
-    """Prefer the system's word (connection refused) to the library's account of it."""
-    number = getattr(error, "errno", None)
-    return os.strerror(number).lower() if number else _first_line(error)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [""])[0][:_EXCERPT] or type(error).__name__
+    return next((word, kind, retry) for of, word, kind, retry in _NAMES if isinstance(error, of))
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:

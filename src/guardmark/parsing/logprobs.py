@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp, isnan
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from guardmark.core.outcome import TokenChoice
+
 _IBM_START = 1e-50  # the published notebooks start both sums here, so that no logarithm fails
-
-
-class TokenAlternatives(Protocol):
-    """One generated token with what could have stood there."""
-
-    @property
-    def token(self) -> str:
-        """What was generated."""
-        ...
-
-    @property
-    def alternatives(self) -> Sequence[tuple[str, float]]:
-        """Likely tokens with natural logarithms of their probabilities."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +24,7 @@ class TokenScore:
 
 
 def two_token_softmax(
-    choices: Sequence[TokenAlternatives], *, risky: str, harmless: str
+    choices: Sequence[TokenChoice], *, risky: str, harmless: str
 ) -> TokenScore | None:
     """Score the decision position: the first token with a letter or digit in it."""
     at = next((c for c in choices if any(letter.isalnum() for letter in c.token)), None)
@@ -53,7 +41,7 @@ def two_token_softmax(
     return TokenScore(score=p / (p + q), label_mass=min(1.0, observed), is_bound=None in found)
 
 
-def _probabilities(at: TokenAlternatives) -> list[tuple[str, float]]:
+def _probabilities(at: TokenChoice) -> list[tuple[str, float]]:
     """Tokens with probabilities; servers round above 1 and send -9999 for never."""
     return [
         (token, exp(min(0.0, max(-700.0, value))))
@@ -79,9 +67,7 @@ def _is_first_piece(token: str, label: str, other: str) -> bool:
     return len(token) > 1 and label.startswith(token) and not other.startswith(token)
 
 
-def ibm_sum(
-    choices: Sequence[TokenAlternatives], *, risky: str, harmless: str
-) -> TokenScore | None:
+def ibm_sum(choices: Sequence[TokenChoice], *, risky: str, harmless: str) -> TokenScore | None:
     """Score as IBM's notebooks do: the mass of each label over all positions.
 
     Not the same number as `two_token_softmax` when a confidence tag follows the label. For

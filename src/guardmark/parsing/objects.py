@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -35,7 +36,7 @@ class ObjectReading:
 FAILED = ObjectReading(fields=None, method=ParseMethod.FAILED)
 
 
-class _TwiceSaid(ValueError):
+class AmbiguousJson(ValueError):
     """A key stands twice with different values: nobody can say which is meant."""
 
 
@@ -52,7 +53,7 @@ def read_object(text: str, *, key: str) -> ObjectReading:
         if isinstance(whole, dict):
             return _reading(whole, key, ParseMethod.DIRECT)
         inside = [found for found in _objects(text) if key in found]
-    except _TwiceSaid:
+    except AmbiguousJson:
         return FAILED
     if inside:
         said = {json.dumps(found[key], sort_keys=True) for found in inside}
@@ -67,7 +68,7 @@ def _reading(found: dict[str, object], key: str, method: ParseMethod) -> ObjectR
 def _loads(text: str) -> object:
     try:
         return _DECODER.decode(text)
-    except _TwiceSaid:
+    except AmbiguousJson:
         raise
     except (ValueError, RecursionError):
         return None
@@ -77,9 +78,19 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for key, value in pairs:
         if key in found and found[key] != value:
-            raise _TwiceSaid(key)
+            raise AmbiguousJson(f"the key {key!r:.60} stands twice with different values")
         found[key] = value
     return found
+
+
+def read_json(body: bytes) -> object:
+    """Read the JSON of a service, in which no key may stand twice with different values.
+
+    Raises:
+        AmbiguousJson: If one does.
+        ValueError: If it is no JSON.
+    """
+    return _DECODER.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_once)  # made once: it is asked every answer
@@ -93,7 +104,7 @@ def _objects(text: str) -> Iterator[dict[str, object]]:
             return
         try:
             found, end = _DECODER.raw_decode(text, position)
-        except _TwiceSaid:
+        except AmbiguousJson:
             raise
         except (ValueError, RecursionError):
             position = text.find("{", position + 1)
@@ -107,6 +118,8 @@ def _repaired(text: str, key: str) -> ObjectReading:
     start = text.find("{")
     if start < 0 or key not in text[start:]:
         return FAILED
+    if len(re.findall(rf'"{re.escape(key)}"\s*:', text[start:])) > 1:
+        return FAILED  # the last would silently win
     from json_repair import repair_json
 
     try:

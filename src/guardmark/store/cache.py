@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -12,7 +11,6 @@ from guardmark.core.errors import StoreError
 from guardmark.core.outcome import (
     AnswerMode,
     Decision,
-    Evidence,
     Outcome,
     Response,
     ScoreKind,
@@ -20,15 +18,19 @@ from guardmark.core.outcome import (
     VerdictLabel,
 )
 from guardmark.store.codec import evidence_from_json, evidence_to_json
-from guardmark.store.connect import errors_of
+from guardmark.store.connect import closed_on_error, errors_of, open_database
+from guardmark.store.schema import transaction
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from guardmark.store.codec import Answer
+
 _APPLICATION_ID: Final = 0x474D4341  # GMCA
 _VERSION: Final = 1
-
-Answer = Decision | Response | Verdict
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer TEXT) WITHOUT ROWID"
+)
 
 
 def key_of(identity: str, *, repeat: int, asked: tuple[str, ...]) -> bytes:
@@ -41,27 +43,16 @@ class AnswerCache:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with errors_of(path):
-            self._connection = sqlite3.connect(path, isolation_level=None, timeout=10)
-            try:
-                self._prepare()
-            except BaseException:
-                self._connection.close()
-                raise
-
-    def _prepare(self) -> None:
-        connection = self._connection
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-        found = connection.execute("PRAGMA application_id").fetchone()[0]
-        if tables and found != _APPLICATION_ID:
-            raise StoreError(f"{self._path} is no cache of guardmark. Next: name another file.")
-        connection.executescript(
-            "BEGIN IMMEDIATE;"
-            "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, answer TEXT) WITHOUT ROWID;"
-            f"PRAGMA application_id = {_APPLICATION_ID}; COMMIT;"
-        )
+        with errors_of(path), closed_on_error(open_database(path, "mode=rwc")) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            is_ours = connection.value("PRAGMA application_id") == _APPLICATION_ID
+            if not is_ours and connection.value("SELECT count(*) FROM sqlite_schema"):
+                raise StoreError(f"{path} is no cache of guardmark. Next: name another file.")
+            with transaction(connection):
+                connection.execute(_TABLE)
+                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        self._connection = connection
 
     def __enter__(self) -> Self:
         """Return the cache itself."""
@@ -77,11 +68,9 @@ class AnswerCache:
 
     def recall(self, key: bytes) -> Answer | None:
         """Return a kept answer."""
-        with errors_of(self._path):
-            query = "SELECT answer FROM answers WHERE key = ?"
-            row = self._connection.execute(query, (key,)).fetchone()
+        text = self._connection.value("SELECT answer FROM answers WHERE key = ?", (key,))
         try:
-            return None if row is None else _answer_of(json.loads(row[0]))
+            return None if text is None else _answer_of(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreError(
                 f"{self._path} is damaged: an answer in it cannot be read.\n"
@@ -90,53 +79,44 @@ class AnswerCache:
 
     def keep(self, key: bytes, answer: Answer) -> bool:
         """Keep an answer, unless it is none: errors and malformed answers are asked again."""
-        said = _said(answer)
-        if said is None:
-            return False
-        with errors_of(self._path):
-            self._connection.execute(
-                "INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(said))
-            )
-        return True
+        kept = _kept(answer)
+        if kept is not None:
+            query = "INSERT OR REPLACE INTO answers VALUES (?, ?)"
+            self._connection.rows(query, (key, json.dumps(kept)))
+        return kept is not None
 
 
-def _said(answer: Answer) -> dict[str, Any] | None:
+def _kept(answer: Answer) -> dict[str, Any] | None:
+    """Return what is kept of an answer."""
     evidence = None if answer.evidence is None else evidence_to_json(answer.evidence)
     if isinstance(answer, Decision):
-        if answer.outcome not in {Outcome.ALLOW, Outcome.BLOCK}:
-            return None
-        said: dict[str, Any] = {
-            "outcome": answer.outcome,
-            "score": answer.score,
-            "score_kind": answer.score_kind,
-        }
+        names = ("outcome", "score", "score_kind")
+        kept: dict[str, Any] = {name: getattr(answer, name) for name in names}
+        is_answer = answer.outcome in {Outcome.ALLOW, Outcome.BLOCK}
     elif isinstance(answer, Response):
-        if answer.text is None or answer.error_kind is not None:
-            return None
-        said = {"text": answer.text}
+        kept = {"text": answer.text}
+        is_answer = answer.text is not None and answer.error_kind is None
     else:
-        if answer.label not in {VerdictLabel.SAFE, VerdictLabel.UNSAFE}:
-            return None
-        said = {"label": answer.label, "mode": answer.answer_mode, "score": answer.score}
-    return {**said, "evidence": evidence}
+        kept = {"label": answer.label, "mode": answer.answer_mode, "score": answer.score}
+        is_answer = answer.label in {VerdictLabel.SAFE, VerdictLabel.UNSAFE}
+    return {**kept, "evidence": evidence} if is_answer else None
 
 
-def _answer_of(said: dict[str, Any]) -> Answer:
-    kept = Evidence() if said["evidence"] is None else evidence_from_json(said["evidence"])
-    evidence = replace(kept, from_cache=True, attempts=())
-    if "outcome" in said:
+def _answer_of(kept: dict[str, Any]) -> Answer:
+    text = kept["evidence"]
+    evidence = replace(evidence_from_json(text or "{}"), from_cache=True, attempts=())
+    if "outcome" in kept:
         return Decision(
-            outcome=Outcome(said["outcome"]),
-            score=said["score"],
-            score_kind=ScoreKind(said["score_kind"]),
+            outcome=Outcome(kept["outcome"]),
+            score=kept["score"],
+            score_kind=ScoreKind(kept["score_kind"]),
             evidence=evidence,
         )
-    if "text" in said:
-        return Response(text=said["text"], evidence=evidence)
-    mode = said["mode"]
+    if "text" in kept:
+        return Response(text=kept["text"], evidence=evidence)
     return Verdict(
-        label=VerdictLabel(said["label"]),
-        answer_mode=None if mode is None else AnswerMode(mode),
-        score=said["score"],
+        label=VerdictLabel(kept["label"]),
+        answer_mode=None if kept["mode"] is None else AnswerMode(kept["mode"]),
+        score=kept["score"],
         evidence=evidence,
     )

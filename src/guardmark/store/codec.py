@@ -1,15 +1,16 @@
-"""Values as they are stored, and back: evidence and manifests as JSON, records as rows."""
+"""Values as they are stored, and back: evidence and manifests as JSON, answers as rows."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from guardmark.core.manifest import DataManifest, LatencyMode, PartManifest, Policy, RunManifest
-from guardmark.core.outcome import Attempt, CategoryFinding, Evidence
+from guardmark.core.outcome import Attempt, CategoryFinding, Decision, Evidence, Response, Verdict
 from guardmark.core.record import Record, RecordKey
 from guardmark.core.usage import Usage
 from guardmark.store.schema import (
@@ -21,6 +22,7 @@ from guardmark.store.schema import (
     EVIDENCE_OF_RECORDS,
     FLAG_AMORTISED,
     FLAG_CACHED,
+    FLAG_PLANNED,
     FLAG_TRUNCATED,
     OUTCOME_CODE,
     OUTCOME_NAMES,
@@ -29,45 +31,33 @@ from guardmark.store.schema import (
     STAGES,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-
-_EVIDENCE_DEFAULTS: Final = Evidence()
-_PLAIN: Final = tuple(
-    field.name
+_APART: Final = {"categories", "usage", "attempts"}
+_PLAIN: Final = {
+    field.name: (field.default, float | int if field.name == "label_mass" else type(field.default))
     for field in fields(Evidence)
-    if field.name not in {"categories", "usage", "attempts"}
-)
-
-_TYPES: Final = {
-    name: float | int if name == "label_mass" else type(getattr(_EVIDENCE_DEFAULTS, name))
-    for name in _PLAIN
+    if field.name not in _APART
 }
-
-
-def _values(value: object) -> dict[str, object]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]  # called with dataclasses only
+"""Fields of evidence that are stored as they are: what each is when nothing is said, its type."""
 
 
 @lru_cache(maxsize=256)  # a rule says the same of every sample it blocks
 def evidence_to_json(evidence: Evidence) -> str:
     """Write evidence as compact JSON, leaving out what is not said."""
-    said: dict[str, object] = {
-        name: value
-        for name in _PLAIN
-        if (value := getattr(evidence, name)) != getattr(_EVIDENCE_DEFAULTS, name)
-    }
-    for name, value in said.items():
-        if not isinstance(value, _TYPES[name]):
-            raise TypeError(f"{name} is {value!r:.80}")
+    values: dict[str, object] = {}
+    for name, (default, kind) in _PLAIN.items():
+        if (value := getattr(evidence, name)) != default:
+            if not isinstance(value, kind):
+                raise TypeError(f"{name} is {value!r:.80}")
+            values[name] = value
     if evidence.categories:
-        said["categories"] = [[c.name, c.flagged, c.score] for c in evidence.categories]
+        values["categories"] = [[c.name, c.flagged, c.score] for c in evidence.categories]
     if evidence.usage is not None:
-        said["usage"] = _usage(evidence.usage)
+        values["usage"] = _usage(evidence.usage)
     if evidence.attempts:
-        said["attempts"] = [[a.service_ns, a.status, a.error, a.wait_ns] for a in evidence.attempts]
-    return json.dumps(said, separators=(",", ":"))
+        values["attempts"] = [
+            [a.service_ns, a.status, a.error, a.wait_ns] for a in evidence.attempts
+        ]
+    return json.dumps(values, separators=(",", ":"))
 
 
 def _usage(usage: Usage) -> list[int | float | None]:
@@ -82,36 +72,33 @@ def _usage(usage: Usage) -> list[int | float | None]:
 @lru_cache(maxsize=256)  # for the same reason; nobody can change what is returned
 def evidence_from_json(text: str) -> Evidence:
     """Read evidence back."""
-    said: dict[str, Any] = json.loads(text)
-    if "categories" in said:
-        said["categories"] = tuple(
+    values: dict[str, Any] = json.loads(text)
+    if "categories" in values:
+        values["categories"] = tuple(
             CategoryFinding(name=name, flagged=flagged, score=score)
-            for name, flagged, score in said["categories"]
+            for name, flagged, score in values["categories"]
         )
-    if "usage" in said:
-        read, written, cost = said["usage"]
-        said["usage"] = Usage(prompt_tokens=read, completion_tokens=written, cost=cost)
-    if "attempts" in said:
-        said["attempts"] = tuple(
+    if "usage" in values:
+        read, written, cost = values["usage"]
+        values["usage"] = Usage(prompt_tokens=read, completion_tokens=written, cost=cost)
+    if "attempts" in values:
+        values["attempts"] = tuple(
             Attempt(service_ns=service, status=status, error=error, wait_ns=wait)
-            for service, status, error, wait in said["attempts"]
+            for service, status, error, wait in values["attempts"]
         )
-    return Evidence(**said)
+    return Evidence(**values)
 
 
 def manifest_to_json(manifest: RunManifest) -> str:
     """Write a manifest as JSON with sorted keys, so that equal manifests give equal bytes."""
-    values = _values(manifest)
-    values["parts"] = [_values(part) for part in manifest.parts]
-    values["data"] = [_values(data) for data in manifest.data]
-    return json.dumps(values, ensure_ascii=False, sort_keys=True, default=_mapping)
+    return json.dumps(_plain(manifest), ensure_ascii=False, sort_keys=True, default=_plain)
 
 
-def _mapping(value: object) -> object:
-    from collections.abc import Mapping as AnyMapping
-
-    if isinstance(value, AnyMapping):
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
         return dict(value)
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     raise TypeError(f"{value!r} is not a JSON value")
 
 
@@ -129,60 +116,102 @@ def manifest_from_json(text: str) -> RunManifest:
     return RunManifest(**values)
 
 
+Answer = Decision | Response | Verdict
+Observed = tuple[int, float | None, int, int | None, int | None, int | None, int]
+"""Outcome, score, score kind, error kind, answer mode, latency in ns, flags; words as codes."""
+Row = tuple[Any, ...]
+ILL_TYPED: Final = (TypeError, ValueError, KeyError, AttributeError, OverflowError)
+"""What a field of a wrong type raises where it is encoded."""
+_ANSWERED: Final = OUTCOME_CODE["answered"]
+_ERROR: Final = OUTCOME_CODE["error"]
+_CONTRACT: Final = ERROR_KIND_CODE["contract"]
+_NO_SCORE_KIND: Final = SCORE_KIND_CODE["none"]
+_CLASS_PROBABILITY: Final = SCORE_KIND_CODE["class_prob"]
+_MOST_NS: Final = 1 << 63
+
+
+def encode(answer: Answer, latency_ns: int | None, flags: int) -> Observed:
+    """Encode an answer; a field of a wrong type raises one of `ILL_TYPED`."""
+    kind, own, evidence = answer.error_kind, answer.latency_ns, answer.evidence
+    error = None if kind is None else ERROR_KIND_CODE[kind]
+    mode = score = None
+    if isinstance(answer, Decision):
+        score = None if answer.score is None else _risk(answer.score)
+        outcome, score_kind = OUTCOME_CODE[answer.outcome], SCORE_KIND_CODE[answer.score_kind]
+        if answer.amortised:
+            flags |= FLAG_AMORTISED
+    elif isinstance(answer, Verdict):
+        score = None if answer.score is None else _risk(answer.score)
+        outcome = OUTCOME_CODE[answer.label]
+        score_kind = _NO_SCORE_KIND if score is None else _CLASS_PROBABILITY
+        mode = None if answer.answer_mode is None else ANSWER_MODE_CODE[answer.answer_mode]
+    else:
+        score_kind, outcome = _NO_SCORE_KIND, _ANSWERED
+        if answer.text is None or error is not None:
+            outcome, error = _ERROR, _CONTRACT if error is None else error
+    if own is not None and not flags & FLAG_PLANNED:
+        latency_ns = _whole_ns(own)
+    if evidence is not None and (evidence.from_cache or evidence.truncated):
+        flags |= FLAG_CACHED if evidence.from_cache else 0
+        flags |= FLAG_TRUNCATED if evidence.truncated else 0
+    return outcome, score, score_kind, error, mode, latency_ns, flags
+
+
+def _risk(score: float) -> float:
+    if not 0.0 <= score <= 1.0:
+        raise ValueError(f"the score {score!r} is not in [0, 1]")
+    return float(score)
+
+
+def _whole_ns(latency: int) -> int:
+    if type(latency) is not int or not 0 <= latency < _MOST_NS:
+        raise TypeError(f"latency_ns is {latency!r}")
+    return latency
+
+
+def encode_mistake(
+    answer: Answer, mistake: Exception, latency_ns: int | None, flags: int
+) -> tuple[Observed, str]:
+    """Encode the error, and its evidence, that stand for an answer that cannot be stored."""
+    message = str(mistake)
+    if type(mistake) is not ValueError:
+        name = type(answer).__name__.lower()
+        message = f"the {name} cannot be stored, a field has the wrong type: {mistake!r}"
+    evidence = evidence_to_json(Evidence(message=message))
+    return (_ERROR, None, _NO_SCORE_KIND, _CONTRACT, None, latency_ns, flags), evidence
+
+
+def evidence_text(evidence: Evidence | None) -> str | None:
+    """Write evidence as JSON, or nothing where it says nothing."""
+    text = "{}" if evidence is None else evidence_to_json(evidence)
+    return None if text == "{}" else text
+
+
+def decode(row: Row) -> dict[str, Any]:
+    """Decode what records and tries have in common: what `encode` gives, but evidence for flags."""
+    outcome, score, score_kind, error_kind, answer_mode, latency_ns, evidence = row
+    return {
+        "outcome": OUTCOME_NAMES[outcome],
+        "score": score,
+        "score_kind": SCORE_KINDS[score_kind],
+        "error_kind": None if error_kind is None else ERROR_KINDS[error_kind],
+        "answer_mode": None if answer_mode is None else ANSWER_MODES[answer_mode],
+        "latency_ns": latency_ns,
+        "evidence": None if evidence is None else evidence_from_json(evidence),
+    }
+
+
 SELECT_RECORDS: Final = (
-    "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.outcome, r.score, r.score_kind,"  # noqa: S608 - constants of ours
-    f" r.error_kind, r.answer_mode, r.latency_ns, r.flags, x.text, {EVIDENCE_OF_RECORDS}"
+    "SELECT d.name, r.stage, l.name, r.repeat, r.sample, r.flags, x.text, r.outcome, r.score,"  # noqa: S608 - constants of ours
+    f" r.score_kind, r.error_kind, r.answer_mode, r.latency_ns, {EVIDENCE_OF_RECORDS}"
     " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
     f"{DETAILS_OF_RECORDS}"
 )
 """What `record_of` reads; a WHERE clause may follow."""
 
 
-def shared_of(record: Record) -> tuple[int, int, int, int]:
-    """Encode what many records share."""
-    evidence = record.evidence
-    flags = FLAG_AMORTISED if record.amortised else 0
-    if evidence is not None:
-        flags |= FLAG_CACHED if evidence.from_cache else 0
-        flags |= FLAG_TRUNCATED if evidence.truncated else 0
-    return (
-        SCORE_KIND_CODE[record.score_kind],
-        -1 if record.error_kind is None else ERROR_KIND_CODE[record.error_kind],
-        -1 if record.answer_mode is None else ANSWER_MODE_CODE[record.answer_mode],
-        flags,
-    )
-
-
-def row_of(record: Record) -> tuple[int, int, float | None, int | None]:
-    """Encode what each record has of its own."""
-    score = None if record.score is None else float(record.score)
-    return record.key.sample, OUTCOME_CODE[record.outcome], score, record.latency_ns
-
-
-def details_of(record: Record) -> tuple[str | None, str | None] | None:
-    """Encode the text and evidence of a record."""
-    said = "{}" if record.evidence is None else evidence_to_json(record.evidence)
-    if record.text is None and said == "{}":
-        return None
-    return record.text, None if said == "{}" else said
-
-
-def record_of(row: tuple[Any, ...]) -> Record:
+def record_of(row: Row) -> Record:
     """Decode one row of `SELECT_RECORDS`."""
-    defense, stage, layer, repeat, sample = row[:5]
-    outcome, score, score_kind, error_kind, answer_mode, latency_ns, flags = row[5:12]
-    text, evidence = row[12:]
-    return Record(
-        key=RecordKey(
-            defense=defense, sample=sample, repeat=repeat, stage=STAGES[stage], layer=layer
-        ),
-        outcome=OUTCOME_NAMES[outcome],
-        score=score,
-        score_kind=SCORE_KINDS[score_kind],
-        error_kind=None if error_kind is None else ERROR_KINDS[error_kind],
-        answer_mode=None if answer_mode is None else ANSWER_MODES[answer_mode],
-        latency_ns=latency_ns,
-        amortised=bool(flags & FLAG_AMORTISED),
-        text=text,
-        evidence=None if evidence is None else evidence_from_json(evidence),
-    )
+    defense, stage, layer, repeat, sample, flags, text = row[:7]
+    key = RecordKey(defense=defense, sample=sample, repeat=repeat, stage=STAGES[stage], layer=layer)
+    return Record(key=key, amortised=bool(flags & FLAG_AMORTISED), text=text, **decode(row[7:]))

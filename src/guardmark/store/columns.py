@@ -1,7 +1,4 @@
-"""Samples, records and usage as columns and sums, for the reading half.
-
-numpy is imported on use: who only writes records does not pay for it.
-"""
+"""Samples, records and usage as columns and sums; numpy is imported only when they are read."""
 
 from __future__ import annotations
 
@@ -10,11 +7,12 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.store import connect, lookups
+from guardmark.store.connect import values_of
 from guardmark.store.samples import kinds_of
 from guardmark.store.schema import FACET_COLUMNS, FLAG_CACHED, STAGE_CODE, STAGES
 
@@ -28,6 +26,16 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 250
 _SAMPLES: Final = "SELECT id, kind, length, origin FROM samples ORDER BY position LIMIT ?"
+_OF_PART: Final = (
+    " WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
+    " AND layer = (SELECT id FROM layers WHERE name = ?)"
+)
+_RECORDS: Final = (
+    # Small numbers travel in one, a byte each: a value handed over costs more than a shift.
+    "SELECT sample, outcome | (flags << 8) | ((ifnull(error_kind, -1) + 1) << 16)"  # noqa: S608 - a constant of ours
+    " | ((ifnull(answer_mode, -1) + 1) << 24) | (repeat << 32), score,"
+    f" ifnull(latency_ns, -1) FROM records{_OF_PART} ORDER BY repeat, sample LIMIT ?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,44 +89,34 @@ def sample_columns(reader: RecordReader) -> SampleColumns:
     import numpy as np
 
     ids, groups = PackedStrings(), PackedStrings()
-    with connect.errors_of(reader.path):
-        kinds = kinds_of(reader.connection)
-        count = reader.sample_count()
-        numbers, lengths = (np.empty(count, dtype=np.int64) for _ in range(2))
-        cursor = reader.connection.execute(_SAMPLES, (count,))
-        while rows := cursor.fetchmany(_CHUNK):
+    kinds, count = kinds_of(reader.connection), reader.sample_count()
+    numbers, lengths = (np.empty(count, dtype=np.int64) for _ in range(2))
+    with values_of(reader.path):
+        for rows in reader.connection.chunks(_SAMPLES, (count,), size=_CHUNK):
             names, chunk, sizes, origins = zip(*rows, strict=True)
             here = slice(len(ids), len(ids) + len(rows))
             numbers[here], lengths[here] = chunk, sizes
             if groups or any(origins):
-                groups = groups or ids.copy()  # until here each stood alone, under its id
-                groups.extend(map(_either, origins, names))
+                if not groups:
+                    groups.extend(ids)  # until here each stood alone, under its id
+                pairs = zip(origins, names, strict=True)
+                groups.extend([name if origin is None else origin for origin, name in pairs])
             ids.extend(names)
     places = np.zeros(max(kinds, default=-1) + 1, dtype=np.int64)
     places[list(kinds)] = range(len(kinds))
     kind = places[numbers]
-    said = list(zip(*kinds.values(), strict=True)) if kinds else [()] * (1 + len(FACET_COLUMNS))
+    shared = list(zip(*kinds.values(), strict=True)) if kinds else [()] * (1 + len(FACET_COLUMNS))
     facets = {
-        name: _facet(words).of(kind) for name, words in zip(FACET_COLUMNS, said[1:], strict=True)
+        name: _facet(words).of(kind) for name, words in zip(FACET_COLUMNS, shared[1:], strict=True)
     }
+    alone = Facet(names=ids, codes=np.arange(len(ids), dtype=np.int32))
     return SampleColumns(
         ids=ids,
-        is_attack=np.array(said[0], dtype=np.bool_)[kind],
+        is_attack=np.array(shared[0], dtype=np.bool_)[kind],
         length=lengths,
-        group=_facet(groups) if groups else _apart(ids),
+        group=_facet(groups) if groups else alone,
         **facets,
     )
-
-
-def _either(origin: str | None, name: str) -> str:
-    return name if origin is None else origin
-
-
-def _apart(ids: Sequence[str]) -> Facet:
-    """Every sample is a group of its own."""
-    import numpy as np
-
-    return Facet(names=ids, codes=np.arange(len(ids), dtype=np.int32))
 
 
 def _facet(values: Sequence[str]) -> Facet:
@@ -132,11 +130,7 @@ def _facet(values: Sequence[str]) -> Facet:
 
 
 def record_columns(
-    reader: RecordReader,
-    defense: str,
-    *,
-    stage: Stage = Stage.DEFENSE,
-    layer: str = FIRST_LAYER,
+    reader: RecordReader, defense: str, *, stage: Stage = Stage.DEFENSE, layer: str = FIRST_LAYER
 ) -> RecordColumns:
     """Read all records of one defense, stage and layer as columns."""
     import numpy as np
@@ -148,17 +142,18 @@ def record_columns(
         if name not in known:
             raise StoreError(f"The run has no {kind} {name!r}. It has: {', '.join(known)}.")
     key = (defense, STAGE_CODE[stage], layer)
-    count = _count(reader, key)
+    count = reader.connection.value(f"SELECT count(*) FROM records{_OF_PART}", key)  # noqa: S608 - constants of ours
     # At once into columns: as tuples they would take five times the memory until the end.
     columns: list[NDArray[Any]] = [
         np.empty(count, dtype=kind) for kind in (np.int64, np.int64, np.float64, np.int64)
     ]
     filled = 0
-    for rows in _chunks(reader, key, count):
-        here = slice(filled, filled + len(rows))
-        for column, said in zip(columns, zip(*rows, strict=True), strict=True):
-            column[here] = said
-        filled += len(rows)
+    with values_of(reader.path):
+        for rows in reader.connection.chunks(_RECORDS, (*key, count), size=_CHUNK):
+            here = slice(filled, filled + len(rows))
+            for column, values in zip(columns, zip(*rows, strict=True), strict=True):
+                column[here] = values
+            filled += len(rows)
     sample, packed, score, latency = columns
     return RecordColumns(
         defense=defense,
@@ -175,38 +170,10 @@ def record_columns(
     )
 
 
-_OF_PART: Final = (
-    " FROM records WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
-    " AND layer = (SELECT id FROM layers WHERE name = ?)"
-)
-
-
-def _count(reader: RecordReader, key: tuple[str, int, str]) -> int:
-    with connect.errors_of(reader.path):
-        row = reader.connection.execute(f"SELECT count(*){_OF_PART}", key).fetchone()
-    return int(row[0])
-
-
-def _chunks(
-    reader: RecordReader, key: tuple[str, int, str], count: int
-) -> Iterator[list[tuple[Any, ...]]]:
-    query = (
-        # Small numbers travel in one, a byte each: a value handed over costs more than a shift.
-        "SELECT sample, outcome | (flags << 8) | ((ifnull(error_kind, -1) + 1) << 16)"
-        " | ((ifnull(answer_mode, -1) + 1) << 24) | (repeat << 32), score,"
-        f" ifnull(latency_ns, -1){_OF_PART} ORDER BY repeat, sample LIMIT ?"
-    )
-    with connect.errors_of(reader.path):
-        cursor = reader.connection.execute(query, (*key, count))
-        while rows := cursor.fetchmany(_CHUNK):
-            yield rows
-
-
 def sample_digests(reader: RecordReader) -> list[bytes]:
     """Return the content hash of every sample, in order of position."""
-    with connect.errors_of(reader.path):
-        rows = reader.connection.execute("SELECT digest FROM samples ORDER BY position").fetchall()
-    return [row[0] for row in rows]
+    rows = reader.connection.rows("SELECT digest FROM samples ORDER BY position")
+    return [digest for (digest,) in rows]
 
 
 class PackedStrings(Sequence[str]):
@@ -236,13 +203,6 @@ class PackedStrings(Sequence[str]):
             content += word.encode(errors="surrogatepass")
             ends.append(len(content))
 
-    def copy(self) -> PackedStrings:
-        """Return the same words, to which others can be added."""
-        other = PackedStrings()
-        other._content += self._content
-        other._ends = self._ends[:]
-        return other
-
     def __len__(self) -> int:
         """Return how many words there are."""
         return len(self._ends) - 1
@@ -255,12 +215,10 @@ class PackedStrings(Sequence[str]):
 
     def __getitem__(self, at: int | slice) -> str | list[str]:
         """Return a word, or a list of some."""
-        if isinstance(at, slice):
-            return [self[each] for each in range(*at.indices(len(self)))]
-        place = at + len(self) if at < 0 else at
-        if not 0 <= place < len(self):
-            raise IndexError(at)
-        word = self._content[self._ends[place] : self._ends[place + 1]]
+        places = range(len(self))[at]
+        if isinstance(places, range):
+            return [self[each] for each in places]
+        word = self._content[self._ends[places] : self._ends[places + 1]]
         return word.decode(errors="surrogatepass")
 
     def __iter__(self) -> Iterator[str]:
@@ -279,22 +237,19 @@ class UsageColumns:
     cost: NDArray[np.float64]
 
 
+_USED: Final = ", ".join(f"json_extract(x.evidence, '$.usage[{at}]')" for at in range(3))
+# The word is looked for first: parsing every piece of evidence would cost far more.
+_HAS_USAGE: Final = "instr(x.evidence, '\"usage\"') AND json_type(x.evidence, '$.usage') = 'array'"
+
+
 def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
     """Read what the calls of a defense used."""
     import numpy as np
 
     query = (
-        "SELECT sample, repeat, json_extract(evidence, '$.usage[0]'),"
-        " json_extract(evidence, '$.usage[1]'), json_extract(evidence, '$.usage[2]')"
-        " FROM details WHERE defense = (SELECT id FROM defenses WHERE name = ?) AND stage = ?"
-        " AND layer = (SELECT id FROM layers WHERE name = ?)"
-        # The word is looked for first: parsing every piece of evidence would cost far more.
-        " AND instr(evidence, '\"usage\"') AND json_type(evidence, '$.usage') = 'array'"
-        " ORDER BY repeat, sample"
+        f"SELECT sample, repeat, {_USED} FROM details x{_OF_PART} AND {_HAS_USAGE} ORDER BY 2, 1"  # noqa: S608 - constants of ours
     )
-    key = (defense, STAGE_CODE[Stage.DEFENSE], FIRST_LAYER)
-    with connect.errors_of(reader.path):
-        rows = reader.connection.execute(query, key).fetchall()
+    rows = reader.connection.rows(query, (defense, STAGE_CODE[Stage.DEFENSE], FIRST_LAYER))
     table = np.array(rows, dtype=np.float64).reshape(len(rows), 5)
     return UsageColumns(
         sample=table[:, 0].astype(np.int64),
@@ -313,8 +268,7 @@ class PartUsage:
         part: Name of the defense, model or judge.
         stage: `defense`, `warmup`, `model`, `judge` or `try`.
         layer: Which judging; `run` for the run itself.
-        calls: Answers that report usage and were asked for in this run; those that were asked
-            about again count each time.
+        calls: Answers that report usage and were asked for in this run; asked again, each counts.
         recalled: Answers that were kept from an earlier run; in no sum.
         tokens_read: Tokens read, or None where no answer reports any.
         tokens_written: Tokens written, or None where no answer reports any.
@@ -340,36 +294,33 @@ _STORED: Final = (
 )
 _ASKED_AGAIN: Final = " UNION ALL SELECT defense, stage, layer, flags, evidence FROM superseded"
 _ALL_USAGE: Final = (
-    "SELECT d.name, x.stage, l.name, x.flags & ?, json_extract(x.evidence, '$.usage[0]'),"
-    " json_extract(x.evidence, '$.usage[1]'), json_extract(x.evidence, '$.usage[2]') FROM ({}) x"
+    f"SELECT d.name, x.stage, l.name, x.flags & {FLAG_CACHED}, {_USED} FROM ({{}}) x"  # noqa: S608 - constants of ours
     " JOIN defenses d ON d.id = x.defense JOIN layers l ON l.id = x.layer"
-    " WHERE instr(x.evidence, '\"usage\"') AND json_type(x.evidence, '$.usage') = 'array'"
-    " ORDER BY x.defense, x.stage, x.layer"
+    f" WHERE {_HAS_USAGE} ORDER BY x.defense, x.stage, x.layer"
 )
 
 
 def read_usage(reader: RecordReader) -> tuple[PartUsage, ...]:
     """Add up what all calls of a run used."""
-    with connect.errors_of(reader.path):
-        again = _ASKED_AGAIN if lookups.has_superseded(reader.connection) else ""
-        query = _ALL_USAGE.format(_STORED + again)
-        rows = reader.connection.execute(query, (FLAG_CACHED,)).fetchall()
-    parts = []
-    for (name, stage, layer), calls in groupby(rows, key=lambda row: row[:3]):
-        everything = list(calls)
-        asked = [row[4:] for row in everything if not row[3]]
+    again = _ASKED_AGAIN if reader.connection.has_superseded else ""
+    rows = reader.connection.rows(_ALL_USAGE.format(_STORED + again))
+    with values_of(reader.path):
+        return tuple(_sums_of(rows))
+
+
+def _sums_of(rows: list[tuple[Any, ...]]) -> Iterator[PartUsage]:
+    for (name, stage, layer), group in groupby(rows, key=itemgetter(0, 1, 2)):
+        calls = list(group)
+        asked = [row[4:] for row in calls if not row[3]]
         read, written, cost = ([row[at] for row in asked if row[at] is not None] for at in range(3))
-        parts.append(
-            PartUsage(
-                part=name,
-                stage=STAGES[stage].value,
-                layer=layer,
-                calls=len(asked),
-                recalled=len(everything) - len(asked),
-                tokens_read=sum(read) if read else None,
-                tokens_written=sum(written) if written else None,
-                cost=math.fsum(cost) if cost else None,
-                priced=len(cost),
-            )
+        yield PartUsage(
+            part=name,
+            stage=STAGES[stage].value,
+            layer=layer,
+            calls=len(asked),
+            recalled=len(calls) - len(asked),
+            tokens_read=sum(read) if read else None,
+            tokens_written=sum(written) if written else None,
+            cost=math.fsum(cost) if cost else None,
+            priced=len(cost),
         )
-    return tuple(parts)

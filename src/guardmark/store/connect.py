@@ -1,4 +1,4 @@
-"""The connection to `records.sqlite`: how it opens, inserts, and tells of errors."""
+"""The connection to `records.sqlite`: how it opens, reads, inserts, and words errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import sqlite3
 import struct
 from contextlib import closing, contextmanager, suppress
 from itertools import chain
+from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StorageError, StoreError
@@ -13,15 +16,25 @@ from guardmark.store import migrations, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
+Row = tuple[Any, ...]
 
 _MAGIC: Final = b"SQLite format 3\x00"
 _HEADER: Final = 100
 _PAGE: Final = 16384
 _CACHE_KB: Final = 128  # rows come in order, so a larger cache only costs memory
 _CHECKPOINT_PAGES: Final = 2000  # 32 MB of log between checkpoints: an fsync stalls calls in flight
-_DAMAGE: Final = ("not a database", "malformed", "no such table", "no such column")
+_CHUNK: Final = 2000
+_STEP: Final = 1_000_000  # instructions of SQLite between two looks at the limit
+_FEW_STEPS: Final = 100
+_BYTES_A_STEP: Final = 50_000  # the most thorough check takes 1 instruction a byte
+_DAMAGE: Final = ("not a database", "malformed", "no such", "Could not decode")
+
+
+_FOREIGN_VALUES: Final = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    RecursionError,  # ten thousand brackets
+)
 
 
 @contextmanager
@@ -38,6 +51,11 @@ def errors_of(path: Path) -> Iterator[None]:
                 f"{path} is damaged ({said}).\n"
                 "Next: restore it from a copy, or start again with --fresh."
             ) from error
+        if said == "interrupted":
+            raise StoreError(
+                f"{path} asks for more work than records of its size can need.\n"
+                "Next: do not trust it; restore it from a copy, or ask who made it."
+            ) from error
         raise StorageError(
             f"{path} cannot be written or read: {said}.\n"
             "Everything committed before is kept.\n"
@@ -45,14 +63,113 @@ def errors_of(path: Path) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def values_of(path: Path) -> Iterator[None]:
+    """Word as ours what a block cannot make of the values in a file."""
+    try:
+        yield
+    except _FOREIGN_VALUES as error:
+        raise StoreError(
+            f"{path} is damaged: a value in it cannot be read ({error!a:.80}).\n"
+            "Next: restore it from a copy, or start again with --fresh."
+        ) from error
+
+
+class StoreConnection(sqlite3.Connection):
+    """A connection to a file of ours that words SQLite's errors as ours."""
+
+    path: Path
+    _steps = 0
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """Run a query; what counts its steps begins anew."""
+        self._steps = 0
+        return super().execute(sql, parameters)
+
+    def limit_steps(self) -> None:
+        """End any query of far more steps than the records of a file of this size can need."""
+
+        def is_over() -> bool:
+            self._steps += 1
+            return self._steps > _FEW_STEPS and self._steps > _size(self.path) // _BYTES_A_STEP
+
+        self.set_progress_handler(is_over, _STEP)
+
+    def check_schema(self) -> None:
+        """Refuse a file with a table, view, index or trigger that guardmark does not write."""
+        known = schema.known_definitions()
+        # No query of ours has named a table yet, so nothing of a view or trigger has run.
+        query = "SELECT type, name, sql FROM sqlite_schema LIMIT 100"
+        for kind, name, sql in self.rows(query):
+            is_key = kind == "index" and sql is None and str(name).startswith("sqlite_autoindex_")
+            if not is_key and schema.folded(str(sql)) not in known:
+                raise StoreError(
+                    f"{self.path} holds the {kind} {name!r:.80}, which guardmark did not write.\n"
+                    "Next: do not trust it; restore it from a copy, or ask who made it."
+                )
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Return all rows of a query."""
+        with errors_of(self.path):
+            return self.execute(query, values).fetchall()
+
+    def value(self, query: str, values: Sequence[Any] = ()) -> Any:
+        """Return the first value of the first row, or None without rows."""
+        rows = self.rows(query, values)
+        return rows[0][0] if rows else None
+
+    def chunks(
+        self, query: str, values: Sequence[Any] = (), *, size: int = _CHUNK
+    ) -> Iterator[list[Row]]:
+        """Yield the rows of a query some at a time, so that memory stays flat."""
+        with errors_of(self.path):
+            cursor = self.execute(query, values)
+            while rows := cursor.fetchmany(size):
+                yield rows
+
+    def meta(self, key: str) -> str | None:
+        """Return one value of the table of single values."""
+        value = self.value("SELECT value FROM meta WHERE key = ?", (key,))
+        return None if value is None else str(value)
+
+    def put_meta(self, key: str, value: str) -> None:
+        """Store one value in the table of single values."""
+        query = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = ?"
+        self.rows(query, (key, value, value))
+
+    def names(self, table: str) -> dict[int, str]:
+        """Return the names in `defenses` or `layers` by their numbers, in order."""
+        return dict(self.rows(f"SELECT id, name FROM {table} ORDER BY id"))  # noqa: S608 - a name of ours
+
+    def shared_evidence(self) -> dict[int, str]:
+        """Return the evidence that many records share by its number (`records.said`)."""
+        return dict(self.rows("SELECT id, evidence FROM sayings"))
+
+    def head(self) -> str:
+        """Return the hash of the last batch as hex; empty before the first."""
+        return str(
+            self.value("SELECT lower(hex(hash)) FROM batches ORDER BY id DESC LIMIT 1") or ""
+        )
+
+    @property
+    def has_superseded(self) -> bool:
+        """Whether the file has that table; it is made when errors are first asked about again."""
+        query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'superseded'"
+        return self.value(query) is not None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit what a block writes, all of it or nothing."""
+        with errors_of(self.path), schema.transaction(self):
+            yield
+
+
 def identify(path: Path) -> None:
-    """Check from the header that a file holds our records, whole and of a known version."""
+    """Check from the header that a file is a whole SQLite database."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER)
-        size = path.stat().st_size
-        log = path.with_name(path.name + "-wal")
-        has_log = log.exists() and log.stat().st_size > 0
+        size, has_log = path.stat().st_size, bool(_size(_log_of(path)))
     except FileNotFoundError as error:
         raise StoreError(
             f"{path} does not exist.\nNext: name the folder of a run (it holds records.sqlite)."
@@ -66,115 +183,78 @@ def identify(path: Path) -> None:
             f"{path} is not a records file of guardmark (no SQLite header).\n"
             "Next: name the folder of a run, or start again with --fresh."
         )
-    if has_log:
-        return  # the header in the file may lag behind the log; SQLite reads both
-    _check_header(path, header, size)
-
-
-def _check_header(path: Path, header: bytes, size: int) -> None:
-    (raw_page,) = struct.unpack_from(">H", header, 16)
-    page = 65536 if raw_page == 1 else raw_page
-    (pages,) = struct.unpack_from(">I", header, 28)
-    (version,) = struct.unpack_from(">I", header, 60)
-    (application,) = struct.unpack_from(">I", header, 68)
-    (cookie,) = struct.unpack_from(">I", header, 40)
-    if cookie == 0 and pages <= 1 and application == 0:
-        return  # killed between making the file and making its tables
-    if application != schema.APPLICATION_ID:
-        raise _foreign(path)
-    if size < page * pages:
+    page, pages = struct.unpack_from(">16xH10xI", header)
+    whole = pages * (65536 if page == 1 else page)
+    if size < whole and not has_log:  # the header in the file may lag behind the log
         raise StoreError(
-            f"{path} is truncated: {size} of {page * pages} bytes are there.\n"
+            f"{path} is truncated: {size} of {whole} bytes are there.\n"
             "Next: restore it from a copy, or start again with --fresh."
         )
-    if version > schema.SCHEMA_VERSION:
-        raise StoreError(
-            f"{path} has schema version {version}; this guardmark reads up to"
-            f" {schema.SCHEMA_VERSION}.\nNext: update guardmark."
-        )
 
 
-def open_to_write(path: Path) -> sqlite3.Connection:
-    """Open the records for writing; create them where there are none.
+@contextmanager
+def closed_on_error(connection: StoreConnection) -> Iterator[StoreConnection]:
+    """Close a connection where a block cannot use it."""
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
 
-    Commits do not wait for the disk (`synchronous=NORMAL` in WAL mode): a killed process
-    loses nothing that was committed, a power loss may take the last commits but never
-    leaves half of one. `note_head` in `RecordWriter` waits for the disk.
-    """
-    is_new = not path.exists() or (
-        path.stat().st_size == 0 and not path.with_name(path.name + "-wal").exists()
+
+def open_database(path: Path, options: str, *, timeout: float = 10) -> StoreConnection:
+    """Open an SQLite file, of whom it may be, so that nothing in its schema can act."""
+    connection = sqlite3.connect(
+        f"{path.resolve().as_uri()}?{options}",
+        uri=True,
+        isolation_level=None,
+        timeout=timeout,
+        factory=StoreConnection,
     )
-    if not is_new:
-        identify(path)
-    with errors_of(path):
-        connection = sqlite3.connect(path, isolation_level=None, timeout=10)
-        try:
-            connection.execute(f"PRAGMA page_size = {_PAGE}")  # of a new file only
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
-            _create_or_migrate(connection, path)
-        except BaseException:
-            connection.close()
-            raise
+    connection.path = path
+    with closed_on_error(connection):
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 0)
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
+        if options.startswith("mode=ro"):
+            connection.execute("PRAGMA query_only = ON")
+            connection.limit_steps()
     return connection
 
 
-def _create_or_migrate(connection: sqlite3.Connection, path: Path) -> None:
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    if tables == 0:
-        schema.create(connection)
-        return
-    _check_application(connection, path)
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != schema.SCHEMA_VERSION:
-        migrations.migrate(connection, shown_as=str(path))
+def open_to_write(path: Path) -> StoreConnection:
+    """Open the records for writing; create them where there are none.
+
+    Commits do not wait for the disk: a killed process loses none, a power loss may take the last
+    ones but never leaves half of one. `note_head` in `RecordWriter` waits for the disk.
+    """
+    if path.exists() and not _is_empty(path):
+        identify(path)
+    with errors_of(path), closed_on_error(open_database(path, "mode=rwc")) as connection:
+        connection.execute(f"PRAGMA page_size = {_PAGE}")  # of a new file only
+        is_new = not _has_tables(connection)
+        if not is_new and _version(connection) != schema.SCHEMA_VERSION:
+            migrations.migrate(connection, shown_as=str(path))
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        if is_new:
+            schema.create(connection)
+        return connection
 
 
-def is_blank(path: Path) -> bool:
-    """Tell whether a file holds no table yet: its run was stopped while it began."""
-    log = path.with_name(path.name + "-wal")
-    if path.stat().st_size == 0 and not (log.exists() and log.stat().st_size):
-        return True
-    identify(path)
-    with errors_of(path), closing(_read_only(path, "mode=ro")) as connection:
-        tables: int = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    return tables == 0
-
-
-def _check_application(connection: sqlite3.Connection, path: Path) -> None:
-    if connection.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
-        raise _foreign(path)
-
-
-def _check_begun(connection: sqlite3.Connection, path: Path) -> None:
-    if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-        raise StoreError(
-            f"{path} is empty: the run was stopped while it began.\n"
-            "Next: give the command of the run again."
-        )
-
-
-def _foreign(path: Path) -> StoreError:
-    return StoreError(
-        f"{path} is an SQLite database of another program.\n"
-        "Next: name the folder of a run, or choose another output folder."
-    )
-
-
-def open_to_read(path: Path) -> sqlite3.Connection:
+def open_to_read(path: Path) -> StoreConnection:
     """Open the records for reading, also while a run writes them."""
     identify(path)
-    with errors_of(path):
-        connection = _open_as_it_lies(path)
-        try:
-            _check_begun(connection, path)
-            _check_application(connection, path)
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-        except BaseException:
-            connection.close()
-            raise
+    with errors_of(path), closed_on_error(_open_as_it_lies(path)) as connection:
+        if not _has_tables(connection):
+            raise StoreError(
+                f"{path} is empty: the run was stopped while it began.\n"
+                "Next: give the command of the run again."
+            )
+        version = _version(connection)
     if version == schema.SCHEMA_VERSION:
         return connection
     connection.close()
@@ -185,70 +265,105 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     return open_to_read(path)
 
 
-def _open_as_it_lies(path: Path) -> sqlite3.Connection:
-    log = path.with_name(path.name + "-wal")
-    try:
-        return _read_only(path, "mode=ro")
-    except sqlite3.OperationalError:
-        # A folder that cannot be written has no place for the shared-memory file of the
-        # log; without a log the file can be read as it lies.
-        if log.exists() and log.stat().st_size > 0:
-            raise
-        return _read_only(path, "mode=ro&immutable=1")
-
-
-def _migrated_copy(path: Path) -> sqlite3.Connection:
-    """Bring an older file that may not be written up to date in memory."""
-    copy = sqlite3.connect(":memory:", isolation_level=None)
+def is_blank(path: Path) -> bool:
+    """Tell whether a file holds no table yet: its run was stopped while it began."""
+    if _is_empty(path):
+        return True
+    identify(path)
     with errors_of(path), closing(_open_as_it_lies(path)) as connection:
-        connection.backup(copy)
-        migrations.migrate(copy, shown_as=str(path))
-        copy.execute("PRAGMA query_only = ON")
-    return copy
+        return not _has_tables(connection)
+
+
+def copy_records(path: Path, target: Path) -> None:
+    """Write the records of a run into another file, as they are at this moment."""
+    connection = open_to_read(path)
+    try:
+        with errors_of(target), closing(sqlite3.connect(target)) as copy:
+            connection.backup(copy)
+    finally:
+        close_reading(connection, path)
 
 
 def close_reading(connection: sqlite3.Connection, path: Path) -> None:
     """Close a read-only connection and take away the empty log that it leaves behind.
 
-    SQLite lets only a connection that may write remove the log. Nothing is removed while
-    somebody else has the file open, or where the log holds anything.
+    SQLite lets only a connection that may write remove it, and nobody while the file is in use.
     """
     connection.close()
-    log = path.with_name(path.name + "-wal")
     with suppress(OSError, sqlite3.Error):
-        if log.stat().st_size == 0:
-            with closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as last:
-                last.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if _log_of(path).stat().st_size == 0:
+            with closing(open_database(path, "mode=rw", timeout=0)) as last:
+                _has_tables(last)
 
 
-def _read_only(path: Path, options: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"{path.resolve().as_uri()}?{options}", uri=True, isolation_level=None, timeout=10
-    )
+def _open_as_it_lies(path: Path) -> StoreConnection:
     try:
-        connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
-        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    except BaseException:
-        connection.close()
-        raise
+        with closed_on_error(open_database(path, "mode=ro")) as connection:
+            _has_tables(connection)
+    except sqlite3.OperationalError:
+        # A folder that cannot be written has no place for the shared-memory file of the log.
+        log = _log_of(path)
+        if not _size(log):
+            return open_database(path, "mode=ro&immutable=1")
+        with TemporaryDirectory() as scratch:
+            beside = Path(scratch, path.name)
+            copyfile(path, beside)
+            copyfile(log, _log_of(beside))
+            with closing(open_database(beside, "mode=rw")) as source:
+                return _in_memory(source, path)
     return connection
+
+
+def _in_memory(source: StoreConnection, path: Path) -> StoreConnection:
+    copy = sqlite3.connect(":memory:", isolation_level=None, factory=StoreConnection)
+    copy.path = path
+    source.backup(copy)
+    return copy
+
+
+def _migrated_copy(path: Path) -> StoreConnection:
+    """Bring an older file that may not be written up to date in memory."""
+    with errors_of(path), closing(_open_as_it_lies(path)) as source:
+        copy = _in_memory(source, path)
+        migrations.migrate(copy, shown_as=str(path))
+        copy.execute("PRAGMA query_only = ON")
+    return copy
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+
+
+def _version(connection: StoreConnection) -> int:
+    """Return the schema version of what must be records of ours, with no other schema."""
+    if connection.value("PRAGMA application_id") != schema.APPLICATION_ID:
+        raise StoreError(
+            f"{connection.path} is an SQLite database of another program.\n"
+            "Next: name the folder of a run, or choose another output folder."
+        )
+    connection.check_schema()
+    return int(connection.value("PRAGMA user_version"))
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _is_empty(path: Path) -> bool:
+    return not _size(path) and not _size(_log_of(path))
 
 
 _TOGETHER: Final = 25  # more gain little, and a statement grows with them
 
 
 def insert(
-    connection: sqlite3.Connection,
-    into: str,
-    *,
-    chosen: str,
-    rows: Sequence[tuple[Any, ...]],
-    shared: tuple[Any, ...] = (),
+    connection: sqlite3.Connection, into: str, *, chosen: str, rows: Sequence[Row], shared: Row = ()
 ) -> None:
-    """Insert rows of equal width, in order.
-
-    The statement is the same for every call with the same words, so it is prepared once.
-    """
+    """Insert rows of equal width, in order, by few statements that SQLite prepares once."""
     if not rows:
         return
     one = f"({', '.join('?' * len(rows[0]))})"

@@ -1,21 +1,14 @@
-"""Records as JSON lines, CSV and Parquet, for other programs.
-
-Tries of an adaptive attacker are not among them: they are about variants, not about the samples
-whose id they carry, and would be counted with them. They are exported as `trace.jsonl`.
-"""
+"""Records as JSON lines, rows and Parquet for other programs; tries go to `trace.jsonl`."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from functools import cache
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import ConfigError
-from guardmark.store import connect
-from guardmark.store.record_batch import read_shared_evidence
+from guardmark.store.connect import values_of
 from guardmark.store.run_dir import whole_file
 from guardmark.store.samples import kinds_of
 from guardmark.store.schema import (
@@ -29,40 +22,17 @@ from guardmark.store.schema import (
 )
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from guardmark.store.connect import StoreConnection
     from guardmark.store.reader import RecordReader
     from guardmark.store.samples import Kind
 
 
 _CHUNK: Final = 250
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-COLUMNS: Final = (
-    "defense",
-    "stage",
-    "layer",
-    "repeat",
-    "position",
-    "id",
-    "sha256",
-    "label",
-    *FACET_COLUMNS,
-    "group",
-    "score",
-    "latency_ns",
-    "outcome",
-    "score_kind",
-    "error_kind",
-    "answer_mode",
-    "flags",
-    "text",
-)
-"""Fields of a row, in order; JSON lines have `evidence` too."""
-
 _WORD: Final = "(SELECT name FROM words WHERE kind = '{0}' AND id = r.{0})"
-_SOURCES: Final[dict[str, str]] = {
+_SOURCES: Final = {
     "defense": "d.name",
     "stage": _WORD.format("stage"),
     "layer": "l.name",
@@ -73,16 +43,17 @@ _SOURCES: Final[dict[str, str]] = {
     "label": "CASE k.is_attack WHEN 1 THEN 'attack' ELSE 'benign' END",
     **{name: f"k.{name}" for name in FACET_COLUMNS},
     "group": "ifnull(s.origin, s.id)",
-    "outcome": _WORD.format("outcome"),
     "score": "r.score",
-    "score_kind": _WORD.format("score_kind"),
-    "error_kind": _WORD.format("error_kind"),
-    "answer_mode": _WORD.format("answer_mode"),
     "latency_ns": "r.latency_ns",
+    **{name: _WORD.format(name) for name in ("outcome", "score_kind", "error_kind", "answer_mode")},
     "flags": "r.flags",
     "text": "x.text",
 }
-_FROM: Final = (
+COLUMNS: Final = tuple(_SOURCES)
+"""Fields of a row, in order; JSON lines have `evidence` too."""
+
+_SELECT: Final = (
+    f"SELECT {', '.join(_SOURCES.values())}"  # noqa: S608 - constants of ours
     " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
     " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
     f"{DETAILS_OF_RECORDS}"
@@ -91,35 +62,22 @@ _FROM: Final = (
 
 
 def write_jsonl(reader: RecordReader, path: Path) -> int:
-    """Write one JSON object a record, tries left out."""
+    """Write one JSON object a record."""
     lines = 0
-    with whole_file(path) as file, connect.errors_of(reader.path):
-        for text in _lines_of(reader.connection, _CHUNK):
+    with whole_file(path) as file, values_of(reader.path):
+        for text in _lines_of(reader.connection):
             lines += len(text)
             file.write("".join(text).encode())
     return lines
 
 
-def write_csv(reader: RecordReader, path: Path) -> int:
-    """Write one CSV row a record, tries left out, safe in a spreadsheet.
-
-    A text that a spreadsheet would take for a formula gets an apostrophe in front.
-    """
-    count = 0
-    with whole_file(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        out = csv.writer(text)
-        out.writerow(COLUMNS)
-        for rows in _rows(reader):
-            out.writerows([[_inert(value) for value in row] for row in rows])
-            count += len(rows)
-        text.flush()
-        text.detach()
-    return count
+def record_rows(reader: RecordReader) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """Yield the records as rows of `COLUMNS`, some at a time."""
+    return reader.connection.chunks(_SELECT, size=_CHUNK)
 
 
 def write_parquet(reader: RecordReader, path: Path) -> int:
-    """Write one Parquet row a record, tries left out."""
+    """Write one Parquet row a record."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -133,7 +91,7 @@ def write_parquet(reader: RecordReader, path: Path) -> int:
     table = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
     count = 0
     with whole_file(path) as file, pq.ParquetWriter(file, table) as out:
-        for rows in _rows(reader):
+        for rows in record_rows(reader):
             columns = [
                 pa.array(values, type=field.type)
                 for values, field in zip(zip(*rows, strict=True), table, strict=True)
@@ -143,24 +101,13 @@ def write_parquet(reader: RecordReader, path: Path) -> int:
     return count
 
 
-def _rows(reader: RecordReader) -> Iterator[list[tuple[Any, ...]]]:
-    fields = ", ".join(_SOURCES[name] for name in COLUMNS)
-    with connect.errors_of(reader.path):
-        cursor = reader.connection.execute(f"SELECT {fields}{_FROM}")
-        while rows := cursor.fetchmany(_CHUNK):
-            yield rows
-
-
-def _inert(value: object) -> object:
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
-    return value
-
-
 _PARTS: Final = (
     "SELECT DISTINCT r.defense, r.stage, r.layer, r.repeat, d.name, l.name FROM records r"
     " JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
     " ORDER BY 1, 2, 3, 4"
+)
+_HAS_DETAILS: Final = (
+    "SELECT 1 FROM details WHERE defense = ? AND stage = ? AND layer = ? AND repeat = ? LIMIT 1"
 )
 _LEAN: Final = (
     "SELECT r.sample, s.id, s.digest, s.origin, r.score, r.latency_ns, s.kind,"
@@ -174,28 +121,20 @@ _FROM_OF_PART: Final = (
 )
 
 
-def _lines_of(connection: sqlite3.Connection, size: int) -> Iterator[list[str]]:
-    """Yield lines, each a JSON object in ASCII with its line end.
-
-    Tries of an adaptive attacker are left out: they are about texts that the data do not hold.
-    """
+def _lines_of(connection: StoreConnection) -> Iterator[list[str]]:
+    """Yield lines, each a JSON object in ASCII with its line end."""
     of_kind = {number: _kind_part(kind) for number, kind in kinds_of(connection).items()}
-    shared_evidence = read_shared_evidence(connection)
-    for *key, defense, layer in connection.execute(_PARTS).fetchall():
+    shared_evidence = connection.shared_evidence()
+    for *key, defense, layer in connection.rows(_PARTS):
         head = json.dumps(
             {"defense": defense, "stage": STAGES[key[1]], "layer": layer, "repeat": key[3]},
             separators=(",", ":"),
         )
-        has_details = connection.execute(
-            "SELECT 1 FROM details WHERE defense = ? AND stage = ? AND layer = ? AND repeat = ?"
-            " LIMIT 1",
-            key,
-        ).fetchone()
-        more, join = (", x.text, x.evidence", DETAILS_OF_RECORDS)
-        if not has_details:
-            more, join = (", NULL, NULL", "")
-        cursor = connection.execute(f"{_LEAN}{more}{_FROM_OF_PART.format(join=join)}", key)
-        while rows := cursor.fetchmany(size):
+        more, join = ", x.text, x.evidence", DETAILS_OF_RECORDS
+        if not connection.value(_HAS_DETAILS, key):
+            more, join = ", NULL, NULL", ""
+        query = f"{_LEAN}{more}{_FROM_OF_PART.format(join=join)}"
+        for rows in connection.chunks(query, key, size=_CHUNK):
             yield _lines(rows, head[:-1], of_kind, shared_evidence)
 
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections import defaultdict
 from hashlib import sha256
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.sample import Prompt
-from guardmark.store import connect, lookups, samples
+from guardmark.store import connect, samples
 from guardmark.store.migrations import AS_DETAILS, AS_RECORDS, changed_tries
 from guardmark.store.schema import OUTCOME_CODE, WORDS
 from guardmark.store.tries import COLUMNS, CONFIRMATION_COLUMNS
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from guardmark.store.connect import StoreConnection
+
+Row = tuple[Any, ...]
 
 _ROWS: Final = (
     "SELECT batch, defense, stage, layer, repeat, score_kind, ifnull(error_kind, -1),"
@@ -51,39 +54,26 @@ _MOST: Final = 5  # findings of one sort that are listed one by one
 
 
 def check(path: Path) -> list[str]:
-    """Compare the records of a run with their seals and their hash chain.
-
-    A person who may write the file can also compute new seals, so this finds accidents and
-    careless changes; keep the head of the chain elsewhere to find the others.
-    """
+    """List where the records of a run are not what their seals and their hash chain say."""
     connection = connect.open_to_read(path)
     try:
-        with connect.errors_of(path):
-            return [
-                *_file(connection),
-                *_samples(connection),
-                *_batches(connection),
-                *_strays(connection),
-                *_superseded(connection),
-                *_old_tries(connection),
-                *_end(connection),
-            ]
+        with connect.errors_of(path), connect.values_of(path):
+            return [line for each in _CHECKS for line in each(connection)]
     finally:
         connect.close_reading(connection, path)
 
 
-def _file(connection: sqlite3.Connection) -> Iterator[str]:
-    for (said,) in connection.execute("PRAGMA integrity_check(5)").fetchall():
-        if said != "ok":
-            yield f"The file is damaged: {said}."
+def _file(connection: StoreConnection) -> Iterator[str]:
+    for (message,) in connection.rows("PRAGMA integrity_check(5)"):
+        if message != "ok":
+            yield f"The file is damaged: {message}."
     known = [(kind, code, name) for kind, names in WORDS.items() for code, name in enumerate(names)]
-    query = "SELECT kind, id, name FROM words"
-    if sorted(known) != sorted(connection.execute(query).fetchall()):
+    if sorted(known) != sorted(connection.rows("SELECT kind, id, name FROM words")):
         yield "The table of words was changed: its integers no longer mean what was written."
 
 
-def _samples(connection: sqlite3.Connection) -> Iterator[str]:
-    seal = lookups.meta(connection, "samples")
+def _samples(connection: StoreConnection) -> Iterator[str]:
+    seal = connection.meta("samples")
     if seal is None:
         yield "The samples were never stored completely."
         return
@@ -101,36 +91,36 @@ def _samples(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"The texts of {wrong} samples are not those that were sent."
 
 
-def _batches(connection: sqlite3.Connection) -> Iterator[str]:
-    names = dict(connection.execute("SELECT id, name FROM defenses").fetchall())
-    layers = dict(connection.execute("SELECT id, name FROM layers").fetchall())
-    committed = connection.execute("SELECT id, rows, hash FROM batches ORDER BY id").fetchall()
+def _batches(connection: StoreConnection) -> Iterator[str]:
+    committed = connection.rows("SELECT id, rows, hash FROM batches ORDER BY id")
     rows_too, details_too = f"UNION ALL {AS_RECORDS}", f"UNION ALL {AS_DETAILS}"
     # A record that a second attempt replaced still belongs to the batch it came with.
-    if lookups.has_superseded(connection):
+    if connection.has_superseded:
         rows_too += f" UNION ALL {_ROWS} {_OLD_ROWS}"
         details_too += f" UNION ALL {_DETAILS} superseded {_SAYS}"
-    rows = _Groups(connection.execute(f"{_ROWS} records {rows_too} {_ROWS_BY}"))
-    query = f"{_DETAILS} details {details_too} {_DETAILS_BY}"
-    details = _Groups(connection.cursor().execute(query))
-    manifest = lookups.meta(connection, "manifest") or ""
-    query = "SELECT batch, id, evidence FROM sayings ORDER BY batch, id"
-    shared_evidence = _Groups(connection.cursor().execute(query))
-    tries, confirmations = (_Groups(connection.cursor().execute(each)) for each in _TRIES)
-    head = genesis(manifest, lookups.meta(connection, "samples") or "")
+    streams = [
+        _Groups(connection.execute(query))
+        for query in (
+            f"{_ROWS} records {rows_too} {_ROWS_BY}",
+            f"{_DETAILS} details {details_too} {_DETAILS_BY}",
+            "SELECT batch, id, evidence FROM sayings ORDER BY batch, id",
+            *_TRIES,
+        )
+    ]
+    names = connection.names("defenses"), connection.names("layers")
+    head = genesis(connection)
     for place, (number, count, wanted) in enumerate(committed, 1):
         if number != place:
             yield f"Batch {place} is missing."
             return
-        found = rows.of(number)
-        tried, confirmed = tries.of(number), confirmations.of(number)
-        there = len(found) + len(tried) + len(confirmed)
-        if there != count:
-            yield f"Batch {number} has {there} records; {count} were committed."
-        said = _parts(found, details.of(number), names=names, layers=layers)
-        tried_at = _tries(tried, confirmed, names=names, layers=layers)
-        evidence = shared_evidence.of(number)
-        if link(head, said, shared_evidence=evidence, tries=tried_at) != wanted:
+        rows, details, evidence, tries, confirmations = (each.of(number) for each in streams)
+        stored = len(rows) + len(tries) + len(confirmations)
+        if stored != count:
+            yield f"Batch {number} has {stored} records; {count} were committed."
+        content: list[object] = [*_parts(rows, details, *names), *([evidence] if evidence else [])]
+        if tries or confirmations:
+            content.append(("tries", *_tries(tries, confirmations, *names)))
+        if link(head, content) != wanted:
             what = "A record" if number > 1 else "The manifest, a seal or a record"
             yield f"{what} of batch {number} was changed, exchanged, added or taken away."
         head = wanted
@@ -139,11 +129,11 @@ def _batches(connection: sqlite3.Connection) -> Iterator[str]:
 class _Groups:
     """Rows of one batch after the other, so that memory stays flat."""
 
-    def __init__(self, cursor: Iterator[tuple[Any, ...]]) -> None:
-        self._groups = groupby(cursor, key=lambda row: row[0])
+    def __init__(self, rows: Iterator[Row]) -> None:
+        self._groups = groupby(rows, key=itemgetter(0))
         self._ahead = next(self._groups, None)
 
-    def of(self, batch: int) -> list[tuple[Any, ...]]:
+    def of(self, batch: int) -> list[Row]:
         while self._ahead is not None and self._ahead[0] < batch:
             self._ahead = next(self._groups, None)
         if self._ahead is None or self._ahead[0] != batch:
@@ -154,158 +144,97 @@ class _Groups:
 
 
 def _parts(
-    rows: list[tuple[Any, ...]],
-    details: list[tuple[Any, ...]],
-    *,
-    names: dict[int, str],
-    layers: dict[int, str],
-) -> Iterator[BatchRows]:
-    said: dict[tuple[int, ...], list[tuple[Any, ...]]] = {}
+    rows: list[Row], details: list[Row], defenses: dict[int, str], layers: dict[int, str]
+) -> Iterator[Row]:
+    """Yield the rows of each part as its batch was hashed with them."""
+    of_part = defaultdict[Row, list[Row]](list)
     for row in details:
-        said.setdefault(row[:4], []).append(row[4:])
-    for key, part in groupby(rows, key=lambda row: row[:4]):
-        groups: list[Group] = []
-        with_shared: list[Group] = []
-        for (*shared, is_shared_one), group in groupby(part, key=lambda row: row[4:9]):
-            if is_shared_one:
-                with_shared.append((shared, [row[9:] for row in group]))
-            else:
-                groups.append((shared, [row[9:-1] for row in group]))
-        yield BatchRows(
-            defense=names.get(key[0], ""),
-            stage=key[1],
-            layer=layers.get(key[2], ""),
-            repeat=key[3],
-            groups=groups,
-            details=said.get(key, []),
-            said=with_shared,
-        )
+        of_part[row[:4]].append(row[4:])
+    for key, part in groupby(rows, key=itemgetter(slice(4))):
+        defense, stage, layer, repeat = key
+        groups = list[object](), list[object]()
+        for (*shared, has_said), group in groupby(part, key=itemgetter(slice(4, 9))):
+            width = slice(9, None if has_said else -1)
+            groups[has_said].append((shared, [row[width] for row in group]))
+        own, said = groups
+        named = defenses.get(defense, ""), stage, layers.get(layer, ""), repeat
+        yield (*named, own, of_part[key], *([said] if said else []))
 
 
 def _tries(
-    tries: list[tuple[Any, ...]],
-    confirmations: list[tuple[Any, ...]],
-    *,
-    names: dict[int, str],
-    layers: dict[int, str],
-) -> list[TryRows]:
-    lanes: dict[tuple[int, int], tuple[list[Any], list[Any]]] = {}
+    tries: list[Row], confirmations: list[Row], defenses: dict[int, str], layers: dict[int, str]
+) -> Iterator[Row]:
+    """Yield the tries of each defense and layer as their batch was hashed with them."""
+    batches = defaultdict[Row, tuple[list[Row], list[Row]]](lambda: ([], []))
     for at, rows in enumerate((tries, confirmations)):
-        for defense, layer, *row in rows:
-            lanes.setdefault((defense, layer), ([], []))[at].append(row)
-    return [
-        (names.get(defense, ""), layers.get(layer, ""), *rows)
-        for (defense, layer), rows in sorted(lanes.items())
-    ]
+        for row in rows:
+            batches[row[:2]][at].append(row[2:])
+    for (defense, layer), each in sorted(batches.items()):
+        yield (defenses.get(defense, ""), layers.get(layer, ""), *each)
 
 
-def _strays(connection: sqlite3.Connection) -> Iterator[str]:
-    for what, query in (
-        (
-            "records belong to no batch",
-            "SELECT count(*) FROM records WHERE batch NOT IN (SELECT id FROM batches)",
-        ),
-        (
-            "records belong to no sample",
-            "SELECT count(*) FROM records WHERE sample NOT IN (SELECT position FROM samples)",
-        ),
-        (
-            "tries belong to no batch or no sample",
-            (
-                "SELECT count(*) FROM tries WHERE batch NOT IN (SELECT id FROM batches)"
-                " OR sample NOT IN (SELECT position FROM samples)"
-            ),
-        ),
-        (
-            "records rest on words that are not stored",
-            (
-                "SELECT count(*) FROM records WHERE said IS NOT NULL"
-                " AND said NOT IN (SELECT id FROM sayings)"
-            ),
-        ),
-        (
-            "details belong to no record",
-            (
-                "SELECT count(*) FROM details x WHERE NOT EXISTS (SELECT 1 FROM records r"
-                " WHERE r.defense = x.defense AND r.stage = x.stage AND r.layer = x.layer"
-                " AND r.repeat = x.repeat AND r.sample = x.sample AND r.batch = x.batch)"
-            ),
-        ),
-    ):
-        (count,) = connection.execute(query).fetchone()
-        if count:
+_OF_RECORD: Final = " AND ".join(
+    f"r.{name} = x.{name}" for name in ("defense", "stage", "layer", "repeat", "sample", "batch")
+)
+_NO_BATCH: Final = "batch NOT IN (SELECT id FROM batches)"
+_NO_SAMPLE: Final = "sample NOT IN (SELECT position FROM samples)"
+_STRAYS: Final = {
+    "records belong to no batch": f"records WHERE {_NO_BATCH}",
+    "records belong to no sample": f"records WHERE {_NO_SAMPLE}",
+    "tries belong to no batch or no sample": f"tries WHERE {_NO_BATCH} OR {_NO_SAMPLE}",
+    "records rest on words that are not stored": (
+        "records WHERE said IS NOT NULL AND said NOT IN (SELECT id FROM sayings)"
+    ),
+    "details belong to no record": (
+        f"details x WHERE NOT EXISTS (SELECT 1 FROM records r WHERE {_OF_RECORD})"  # noqa: S608 - constants of ours
+    ),
+}
+
+
+def _strays(connection: StoreConnection) -> Iterator[str]:
+    for what, query in _STRAYS.items():
+        if count := connection.value(f"SELECT count(*) FROM {query}"):  # noqa: S608 - constants of ours
             yield f"{count} {what}."
 
 
-def _superseded(connection: sqlite3.Connection) -> Iterator[str]:
-    if not lookups.has_superseded(connection):
-        return
-    query = "SELECT count(*) FROM superseded WHERE outcome != ?"
-    (count,) = connection.execute(query, (OUTCOME_CODE["error"],)).fetchone()
-    if count:
+def _superseded(connection: StoreConnection) -> Iterator[str]:
+    query = f"SELECT count(*) FROM superseded WHERE outcome != {OUTCOME_CODE['error']}"  # noqa: S608 - constants of ours
+    if connection.has_superseded and (count := connection.value(query)):
         yield f"{count} records were set aside for a second attempt and are no errors."
 
 
-def _old_tries(connection: sqlite3.Connection) -> Iterator[str]:
+def _old_tries(connection: StoreConnection) -> Iterator[str]:
     if count := changed_tries(connection):
         yield f"{count} tries of an older version do not say what was committed."
 
 
-def _end(connection: sqlite3.Connection) -> Iterator[str]:
-    state, noted = lookups.meta(connection, "state"), lookups.meta(connection, "head")
+def _end(connection: StoreConnection) -> Iterator[str]:
+    state, noted = connection.meta("state"), connection.meta("head")
     if noted is None or state == "running":
         return  # killed, or under way: what was committed last is not noted
-    last = connection.execute("SELECT id, hash FROM batches ORDER BY id DESC LIMIT 1").fetchone()
-    number, head = last or (0, b"")
-    if noted != f"{number}:{head.hex()}":
-        yield f"The run ended with batch {noted.partition(':')[0]}; the last one here is {number}."
-    planned = int(lookups.meta(connection, "planned") or 0)
-    (stored,) = connection.execute(_PLANNED).fetchone()
-    if state == "complete" and stored != planned:
+    number, _, head = noted.partition(":")
+    there = connection.value("SELECT lower(hex(hash)) FROM batches WHERE id = ?", [int(number)])
+    # Batches after the one that is noted were added by a command that was killed.
+    if head != (there or ""):
+        last = connection.value("SELECT max(id) FROM batches") or 0
+        yield f"The run ended with batch {number}; the last one here is {last}."
+    planned, stored = connection.meta("planned") or "0", connection.value(_PLANNED)
+    if state == "complete" and str(stored) != planned:
         yield f"The run is marked complete with {stored} of {planned} records."
 
 
-Row = tuple[Any, ...]
-Group = tuple["Sequence[int]", "Sequence[Row]"]
-TryRows = tuple[str, str, "Sequence[Row]", "Sequence[Row]"]
-"""Names of a defense and a layer, the tries there, and what came of their re-sends."""
+_CHECKS: Final = (_file, _samples, _batches, _strays, _superseded, _old_tries, _end)
 
 
-def genesis(manifest: str, samples_seal: str) -> bytes:
-    """Hash what stands before the first batch."""
-    return sha256(json.dumps(["guardmark records 1", manifest, samples_seal]).encode()).digest()
+def genesis(connection: StoreConnection) -> bytes:
+    """Hash what stands before the first batch: the manifest, and the seal of the samples."""
+    parts = [connection.meta("manifest") or "", connection.meta("samples") or ""]
+    return sha256(json.dumps(["guardmark records 1", *parts]).encode()).digest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRows:
-    """The part of a batch that belongs to one part in one repeat."""
+def link(before: bytes, content: Sequence[object]) -> bytes:
+    """Hash the content of one batch together with everything before it.
 
-    defense: str
-    stage: int
-    layer: str
-    repeat: int
-    groups: Sequence[Group]
-    details: Sequence[Row]
-    said: Sequence[Group] = ()
-
-
-def link(
-    before: bytes,
-    parts: Iterable[BatchRows],
-    *,
-    shared_evidence: Sequence[tuple[int, str]] = (),
-    tries: Sequence[TryRows] = (),
-) -> bytes:
-    """Hash one batch together with everything before it."""
-    said: list[Sequence[object]] = [
-        (
-            *(part.defense, part.stage, part.layer, part.repeat, part.groups, part.details),
-            *([part.said] if part.said else []),
-        )
-        for part in parts
-    ]
-    if shared_evidence:
-        said.append(shared_evidence)
-    if tries:
-        said.append(("tries", *tries))
-    return sha256(before + json.dumps(said, separators=(",", ":")).encode()).digest()
+    Its parts come first, then evidence that is shared, then tries; what is empty is left out.
+    """
+    return sha256(before + json.dumps(content, separators=(",", ":")).encode()).digest()

@@ -1,8 +1,4 @@
-"""Names of the layers under which an adaptive measurement is stored.
-
-Who attacks writes them and who counts reads them, in every file that was ever stored: a name once
-given is never changed.
-"""
+"""Names of the layers of an adaptive measurement; once given, a name is never changed."""
 
 from __future__ import annotations
 
@@ -12,53 +8,37 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ADAPTIVE: Final = "adaptive"
-"""Layer of everything the adaptive attacker and its evaluator ask."""
-BLIND: Final = "adaptive/blind"
-"""Layer of the control arm that draws at random and learns nothing."""
-NULL: Final = "adaptive/null"
-"""Layer of the control arm that sends the same text again."""
-GRADIENT: Final = "adaptive/gradient"
-"""Layer of the arm that sees the gradient of the defense's loss (access A3)."""
+ADAPTIVE: Final = "adaptive"  # everything the adaptive attacker and its evaluator ask
+BLIND: Final = "adaptive/blind"  # the control arm that draws at random and learns nothing
+NULL: Final = "adaptive/null"  # the control arm that sends the same text again
+GRADIENT: Final = "adaptive/gradient"  # the arm that sees the gradient of the loss (access A3)
 ARMS: Final = (ADAPTIVE, BLIND, NULL, GRADIENT)
 """Layers of what a defense is asked, at the first seed."""
 REPEATED_ARMS: Final = (ADAPTIVE, BLIND, NULL)
 """Arms that every seed has; all else is asked once."""
 
-ATTACKER: Final = "adaptive/attacker"
-"""Layer of what an attacker model is asked."""
-EQUIVALENCE: Final = "adaptive/equivalence"
-"""Layer of what a judge of sameness is asked."""
-CANDIDATES: Final = "adaptive/candidates"
-"""Layer of what became of each candidate of an attacker model."""
-CRITIC: Final = "adaptive/critic"
-"""Layer of what a critic of blocked candidates is asked."""
-TWIN_ATTACKER: Final = "adaptive/twin/attacker"
-"""Layer of what an attacker model is asked about benign texts."""
+ATTACKER: Final = "adaptive/attacker"  # what an attacker model is asked
+EQUIVALENCE: Final = "adaptive/equivalence"  # what a judge of sameness is asked
+CANDIDATES: Final = "adaptive/candidates"  # what became of an attacker model's candidates
+CRITIC: Final = "adaptive/critic"  # what a critic of blocked candidates is asked
+TWIN_ATTACKER: Final = "adaptive/twin/attacker"  # the same three about benign texts
 TWIN_EQUIVALENCE: Final = "adaptive/twin/equivalence"
-"""Layer of what a judge of sameness is asked about benign texts."""
 TWIN_CANDIDATES: Final = "adaptive/twin/candidates"
-"""Layer of what became of each candidate made from a benign text."""
 MODEL_LAYERS: Final = (
     *(ATTACKER, EQUIVALENCE, CANDIDATES, CRITIC),
     *(TWIN_ATTACKER, TWIN_EQUIVALENCE, TWIN_CANDIDATES),
 )
 """Layers of what models are asked, and of what came of their candidates."""
 
-TARGET: Final = "adaptive/target"
-"""Layer of what the target model answered to attacks and to what got through."""
-VERDICT: Final = "adaptive/verdict"
-"""Layer of what a judge said of these answers; `/<judge>` behind it where there are several."""
+TARGET: Final = "adaptive/target"  # what the target model answered to what got through
+VERDICT: Final = "adaptive/verdict"  # what a judge said of that; `/<judge>` where there are several
 CANARY_REPLIES: Final = "adaptive/canaries"
 """Layer of what the target model made of canaries. They are no samples of the run: their rows
 stand at its first sample, numbered, with the canary's id beside the answer."""
 
-LEFT_OUT: Final = "adaptive/left-out"
-"""Layer whose settings name the defenses that no rewriting reaches."""
-FINDINGS_PREFIX: Final = "adaptive/findings/"
-"""Start of the layers, one a defense, whose settings hold flags and diagnosis."""
-AUDIT_PREFIX: Final = "adaptive/audit-"
-"""Start of the layers, one a sheet, that hold what people said of bypasses."""
+LEFT_OUT: Final = "adaptive/left-out"  # its settings name the defenses that no rewriting reaches
+FINDINGS_PREFIX: Final = "adaptive/findings/"  # one a defense; settings hold flags and diagnosis
+AUDIT_PREFIX: Final = "adaptive/audit-"  # one a sheet, with what people said of bypasses
 
 _SEED: Final = re.compile(rf"{ADAPTIVE}/seed-[1-9][0-9]*")
 

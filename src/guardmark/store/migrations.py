@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import Stage
-from guardmark.store.schema import OUTCOME_CODE, SCHEMA_VERSION, STAGE_CODE, TRIES
+from guardmark.store.schema import (
+    OUTCOME_CODE,
+    SAYINGS,
+    SCHEMA_VERSION,
+    STAGE_CODE,
+    TRIES,
+    statements,
+    transaction,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -51,7 +59,7 @@ AS_DETAILS: Final = (
 """Old tries as the rows of details that their batches were hashed with."""
 
 
-def move_tries(connection: sqlite3.Connection) -> None:
+def _move_tries(connection: sqlite3.Connection) -> None:
     """Move the tries of an older file out of its records into their own table."""
     rows = connection.execute(_FROM_RECORDS).fetchall()
     for tries, confirmations in _columns_of(rows):
@@ -150,16 +158,13 @@ def _columns(note: dict[str, Any]) -> Row:
 
 def _add_sayings(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE records ADD COLUMN said INTEGER")
-    connection.execute(
-        "CREATE TABLE sayings"
-        " (id INTEGER PRIMARY KEY, evidence TEXT NOT NULL, batch INTEGER NOT NULL)"
-    )
+    connection.execute(SAYINGS)
 
 
 def _add_tries(connection: sqlite3.Connection) -> None:
-    for statement in filter(str.strip, TRIES.split(";")):
-        connection.execute(statement)  # a script would end the transaction
-    move_tries(connection)
+    for statement in statements(TRIES):
+        connection.execute(statement)
+    _move_tries(connection)
 
 
 MIGRATIONS: Final[Mapping[int, Callable[[sqlite3.Connection], None]]] = {
@@ -183,8 +188,7 @@ def migrate(
             f"{shown_as} has schema version {before}; this guardmark reads up to {target}.\n"
             "Next: update guardmark."
         )
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         for version in range(before, target):
             if version not in steps:
                 raise StoreError(
@@ -193,8 +197,4 @@ def migrate(
                 )
             steps[version](connection)
         connection.execute(f"PRAGMA user_version = {target}")
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
     return before

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from guardmark.core.errors import StoreError
-from guardmark.core.record import FIRST_LAYER, RecordKey, Stage
-from guardmark.store import connect, lookups, samples
+from guardmark.core.record import FIRST_LAYER, Stage
+from guardmark.store import connect, samples
 from guardmark.store.codec import SELECT_RECORDS, manifest_from_json, record_of
-from guardmark.store.run_dir import head_of, holder_of
-from guardmark.store.schema import FACET_COLUMNS, OUTCOME_NAMES, STAGE_CODE, STAGES
+from guardmark.store.run_dir import holder_of
+from guardmark.store.schema import ERROR_KIND_CODE, OUTCOME_NAMES, STAGE_CODE, STAGES
+from guardmark.store.under_way import POSSIBLY_BILLED, UNDER_WAY, count_unanswered
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
     from guardmark.core.record import Record
     from guardmark.core.sample import Sample
-
-_CHUNK: Final = 2000
 
 
 class RunState(StrEnum):
@@ -38,34 +37,29 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """How far a run is."""
+    """How far a run is.
+
+    Attributes:
+        state: Whether it came to its end.
+        planned: Records planned.
+        stored: Records stored.
+        retried: Records that were measured again.
+    """
 
     state: RunState
     planned: int
     stored: int
     retried: int = 0
     head: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceCount:
-    """Some records of one defense that agree in label, facet and outcome."""
-
-    is_attack: bool
-    facet: str
-    outcome: str
-    count: int
+    possibly_billed: int = 0
 
 
 class RecordReader:
-    """Reads the records of a run.
-
-    Close it, or use it as a context manager.
-    """
+    """Reads the records of a run. Close it, or use it as a context manager."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = connect.open_to_read(path)
+        self.connection = connect.open_to_read(path)
 
     def __enter__(self) -> Self:
         """Return the reader itself."""
@@ -77,65 +71,55 @@ class RecordReader:
 
     def close(self) -> None:
         """Close the file."""
-        connect.close_reading(self._connection, self.path)
-
-    @property
-    def connection(self) -> sqlite3.Connection:
-        """The read-only connection, for the other modules of the store."""
-        return self._connection
+        connect.close_reading(self.connection, self.path)
 
     def manifest(self) -> RunManifest:
         """Return what was run."""
-        text = self._meta("manifest")
+        text = self.connection.meta("manifest")
         if text is None:
             raise StoreError(
                 f"{self.path} holds no manifest: the run was stopped while it began.\n"
                 "Next: give the command of the run again."
             )
-        try:
+        with connect.values_of(self.path):
             return manifest_from_json(text)
-        except (ValueError, TypeError, KeyError) as error:
-            raise StoreError(f"{self.path}: the manifest cannot be read ({error}).") from error
 
     def layer_settings(self, layer: str) -> Mapping[str, object]:
         """Return the settings a later judging was registered with."""
-        rows = self._all("SELECT settings FROM layers WHERE name = ?", (layer,))
-        settings: dict[str, object] = json.loads(rows[0][0]) if rows else {}
-        return settings
+        text = self.connection.value("SELECT settings FROM layers WHERE name = ?", (layer,))
+        with connect.values_of(self.path):
+            return dict(json.loads(text or "{}"))
 
     def sample_count(self) -> int:
         """Return the number of stored samples."""
-        with connect.errors_of(self.path):
-            return samples.count(self._connection)
+        return samples.count(self.connection)
 
     def has_samples(self) -> bool:
         """Return whether all samples were stored."""
-        return self._meta("samples") is not None
+        return self.connection.meta("samples") is not None
 
     def samples(self) -> Iterator[Sample]:
         """Yield all samples in order, in full."""
-        with connect.errors_of(self.path):
-            yield from samples.read(self._connection)
+        return samples.read(self.connection)
 
     def sample_at(self, index: int) -> Sample:
         """Return one sample."""
-        with connect.errors_of(self.path):
-            for sample in samples.read(self._connection, first=index, last=index):
-                return sample
-        raise IndexError(index)
+        return samples.read_one(self.connection, index)
 
     def position_of(self, sample_id: str) -> int | None:
         """Return the position of a sample by its id."""
-        rows = self._all("SELECT position FROM samples WHERE id = ?", (sample_id,))
-        return int(rows[0][0]) if rows else None
+        position: int | None = self.connection.value(
+            "SELECT position FROM samples WHERE id = ?", (sample_id,)
+        )
+        return position
 
     def defenses(self) -> tuple[str, ...]:
         """Return the names of defenses (of arms, in a pipeline), in the order of the run."""
-        return tuple(row[0] for row in self._all("SELECT name FROM defenses ORDER BY id"))
+        return tuple(self.connection.names("defenses").values())
 
     def layers(self) -> tuple[str, ...]:
         """Return the names of layers: `run` first, then later judgings."""
-        return tuple(row[0] for row in self._all("SELECT name FROM layers ORDER BY id"))
+        return tuple(self.connection.names("layers").values())
 
     def recorded_stages(self) -> tuple[tuple[str, Stage, str], ...]:
         """Return which combinations of defense, stage and layer have records, in order."""
@@ -145,86 +129,62 @@ class RecordReader:
             " JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
             " ORDER BY r.defense, r.stage, r.layer"
         )
-        return tuple((row[0], STAGES[row[1]], row[2]) for row in self._all(query))
+        rows = self.connection.rows(query)
+        return tuple((defense, STAGES[stage], layer) for defense, stage, layer in rows)
 
     def records(
         self, *, defense: str | None = None, stage: Stage | None = None, layer: str | None = None
     ) -> Iterator[Record]:
         """Yield records in the order defense, stage, layer, repeat, sample."""
-        clauses, values = ["1"], list[Any]()
-        for column, value in (("d.name", defense), ("l.name", layer)):
-            if value is not None:
-                clauses.append(f"{column} = ?")
-                values.append(value)
-        if stage is not None:
-            clauses.append("r.stage = ?")
-            values.append(STAGE_CODE[stage])
+        code = None if stage is None else STAGE_CODE[stage]
+        named = {"d.name": defense, "r.stage": code, "l.name": layer}
+        wanted = {column: value for column, value in named.items() if value is not None}
         query = (
-            f"{SELECT_RECORDS} WHERE {' AND '.join(clauses)}"
+            f"{SELECT_RECORDS} WHERE {' AND '.join(['1', *(f'{each} = ?' for each in wanted)])}"
             " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
         )
-        with connect.errors_of(self.path):
-            cursor = self._connection.execute(query, values)
-            while rows := cursor.fetchmany(_CHUNK):
-                for row in rows:
-                    yield record_of(row)
-
-    def record(self, key: RecordKey) -> Record | None:
-        """Return one record."""
-        query = (
-            f"{SELECT_RECORDS} WHERE d.name = ? AND r.stage = ? AND l.name = ?"
-            " AND r.repeat = ? AND r.sample = ?"
-        )
-        values = (key.defense, STAGE_CODE[key.stage], key.layer, key.repeat, key.sample)
-        rows = self._all(query, values)
-        return record_of(rows[0]) if rows else None
+        with connect.values_of(self.path):
+            for rows in self.connection.chunks(query, tuple(wanted.values())):
+                yield from map(record_of, rows)
 
     def counts(
-        self,
-        defense: str,
-        *,
-        facet: str = "",
-        stage: Stage = Stage.DEFENSE,
-        layer: str = FIRST_LAYER,
-    ) -> list[SliceCount]:
-        """Count records by label and outcome, and by a facet if one is named."""
-        if facet and facet not in FACET_COLUMNS:
-            raise ValueError(f"facet must be one of {', '.join(FACET_COLUMNS)}, got {facet!r}")
-        column = f"k.{facet}" if facet else "''"
+        self, defense: str, *, stage: Stage = Stage.DEFENSE, layer: str = FIRST_LAYER
+    ) -> Counter[tuple[bool, str]]:
+        """Count records by whether the sample is an attack, and by outcome."""
         query = (
-            f"SELECT k.is_attack, {column} AS f, r.outcome, count(*) FROM records r"  # noqa: S608 - a name of ours
+            "SELECT k.is_attack, r.outcome, count(*) FROM records r"
             " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
             " WHERE r.defense = (SELECT id FROM defenses WHERE name = ?) AND r.stage = ?"
-            " AND r.layer = (SELECT id FROM layers WHERE name = ?)"
-            " GROUP BY 2, 1, 3 ORDER BY 2, 1, 3"
+            " AND r.layer = (SELECT id FROM layers WHERE name = ?) GROUP BY 1, 2"
         )
-        return [
-            SliceCount(
-                is_attack=row[0] == 1, facet=row[1], outcome=OUTCOME_NAMES[row[2]], count=row[3]
-            )
-            for row in self._all(query, (defense, STAGE_CODE[stage], layer))
-        ]
+        rows = self.connection.rows(query, (defense, STAGE_CODE[stage], layer))
+        return Counter(
+            {(bool(is_attack), OUTCOME_NAMES[code]): count for is_attack, code, count in rows}
+        )
 
     def status(self) -> RunStatus:
         """Return how far the run is."""
-        state = RunState(self._meta("state") or RunState.NEW)
-        if state is RunState.RUNNING and holder_of(self.path.parent) is None:
+        connection = self.connection
+        with connect.values_of(self.path):
+            state = RunState(connection.meta("state") or RunState.NEW)
+            planned = int(connection.meta("planned") or 0)
+            billed = int(connection.meta(POSSIBLY_BILLED) or 0)
+        is_held = holder_of(self.path.parent) is not None
+        if state is RunState.RUNNING and not is_held:
             state = RunState.INTERRUPTED
+        under_way = self.path.with_name(UNDER_WAY)
+        unanswered = 0 if is_held else count_unanswered(connection, under_way)
         query = (
             "SELECT count(*) FROM records WHERE stage <> ? AND layer IN"
             " (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%')"
         )
-        stored = int(self._all(query, (STAGE_CODE[Stage.WARMUP],))[0][0])
-        with connect.errors_of(self.path):
-            retried = lookups.count_superseded(self._connection)
-            head = head_of(self._connection)
-        planned = int(self._meta("planned") or 0)
-        return RunStatus(state=state, planned=planned, stored=stored, retried=retried, head=head)
-
-    def _meta(self, key: str) -> str | None:
-        with connect.errors_of(self.path):
-            return lookups.meta(self._connection, key)
-
-    def _all(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        with connect.errors_of(self.path):
-            return self._connection.execute(query, values).fetchall()
+        retried = "SELECT count(*) FROM superseded WHERE error_kind IS NOT ?"
+        skipped = ERROR_KIND_CODE["skipped"]
+        return RunStatus(
+            state=state,
+            planned=planned,
+            stored=connection.value(query, (STAGE_CODE[Stage.WARMUP],)),
+            retried=connection.value(retried, (skipped,)) if connection.has_superseded else 0,
+            head=connection.head(),
+            possibly_billed=billed + unanswered,
+        )

@@ -4,41 +4,47 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self
+from collections import defaultdict
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from guardmark.core.errors import StoreError
+from guardmark.core.outcome import Decision, Evidence, Response
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.store import connect, integrity, lookups, samples
+from guardmark.store import connect, integrity, samples
 from guardmark.store.codec import (
-    details_of,
+    ILL_TYPED,
+    encode,
+    encode_mistake,
+    evidence_text,
+    evidence_to_json,
     manifest_from_json,
     manifest_to_json,
-    row_of,
-    shared_of,
 )
-from guardmark.store.lookups import Stored
+from guardmark.store.connect import insert
 from guardmark.store.reader import RecordReader, RunState, RunStatus
-from guardmark.store.record_batch import RecordBatch, SharedEvidence, read_shared_evidence
 from guardmark.store.schema import (
     DETAILS_OF_RECORDS,
     ERROR_KIND_CODE,
     OUTCOME_CODE,
+    OUTCOME_NAMES,
     STAGE_CODE,
     SUPERSEDED,
 )
 from guardmark.store.tries import TryBatch
+from guardmark.store.under_way import UNDER_WAY, CallsUnderWay, take_over
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from guardmark.core.manifest import RunManifest
-    from guardmark.core.record import Record
     from guardmark.core.sample import Sample
-    from guardmark.store.samples import PlainSample
+    from guardmark.store.codec import Answer
+    from guardmark.store.connect import StoreConnection
+    from guardmark.store.samples import Chunk, PlainSample
 
-__all__ = ["RecordReader", "RecordTable", "RecordWriter", "RunState", "RunStatus"]
+__all__ = ["RecordReader", "RecordWriter", "RunState", "RunStatus"]
 
 _CHUNK: Final = 1000
 _PATIENCE_NS: Final = 400_000_000  # after which fewer records are committed, too
@@ -57,13 +63,23 @@ _AGAIN: Final = (
     f" AND r.stage = {STAGE_CODE[Stage.DEFENSE]} AND (r.repeat, r.sample) IN"
     f" (SELECT repeat, sample FROM records r WHERE {_FAILED} = {STAGE_CODE[Stage.MODEL]}))"
 )
+_PENDING: Final = 250  # samples in a chunk
+_OF_PART: Final = "r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ?"
+_SAMPLES: Final = "SELECT position, kind, text, prompt FROM samples s WHERE"
+_GAP: Final = f"NOT EXISTS (SELECT 1 FROM records r WHERE r.sample = s.position AND {_OF_PART})"  # noqa: S608 - a constant of ours
+_MOST: Final = 256  # a part that finds new words for every sample is kept row by row
+_BY_SAMPLE: Final = itemgetter(0)
+_BATCH_KEY: Final = "defense, stage, layer, repeat, batch"
+_RECORDS: Final = (
+    f"records ({_BATCH_KEY}, score_kind, error_kind, answer_mode, flags,"
+    " sample, outcome, score, latency_ns, said)"
+)
+_OWN: Final = "column1, column2, column3, column4"
+_DETAILS: Final = f"details ({_BATCH_KEY}, sample, text, evidence)"
 
-
-class RecordTable(StrEnum):
-    """The tables of names that grow with a run."""
-
-    DEFENSES = "defenses"
-    LAYERS = "layers"
+Row = tuple[int, int, float | None, int | None]
+SaidRow = tuple[int, int, float | None, int | None, int]
+Shared = tuple[int, int, int, int]
 
 
 class RecordWriter:
@@ -76,26 +92,20 @@ class RecordWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = connect.open_to_write(path)
+        self.connection = connection = connect.open_to_write(path)
+        self.stored = Stored(connection)
+        self.sample_count = samples.count(connection)
         self._parts: dict[tuple[int, int, int, int], RecordBatch] = {}
         self._tries: dict[tuple[int, int], TryBatch] = {}
+        self._names = {table: connection.names(table) for table in ("defenses", "layers")}
+        self._shared_evidence = SharedEvidence(connection.shared_evidence())
+        self._batch: int = connection.value("SELECT max(id) FROM batches") or 0
+        self._head = bytes.fromhex(connection.head())
         self._has_failed = False
         self._due_ns = 0
-        self._load_state()
-
-    def _load_state(self) -> None:
-        with connect.errors_of(self.path):
-            last = self._connection.execute(
-                "SELECT id, hash FROM batches ORDER BY id DESC LIMIT 1"
-            ).fetchone()
-            self._names = {table: self._read_names(table) for table in RecordTable}
-            self._count = samples.count(self._connection)
-            self._shared_evidence = SharedEvidence(read_shared_evidence(self._connection))
-        self._batch: int = last[0] if last else 0
-        self._head: bytes | None = last[1] if last else None
-
-    def _read_names(self, table: RecordTable) -> dict[int, str]:
-        return dict(self._connection.execute(f"SELECT id, name FROM {table}").fetchall())  # noqa: S608 - a name of ours
+        path = path.with_name(UNDER_WAY)
+        self.unanswered = take_over(connection, path)
+        self.under_way = CallsUnderWay(path)
 
     def __enter__(self) -> Self:
         """Return the writer itself."""
@@ -105,23 +115,21 @@ class RecordWriter:
         """Commit what was taken, and close."""
         self.close()
 
-    # --- what stands before the first record -----------------------------------------------
-
     @property
     def manifest(self) -> RunManifest | None:
         """What was run, or None when it was not stored yet."""
-        text = self._meta("manifest")
+        text = self.connection.meta("manifest")
         return manifest_from_json(text) if text else None
 
     def put_manifest(self, manifest: RunManifest) -> None:
         """Store what is run; possible until the first record."""
         text = manifest_to_json(manifest)
-        if self._batch and text != self._meta("manifest"):
+        if self._batch and text != self.connection.meta("manifest"):
             raise StoreError(
                 f"{self.path} holds records of another configuration.\n"
                 "Next: choose another output folder, or start again with --fresh."
             )
-        self._put_meta("manifest", text)
+        self.connection.put_meta("manifest", text)
 
     def load_samples(
         self,
@@ -134,36 +142,16 @@ class RecordWriter:
         def sealed(seal: str) -> None:
             if manifest is not None:
                 self.put_manifest(manifest())
-            self._put_meta("samples", seal)
+            self.connection.put_meta("samples", seal)
 
-        if not self.has_samples:
-            with connect.errors_of(self.path):
-                samples.load(self._connection, source, sealed=sealed)
-            self._count = samples.count(self._connection)
-        return self._count
-
-    @property
-    def has_samples(self) -> bool:
-        """Whether all samples were stored, by this process or an earlier one."""
-        return self._meta("samples") is not None
-
-    @property
-    def samples_seal(self) -> str:
-        """SHA-256 (hex) over the stored samples; empty before they are stored."""
-        return self._meta("samples") or ""
-
-    @property
-    def sample_count(self) -> int:
-        """Number of stored samples."""
-        return self._count
+        if self.connection.meta("samples") is None:
+            samples.load(self.connection, source, sealed=sealed)
+            self.sample_count = samples.count(self.connection)
+        return self.sample_count
 
     def sample(self, position: int) -> Sample:
         """Return one stored sample."""
-        for sample in samples.read(self._connection, first=position, last=position):
-            return sample
-        raise IndexError(position)
-
-    # --- parts -----------------------------------------------------------------------------
+        return samples.read_one(self.connection, position)
 
     def record_batch(
         self,
@@ -174,60 +162,34 @@ class RecordWriter:
         repeat: int = 0,
     ) -> RecordBatch:
         """Return where the answers of one part go."""
-        numbers = (self._number(RecordTable.DEFENSES, defense), STAGE_CODE[stage])
-        key = (*numbers, self._number(RecordTable.LAYERS, layer), repeat)
+        numbers = (self._number("defenses", defense), STAGE_CODE[stage])
+        key = (*numbers, self._number("layers", layer), repeat)
         return self._parts.setdefault(key, RecordBatch(key, self._shared_evidence))
 
     def tries(self, defense: str, layer: str) -> TryBatch:
         """Return where the tries at a defense go, or what models say while it is attacked."""
-        key = (self._number(RecordTable.DEFENSES, defense), self._number(RecordTable.LAYERS, layer))
+        key = (self._number("defenses", defense), self._number("layers", layer))
         return self._tries.setdefault(key, TryBatch(*key))
 
     def add_layer(self, name: str, settings: Mapping[str, object]) -> None:
         """Register a later judging with its settings."""
-        number = self._number(RecordTable.LAYERS, name)
+        number = self._number("layers", name)
         text = json.dumps(dict(settings), sort_keys=True)
-        with connect.errors_of(self.path):
-            query = "SELECT settings FROM layers WHERE id = ?"
-            before = self._connection.execute(query, (number,)).fetchone()[0]
-            if before not in {"{}", text}:
-                raise StoreError(f"The layer {name!r} exists with other settings. Next: rename it.")
-            self._connection.execute("UPDATE layers SET settings = ? WHERE id = ?", (text, number))
+        before = self.connection.value("SELECT settings FROM layers WHERE id = ?", (number,))
+        if before not in {"{}", text}:
+            raise StoreError(f"The layer {name!r} exists with other settings. Next: rename it.")
+        self.connection.rows("UPDATE layers SET settings = ? WHERE id = ?", (text, number))
 
-    def _number(self, table: RecordTable, name: str) -> int:
+    def _number(self, table: str, name: str) -> int:
         names = self._names[table]
         for number, known in names.items():
             if known == name:
                 return number
         number = max(names, default=-1) + 1
-        with connect.errors_of(self.path):
-            self._connection.execute(
-                f"INSERT INTO {table} (id, name) VALUES (?, ?)",  # noqa: S608 - a name of ours
-                (number, name),
-            )
+        query = f"INSERT INTO {table} (id, name) VALUES (?, ?)"  # noqa: S608 - a name of ours
+        self.connection.rows(query, (number, name))
         names[number] = name
         return number
-
-    @property
-    def stored(self) -> Stored:
-        """Questions about what is committed."""
-        return Stored(self._connection, self.path)
-
-    @property
-    def connection(self) -> sqlite3.Connection:
-        """The connection, for the other modules of the store."""
-        return self._connection
-
-    # --- records ---------------------------------------------------------------------------
-
-    def add(self, record: Record) -> None:
-        """Take one record in its readable form; for imports and tests."""
-        key = record.key
-        part = self.record_batch(key.defense, key.stage, layer=key.layer, repeat=key.repeat)
-        part.groups[shared_of(record)].append(row_of(record))
-        details = details_of(record)
-        if details is not None:
-            part.details.append((key.sample, *details))
 
     @property
     def waiting(self) -> int:
@@ -238,14 +200,12 @@ class RecordWriter:
     def flush_if_due(self, now_ns: int, *, count: int = _CHUNK) -> bool:
         """Commit when enough has gathered or enough time has passed."""
         waiting = self.waiting
-        if not waiting:
+        is_due = waiting >= count or (waiting > 0 and now_ns >= self._due_ns)
+        if is_due or not waiting:
             self._due_ns = now_ns + _PATIENCE_NS
-            return False
-        if waiting < count and now_ns < self._due_ns:
-            return False
-        self._due_ns = now_ns + _PATIENCE_NS
-        self.flush()
-        return True
+        if is_due:
+            self.flush()
+        return is_due
 
     def flush(self) -> None:
         """Commit everything taken so far, as one link of the hash chain."""
@@ -256,80 +216,69 @@ class RecordWriter:
             return
         for batch in batches:
             batch.sort()
-        named, fresh = [self._named(part) for part in parts], self._shared_evidence.fresh
-        tried = [self._named_tries(each) for each in tries]
-        head = integrity.link(self._chain_head(), named, shared_evidence=fresh, tries=tried)
+        fresh = self._shared_evidence.fresh
+        content: list[object] = [self._content(part) for part in parts]
+        content += [fresh] if fresh else []
+        content += [("tries", *map(self._content_of_tries, tries))] if tries else []
+        if not self._head:
+            self._head = integrity.genesis(self.connection)
+        head = integrity.link(self._head, content)
         self._has_failed = True
-        with connect.errors_of(self.path):
-            self._commit(batches, head)
+        self._commit(batches, head)
         self._has_failed = False
         self._batch, self._head = self._batch + 1, head
         fresh.clear()
         for batch in batches:
             batch.clear()
+        self.under_way.settle()
 
     def _commit(self, batches: list[RecordBatch | TryBatch], head: bytes) -> None:
-        connection, number = self._connection, self._batch + 1
+        connection, number = self.connection, self._batch + 1
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            for batch in batches:
-                batch.store(connection, number)
-            self._shared_evidence.store(connection, number)
-            link = (number, sum(batch.waiting for batch in batches), head)
-            connection.execute("INSERT INTO batches VALUES (?, ?, ?)", link)
-            connection.execute("COMMIT")
+            with connection.transaction():
+                for batch in batches:
+                    batch.store(connection, number)
+                self._shared_evidence.store(connection, number)
+                link = (number, sum(batch.waiting for batch in batches), head)
+                connection.execute("INSERT INTO batches VALUES (?, ?, ?)", link)
+                # Until it is noted again, whoever is killed has left no end behind.
+                connection.execute("DELETE FROM meta WHERE key = 'head'")
         except sqlite3.IntegrityError as error:
             raise StoreError(f"{self.path}: a record was to be stored twice ({error}).") from error
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
 
-    def _named(self, part: RecordBatch) -> integrity.BatchRows:
-        return integrity.BatchRows(
-            defense=self._names[RecordTable.DEFENSES][part.defense],
-            stage=part.stage,
-            layer=self._names[RecordTable.LAYERS][part.layer],
-            repeat=part.repeat,
-            groups=sorted(part.groups.items()),
-            details=part.details,
-            said=sorted(part.said.items()),
-        )
+    def _content(self, part: RecordBatch) -> tuple[object, ...]:
+        defense, stage, layer, repeat = part.key
+        named = self._names["defenses"][defense], stage, self._names["layers"][layer], repeat
+        said = [sorted(part.said.items())] if part.said else []
+        return (*named, sorted(part.groups.items()), part.details, *said)
 
-    def _named_tries(self, batch: TryBatch) -> integrity.TryRows:
-        defense = self._names[RecordTable.DEFENSES][batch.defense]
-        layer = self._names[RecordTable.LAYERS][batch.layer]
-        return defense, layer, batch.rows, batch.confirmations
-
-    def _chain_head(self) -> bytes:
-        if self._head is None:
-            self._head = integrity.genesis(self._meta("manifest") or "", self.samples_seal)
-        return self._head
-
-    # --- beginning and end -----------------------------------------------------------------
+    def _content_of_tries(self, batch: TryBatch) -> tuple[object, ...]:
+        names = self._names["defenses"][batch.defense], self._names["layers"][batch.layer]
+        return (*names, batch.rows, batch.confirmations)
 
     def begin(self, planned: int) -> None:
         """Note that a run starts or continues."""
         self.plan(planned)
-        self._put_meta("state", RunState.RUNNING)
+        self.connection.put_meta("state", RunState.RUNNING)
 
     def plan(self, planned: int) -> None:
         """Note how many records the run will have when it is complete."""
-        self._put_meta("planned", str(planned))
+        self.connection.put_meta("planned", str(planned))
 
     def finish(self, state: RunState) -> None:
         """Commit everything, wait for the disk, and note how the run ended."""
         self.flush()
-        self._put_meta("state", state)
+        self.connection.put_meta("state", state)
         self.note_head()
 
     def note_head(self) -> None:
         """Commit everything, note the end of the hash chain, and wait for the disk."""
         self.flush()
         with connect.errors_of(self.path):
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._put_meta("head", f"{self._batch}:{(self._head or b'').hex()}")
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self.connection.execute("PRAGMA synchronous = FULL")
+            self.connection.put_meta("head", f"{self._batch}:{self._head.hex()}")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self.connection.execute("PRAGMA synchronous = NORMAL")
 
     def close(self) -> None:
         """Commit what was taken, unless a commit failed before, and close the file."""
@@ -337,47 +286,212 @@ class RecordWriter:
             if not self._has_failed:
                 self.flush()
         finally:
-            self._connection.close()
-
-    def _meta(self, key: str) -> str | None:
-        with connect.errors_of(self.path):
-            return lookups.meta(self._connection, key)
-
-    def _put_meta(self, key: str, value: str) -> None:
-        with connect.errors_of(self.path):
-            lookups.put_meta(self._connection, key, value)
+            self.under_way.close(is_stored=not self._has_failed)
+            self.connection.close()
 
 
 def count_errors(writer: RecordWriter) -> int:
     """Count the errors of a run that may be asked about again."""
     query = f"SELECT count(*) FROM records r WHERE {_FAILED} IN {_STAGES}"  # noqa: S608 - constants of ours
-    with connect.errors_of(writer.path):
-        return int(writer.connection.execute(query).fetchone()[0])
+    return int(writer.connection.value(query))
 
 
 def supersede_errors(writer: RecordWriter) -> None:
     """Move the errors of a run out of the way, so that it is incomplete where they were.
 
-    All of them or none, and the run is marked as running with them: killed at any moment, it
-    is either the run before or one that the same command continues. The moved records keep the
-    number of their batch, so the hash chain still covers them.
+    The moved records keep the number of their batch, so the hash chain still covers them.
     """
     connection = writer.connection
-    with connect.errors_of(writer.path):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            connection.execute(SUPERSEDED)
+    with connection.transaction():
+        connection.execute(SUPERSEDED)
+        connection.execute(
+            f"INSERT INTO superseded ({_COLUMNS}, text, evidence)"  # noqa: S608 - constants of ours
+            f" SELECT {', '.join(f'r.{name}' for name in _COLUMNS.split(', '))},"
+            f" x.text, x.evidence FROM records r{DETAILS_OF_RECORDS} WHERE {_AGAIN}"
+        )
+        for table in ("details", "records"):
             connection.execute(
-                f"INSERT INTO superseded ({_COLUMNS}, text, evidence)"  # noqa: S608 - constants of ours
-                f" SELECT {', '.join(f'r.{name}' for name in _COLUMNS.split(', '))},"
-                f" x.text, x.evidence FROM records r{DETAILS_OF_RECORDS} WHERE {_AGAIN}"
+                f"DELETE FROM {table} WHERE ({_KEY}) IN (SELECT {_KEY} FROM superseded)"  # noqa: S608 - constants of ours
             )
-            for table in ("details", "records"):
-                connection.execute(
-                    f"DELETE FROM {table} WHERE ({_KEY}) IN (SELECT {_KEY} FROM superseded)"  # noqa: S608 - constants of ours
-                )
-            lookups.put_meta(connection, "state", "running")
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+        connection.put_meta("state", "running")
+
+
+class Stored:
+    """Questions about what is committed; rows a batch has only taken do not count."""
+
+    def __init__(self, connection: StoreConnection) -> None:
+        self._connection = connection
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run came to its end."""
+        return self._connection.meta("state") == RunState.COMPLETE
+
+    def count(self, batch: RecordBatch) -> int:
+        """Count the records of a part."""
+        query = f"SELECT count(*) FROM records r WHERE {_OF_PART}"  # noqa: S608 - a constant of ours
+        return int(self._connection.value(query, batch.key))
+
+    def has_tries(self, layer: str) -> bool:
+        """Tell whether anything stands in a layer of tries."""
+        query = "SELECT 1 FROM tries WHERE layer = (SELECT id FROM layers WHERE name = ?) LIMIT 1"
+        return self._connection.value(query, (layer,)) is not None
+
+    def count_by_outcome(self, batch: RecordBatch) -> list[int]:
+        """Count the records of a part by outcome, benign samples first, then attacks."""
+        query = (
+            "SELECT k.is_attack, r.outcome, count(*) FROM records r"  # noqa: S608 - a constant of ours
+            " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
+            f" WHERE {_OF_PART} GROUP BY 1, 2"
+        )
+        outcomes = len(OUTCOME_NAMES)
+        counts = [0] * (2 * outcomes)
+        for is_attack, outcome, number in self._connection.rows(query, batch.key):
+            counts[outcome + outcomes * is_attack] = number
+        return counts
+
+    def outcomes(self, batch: RecordBatch, positions: Sequence[int]) -> dict[int, int]:
+        """Return the outcome codes of some samples in a part."""
+        return self._picked("outcome FROM records", batch, positions)
+
+    def texts(self, batch: RecordBatch, positions: Sequence[int]) -> dict[int, str]:
+        """Return the stored answers of some samples in a part."""
+        texts = self._picked("text FROM details", batch, positions)
+        return {position: text for position, text in texts.items() if text is not None}
+
+    def _picked(self, column: str, batch: RecordBatch, positions: Sequence[int]) -> dict[int, Any]:
+        query = (
+            f"SELECT sample, {column} r WHERE {_OF_PART}"  # noqa: S608 - constants of ours
+            " AND sample IN (SELECT value FROM json_each(?))"
+        )
+        return dict(self._connection.rows(query, (*batch.key, json.dumps(positions))))
+
+    def pending(
+        self, batch: RecordBatch | None, *, size: int = _PENDING, order: Sequence[int] | None = None
+    ) -> Iterator[Chunk]:
+        """Yield the samples that have no record of a part, in an order of positions."""
+        total, stored = samples.count(self._connection), 0 if batch is None else self.count(batch)
+        if stored >= total and batch is not None:
+            return
+        attacks = {n for n, kind in samples.kinds_of(self._connection).items() if kind[0]}
+        gap, key = (f" AND {_GAP}", batch.key) if batch is not None and stored else ("", ())
+        for start in range(0, total, size):
+            end = min(start + size, total)
+            if order is None:
+                query = f"{_SAMPLES} position >= ? AND position < ?{gap} ORDER BY position"
+                rows = self._connection.rows(query, (start, end, *key))
+            else:
+                query = f"{_SAMPLES} position IN (SELECT value FROM json_each(?)){gap}"  # noqa: S608 - constants of ours
+                wanted = list(order[start:end])
+                picked = self._connection.rows(query, (json.dumps(wanted), *key))
+                by_position = {row[0]: row for row in picked}
+                rows = [by_position[each] for each in wanted if each in by_position]
+            if rows:
+                yield samples.chunk_of(rows, attacks)
+
+
+class RecordBatch:
+    """Encodes answers of one part into rows that its writer has not yet committed."""
+
+    __slots__ = ("_number_of", "details", "groups", "key", "repeat", "said")
+
+    def __init__(self, key: tuple[int, int, int, int], shared_evidence: SharedEvidence) -> None:
+        self.key, self.repeat = key, key[-1]  # defense, stage, layer and repeat, as numbers
+        self._number_of = shared_evidence.number_of
+        self.groups: defaultdict[Shared, list[Row]] = defaultdict(list)
+        self.said: defaultdict[Shared, list[SaidRow]] = defaultdict(list)
+        self.details: list[tuple[int, str | None, str | None]] = []
+
+    @property
+    def waiting(self) -> int:
+        """Number of rows taken and not committed."""
+        return sum([len(rows) for rows in self._taken()])
+
+    def sort(self) -> None:
+        """Bring what is taken into the order in which it is committed."""
+        for rows in self._taken():
+            rows.sort(key=_BY_SAMPLE)
+        self.details.sort(key=_BY_SAMPLE)
+
+    def _taken(self) -> list[list[Any]]:
+        return [*self.groups.values(), *self.said.values()]
+
+    def store(self, connection: sqlite3.Connection, batch: int) -> None:
+        """Write what is taken, in the transaction that is open."""
+        # What rows share stands in the statement: binding is most of what a row costs.
+        key = f"{', '.join(map(str, self.key))}, ?"
+        parts: list[tuple[str, str, Any]] = []
+        for groups, said in ((self.groups, "NULL"), (self.said, "column5")):
+            for shared, rows in groups.items():
+                codes = ", ".join("NULL" if code < 0 else str(code) for code in shared)
+                parts.append((_RECORDS, f"{key}, {codes}, {_OWN}, {said}", rows))
+        parts.append((_DETAILS, f"{key}, column1, column2, column3", self.details))
+        for into, chosen, rows in parts:
+            insert(connection, into, chosen=chosen, rows=rows, shared=(batch,))
+
+    def clear(self) -> None:
+        """Forget what was committed."""
+        self.groups.clear()
+        self.said.clear()
+        self.details.clear()
+
+    def add(self, sample: int, answer: Answer, *, latency_ns: int | None, flags: int = 0) -> int:
+        """Take the answer of a part, and return its outcome; the next flush commits it."""
+        evidence, said, text, more = answer.evidence, None, None, None
+        try:
+            row = encode(answer, latency_ns, flags)
+            if isinstance(answer, Decision):
+                if evidence is not None and row[0] != _ERROR:
+                    said = self._number_of(evidence)
+            elif isinstance(answer, Response):
+                text = answer.text
+            if evidence is not None and said is None:
+                more = evidence_text(evidence)
+        except ILL_TYPED as mistake:
+            row, more = encode_mistake(answer, mistake, latency_ns, flags)
+        if text is not None or more is not None:
+            self.details.append((sample, text, more))
+        outcome, score, score_kind, error, mode, took, flags = row
+        shared = (score_kind, -1 if error is None else error, -1 if mode is None else mode, flags)
+        if said is None:
+            self.groups[shared].append((sample, outcome, score, took))
+        else:
+            self.said[shared].append((sample, outcome, score, took, said))
+        return outcome
+
+
+class SharedEvidence:
+    """Reasons that records share: a rule blocks thousands of samples in the same words."""
+
+    __slots__ = ("_by_object", "_numbers", "fresh")
+
+    def __init__(self, stored: Mapping[int, str] | None = None) -> None:
+        self._numbers = {text: number for number, text in (stored or {}).items()}
+        # By object first: parts hand out the same one, and comparing all of its fields costs
+        # more than the rest of a row. The object is kept, so that its number stays its own.
+        self._by_object: dict[int, tuple[Evidence, int]] = {}
+        self.fresh: list[tuple[int, str]] = []
+
+    def number_of(self, evidence: Evidence) -> int | None:
+        """Name evidence that holds a reason and nothing else."""
+        known = self._by_object.get(id(evidence))
+        if known is not None:
+            return known[1]
+        if not evidence.reason or evidence != Evidence(reason=evidence.reason):
+            return None
+        text = evidence_to_json(evidence)
+        number = self._numbers.get(text)
+        if number is None:
+            number = len(self._numbers)
+            if number >= _MOST:
+                return None
+            self._numbers[text] = number
+            self.fresh.append((number, text))
+        if len(self._by_object) < _MOST:
+            self._by_object[id(evidence)] = (evidence, number)
+        return number
+
+    def store(self, connection: sqlite3.Connection, batch: int) -> None:
+        """Write those that are not committed yet, in the transaction that is open."""
+        said = [(*each, batch) for each in self.fresh]
+        connection.executemany("INSERT INTO sayings VALUES (?, ?, ?)", said)

@@ -1,8 +1,7 @@
 """The folder of a run: where its files lie, whole writes with seals, and who holds it.
 
-A seal is the hash of a file, in a chain of lines, appended before its file takes its name. Who is
-killed in between leaves the file of an earlier seal, or none, and never one that looks as if
-somebody had edited it.
+A seal is the hash of a file, in a chain of lines, appended before its file takes its name: a kill
+in between leaves the file of an earlier seal, or none, and never one that looks edited.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ from guardmark.core.manifest import VERSION
 from guardmark.store import connect
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
+
+    from guardmark.store.connect import StoreConnection
 
 
 _LOCK: Final = ".lock"
@@ -37,6 +37,8 @@ _RECORDS: Final = "records.sqlite"
 _DEPTH: Final = 3
 """Levels above a file at which its run is looked for; exports have folders of their own."""
 _PATIENCE_S: Final = 10.0
+_MOST_SEALS: Final = 64 << 20
+"""Bytes of `seals.jsonl` that are read: more than a quarter of a million seals."""
 _REASONS: Final = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -93,9 +95,26 @@ class RunDir:
     seals = _File(SEALS)  # hashes of what was written, a line each
     log = _File("run.log")
 
+    def checked(self) -> RunDir:
+        """Refuse a folder in which a link, a pipe or a device stands where a file should.
+
+        A folder from somebody else could have other files read, or overwritten, by such means.
+        """
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.path) as entries:
+            for entry in entries:
+                is_file = entry.is_file(follow_symlinks=False)
+                if not is_file and not entry.is_dir(follow_symlinks=False):
+                    what = "a link" if entry.is_symlink() else "a pipe or a device"
+                    raise StoreError(
+                        f"{self.path} holds {what} in place of a file: {entry.name!a}.\n"
+                        "Next: look where the folder comes from; put a plain file there, or "
+                        "remove it."
+                    )
+        return self
+
     def create(self) -> RunDir:
         """Make the folder if it is not there."""
-        with _errors_of(self.path):
+        with errors_of_files(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         return self
 
@@ -107,13 +126,9 @@ class RunDir:
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a file whole or not at all."""
-        return self.write_bytes(name, text.encode())
-
-    def write_bytes(self, name: str, content: bytes) -> Path:
-        """Write a file whole or not at all."""
         path = self.file(name)
         with whole_file(path) as file:
-            file.write(content)
+            file.write(text.encode())
         return path
 
     @contextmanager
@@ -122,17 +137,23 @@ class RunDir:
 
         The lock goes with the process, however it ends.
         """
-        self.create()
+        self.create().checked()
         me = Holder(pid=os.getpid(), host=platform.node(), started=started)
-        with _errors_of(self.path):
+        with errors_of_files(self.path):
             file = os.fdopen(os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644), "r+")
         with file:
             if not try_lock(file):
-                raise StorageError(_in_use(self.path, _read_holder(file)))
-            with _errors_of(self.path):
+                holder = _read_holder(file)
+                since = f", since {holder.started}" if holder.started else ""
+                raise StorageError(
+                    f"{self.path} is in use by another run: process {holder.pid} on"
+                    f" {holder.host}{since}.\n"
+                    "Next: wait for it, stop it, or choose another output folder with -o."
+                )
+            with errors_of_files(self.path):
                 file.seek(0)
                 file.truncate()
-                file.write(json.dumps({"pid": me.pid, "host": me.host, "started": me.started}))
+                file.write(json.dumps(asdict(me)))
                 file.flush()
             yield me
 
@@ -147,19 +168,12 @@ def holder_of(folder: Path) -> Holder | None:
         return None if try_lock(file) else _read_holder(file)
 
 
-def _in_use(path: Path, holder: Holder) -> str:
-    since = f", since {holder.started}" if holder.started else ""
-    return (
-        f"{path} is in use by another run: process {holder.pid} on {holder.host}{since}.\n"
-        "Next: wait for it, stop it, or choose another output folder with -o."
-    )
-
-
 def _read_holder(file: IO[str]) -> Holder:
     file.seek(0)
     try:
-        said = json.loads(file.read())
-        return Holder(pid=int(said["pid"]), host=str(said["host"]), started=str(said["started"]))
+        values = json.loads(file.read())
+        pid, host, started = (values[name] for name in ("pid", "host", "started"))
+        return Holder(pid=int(pid), host=str(host), started=str(started))
     except (ValueError, KeyError, TypeError):
         return Holder(pid=0, host="unknown")  # taken a moment ago, not yet signed
 
@@ -172,7 +186,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     who writes reports again from the same records changes nothing. In the folder of a run it is
     sealed first.
     """
-    with _errors_of(path):
+    with errors_of_files(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -199,8 +213,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 def _sweep(path: Path, *, besides: Path) -> None:
     """Remove what writers of a file left half written when they were killed.
 
-    Whoever still writes holds a lock, as a new file does a moment after it was made; until then
-    it is empty, and left alone.
+    Whoever still writes holds a lock, but for a moment in which the file is empty.
     """
     for left in path.parent.glob(f".{escape(path.name)}.*"):
         with suppress(OSError):
@@ -211,7 +224,8 @@ def _sweep(path: Path, *, besides: Path) -> None:
 
 
 @contextmanager
-def _errors_of(path: Path) -> Iterator[None]:
+def errors_of_files(path: Path) -> Iterator[None]:
+    """Word what the system says of a file that cannot be written."""
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
@@ -247,7 +261,11 @@ def try_lock(file: IO[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal:
-    """What a file was when it was written: a line of `seals.jsonl`."""
+    """What a file was when it was written: a line of `seals.jsonl`.
+
+    `head` is that of the records at this time, `layers` the hash of what they say of their layers,
+    such as the settings of a judge; seals of older versions have none.
+    """
 
     file: str
     sha256: str
@@ -255,6 +273,7 @@ class Seal:
     head: str
     version: str
     before: str
+    layers: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,17 +285,14 @@ class SealChain:
 
     def by_file(self) -> dict[str, list[Seal]]:
         """Return the seals of each file, the oldest first."""
-        found: dict[str, list[Seal]] = {}
+        seals: dict[str, list[Seal]] = {}
         for seal in self.seals:
-            found.setdefault(seal.file, []).append(seal)
-        return found
+            seals.setdefault(seal.file, []).append(seal)
+        return seals
 
 
 def _seal_file(path: Path, content: Path) -> None:
-    """Seal what is about to be named `path`, where that lies in the folder of a run.
-
-    The same bytes under the same name are sealed once.
-    """
+    """Seal once what is about to be named `path`, where that lies in the folder of a run."""
     path = path.absolute()
     folder = next((up for up in path.parents[:_DEPTH] if (up / _RECORDS).is_file()), None)
     if folder is None:
@@ -290,13 +306,15 @@ def _seal_file(path: Path, content: Path) -> None:
         if _is_last(lines, name, digest):
             return
         last = lines[lines[:-1].rfind(b"\n") + 1 :]
+        head, layers = _heads_of(folder / _RECORDS)
         seal = Seal(
             file=name,
             sha256=digest,
             size=content.stat().st_size,
-            head=records_head(folder / _RECORDS),
+            head=head,
             version=VERSION,
             before=sha256(last).hexdigest() if last else "",
+            layers=layers,
         )
         seals.write(_line(seal))
         seals.flush()
@@ -306,6 +324,8 @@ def _seal_file(path: Path, content: Path) -> None:
 def read_seals(folder: Path) -> SealChain:
     """Read the seals of a run folder; a line that a crash cut off is none."""
     try:
+        if (folder / SEALS).stat().st_size > _MOST_SEALS:
+            return SealChain(broken=(1,))
         content = (folder / SEALS).read_bytes()
     except FileNotFoundError:
         return SealChain()
@@ -325,35 +345,39 @@ def read_seals(folder: Path) -> SealChain:
 
 def records_head(records: Path) -> str:
     """Return the head of the hash chain of a run's records as hex; empty before the first."""
+    return _heads_of(records)[0]
+
+
+def _heads_of(records: Path) -> tuple[str, str]:
     log = records.with_name(f"{records.name}-wal")
-    return _head_at(records, _stamp(records), _stamp(log))
+    return _heads_at(records, _stamp(records), _stamp(log))
 
 
 @lru_cache(maxsize=1)  # files of one run are written one after the other
-def _head_at(records: Path, *_stamps: tuple[int, int]) -> str:
+def _heads_at(records: Path, *_stamps: tuple[int, int]) -> tuple[str, str]:
     try:
         connection = connect.open_to_read(records)
     except StoreError:
-        return ""  # killed or still beginning: nothing was committed
+        return "", ""  # killed or still beginning: nothing was committed
     try:
-        with connect.errors_of(records):
-            return head_of(connection)
+        return connection.head(), layers_of(connection)
     finally:
         connect.close_reading(connection, records)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
     try:
-        found = path.stat()
+        state = path.stat()
     except FileNotFoundError:
         return (0, 0)
-    return (found.st_mtime_ns, found.st_size)
+    return (state.st_mtime_ns, state.st_size)
 
 
-def head_of(connection: sqlite3.Connection) -> str:
-    """Return the hash of the last batch as hex; empty before the first."""
-    row = connection.execute("SELECT hash FROM batches ORDER BY id DESC LIMIT 1").fetchone()
-    return "" if row is None else bytes(row[0]).hex()
+def layers_of(connection: StoreConnection, *, up_to: int | None = None) -> str:
+    """Return the hash of names and settings of the layers as hex, all or the first ones."""
+    rows = connection.execute("SELECT id, name, settings FROM layers ORDER BY id").fetchall()
+    wanted = [row for row in rows if up_to is None or row[0] <= up_to]
+    return sha256(json.dumps(wanted).encode()).hexdigest()
 
 
 def _wait_for_lock(file: IO[bytes], path: Path) -> None:
@@ -366,6 +390,11 @@ def _wait_for_lock(file: IO[bytes], path: Path) -> None:
 
 def _whole_lines(file: IO[bytes]) -> bytes:
     """Read the lines of a file; take away the last one where a crash cut it off."""
+    if file.seek(0, os.SEEK_END) > _MOST_SEALS:
+        raise StoreError(
+            f"{file.name} is too large to be what guardmark wrote.\n"
+            "Next: remove it, if it lies in a folder of your own, and write the reports again."
+        )
     file.seek(0)
     content = file.read()
     whole = content[: content.rfind(b"\n") + 1]
@@ -376,26 +405,22 @@ def _whole_lines(file: IO[bytes]) -> bytes:
 
 def _is_last(lines: bytes, name: str, digest: str) -> bool:
     """Tell whether the last seal of a file is of these bytes."""
-    start = (b"\n" + lines).rfind(b"\n" + _start(name))
-    if start < 0:
-        return False
-    seal = _parsed(lines[start : lines.index(b"\n", start) + 1])
+    start = f'{{"file":{json.dumps(name)},'.encode()
+    last = next((each for each in lines.split(b"\n")[::-1] if each.startswith(start)), b"")
+    seal = _parsed(last + b"\n")
     return seal is not None and seal.sha256 == digest
 
 
-def _start(name: str) -> bytes:
-    return f'{{"file":{json.dumps(name)},'.encode()
-
-
 def _line(seal: Seal) -> bytes:
-    return (json.dumps(asdict(seal), separators=(",", ":")) + "\n").encode()
+    told = {key: value for key, value in asdict(seal).items() if key != "layers" or value}
+    return (json.dumps(told, separators=(",", ":")) + "\n").encode()
 
 
 def _parsed(line: bytes) -> Seal | None:
     try:
         seal = Seal(**json.loads(line))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None
-    texts = (seal.file, seal.sha256, seal.head, seal.version, seal.before)
+    texts = (seal.file, seal.sha256, seal.head, seal.version, seal.before, seal.layers)
     is_typed = all(isinstance(each, str) for each in texts) and type(seal.size) is int
     return seal if is_typed and _line(seal) == line else None

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from guardmark.core.errors import DatasetError
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
-from guardmark.store.connect import insert
+from guardmark.store.connect import insert, values_of
+from guardmark.store.schema import SAMPLE_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
+
+    from guardmark.store.connect import StoreConnection
 
 
 _CHUNK: Final = 500  # part of the format: the seal is taken chunk by chunk
@@ -40,10 +43,9 @@ class Chunk:
 
     def part(self, start: int, end: int) -> Chunk:
         """Return some of the samples."""
+        here = slice(start, end)
         return Chunk(
-            positions=self.positions[start:end],
-            attacks=self.attacks[start:end],
-            prompts=self.prompts[start:end],
+            positions=self.positions[here], attacks=self.attacks[here], prompts=self.prompts[here]
         )
 
 
@@ -63,17 +65,13 @@ def prompt_from_json(text: str) -> Prompt:
 
 
 def load(
-    connection: sqlite3.Connection,
+    connection: StoreConnection,
     samples: Iterable[Sample | PlainSample],
     *,
     sealed: Callable[[str], None],
 ) -> None:
-    """Write all samples, replacing a half-written load; all of them or none.
-
-    Memory stays flat: at most a thousand samples are held.
-    """
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    """Write all samples, or none; memory stays flat."""
+    with connection.transaction():
         connection.execute("DELETE FROM samples")
         connection.execute("DELETE FROM kinds")
         connection.execute("DROP INDEX IF EXISTS samples_by_id")
@@ -85,32 +83,26 @@ def load(
             columns = list(zip(*rows, strict=True))
             seal.update(_sealed(columns))
             _insert(connection, rows, columns)
-        connection.executemany(_INSERT_KIND, ((number, *kind) for kind, number in kinds.items()))
-        connection.execute("CREATE UNIQUE INDEX samples_by_id ON samples (id)")
+        connection.executemany(_INSERT_KIND, [(number, *kind) for kind, number in kinds.items()])
+        try:
+            connection.execute(SAMPLE_IDS)
+        except sqlite3.IntegrityError as error:
+            raise DatasetError(f"Two samples have the same id: {_doubled(connection)}.") from error
         seal.update(_sealed_kinds(connection))
         sealed(seal.hexdigest())
-        connection.execute("COMMIT")
-    except sqlite3.IntegrityError as error:
-        raise DatasetError(f"Two samples have the same id: {_doubled(connection)}.") from error
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
 
 
-def seal_of(connection: sqlite3.Connection) -> str:
+def seal_of(connection: StoreConnection) -> str:
     """Compute the seal again from what is stored."""
     seal = sha256()
     query = f"SELECT {_COLUMNS} FROM samples ORDER BY position"  # noqa: S608 - only our own column names
-    cursor = connection.execute(query)
-    while rows := cursor.fetchmany(_CHUNK):
+    for rows in connection.chunks(query, size=_CHUNK):
         seal.update(_sealed(list(zip(*rows, strict=True))))
     seal.update(_sealed_kinds(connection))
     return seal.hexdigest()
 
 
-def _insert(
-    connection: sqlite3.Connection, rows: list[SampleRow], columns: list[SampleRow]
-) -> None:
+def _insert(connection: StoreConnection, rows: list[SampleRow], columns: list[SampleRow]) -> None:
     more = columns[_OF_PLAIN:]
     if any(map(any, more)):
         insert(connection, _SAMPLES, chosen=f"{_PLAIN}, column8, column9", rows=rows)
@@ -129,16 +121,16 @@ def _sealed(columns: Sequence[SampleRow]) -> bytes:
     return json.dumps([ids, origins, rests]).encode() + numbers.tobytes() + b"".join(digests)
 
 
-def _sealed_kinds(connection: sqlite3.Connection) -> bytes:
-    return json.dumps(connection.execute("SELECT * FROM kinds ORDER BY id").fetchall()).encode()
+def _sealed_kinds(connection: StoreConnection) -> bytes:
+    return json.dumps(connection.rows("SELECT * FROM kinds ORDER BY id")).encode()
 
 
-def _doubled(connection: sqlite3.Connection) -> str:
-    row = connection.execute(
-        "SELECT id, min(position), max(position) FROM samples GROUP BY id HAVING count(*) > 1"
-        " ORDER BY 2 LIMIT 1"
-    ).fetchone()
-    return f"{row[0]!r} (samples {row[1] + 1} and {row[2] + 1})" if row else "unknown"
+def _doubled(connection: StoreConnection) -> str:
+    (row,) = connection.rows(
+        "SELECT id, min(position) + 1, max(position) + 1 FROM samples GROUP BY id"
+        " HAVING count(*) > 1 ORDER BY 2 LIMIT 1"
+    )
+    return f"{row[0]!r} (samples {row[1]} and {row[2]})"
 
 
 def _rows(
@@ -181,7 +173,7 @@ def _row(position: int, sample: Sample, kinds: dict[Kind, int]) -> SampleRow:
 
 
 def read(
-    connection: sqlite3.Connection, *, first: int = 0, last: int | None = None
+    connection: StoreConnection, *, first: int = 0, last: int | None = None
 ) -> Iterator[Sample]:
     """Yield stored samples in order."""
     kinds = kinds_of(connection)
@@ -189,15 +181,21 @@ def read(
     end = count(connection) if last is None else last + 1
     for start in range(first, end, _CHUNK):
         # Short queries: one long read would keep the log of a running run from being cut.
-        stop = min(start + _CHUNK, end)
-        for row in connection.execute(query, (start, stop)).fetchall():
-            yield _sample(row, kinds[row[2]])
+        with values_of(connection.path):
+            for row in connection.rows(query, (start, min(start + _CHUNK, end))):
+                yield _sample(row, kinds[row[2]])
 
 
-def kinds_of(connection: sqlite3.Connection) -> dict[int, Kind]:
+def read_one(connection: StoreConnection, position: int) -> Sample:
+    """Return one stored sample."""
+    for sample in read(connection, first=position, last=position):
+        return sample
+    raise IndexError(position)
+
+
+def kinds_of(connection: StoreConnection) -> dict[int, Kind]:
     """Return what samples have in common."""
-    rows = connection.execute("SELECT * FROM kinds ORDER BY id").fetchall()
-    return {row[0]: row[1:] for row in rows}
+    return {row[0]: row[1:] for row in connection.rows("SELECT * FROM kinds ORDER BY id")}
 
 
 def _sample(row: SampleRow, kind: Kind) -> Sample:
@@ -222,10 +220,10 @@ def _sample(row: SampleRow, kind: Kind) -> Sample:
     )
 
 
-def count(connection: sqlite3.Connection) -> int:
+def count(connection: StoreConnection) -> int:
     """Count the stored samples."""
-    found = connection.execute("SELECT max(position) FROM samples").fetchone()[0]
-    return 0 if found is None else int(found) + 1
+    last = connection.value("SELECT max(position) FROM samples")
+    return 0 if last is None else int(last) + 1
 
 
 def _plain_prompt(text: str) -> Prompt:
@@ -263,47 +261,28 @@ class PlainSample(NamedTuple):
     """A sample of one user message that needs no prompt before it is stored.
 
     A tuple, since a run of a million samples makes a million of them and lets each go at once.
-
-    Attributes:
-        id: Unique within the data.
-        kind: What it has in common with others.
-        group: What it was derived from, or None when it stands alone.
-        text: The text under test; valid Unicode.
-        digest: Its content hash, as `Prompt.digest` gives it.
-        rest: Whatever else is known of it, as `rest_of` writes it, or None.
     """
 
     id: str
     kind: Kind
-    group: str | None
-    text: str
-    digest: bytes
-    rest: str | None
+    group: str | None  # what it was derived from, or None when it stands alone
+    text: str  # valid Unicode
+    digest: bytes  # as `Prompt.digest` gives it
+    rest: str | None  # whatever else is known of it, as `rest_of` writes it
 
 
 def kind_of(sample: Sample) -> Kind:
     """Return what a sample has in common with others."""
-    return (
-        1 if sample.label is Label.ATTACK else 0,
-        sample.category,
-        sample.subcategory,
-        sample.severity or "",
-        sample.language,
-        sample.variant,
-        sample.technique,
-        sample.source,
-    )
+    is_attack, severity = 1 if sample.label is Label.ATTACK else 0, sample.severity or ""
+    names = sample.language, sample.variant, sample.technique, sample.source
+    return (is_attack, sample.category, sample.subcategory, severity, *names)
 
 
 def rest_of(
     *, expected: str, metadata: Mapping[str, object], must_keep: tuple[str, ...] = ()
 ) -> str | None:
     """Write what of a sample is neither text nor facet."""
-    said: dict[str, object] = {}
-    if expected:
-        said["expected"] = expected
-    if must_keep:
-        said["must_keep"] = must_keep
-    if metadata:
-        said["metadata"] = dict(metadata)
-    return json.dumps(said, separators=(",", ":")) if said else None
+    if not (expected or must_keep or metadata):
+        return None
+    rest = {"expected": expected, "must_keep": must_keep, "metadata": dict(metadata)}
+    return json.dumps({name: value for name, value in rest.items() if value}, separators=(",", ":"))

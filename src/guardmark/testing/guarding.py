@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.gate.limits import GatePolicy, GateStatus
+from guardmark.analysis.gate import GatePolicy, GateStatus
 from guardmark.app.results.gating import check_run
+from guardmark.app.results.opened_run import open_run
 from guardmark.app.verbs import LoadedRun, run
 from guardmark.core.errors import ConfigError
 from guardmark.reports.chapters.gate import check_sentence, worst_first
 from guardmark.reports.document.safe_text import plain_line
-from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +71,8 @@ class GuardCheck:
             raise ConfigError("assert_guarded needs a limit: asr_below, fpr_below or both.")
         home = self.folder / f"run-{next(self._numbers)}"
         measured = run(defense, dataset, threshold=threshold, out=home)
-        result = check_run(RunDir(path=measured.folder), policy).result
+        with open_run(measured.folder) as opened:
+            result = check_run(opened, policy).result
         if result.standing is not GateStatus.HELD:
             lines = [
                 f"- {plain_line(check_sentence(check))}"

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.runs_compared import Wanted
 from guardmark.analysis.run import analyse_run
-from guardmark.app.results.artefacts import analysis_settings
 from guardmark.app.results.comparing import CompareOptions, compare_runs
-from guardmark.app.results.reporting import run_config
+from guardmark.app.results.opened_run import analysis_settings
 from guardmark.reports.chapters.comparison import comparison_document
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import Bullets, Section, Tone
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 _LISTED: Final = 20
 _KEPT: Final = 16
-_MOST_BYTES: Final = 32 * 1024 * 1024
 
 
 class Answers:
@@ -39,13 +37,10 @@ class Answers:
         self._kept: OrderedDict[Hashable, str] = OrderedDict()
 
     def report(self, entry: RunEntry) -> str:
-        """Return the report of a run as a page.
+        """Return the report of a run as a page, made from its records.
 
-        The stored one is taken where there is one of the run as it is now.
+        The file in the folder is not shown: whoever made the folder wrote what they liked.
         """
-        stored = self._stored(entry) if self._texts and entry.state == "complete" else ""
-        if stored:
-            return stored
         key = ("report", entry.key, self._index.stamp(entry.key))
         return self._once(key, lambda: self._rendered(entry))
 
@@ -56,8 +51,7 @@ class Answers:
 
     def _rendered(self, entry: RunEntry) -> str:
         with RecordReader(RunDir(path=entry.folder).records) as reader:
-            settings = analysis_settings(run_config(reader.manifest()), reader)
-            document = build_document(analyse_run(reader, settings))
+            document = build_document(analyse_run(reader, analysis_settings(reader)))
         return render_html(document, texts=self._texts)
 
     def _compared(self, runs: Sequence[RunEntry]) -> str:
@@ -76,15 +70,6 @@ class Answers:
         )
         sections = (*([caveats] if document.caveats else []), *document.sections)
         return render_sections("Runs compared", subtitle, sections)
-
-    def _stored(self, entry: RunEntry) -> str:
-        path = RunDir(path=entry.folder).report_html
-        try:
-            if path.is_symlink() or path.stat().st_size > _MOST_BYTES:
-                return ""
-            return path.read_text(encoding="utf-8")
-        except (OSError, ValueError):
-            return ""
 
     def _once(self, key: Hashable, make: Callable[[], str]) -> str:
         with self._lock:

@@ -69,7 +69,7 @@ def read_entry(key: str, folder: Path, place: str) -> RunEntry:
     """Read what a list shows of one run."""
     run = RunDir(path=folder)
     try:
-        with RecordReader(run.records) as reader:
+        with RecordReader(run.checked().records) as reader:
             status, manifest = reader.status(), reader.manifest()
             arms = reader.defenses()
     except GuardmarkError as error:

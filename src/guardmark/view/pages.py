@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.core.manifest import VERSION
 from guardmark.reports.document.blocks import (
-    Document,
     FigureCell,
     IntervalChart,
     IntervalMark,
@@ -23,7 +22,7 @@ from guardmark.reports.document.blocks import (
 from guardmark.reports.document.cells import columns, counts, of_estimate, row
 from guardmark.reports.document.wording import count_text
 from guardmark.reports.figures.svg import fit_for_files
-from guardmark.reports.render.html.layout import lay_out
+from guardmark.reports.render.html.layout import Page
 from guardmark.reports.render.html.page import page_environment
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ def _templates() -> Environment:
                 PackageLoader("guardmark.view", "templates"),
                 PackageLoader("guardmark.reports.render.html", "templates"),
             ]
-        ),
+        )
     )
 
 
@@ -176,18 +175,8 @@ def render_page(name: str, **values: object) -> str:
 
 def render_sections(title: str, subtitle: str, sections: tuple[Section, ...]) -> str:
     """Render sections of blocks as a page, drawn as the reports are."""
-    document = Document(
-        title=title,
-        subtitle=subtitle,
-        run="",
-        created_utc="",
-        version=VERSION,
-        confidence=0.95,
-        verdicts=(),
-        sections=sections,
-    )
-    laid_out = lay_out(document, text_bytes=None)
-    return render_page("sections", title=title, subtitle=subtitle, sections=laid_out.sections)
+    page = Page(series={}, drawn={}, text_bytes=None)
+    return render_page("sections", title=title, subtitle=subtitle, sections=sections, page=page)
 
 
 @cache

@@ -129,8 +129,8 @@ REPORT_POLICY: Final = (
     "script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""A report is a file that anybody may have laid there: whatever its script is, it has an origin
-of its own, reads no other page and reaches no host. A report's own policy is narrower still."""
+"""A report tells words that anybody may have written: should one ever become a script, it has an
+origin of its own, reads no other page and reaches no host."""
 
 _PARTNERS: Final = 8
 _MOST_POLLED: Final = 60
@@ -146,8 +146,8 @@ def build_site(index: RunIndex, rules: Rules, *, texts: bool = True) -> Gatekeep
         Route("/compare", site.compare),
         Route("/history", site.history),
         Route("/progress", site.progress),
-        Route("/style.css", _style),
-        Route("/script.js", _script),
+        Route("/style.css", lambda _: Response(style(), media_type="text/css")),
+        Route("/script.js", lambda _: Response(script(), media_type="text/javascript")),
     ]
     app = Starlette(routes=routes, exception_handlers={404: _nothing_here})
     return Gatekeeper(app, rules)
@@ -260,11 +260,3 @@ def _no_run() -> Response:
 
 def _nothing_here(_request: Request, _error: Exception) -> Response:
     return _message("Nothing here", ["There is no page at this address."], code=404)
-
-
-def _style(_request: Request) -> Response:
-    return Response(style(), media_type="text/css")
-
-
-def _script(_request: Request) -> Response:
-    return Response(script(), media_type="text/javascript")

@@ -14,9 +14,13 @@ from tests.adaptive.planted import AtOnce, attack, cards, hardened, leaker, lott
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.rows import FULL, read_battles
-from guardmark.reports.chapters.adaptive.attack_success import gain_sentence, holding_sentence
+from guardmark.reports.chapters.adaptive.attack_success import (
+    arm_line,
+    gain_sentence,
+    holding_sentence,
+    seeds_table,
+)
 from guardmark.reports.chapters.adaptive.chapter import adaptive_document
-from guardmark.reports.chapters.adaptive.seeds import seed_line, seeds_sentence, seeds_table
 from guardmark.reports.render.json.documents import adaptive_json, document_schema
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.store.layers import ADAPTIVE
@@ -53,7 +57,6 @@ def test_one_seed_says_what_it_always_said(
     for card in cards(folders[1]):
         other = five[card.name]
         assert card.seeds is None
-        assert seeds_sentence(card) == ""
         assert seeds_table(card) is None
         for name in ("rounds", "arms", "asr_at", "gains", "area", "repairs", "operators", "delta"):
             assert getattr(card, name) == getattr(other, name), name
@@ -122,17 +125,16 @@ def test_a_defense_that_holds_at_every_seed_has_a_bound(five: dict[str, Adaptive
 def test_the_report_has_a_line_a_table_and_a_band(five: dict[str, AdaptiveCard]) -> None:
     """Each seed's figure is there; limits stand at every point of the curve."""
     card = five["lottery"]
-    assert seeds_sentence(card).startswith("lottery: seeds 5: ")
     assert "mean of 5 seeds" in gain_sentence(card)
     table = seeds_table(card)
     assert table.title == "lottery: seeds 5"
     assert all(len(row.cells) == 4 for row in table.rows)
-    line = seed_line(card, "adaptive")
+    line = arm_line(card, card.arms[0])
     assert len(line.points) == len(line.band) == len(card.arms[0].points) + 1
     for (_, share), (low, high) in zip(line.points, line.band, strict=True):
         assert low <= share <= high
     said = render_terminal(adaptive_document([card]), width=10_000)
-    assert "Seed 1, but for lines that name their seeds." in said
+    assert "Seed 1; the table of seeds has the means over all." in said
     assert "7; the search with 5 seeds derived from it" in said
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from guardmark.cli.data import census_lines
 from guardmark.core.sample import Severity
 from guardmark.datasets.checks.census import UNSTATED, take_census
+from guardmark.reports.chapters.data_sets import census_document
+from guardmark.reports.render.terminal import render_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,8 +60,10 @@ def test_no_samples_have_no_lengths() -> None:
     """Undefined is not zero."""
     census = take_census([])
     assert census.lengths is None
-    assert not any("Characters" in line for line in census_lines(census, lambda _: 0.0))
-    assert not any("Characters" in line for line in census_lines(census, lambda _: 0.0))
+    document = census_document(census, lambda _: 0.0, shown_as="none")
+    assert "Characters" not in render_terminal(document)
+    document = census_document(census, lambda _: 0.0, shown_as="none")
+    assert "Characters" not in render_terminal(document)
     assert (census.total.samples, census.total.groups, census.total.largest_group) == (0, 0, 0)
 
 

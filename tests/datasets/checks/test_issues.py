@@ -39,7 +39,7 @@ def finding(samples: Sequence[Sample], aspect: str, criteria: Criteria = CRITERI
 
 def number(found: DataIssue, name: str) -> float | None:
     """One number behind an answer."""
-    return next(each.value for each in found.numbers if each.name == name)
+    return found.numbers[name]
 
 
 def test_every_question_is_answered(sample: Make) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from guardmark.datasets.formats.faults import BadRows, Fault
+from guardmark.datasets.formats.fields import BadRows, Fault
 
 
 def faults(rows: range) -> list[Fault]:

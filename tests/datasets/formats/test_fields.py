@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from guardmark.core.sample import Label
-from guardmark.datasets.formats.faults import BadRows
-from guardmark.datasets.formats.fields import resolve_label
+from guardmark.datasets.formats.fields import BadRows, resolve_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import pytest
 
 from guardmark.core.errors import ConfigError, DatasetError
 from guardmark.core.sample import Role
-from guardmark.datasets.formats.faults import BadRows
+from guardmark.datasets.formats.fields import BadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

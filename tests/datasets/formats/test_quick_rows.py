@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from guardmark.core.sample import Sample
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
-from guardmark.datasets.formats.faults import Fault
-from guardmark.datasets.formats.fields import DatasetSpec
+from guardmark.datasets.formats.fields import DatasetSpec, Fault
 from guardmark.datasets.formats.rows import RowReader
 from guardmark.store.samples import PlainSample, kind_of, rest_of
 

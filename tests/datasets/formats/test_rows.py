@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from guardmark.core.sample import Label, Role, Severity
-from guardmark.datasets.formats.faults import BadRows
-from guardmark.datasets.formats.fields import USUAL_NAMES
+from guardmark.datasets.formats.fields import USUAL_NAMES, BadRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,7 +177,7 @@ def test_own_categories_are_taken_when_the_file_may_bring_them(read: Read) -> No
     """They join the taxonomy of the run."""
     rows = [{"text": "t", "label": 1, "category": "scams", "subcategory": "prize"}]
     data = read("data.jsonl", rows, open_categories=True)
-    assert data.taxonomy.knows_subcategory("scams", "prize")
+    assert data.taxonomy.find("scams").subcategories == ("prize",)
 
 
 def test_an_undeclared_subcategory_is_kept_and_told(read: Read) -> None:

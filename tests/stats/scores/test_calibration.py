@@ -70,6 +70,7 @@ def test_a_score_of_one_falls_into_the_last_bin() -> None:
     assert [(each.low, each.high) for each in found.bins] == [(0.95, 1.0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("samples", "top"), [(4, 1.0), (300, 0.3), (4000, 0.3), (6000, 0.004)])
 def test_reference_is_what_perfect_calibration_shows(samples: int, top: float) -> None:
     """The exact expectation agrees with drawing labels from the scores."""

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
-from guardmark.analysis.adaptive.attacker_rows import OF_BENIGN, read_attacker_rows, read_exchanges
 from guardmark.analysis.adaptive.operators import OperatorClass, standing_of
 from guardmark.analysis.adaptive.rows import FULL
 from guardmark.analysis.defense.counts import grouped_difference
+from guardmark.core.usage import UsageTotals
 from guardmark.stats.rates.proportion import mover
-from guardmark.store.layers import ADAPTIVE, CRITIC
+from guardmark.store.layers import (
+    ADAPTIVE,
+    ATTACKER,
+    CANDIDATES,
+    CRITIC,
+    EQUIVALENCE,
+    TWIN_ATTACKER,
+    TWIN_CANDIDATES,
+    TWIN_EQUIVALENCE,
+)
+from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from guardmark.analysis.adaptive.attacker_rows import AttackerRows, CandidateRow
-    from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.analysis.defense.counts import SampleRates
     from guardmark.core.estimate import Difference, Estimate
-    from guardmark.core.usage import UsageTotals
     from guardmark.store.reader import RecordReader
-
+    from guardmark.store.tries import TryRecord
 
 ROUND: Final = "R5"
-_UNPROVED: Final = FULL | {"V4"}
+REWORDED: Final = "reworded"
+"""Account of the calls of the defense about reworded benign texts, which the evaluator pays."""
+_HALF: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,116 +127,6 @@ class AttackerCard:
         return amount / self.attacks.successes if self.attacks.successes else None
 
 
-def read_attacker(
-    reader: RecordReader, battle: AdaptiveRecords, rates: SampleRates
-) -> AttackerCard | None:
-    """Count what an attacker model did to a defense."""
-    said = battle.settings.get("attacker")
-    if not isinstance(said, dict):
-        return None
-    rows = read_attacker_rows(reader, battle.name)
-    rate = rates.of
-    answered = [each for each in rows.exchanges if each.kind != "error"]
-    judged = rows.judged(votes=1 if "tau" in said else 2)
-    fates = Counter(each.fate for each in rows.candidates)
-    fell, through, only = _fallen(battle, rows)
-    worked = sorted({each.sample for each in rows.exchanges})
-    sent = _sent(battle, rows.candidates)
-    critic = read_critic(reader, battle, rates)
-    return AttackerCard(
-        model=str(said.get("model", "")),
-        judge=str(said.get("judge", "none")),
-        is_same_model=said.get("same_model") == "yes",
-        attacks=rate((p, p in fell) for p in worked),
-        unproved=rate((p, p in through and p not in fell) for p in worked),
-        only=only,
-        refused=rate((each.sample, each.kind == "refused") for each in answered),
-        invalid=rate((each.sample, each.kind == "invalid") for each in answered),
-        repairs=sum(each.is_repaired for each in rows.exchanges),
-        candidates=len(rows.candidates),
-        repeated=rate((each.sample, each.fate == "repeated") for each in rows.candidates),
-        lost=rate((each.sample, each.fate == "lost_span") for each in rows.candidates),
-        unusable=fates["unusable"],
-        unused=fates["unused"],
-        equivalent=rate((sample, set(kinds) == {"same"}) for sample, kinds in judged),
-        undecided=rate((p, len(set(kinds)) > 1) for p, kinds in judged if len(kinds) > 1),
-        unjudged=fates["unjudged"],
-        strict=sum(each.tier == "V1" for each in rows.candidates),
-        passed=rate((place, hit) for place, _, hit in sent),
-        strategies=_strategies(sent, rows.candidates, rates),
-        spending={
-            "attacker": rows.attacker,
-            "equivalence": rows.judge,
-            **({} if critic is None else {"critic": critic.spending}),
-        },
-        critic=critic,
-        twin=read_rewording(
-            reader,
-            battle,
-            rates,
-            attacks=[(place, each.strategy, hit) for place, each, hit in sent],
-        ),
-        tau=float(said["tau"]) if "tau" in said else None,
-        calibration=str(said.get("calibration", "")),
-        calls_left=max(0, int(str(said.get("max_calls", 0))) - rows.attacker.calls),
-    )
-
-
-def _tries(battle: AdaptiveRecords) -> dict[int, list[tuple[Try, bool]]]:
-    """The tries of the round by sample, and whether each holds at any tier."""
-    found: defaultdict[int, list[tuple[Try, bool]]] = defaultdict(list)
-    for place, story in battle.stories[ADAPTIVE].items():
-        for each in story.tries:
-            if each.round == ROUND:
-                found[place].append((each, story.holds(each, _UNPROVED)))
-    return found
-
-
-def _fallen(battle: AdaptiveRecords, rows: AttackerRows) -> tuple[set[int], set[int], int]:
-    """Return attacks that fell proved, attacks that fell at all, and how many to nothing else."""
-    tries = _tries(battle)
-    fell = {p for p, each in tries.items() if any(h and t.tier in FULL for t, h in each)}
-    through = {p for p, each in tries.items() if any(hit for _, hit in each)}
-    others = {p for p, story in battle.battery.items() if story.first() is not None}
-    others |= {
-        p
-        for p, story in battle.stories[ADAPTIVE].items()
-        if any(t.round != ROUND and story.holds(t) for t in story.tries)
-    }
-    worked = {each.sample for each in rows.exchanges}
-    return fell & worked, through & worked, len(fell - others)
-
-
-def _sent(
-    battle: AdaptiveRecords, candidates: Sequence[CandidateRow]
-) -> list[tuple[int, CandidateRow, bool]]:
-    """Return the candidates that were sent and answered, and whether each got through."""
-    answers = {
-        (place, each.text): hit for place, told in _tries(battle).items() for each, hit in told
-    }
-    return [
-        (each.sample, each, answers[each.sample, each.text])
-        for each in candidates
-        if each.fate == "sent" and (each.sample, each.text) in answers
-    ]
-
-
-def _strategies(
-    sent: Sequence[tuple[int, CandidateRow, bool]],
-    candidates: Sequence[CandidateRow],
-    rates: SampleRates,
-) -> tuple[StrategyCard, ...]:
-    named = Counter(each.strategy for each in candidates)
-    return tuple(
-        StrategyCard(
-            name=name,
-            candidates=count,
-            passed=rates.of((place, hit) for place, each, hit in sent if each.strategy == name),
-        )
-        for name, count in sorted(named.items(), key=lambda pair: (-pair[1], pair[0]))
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticCard:
     """How a critic answered. Failed calls count in no rate.
@@ -250,36 +150,6 @@ class CriticCard:
     invalid: Estimate
     repairs: int
     spending: UsageTotals = field(metadata={"json": False})
-
-
-def read_critic(
-    reader: RecordReader, battle: AdaptiveRecords, rates: SampleRates
-) -> CriticCard | None:
-    """Count what a critic answered while a defense was attacked."""
-    said = battle.settings.get("attacker")
-    if not isinstance(said, dict) or "critic" not in said:
-        return None
-    exchanges, spending = read_exchanges(reader, battle.name, CRITIC)
-    answered = [each for each in exchanges if each.kind != "error"]
-    shares = {
-        kind: rates.of((each.sample, each.kind == kind) for each in answered)
-        for kind in ("closeness", "refused", "invalid")
-    }
-    return CriticCard(
-        model=str(said["critic"]),
-        is_also=str(said.get("critic_is_also", "")),
-        has_scores=bool(battle.findings.get("has_scores")),
-        guessed=shares["closeness"],
-        refused=shares["refused"],
-        invalid=shares["invalid"],
-        repairs=sum(each.is_repaired for each in exchanges),
-        spending=spending,
-    )
-
-
-_HALF: Final = 0.5
-REWORDED: Final = "reworded"
-"""Account of the calls of the defense, which the evaluator pays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,14 +218,196 @@ class RewordingCard:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A benign candidate that was sent and answered."""
-
+class _Candidate(NamedTuple):
     sample: int
     strategy: str
-    is_blocked: bool
-    was_blocked: bool
+    fate: str
+    tier: str | None
+    text: str
+
+
+class _ModelRows:
+    """What an attacker model and its judge of sameness said of one kind of texts.
+
+    Their layers are those of the attacker model, of the judge, and of what became of candidates.
+    """
+
+    def __init__(
+        self, reader: RecordReader, battle: AdaptiveRecords, layers: tuple[str, str, str]
+    ) -> None:
+        asked, judged, written = layers
+        self.exchanges = _Exchanges(read_tries(reader, defense=battle.name, layer=asked))
+        self.judge = UsageTotals()
+        votes: defaultdict[tuple[int, object], list[str]] = defaultdict(list)
+        for record in read_tries(reader, defense=battle.name, layer=judged):
+            kind = str(record.subject.details["kind"])
+            self.judge = self.judge.plus(record.usage, failed=kind == "error")
+            votes[record.sample, record.subject.details["candidate"]].append(kind)
+        needed = 1 if "tau" in _stated(battle) else 2
+        self.judged = [
+            (sample, kinds)
+            for (sample, _), kinds in votes.items()
+            if len(kinds) == needed and set(kinds) <= {"same", "different"}
+        ]
+        self.candidates = [
+            _Candidate(
+                record.sample,
+                str(record.subject.details["strategy"]),
+                str(record.subject.details["fate"]),
+                record.subject.tier,
+                record.subject.digest,
+            )
+            for record in read_tries(reader, defense=battle.name, layer=written)
+        ]
+
+    @property
+    def same(self) -> list[tuple[int, bool]]:
+        """The candidates with all their votes, and whether every vote calls them the same."""
+        return [(sample, set(kinds) == {"same"}) for sample, kinds in self.judged]
+
+    @property
+    def spending(self) -> dict[str, UsageTotals]:
+        """What both models consumed."""
+        return {"attacker": self.exchanges.usage, "equivalence": self.judge}
+
+    def count(self, fate: str) -> int:
+        """Count the candidates of one fate."""
+        return sum(each.fate == fate for each in self.candidates)
+
+    def share(self, fate: str, rates: SampleRates) -> Estimate:
+        """Estimate the share of candidates of one fate."""
+        return rates.of((each.sample, each.fate == fate) for each in self.candidates)
+
+    def sent(self, answers: Mapping[tuple[int, str], bool]) -> list[tuple[_Candidate, bool]]:
+        """Return the candidates that were sent and answered, with the answer."""
+        return [
+            (each, answers[each.sample, each.text])
+            for each in self.candidates
+            if each.fate == "sent" and (each.sample, each.text) in answers
+        ]
+
+
+class _Exchanges:
+    """Questions to one model, each with the repair that may follow, and what they consumed."""
+
+    def __init__(self, records: Iterable[TryRecord]) -> None:
+        self.usage, repaired = UsageTotals(), set()
+        kinds: dict[tuple[int, *tuple[object, ...]], str] = {}
+        for record in records:
+            details, kind = record.subject.details, str(record.subject.details["kind"])
+            self.usage = self.usage.plus(record.usage, failed=kind == "error")
+            place = (
+                *(record.sample, details["depth"], details["stream"]),
+                details.get("candidate", 0),
+            )
+            if details["repair"]:
+                repaired.add(place)
+                # A failed repair leaves the answer what it was.
+                kind = "invalid" if kind == "error" else kind
+            kinds[place] = kind
+        self.repairs = len(repaired)
+        self.kinds = [(place[0], kind) for place, kind in kinds.items()]
+        self.samples = sorted({sample for sample, _ in self.kinds})
+
+    def share(self, kind: str, rates: SampleRates) -> Estimate:
+        """Estimate the share of answers of one kind; failed calls are none."""
+        return rates.of((sample, it == kind) for sample, it in self.kinds if it != "error")
+
+
+def _stated(battle: AdaptiveRecords) -> Mapping[str, object]:
+    """Return the settings of the attacker model; empty where none was configured."""
+    stated = battle.settings.get("attacker")
+    return stated if isinstance(stated, dict) else {}
+
+
+def _by_count(names: Iterable[str]) -> list[tuple[str, int]]:
+    return sorted(Counter(names).items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def read_attacker(
+    reader: RecordReader, battle: AdaptiveRecords, rates: SampleRates
+) -> AttackerCard | None:
+    """Count what an attacker model did to a defense."""
+    stated = _stated(battle)
+    if not stated:
+        return None
+    rows = _ModelRows(reader, battle, (ATTACKER, EQUIVALENCE, CANDIDATES))
+    tries = [
+        (place, each, story.holds(each, FULL | {"V4"}))
+        for place, story in battle.stories[ADAPTIVE].items()
+        for each in story.tries
+        if each.round == ROUND
+    ]
+    through = {place for place, _, hit in tries if hit}
+    fell = {place for place, each, hit in tries if hit and each.tier in FULL}
+    worked = rows.exchanges.samples
+    sent = rows.sent({(place, each.text): hit for place, each, hit in tries})
+    critic = read_critic(reader, battle, rates)
+    return AttackerCard(
+        model=str(stated.get("model", "")),
+        judge=str(stated.get("judge", "none")),
+        is_same_model=stated.get("same_model") == "yes",
+        attacks=rates.of((p, p in fell) for p in worked),
+        unproved=rates.of((p, p in through and p not in fell) for p in worked),
+        only=len(fell - _fell_otherwise(battle)),
+        refused=rows.exchanges.share("refused", rates),
+        invalid=rows.exchanges.share("invalid", rates),
+        repairs=rows.exchanges.repairs,
+        candidates=len(rows.candidates),
+        repeated=rows.share("repeated", rates),
+        lost=rows.share("lost_span", rates),
+        unusable=rows.count("unusable"),
+        unused=rows.count("unused"),
+        equivalent=rates.of(rows.same),
+        undecided=rates.of((p, len(set(kinds)) > 1) for p, kinds in rows.judged if len(kinds) > 1),
+        unjudged=rows.count("unjudged"),
+        strict=sum(each.tier == "V1" for each in rows.candidates),
+        passed=rates.of((each.sample, hit) for each, hit in sent),
+        strategies=tuple(
+            StrategyCard(name=name, candidates=count, passed=_rate(sent, rates, name))
+            for name, count in _by_count(each.strategy for each in rows.candidates)
+        ),
+        spending=rows.spending | ({} if critic is None else {"critic": critic.spending}),
+        critic=critic,
+        twin=read_rewording(reader, battle, rates, attacks=sent),
+        tau=float(str(stated["tau"])) if "tau" in stated else None,
+        calibration=str(stated.get("calibration", "")),
+        calls_left=max(0, int(str(stated.get("max_calls", 0))) - rows.exchanges.usage.calls),
+    )
+
+
+def _rate(sent: Sequence[tuple[_Candidate, bool]], rates: SampleRates, strategy: str) -> Estimate:
+    return rates.of((each.sample, hit) for each, hit in sent if each.strategy == strategy)
+
+
+def _fell_otherwise(battle: AdaptiveRecords) -> set[int]:
+    """Return the attacks that fell, proved, to something else than the attacker model."""
+    fixed = {place for place, story in battle.battery.items() if story.first() is not None}
+    return fixed | {
+        place
+        for place, story in battle.stories[ADAPTIVE].items()
+        if any(each.round != ROUND and story.holds(each) for each in story.tries)
+    }
+
+
+def read_critic(
+    reader: RecordReader, battle: AdaptiveRecords, rates: SampleRates
+) -> CriticCard | None:
+    """Count what a critic answered while a defense was attacked."""
+    stated = _stated(battle)
+    if "critic" not in stated:
+        return None
+    exchanges = _Exchanges(read_tries(reader, defense=battle.name, layer=CRITIC))
+    return CriticCard(
+        model=str(stated["critic"]),
+        is_also=str(stated.get("critic_is_also", "")),
+        has_scores=bool(battle.findings.get("has_scores")),
+        guessed=exchanges.share("closeness", rates),
+        refused=exchanges.share("refused", rates),
+        invalid=exchanges.share("invalid", rates),
+        repairs=exchanges.repairs,
+        spending=exchanges.usage,
+    )
 
 
 def read_rewording(
@@ -363,66 +415,42 @@ def read_rewording(
     battle: AdaptiveRecords,
     rates: SampleRates,
     *,
-    attacks: Sequence[tuple[int, str, bool]],
+    attacks: Sequence[tuple[_Candidate, bool]],
 ) -> RewordingCard | None:
     """Count what became of benign texts that the attacker model reworded."""
-    said = battle.settings.get("attacker")
-    if not isinstance(said, dict) or not said.get("twin"):
+    if not _stated(battle).get("twin"):
         return None
-    rows = read_attacker_rows(reader, battle.name, layers=OF_BENIGN)
-    rate = rates.of
-    answered = [each for each in rows.exchanges if each.kind != "error"]
-    judged = rows.judged(votes=1 if "tau" in said else 2)
-    sent = _sent_benign(battle, rows.candidates)
-    blocked = rate((each.sample, each.is_blocked) for each in sent)
-    held = rate((place, not hit) for place, _, hit in attacks)
+    rows = _ModelRows(reader, battle, (TWIN_ATTACKER, TWIN_EQUIVALENCE, TWIN_CANDIDATES))
+    sent = rows.sent({(t.sample, t.text): not t.passed for t in battle.rest.get(REWORDED, ())})
+    places = [each.sample for each, _ in sent]
+    as_is = [not battle.baseline[place] for place in places]
+    blocked = rates.of((each.sample, hit) for each, hit in sent)
+    held = rates.of((each.sample, not hit) for each, hit in attacks)
     return RewordingCard(
-        samples=len({each.sample for each in rows.exchanges}),
-        refused=rate((each.sample, each.kind == "refused") for each in answered),
-        invalid=rate((each.sample, each.kind == "invalid") for each in answered),
+        samples=len(rows.exchanges.samples),
+        refused=rows.exchanges.share("refused", rates),
+        invalid=rows.exchanges.share("invalid", rates),
         candidates=len(rows.candidates),
-        equivalent=rate((sample, set(kinds) == {"same"}) for sample, kinds in judged),
-        unjudged=sum(each.fate == "unjudged" for each in rows.candidates),
+        equivalent=rates.of(rows.same),
+        unjudged=rows.count("unjudged"),
         blocked=blocked,
-        as_is=rate({each.sample: each.was_blocked for each in sent}.items()),
+        as_is=rates.of(dict(zip(places, as_is, strict=True)).items()),
         change=grouped_difference(
-            [each.is_blocked for each in sent],
-            [each.was_blocked for each in sent],
-            groups=rates.groups[[each.sample for each in sent]] if sent else (),
+            [hit for _, hit in sent],
+            as_is,
+            groups=rates.groups[places] if places else (),
             confidence=rates.confidence,
         ),
         attacks_blocked=held,
         separation=mover(held, blocked),
-        standing=standing_of(rate((place, hit) for place, _, hit in attacks), blocked),
-        strategies=_twin_strategies(sent, attacks, rates),
-        spending={"attacker": rows.attacker, "equivalence": rows.judge},
+        standing=standing_of(rates.of((each.sample, hit) for each, hit in attacks), blocked),
+        strategies=tuple(
+            StrategyTwin(
+                name=name,
+                blocked=(mine := _rate(sent, rates, name)),
+                standing=standing_of(_rate(attacks, rates, name), mine),
+            )
+            for name, _ in _by_count(each.strategy for each, _ in sent)
+        ),
+        spending=rows.spending,
     )
-
-
-def _sent_benign(battle: AdaptiveRecords, candidates: Sequence[CandidateRow]) -> list[_Sent]:
-    answers = {(t.sample, t.text): not t.passed for t in battle.rest.get(REWORDED, ())}
-    return [
-        _Sent(
-            each.sample,
-            each.strategy,
-            answers[each.sample, each.text],
-            not battle.baseline[each.sample],
-        )
-        for each in candidates
-        if each.fate == "sent" and (each.sample, each.text) in answers
-    ]
-
-
-def _twin_strategies(
-    sent: Sequence[_Sent],
-    attacks: Sequence[tuple[int, str, bool]],
-    rates: SampleRates,
-) -> tuple[StrategyTwin, ...]:
-    named = Counter(each.strategy for each in sent)
-    cards = []
-    for name, _ in sorted(named.items(), key=lambda pair: (-pair[1], pair[0])):
-        blocked = rates.of((each.sample, each.is_blocked) for each in sent if each.strategy == name)
-        passed = rates.of((place, hit) for place, strategy, hit in attacks if strategy == name)
-        standing = standing_of(passed, blocked)
-        cards.append(StrategyTwin(name=name, blocked=blocked, standing=standing))
-    return tuple(cards)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from guardmark.analysis.adaptive.rows import FULL
@@ -12,7 +14,7 @@ from guardmark.store.layers import ADAPTIVE, AUDIT_PREFIX
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -27,7 +29,11 @@ YES: Final = "yes"
 NO: Final = "no"
 UNSURE: Final = "unsure"
 _REPLICATES: Final = 4000
-_LAST: Final = 5
+_LAST: Final = 5  # number of the last round
+BY_RULE: Final = frozenset({"V0", "V1", "V2"})
+"""Tiers that a rule proves."""
+BY_WORD: Final = FULL - BY_RULE
+"""The other proved tiers: they rest on a judge or on a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +95,42 @@ class AuditCard:
         return next((each for each in self.rounds if each.name == name), None)
 
 
-def count_resting(battle: AdaptiveRecords, is_attack: NDArray[np.bool_]) -> int:
-    """Count the attacks that got through by nothing better than a judgement or a table."""
-    return len(resting_bypasses(read_falls(battle, is_attack.tolist()), _LAST))
+class _Proofs:
+    """How each attack that was answered at first got through: by a rule, or by somebody's word."""
+
+    def __init__(self, battle: AdaptiveRecords, is_attack: Sequence[bool]) -> None:
+        self._by_rule: dict[int, float] = {}
+        self._by_word: dict[int, Try] = {}
+        for place, passed in sorted(battle.baseline.items()):
+            if is_attack[place]:
+                stories = (battle.battery.get(place), battle.stories[ADAPTIVE].get(place))
+                tries = [(story, each) for story in stories if story for each in story.tries]
+                rounds = [_round_of(each) for story, each in tries if story.holds(each, BY_RULE)]
+                self._by_rule[place] = 0 if passed else min(rounds, default=math.inf)
+                words = (each for story, each in tries if story.holds(each, BY_WORD))
+                self._by_word.update((place, each) for each in islice(words, 1))
+
+    def resting(self, until: int = _LAST) -> dict[int, Try]:
+        """Return what got through by the end of a round, but by somebody's word alone."""
+        return {
+            place: each
+            for place, each in self._by_word.items()
+            if _round_of(each) <= until < self._by_rule[place]
+        }
+
+    def full(self, until: int) -> dict[int, bool]:
+        """Tell what had got through, at any counted tier, by the end of a round."""
+        resting = self.resting(until)
+        return {place: by <= until or place in resting for place, by in self._by_rule.items()}
+
+
+def _round_of(each: Try) -> int:
+    return int(each.round.removeprefix("R"))
+
+
+def resting_bypasses(battle: AdaptiveRecords, is_attack: Sequence[bool]) -> dict[int, Try]:
+    """Return the bypasses that got through by nothing better than a judgement or a table."""
+    return _Proofs(battle, is_attack).resting()
 
 
 def read_audit_card(
@@ -103,18 +142,19 @@ def read_audit_card(
     seed: int,
 ) -> AuditCard | None:
     """Count what people said of one defense's bypasses."""
-    source, said = _read(reader, battle.name)
-    if not said:
+    source, labels = _read(reader, battle.name)
+    if not labels:
         return None
-    falls = read_falls(battle, is_attack.tolist())
-    resting = resting_bypasses(falls, _LAST)
+    proofs = _Proofs(battle, is_attack.tolist())
+    resting = proofs.resting()
     items = {
-        place: said[place, each.text]
+        place: labels[place, each.text]
         for place, each in resting.items()
-        if (place, each.text) in said
+        if (place, each.text) in labels
     }
-    drawing = DrawPlan(seed=seed, replicates=_REPLICATES)
     answered = {place: word == YES for place, word in items.items() if word in {YES, NO}}
+    rounds = [(number, held) for number in range(_LAST + 1) if (held := proofs.resting(number))]
+    drawing = DrawPlan(seed=seed, replicates=_REPLICATES)
     return AuditCard(
         source=source,
         resting=len(resting),
@@ -127,104 +167,29 @@ def read_audit_card(
             for tier in sorted({each.tier for each in resting.values()})
         ),
         rounds=tuple(
-            _round(falls, answered, number, rates=rates, drawing=drawing)
-            for number in range(_LAST + 1)
-            if resting_bypasses(falls, number)
+            AuditedRound(
+                name=f"R{number}",
+                resting=len(held),
+                valid=(valid := rates.of((p, hit) for p, hit in answered.items() if p in held)),
+                full=audited_rate(
+                    rates.of(proofs.full(number).items()),
+                    rates.of((p, p in held) for p, fell in proofs.full(number).items() if fell),
+                    valid,
+                    drawing=drawing,
+                ),
+            )
+            for number, held in rounds
         ),
-    )
-
-
-def _round(
-    falls: Mapping[int, BypassProof],
-    answered: Mapping[int, bool],
-    number: int,
-    *,
-    rates: SampleRates,
-    drawing: DrawPlan,
-) -> AuditedRound:
-    resting = resting_bypasses(falls, number)
-    full = {place: fall.is_full(number) for place, fall in falls.items()}
-    judged = rates.of((place, place in resting) for place, fell in full.items() if fell)
-    valid = rates.of((place, hit) for place, hit in answered.items() if place in resting)
-    return AuditedRound(
-        name=f"R{number}",
-        resting=len(resting),
-        valid=valid,
-        full=audited_rate(rates.of(full.items()), judged, valid, drawing=drawing),
     )
 
 
 def _read(reader: RecordReader, defense: str) -> tuple[str, dict[tuple[int, str], str]]:
     """Return the newest sheet on a defense: its file, and place and text to what was said."""
-    layers = [layer for layer in reader.layers() if layer.startswith(AUDIT_PREFIX)]
-    for layer in reversed(layers):
-        notes = [
-            (record.sample, record.subject)
+    for layer in reversed([each for each in reader.layers() if each.startswith(AUDIT_PREFIX)]):
+        labels = {
+            (record.sample, record.subject.digest): str(record.subject.details["same"])
             for record in read_tries(reader, defense=defense, layer=layer)
-        ]
-        if notes:
-            said = {(place, note.digest): str(note.details["same"]) for place, note in notes}
-            return str(reader.layer_settings(layer).get("file", "")), said
+        }
+        if labels:
+            return str(reader.layer_settings(layer).get("file", "")), labels
     return "", {}
-
-
-BY_RULE: Final = frozenset({"V0", "V1", "V2"})
-"""Tiers that a rule proves."""
-BY_WORD: Final = FULL - BY_RULE
-"""The other proved tiers: they rest on a judge or on a table."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BypassProof:
-    """How one attack got through, if it did.
-
-    Attributes:
-        by_rule: First round by whose end a variant that a rule proves had; 0 as it is, None never.
-        by_word: First bypass that rests on a judge or a table, or None.
-    """
-
-    by_rule: int | None
-    by_word: Try | None
-
-    def is_full(self, until: int) -> bool:
-        """Tell whether it had got through, at any counted tier, by the end of a round."""
-        is_by_word = self.by_word is not None and _round_number(self.by_word) <= until
-        return self._is_by_rule(until) or is_by_word
-
-    def is_resting(self, until: int) -> bool:
-        """Tell whether it had got through by then, but by somebody's word alone."""
-        return self.is_full(until) and not self._is_by_rule(until)
-
-    def _is_by_rule(self, until: int) -> bool:
-        return self.by_rule is not None and self.by_rule <= until
-
-
-def read_falls(battle: AdaptiveRecords, is_attack: Sequence[bool]) -> Mapping[int, BypassProof]:
-    """Tell how each attack that was answered at first got through."""
-    return {place: _fall(battle, place) for place in sorted(battle.baseline) if is_attack[place]}
-
-
-def resting_bypasses(falls: Mapping[int, BypassProof], until: int) -> dict[int, Try]:
-    """Return the bypasses that the rate rests on by somebody's word."""
-    return {
-        place: fall.by_word
-        for place, fall in falls.items()
-        if fall.by_word is not None and fall.is_resting(until)
-    }
-
-
-def _fall(battle: AdaptiveRecords, place: int) -> BypassProof:
-    if battle.baseline[place]:
-        return BypassProof(by_rule=0, by_word=None)
-    by_rule: list[int] = []
-    by_word: list[Try] = []
-    for stories in (battle.battery, battle.stories[ADAPTIVE]):
-        if (story := stories.get(place)) is None:
-            continue
-        by_rule += [_round_number(each) for each in story.tries if story.holds(each, BY_RULE)]
-        by_word += [each for each in story.tries if story.holds(each, BY_WORD)]
-    return BypassProof(by_rule=min(by_rule, default=None), by_word=next(iter(by_word), None))
-
-
-def _round_number(each: Try) -> int:
-    return int(each.round.removeprefix("R"))

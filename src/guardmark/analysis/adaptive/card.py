@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from guardmark.analysis.adaptive.attacker import AttackerCard, read_attacker
-from guardmark.analysis.adaptive.audited import AuditCard, count_resting, read_audit_card
+from guardmark.analysis.adaptive.audited import AuditCard, read_audit_card, resting_bypasses
 from guardmark.analysis.adaptive.costs import CostCard, read_costs
 from guardmark.analysis.adaptive.operators import (
     OperatorCard,
@@ -31,12 +31,11 @@ from guardmark.analysis.adaptive.success import (
     AreaCard,
     AttackMask,
     GradientCard,
+    SearchTimes,
     measure_area,
     measure_gradient,
-    read_fates,
 )
-from guardmark.analysis.adaptive.target import TargetCard, measure_target
-from guardmark.analysis.adaptive.target_rows import read_target
+from guardmark.analysis.adaptive.target import TargetCard, measure_target, read_target
 from guardmark.analysis.defense.counts import SampleRates, grouped_difference
 from guardmark.stats.attempts.extrapolation import extrapolate_success
 from guardmark.stats.attempts.success_area import area_difference, areas_of
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate, Ratio
     from guardmark.store.reader import RecordReader
@@ -106,8 +104,6 @@ class AdaptiveCard:
         findings: Flags and diagnosis.
         attacks: Attacks that were answered at first: the denominator of every rate.
         missing: Attacks that were not; they count for nothing.
-        rounds: Cumulative success by round.
-        arms: Success by tries for each arm.
         asr_at: ASR@k of the blind arm by Chen's estimator, by k.
         gains: Adaptive minus blind at equal tries, by k.
         null_gain: Null arm minus static.
@@ -116,13 +112,8 @@ class AdaptiveCard:
         battery_full: The same, all proved tiers.
         survival: Search tries to the first bypass, of attacks blocked at first; None without.
         mean_tries: Mean tries up to the budget, of the same attacks.
-        area: Area under success by search tries, and what each attack came to.
         reliability: Share of passes that passed again, or None for a steady defense.
-        operators: One for each chain of the battery and each frequent winner.
-        repairs: One for each way of cleaning a text.
-        transfers: What the winners against other defenses did here.
         calls: Arm and account to calls.
-        costs: What the attacker paid, in calls, tokens, money and time.
         extrapolated: Blind success at several times the budget, or None when refused.
         extrapolated_at: Tries it speaks of.
         unanswered: Tries without an answer.
@@ -212,7 +203,7 @@ def analyse_adaptive(reader: RecordReader, settings: AnalysisSettings) -> tuple[
                 target=None if rows is None else measure_target(rows, view),
                 attacker=read_attacker(reader, battle, rates),
                 gradient=measure_gradient(view),
-                resting=count_resting(battle, attack),
+                resting=len(resting_bypasses(battle, attack.tolist())),
                 audit=read_audit_card(reader, battle, attack, rates=rates, seed=settings.seed),
                 repair_fit=cross_fit_repairs(battle, attack, side=side, rates=rates),
             )
@@ -225,22 +216,32 @@ def _card(
 ) -> AdaptiveCard:
     battle, budget, rates = view.battle, view.battle.budget, view.rates
     ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
-    seen = {t.round for story in battle.stories[ADAPTIVE].values() for t in story.tries}
-    seen |= {"R0", "R1"} | ({"R5"} if "attacker" in battle.settings else set())
-    rounds = [name for name in ROUNDS if name in seen]
-    survival, mean = _survival(view, budget)
+    reached = view.rounds | {"R0", "R1"} | ({"R5"} if "attacker" in battle.settings else set())
+    rounds = [name for name in ROUNDS if name in reached]
+    survival, mean_tries = _survival(view, budget)
     at_k, extrapolated, ahead = _blind(view, ks)
     last = view.fallen(rounds[-1], FULL)
+    counted = set(view.places)
+    again = ((place, passed) for place, passed in battle.again if place in counted)
     return AdaptiveCard(
         name=battle.name,
         settings=battle.settings,
         findings=battle.findings,
         attacks=len(view.places),
         missing=int(attack.sum()) - len(view.places),
-        rounds=tuple(_round_rate(view, name) for name in rounds),
+        rounds=tuple(
+            RoundRate(
+                name=name,
+                strict=view.rate(view.fallen(name, STRICT)),
+                full=view.rate(view.fallen(name, FULL)),
+            )
+            for name in rounds
+        ),
         arms=tuple(
             ArmCurve(
-                arm=name, points=_points(view, arm, ks), at_budget=view.rate(view.by(arm, budget))
+                arm=name,
+                points=tuple((k, float(view.by(arm, k).mean())) for k in ks if view.places),
+                at_budget=view.rate(view.by(arm, budget)),
             )
             for name, arm in (("adaptive", ADAPTIVE), ("blind", BLIND), ("null", NULL))
         ),
@@ -255,9 +256,9 @@ def _card(
         battery_strict=view.rate(view.fallen("R1", STRICT)),
         battery_full=view.rate(view.fallen("R1", FULL)),
         survival=survival,
-        mean_tries=mean,
-        area=_area(view, budget, last=last),
-        reliability=_reliability(battle, view),
+        mean_tries=mean_tries,
+        area=measure_area(view, last=last),
+        reliability=view.rates.of(again) if battle.again else None,
         operators=read_operators(battle, rates, lengths=lengths),
         repairs=read_repairs(battle, attack, rates),
         transfers=read_transfers(battle, rates),
@@ -270,72 +271,31 @@ def _card(
     )
 
 
-def _round_rate(view: AttackMask, name: str) -> RoundRate:
-    return RoundRate(
-        name=name,
-        strict=view.rate(view.fallen(name, STRICT)),
-        full=view.rate(view.fallen(name, FULL)),
-    )
-
-
-def _points(view: AttackMask, layer: str, ks: Sequence[int]) -> tuple[tuple[int, float], ...]:
-    return tuple((k, float(view.by(layer, k).mean())) for k in ks) if view.places else ()
-
-
 def _survival(view: AttackMask, budget: int) -> tuple[SurvivalCurve | None, RestrictedMean | None]:
-    stories = view.battle.stories[ADAPTIVE]
-    spent = [(story.first(), len(story.tries)) for _, story in sorted(stories.items())]
-    if not spent:
+    spent = SearchTimes(view)
+    if not spent.times.size:
         return None, None
-    times = [float(first if first is not None else tries) for first, tries in spent]
-    fell = [first is not None for first, _ in spent]
-    curve = kaplan_meier(times, fell, confidence=view.confidence)
-    reach = max(times)
-    mean = restricted_mean(
-        times, fell, horizon=min(float(budget), reach), confidence=view.confidence
+    horizon = min(float(budget), float(spent.times.max()))
+    return (
+        kaplan_meier(spent.times, spent.fell, confidence=view.confidence),
+        restricted_mean(spent.times, spent.fell, horizon=horizon, confidence=view.confidence),
     )
-    return curve, mean
 
 
 def _blind(
     view: AttackMask, ks: Sequence[int]
 ) -> tuple[tuple[tuple[int, Ratio], ...], Ratio | None, int]:
     """Estimate success of exchangeable tries; an attack that passes as it is always passes."""
-    counted, budget = view.blind_counts(), view.battle.budget
+    counted, ahead = view.blind_counts(), _AHEAD * view.battle.budget
     if not counted or min(n for n, _ in counted) < 1:
         return (), None, 0
-    tries, wins = (np.array(column) for column in zip(*counted, strict=True))
+    tries, wins = np.array(counted).T
+    groups, confidence = view.groups, view.confidence
     rates = tuple(
-        (
-            k,
-            attack_success_at(tries, wins, k=k, groups=view.groups, confidence=view.confidence),
-        )
-        for k in ks
+        (k, attack_success_at(tries, wins, k=k, groups=groups, confidence=confidence)) for k in ks
     )
-    ahead = _AHEAD * budget
-    guess = extrapolate_success(
-        tries, wins, k=ahead, groups=view.groups, confidence=view.confidence
-    )
+    guess = extrapolate_success(tries, wins, k=ahead, groups=groups, confidence=confidence)
     return rates, guess, ahead
-
-
-def _area(view: AttackMask, budget: int, *, last: NDArray[np.bool_]) -> AreaCard:
-    fates = read_fates(
-        view.places,
-        view.groups.tolist(),
-        static=view.static.tolist(),
-        fell=last.tolist(),
-        stories=view.battle.stories,
-    )
-    told = view.battle.stories[ADAPTIVE].values()
-    given_up = sum(story.first() is None and len(story.tries) < budget for story in told)
-    return measure_area(fates, budget=budget, given_up=given_up, confidence=view.confidence)
-
-
-def _reliability(battle: AdaptiveRecords, view: AttackMask) -> Estimate | None:
-    counted = set(view.places)
-    again = [(place, passed) for place, passed in battle.again if place in counted]
-    return view.rates.of(again) if battle.again else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,54 +319,46 @@ class AdaptivePair:
     attacks: int
     area: Difference
     outcome: Difference
-    area_adjusted: float | None
-    outcome_adjusted: float | None
+    area_adjusted: float | None = None
+    outcome_adjusted: float | None = None
 
 
 def compare_adaptive(
     cards: Sequence[AdaptiveCard], *, confidence: float
 ) -> tuple[AdaptivePair, ...]:
     """Compare every two defenses that the same attacker attacked, attack by attack."""
-    found = [
-        _pair(one, other, confidence=confidence) for one, other in combinations(list(cards), 2)
-    ]
-    areas = holm([area.p_value for _, _, area, _ in found])
-    outcomes = holm([outcome.p_value for *_, outcome in found])
+    pairs = [_pair(*both, confidence=confidence) for both in combinations(cards, 2)]
+    areas = holm([pair.area.p_value for pair in pairs])
+    outcomes = holm([pair.outcome.p_value for pair in pairs])
     return tuple(
-        AdaptivePair(
-            first=one.name,
-            second=other.name,
-            attacks=area.pairs,
-            area=area,
-            outcome=outcome,
-            area_adjusted=area_p,
-            outcome_adjusted=outcome_p,
-        )
-        for (one, other, area, outcome), area_p, outcome_p in zip(
-            found, areas, outcomes, strict=True
-        )
+        replace(pair, area_adjusted=area, outcome_adjusted=outcome)
+        for pair, area, outcome in zip(pairs, areas, outcomes, strict=True)
     )
 
 
-def _pair(
-    one: AdaptiveCard, other: AdaptiveCard, *, confidence: float
-) -> tuple[AdaptiveCard, AdaptiveCard, Difference, Difference]:
+def _pair(one: AdaptiveCard, other: AdaptiveCard, *, confidence: float) -> AdaptivePair:
     by_sample = {fate.sample: fate for fate in other.area.fates}
     both = [(fate, by_sample[fate.sample]) for fate in one.area.fates if fate.sample in by_sample]
     groups = [fate.group for fate, _ in both]
+    first, second = ([fates[at] for fates in both] for at in (0, 1))
     areas = [
         areas_of(
             [fate.adaptive or 0 for fate in side],
             [fate.adaptive is not None for fate in side],
             budget=one.budget,
         )
-        for side in ([fate for fate, _ in both], [fate for _, fate in both])
+        for side in (first, second)
     ]
-    outcome = grouped_difference(
-        np.array([fate.fell for fate, _ in both], dtype=bool),
-        np.array([fate.fell for _, fate in both], dtype=bool),
-        groups=groups,
-        confidence=confidence,
-    )
     area = area_difference(areas[0], areas[1], groups=groups, confidence=confidence)
-    return one, other, area, outcome
+    return AdaptivePair(
+        first=one.name,
+        second=other.name,
+        attacks=area.pairs,
+        area=area,
+        outcome=grouped_difference(
+            [fate.fell for fate in first],
+            [fate.fell for fate in second],
+            groups=groups,
+            confidence=confidence,
+        ),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from guardmark.core.usage import UsageTotals
@@ -76,28 +76,25 @@ class CostCard:
 
 def read_costs(accounts: Mapping[str, UsageTotals], *, bypasses: int, attacks: int) -> CostCard:
     """Add up what an attacker paid."""
-    paid = [accounts[name] for name in ATTACKER_ACCOUNTS if name in accounts]
-    asked = [accounts[name] for name in (MODEL_ACCOUNT, CRITIC_ACCOUNT) if name in accounts]
-    defense, model = sum(paid, UsageTotals()), sum(asked, UsageTotals())
-    both = sum([*paid, *asked], UsageTotals())
+    defense, model = (
+        [accounts[name] for name in names if name in accounts]
+        for names in (ATTACKER_ACCOUNTS, (MODEL_ACCOUNT, CRITIC_ACCOUNT))
+    )
+    both, asked = sum([*defense, *model], UsageTotals()), sum(model, UsageTotals())
 
-    def cost(total: float | None, known: int, of: UsageTotals) -> CostPerBypass:
+    def cost(total: float | None, known: int, calls: int) -> CostPerBypass:
         return CostPerBypass(
-            total=total if known else None,
-            known=known,
-            calls=of.calls,
-            bypasses=bypasses,
-            attacks=attacks,
+            total=total, known=known, calls=calls, bypasses=bypasses, attacks=attacks
         )
 
-    def counted(of: UsageTotals, *, is_any: bool) -> CostPerBypass:
-        each = cost(float(of.calls), of.calls, of)
-        return replace(each, total=float(of.calls) if is_any else None)
+    def count(paid: list[UsageTotals]) -> CostPerBypass:
+        calls = sum(each.calls for each in paid)
+        return cost(float(calls) if paid else None, calls, calls)
 
     return CostCard(
-        calls=counted(defense, is_any=bool(paid)),
-        model_calls=counted(model, is_any=bool(asked)),
-        tokens=cost(model.tokens, model.reported, model),
-        money=cost(both.cost, both.priced, both),
-        seconds=cost(both.seconds, both.timed, both),
+        calls=count(defense),
+        model_calls=count(model),
+        tokens=cost(asked.tokens if asked.reported else None, asked.reported, asked.calls),
+        money=cost(both.cost if both.priced else None, both.priced, both.calls),
+        seconds=cost(both.seconds if both.timed else None, both.timed, both.calls),
     )

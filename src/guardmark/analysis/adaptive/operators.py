@@ -65,8 +65,8 @@ class OperatorCard:
     @property
     def is_blocked_by_wrapper(self) -> bool:
         """Whether most neutral sentences are blocked for the wrapper's sake."""
-        said = self.wrapper_blocked
-        return said is not None and said.value is not None and said.value > _MOST
+        blocked = self.wrapper_blocked
+        return blocked is not None and blocked.value is not None and blocked.value > _MOST
 
     @property
     def separation(self) -> float | None:
@@ -107,55 +107,47 @@ def read_operators(
                 if holds and stories is battle.battery:
                     breakers[place].add(each.chain)
     unique = Counter(next(iter(chains)) for chains in breakers.values() if len(chains) == 1)
-    benign: defaultdict[str, list[Try]] = defaultdict(list)
-    for each in battle.rest.get("twin", ()):
-        benign[each.chain].append(each)
+    benign = _by_chain(battle.rest.get("twin", ()))
+    wrapped = _by_chain(battle.rest.get("wrapper", ()))
+    plain = {each.sample for each in wrapped.pop("", ()) if each.passed}
     fixed = dict.fromkeys(t.chain for story in battle.battery.values() for t in story.tries)
     cards = []
     for chain in dict.fromkeys((*fixed, *benign)):
-        rows = tried.get(chain, [])
-        bypassed = rate_of_tries(rows, rates)
-        blocked = rate_of_tries([(t, not t.passed) for t in benign[chain]], rates)
-        tiers = sorted(t.tier for t in (*(t for t, _ in rows), *benign[chain]))
+        rows, twins, sentences = tried[chain], benign.get(chain, ()), wrapped.get(chain, ())
+        bypassed = rates.of((each.sample, holds) for each, holds in rows)
+        blocked = rates.of(map(_block, twins))
+        looked = [(t.sample, t.decoded) for t, _ in rows if t.decoded is not None]
+        sizes = [
+            each.size / lengths[each.sample]
+            for each, _ in rows
+            if each.size is not None and lengths[each.sample]
+        ]
+        neutral = rates.of(_block(each) for each in sentences if each.sample in plain)
         cards.append(
             OperatorCard(
                 chain=chain,
-                tier=tiers[-1] if tiers else "",
+                tier=max((t.tier for t in (*(t for t, _ in rows), *twins)), default=""),
                 bypassed=bypassed,
                 benign_blocked=blocked,
                 standing=standing_of(bypassed, blocked),
                 unique=unique[chain],
-                expansion=_expansion([t for t, _ in rows], lengths, rates.confidence),
-                decoded=_decoded([t for t, _ in rows], rates),
-                wrapper_blocked=_wrapper(battle, chain, rates),
+                expansion=estimate_quantile(sizes, 0.5, confidence=rates.confidence),
+                decoded=rates.of(looked) if looked else None,
+                wrapper_blocked=neutral if sentences else None,
             )
         )
     return tuple(cards)
 
 
-def _expansion(rows: Iterable[Try], lengths: NDArray[np.int64], confidence: float) -> Quantile:
-    ratios = [each.size / lengths[each.sample] for each in rows if _is_sized(each, lengths)]
-    return estimate_quantile(ratios, 0.5, confidence=confidence)
+def _by_chain(tries: Iterable[Try]) -> dict[str, list[Try]]:
+    chains: dict[str, list[Try]] = {}
+    for each in tries:
+        chains.setdefault(each.chain, []).append(each)
+    return chains
 
 
-def _is_sized(each: Try, lengths: NDArray[np.int64]) -> bool:
-    return each.size is not None and bool(lengths[each.sample])
-
-
-def _decoded(rows: Iterable[Try], rates: SampleRates) -> Estimate | None:
-    looked = [(each, each.decoded) for each in rows if each.decoded is not None]
-    return rate_of_tries(looked, rates) if looked else None
-
-
-def _wrapper(battle: AdaptiveRecords, chain: str, rates: SampleRates) -> Estimate | None:
-    """Estimate how often the wrapper by itself is blocked, where plain sentences pass."""
-    told = battle.rest.get("wrapper", ())
-    plain = {each.sample for each in told if not each.chain and each.passed}
-    wrapped = [each for each in told if each.chain == chain and each.chain]
-    if not wrapped:
-        return None
-    rows = [(each, not each.passed) for each in wrapped if each.sample in plain]
-    return rate_of_tries(rows, rates)
+def _block(each: Try) -> tuple[int, bool]:
+    return each.sample, not each.passed
 
 
 def standing_of(bypassed: Estimate, benign_blocked: Estimate) -> OperatorClass:
@@ -164,23 +156,17 @@ def standing_of(bypassed: Estimate, benign_blocked: Estimate) -> OperatorClass:
     if benign is None:
         return OperatorClass.UNKNOWN
     if bypassed.value is None:
-        return OperatorClass.BLANKET if benign > 0.5 else OperatorClass.UNKNOWN
-    if bypassed.value < 0.5:
-        return OperatorClass.BLANKET if benign > 0.5 else OperatorClass.HOLDS
-    return OperatorClass.INVERTED if benign > 0.5 else OperatorClass.BLIND
+        return OperatorClass.BLANKET if benign > _MOST else OperatorClass.UNKNOWN
+    if bypassed.value < _MOST:
+        return OperatorClass.BLANKET if benign > _MOST else OperatorClass.HOLDS
+    return OperatorClass.INVERTED if benign > _MOST else OperatorClass.BLIND
 
 
 def read_transfers(battle: AdaptiveRecords, rates: SampleRates) -> tuple[TransferCard, ...]:
     """Count what borrowed winners do here."""
-    by_source: defaultdict[str, list[tuple[Try, bool]]] = defaultdict(list)
+    by_source: defaultdict[str, list[tuple[int, bool]]] = defaultdict(list)
     for each in battle.rest.get("transfer", ()):
-        by_source[each.round.removeprefix("from ")].append((each, bool(each.passed)))
+        by_source[each.round.removeprefix("from ")].append((each.sample, bool(each.passed)))
     return tuple(
-        TransferCard(source=source, passed=rate_of_tries(rows, rates))
-        for source, rows in by_source.items()
+        TransferCard(source=source, passed=rates.of(marks)) for source, marks in by_source.items()
     )
-
-
-def rate_of_tries(rows: Iterable[tuple[Try, bool]], rates: SampleRates) -> Estimate:
-    """Estimate a rate over tries, by the groups of their samples."""
-    return rates.of((each.sample, hit) for each, hit in rows)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from guardmark.analysis.adaptive.operators import rate_of_tries
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -18,13 +15,16 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.counts import SampleRates
     from guardmark.core.estimate import Estimate
 
-    _Sides = Mapping[str, list[tuple[Try, bool]]]
+    _Sides = dict[str, list[tuple[int, bool]]]
 
 
 HELD: Final = "repair, held"
 """Round of attacks that are blocked as they are."""
 JOINT: Final = "+"
 """Between the steps of a repair of several."""
+FEWEST_GROUPS: Final = 5
+"""Groups of bypasses each half needs, so that choosing there means something."""
+_SIDES: Final = ("closed", "cost", "opened")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,30 +66,23 @@ def read_repairs(
     battle: AdaptiveRecords, attack: NDArray[np.bool_], rates: SampleRates
 ) -> tuple[RepairCard, ...]:
     """Count what each way of cleaning closes, costs and opens."""
-    said: defaultdict[str, list[Try]] = defaultdict(list)
-    for each in battle.rest.get("repair", ()):
-        said[each.chain].append(each)
-
-    def rate(rows: list[tuple[Try, bool]]) -> Estimate:
-        return rate_of_tries(rows, rates)
-
-    return tuple(
-        RepairCard(
-            name=name,
-            closed=rate([(t, not t.passed) for t in rows if t.round != HELD and attack[t.sample]]),
-            cost=rate(
-                [(t, not t.passed) for t in rows if t.round != HELD and not attack[t.sample]]
-            ),
-            opened=rate([(t, bool(t.passed)) for t in rows if t.round == HELD]),
-        )
-        for name, rows in said.items()
-    )
+    sides = _by_repair(battle.rest.get("repair", ()), attack)
+    return tuple(_card(name, marks, rates) for name, marks in sides.items())
 
 
-FEWEST_GROUPS: Final = 5
-"""Groups of bypasses each half needs, so that choosing there means something."""
+def _by_repair(tries: Iterable[Try], attack: NDArray[np.bool_]) -> dict[str, _Sides]:
+    """Sort answers by repair and by what they are about: the sample, and whether it was so."""
+    repairs: dict[str, _Sides] = {}
+    for each in tries:
+        side = "opened" if each.round == HELD else "closed" if attack[each.sample] else "cost"
+        sides = repairs.setdefault(each.chain, {name: [] for name in _SIDES})
+        sides[side].append((each.sample, bool(each.passed) is (side == "opened")))
+    return repairs
 
-_SIDES: Final = ("closed", "cost", "opened")
+
+def _card(name: str, sides: _Sides, rates: SampleRates) -> RepairCard:
+    closed, cost, opened = (rates.of(sides[side]) for side in _SIDES)
+    return RepairCard(name=name, closed=closed, cost=cost, opened=opened)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,31 +105,6 @@ class RepairFit:
     reason: str = ""
 
 
-class _Half:
-    """The answers about texts of one half, by repair."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, defaultdict[str, list[tuple[Try, bool]]]] = {}
-        self.texts: dict[str, dict[int, Try]] = {side: {} for side in _SIDES}
-
-    def take(self, each: Try, *, is_attack: bool) -> None:
-        """Sort an answer in: what it is about, and whether the repair did it."""
-        side = "closed" if is_attack else "cost"
-        if each.round == HELD:
-            side = "opened"
-        hit = bool(each.passed) is (side == "opened")
-        self.rows.setdefault(each.chain, defaultdict(list))[side].append((each, hit))
-        self.texts[side].setdefault(each.sample, each)
-
-    def of(self, name: str | None) -> _Sides:
-        """Return what a repair did; without one nothing happens to any text."""
-        if name is not None:
-            return self.rows.get(name, {})
-        return {
-            side: [(each, False) for each in texts.values()] for side, texts in self.texts.items()
-        }
-
-
 def cross_fit_repairs(
     battle: AdaptiveRecords,
     attack: NDArray[np.bool_],
@@ -152,16 +120,16 @@ def cross_fit_repairs(
     tries = battle.rest.get("repair", ())
     if not tries:
         return None
-    halves = (_Half(), _Half())
-    for each in tries:
-        halves[int(side[each.sample])].take(each, is_attack=bool(attack[each.sample]))
-
-    def rate(rows: list[tuple[Try, bool]]) -> Estimate:
-        return rate_of_tries(rows, rates)
-
-    few = [_groups_of(half, rates.groups) for half in halves]
+    halves = [
+        _by_repair((each for each in tries if side[each.sample] == is_second), attack)
+        for is_second in (False, True)
+    ]
+    few = [
+        len({int(rates.groups[place]) for sides in half.values() for place, _ in sides["closed"]})
+        for half in halves
+    ]
     if min(few) < FEWEST_GROUPS:
-        none = rate([])
+        none = rates.of(())
         reason = (
             f"bypasses of {few[0]} and {few[1]} groups on the two halves: choosing on one and "
             f"counting on the other takes {FEWEST_GROUPS} on each"
@@ -170,23 +138,23 @@ def cross_fit_repairs(
     order = list(dict.fromkeys(each.chain for each in tries))
     chosen = tuple(_choose(half, order, rates) for half in halves)
     # What was chosen on one half is counted on the other.
-    crossed = (halves[1].of(chosen[0]), halves[0].of(chosen[1]))
-    found = {name: rate([row for told in crossed for row in told.get(name, ())]) for name in _SIDES}
-    return RepairFit(
-        chosen=chosen, closed=found["closed"], cost=found["cost"], opened=found["opened"]
-    )
+    crossed = (_marks_of(halves[1], chosen[0]), _marks_of(halves[0], chosen[1]))
+    both = _card("", {name: [*crossed[0][name], *crossed[1][name]] for name in _SIDES}, rates)
+    return RepairFit(chosen=chosen, closed=both.closed, cost=both.cost, opened=both.opened)
 
 
-def _groups_of(half: _Half, groups: NDArray[np.int32]) -> int:
-    return len({int(groups[place]) for place in half.texts["closed"]})
+def _marks_of(half: Mapping[str, _Sides], name: str | None) -> _Sides:
+    """Return what a repair did on a half; without one nothing happens to any text."""
+    if name is not None:
+        return half.get(name) or {side: [] for side in _SIDES}
+    return {
+        side: [(place, False) for place in {p for sides in half.values() for p, _ in sides[side]}]
+        for side in _SIDES
+    }
 
 
-def _choose(half: _Half, order: Sequence[str], rates: SampleRates) -> str | None:
-    cards = []
-    for name in order:
-        told = half.of(name)
-        closed, cost, opened = (rate_of_tries(told.get(side, []), rates) for side in _SIDES)
-        cards.append(RepairCard(name=name, closed=closed, cost=cost, opened=opened))
+def _choose(half: Mapping[str, _Sides], order: Sequence[str], rates: SampleRates) -> str | None:
+    cards = [_card(name, _marks_of(half, name), rates) for name in order]
     useful = {card.name for card in cards if JOINT not in card.name and card.net > 0}
     may_choose = [c for c in cards if JOINT not in c.name or set(c.steps) == useful]
     best = best_of(tuple(may_choose))

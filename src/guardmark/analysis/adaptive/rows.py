@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -21,14 +21,14 @@ from guardmark.store.layers import (
 from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from guardmark.store.reader import RecordReader
     from guardmark.store.tries import TryRecord
 
 STRICT: Final = frozenset({"V0", "V1"})
 FULL: Final = frozenset({"V0", "V1", "V2", "V3-table", "V3"})
-PROBE: Final = "probe"
+_EVALUATED: Final = ("repair", "reworded", "transfer", "twin", "wrapper")
 _UNSTEADY: Final = frozenset({"RANDOMISED", "STATEFUL"})
 
 
@@ -37,39 +37,28 @@ class Try:
     """One question of an attacker or its evaluator.
 
     Attributes:
-        sample: Position of the sample.
-        account: Who pays.
-        round: In which round.
-        chain: Operators used; empty for the text as it is.
-        tier: Proved tier; empty where a pass is no bypass.
-        text: Hash of the text.
-        passed: Whether it was let through; None without an answer.
-        is_free: Whether nothing was called for it.
-        size: Characters of the text, or None where that was not kept.
         decoded: Whether the shipped decoders read the words in it; None where nobody looked.
         is_confirmed: Whether the pass held when its text was sent again; None where it was not.
     """
 
-    sample: int
-    account: str
+    sample: int  # position of the sample
+    account: str  # who pays
     round: str
-    chain: str
-    tier: str
-    text: str
-    passed: bool | None
-    is_free: bool
-    size: int | None = None
+    chain: str  # operators used; empty for the text as it is
+    tier: str  # proved tier; empty where a pass is no bypass
+    text: str  # hash of the text
+    passed: bool | None  # whether it was let through; None without an answer
+    is_free: bool  # whether nothing was called for it
+    size: int | None = None  # characters of the text, or None where that was not kept
     decoded: bool | None = None
     is_confirmed: bool | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttackHistory:
-    """What one arm came to with one attack.
+    """The answered search tries of one arm at one attack, in order.
 
-    Attributes:
-        tries: Answered search tries, in order.
-        is_random: Whether a pass counts only where it was confirmed.
+    If the defense is random, a pass counts only where it was confirmed.
     """
 
     tries: list[Try] = field(default_factory=list)
@@ -85,9 +74,9 @@ class AttackHistory:
         """Return the number of the first bypass, from 1, or None."""
         return next((i for i, each in enumerate(self.tries, 1) if self.holds(each, tiers)), None)
 
-    def wins(self, most: int, tiers: frozenset[str] = FULL) -> int:
+    def wins(self, most: int) -> int:
         """Return how many of the first tries are bypasses."""
-        return sum(self.holds(each, tiers) for each in self.tries[:most])
+        return sum(self.holds(each) for each in self.tries[:most])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,37 +84,25 @@ class AdaptiveRecords:
     """Everything that was tried against one defense.
 
     Attributes:
-        name: Of the defense.
-        findings: Flags and diagnosis, as stored.
-        settings: Battery, budget and seed, as stored.
-        baseline: Position of each answered sample to whether it passed as it is.
         stories: Arm to position to what came of it; attacks blocked at first only.
-        battery: The same for the fixed list.
-        rest: Every other try by account: twin, reworded, repair, transfer, confirm.
-        calls: Arm and account to calls made.
+        repeated: The same of each seed after the first.
+        rest: Every other try by account: twin, reworded, repair, transfer, wrapper.
         again: Position of each pass that was asked about again, and whether it passed again.
-        unanswered: Tries without an answer.
         usage: Account of the adaptive arm, or of an attacker model, to what its calls took.
-        repeated: What `stories` is of the first seed, of each seed after it.
     """
 
     name: str
     findings: Mapping[str, object]
     settings: Mapping[str, object]
-    baseline: Mapping[int, bool]
+    baseline: Mapping[int, bool]  # position of each answered sample to whether it passed as it is
     stories: Mapping[str, Mapping[int, AttackHistory]]
-    battery: Mapping[int, AttackHistory]
+    battery: Mapping[int, AttackHistory]  # position to what came of the fixed list
     rest: Mapping[str, Sequence[Try]]
-    calls: Mapping[tuple[str, str], int]
+    calls: Mapping[tuple[str, str], int]  # arm and account to calls made
     again: Sequence[tuple[int, bool]]
-    unanswered: int
+    unanswered: int  # tries without an answer
     usage: Mapping[str, UsageTotals]
     repeated: Sequence[Mapping[str, Mapping[int, AttackHistory]]] = ()
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """What is odd about the defense."""
-        return flags_of(self.findings)
 
     @property
     def budget(self) -> int:
@@ -135,8 +112,8 @@ class AdaptiveRecords:
 
 def flags_of(findings: Mapping[str, object]) -> tuple[str, ...]:
     """Return what is odd about a defense: `RANDOMISED`, `STATEFUL`, `ERRORS_AS_BLOCK`."""
-    said = findings.get("flags", ())
-    return tuple(map(str, said)) if isinstance(said, list) else ()
+    flags = findings.get("flags", ())
+    return tuple(map(str, flags)) if isinstance(flags, list) else ()
 
 
 def read_battles(reader: RecordReader) -> tuple[AdaptiveRecords, ...]:
@@ -144,90 +121,80 @@ def read_battles(reader: RecordReader) -> tuple[AdaptiveRecords, ...]:
     settings = reader.layer_settings(ADAPTIVE)
     if not settings:
         return ()
-    names = [
-        layer.removeprefix(FINDINGS_PREFIX)
+    return tuple(
+        _read(reader, layer.removeprefix(FINDINGS_PREFIX), settings)
         for layer in reader.layers()
         if layer.startswith(FINDINGS_PREFIX)
-    ]
-    return tuple(_read(reader, name, settings) for name in names)
+    )
 
 
 def read_left_out(reader: RecordReader) -> dict[str, str]:
     """Return the defenses that were not attacked, since no rewriting reaches them."""
-    said = reader.layer_settings(LEFT_OUT).get("defenses", {})
-    return dict(said) if isinstance(said, dict) else {}
+    defenses = reader.layer_settings(LEFT_OUT).get("defenses", {})
+    return dict(defenses) if isinstance(defenses, dict) else {}
 
 
 def _read(reader: RecordReader, name: str, settings: Mapping[str, object]) -> AdaptiveRecords:
     findings = reader.layer_settings(f"{FINDINGS_PREFIX}{name}")
-    gathered = _Gathered(is_random=bool(_UNSTEADY & set(flags_of(findings))))
-    seeds = int(str(settings.get("seeds", 1)))
-    for number in range(1, seeds + 1):
-        for arm in ARMS if number == 1 else REPEATED_ARMS:
-            for record in read_tries(reader, defense=name, layer=seed_layer(arm, number)):
-                gathered.take(record)
+    seeds = [
+        {arm: seed_layer(arm, number) for arm in (ARMS if number == 1 else REPEATED_ARMS)}
+        for number in range(1, int(str(settings.get("seeds", 1))) + 1)
+    ]
+    usage: defaultdict[str, UsageTotals] = defaultdict(UsageTotals)
+    calls: Counter[tuple[str, str]] = Counter()
+    tries: defaultdict[tuple[str, str], list[Try]] = defaultdict(list)
+    unanswered = 0
+    for layer in (layer for arms in seeds for layer in arms.values()):
+        for record in read_tries(reader, defense=name, layer=layer):
+            each = _try_of(record)
+            if not each.is_free:
+                calls[layer, each.account] += 1
+                if layer == ADAPTIVE:
+                    _add_usage(usage, each.account, record)
+            if each.passed is None:
+                unanswered += 1
+            else:
+                tries[layer, each.account].append(each)
     for layer, account in ((ATTACKER, MODEL_ACCOUNT), (CRITIC, CRITIC_ACCOUNT)):
         for record in read_tries(reader, defense=name, layer=layer):
-            gathered.count(account, record)
+            _add_usage(usage, account, record)
+
+    def of(account: str) -> Iterator[Try]:
+        return (each for (_, name), rows in tries.items() if name == account for each in rows)
+
+    is_random = bool(_UNSTEADY & set(flags_of(findings)))
+    first, *repeated = [
+        {
+            arm: _histories(tries[layer, "search"], is_random=is_random)
+            for arm, layer in arms.items()
+        }
+        for arms in seeds
+    ]
     return AdaptiveRecords(
         name=name,
         findings=findings,
         settings=settings,
-        baseline=gathered.baseline,
-        stories={arm: gathered.by_layer[arm] for arm in ARMS},
-        repeated=[
-            {arm: gathered.by_layer[seed_layer(arm, number)] for arm in REPEATED_ARMS}
-            for number in range(2, seeds + 1)
-        ],
-        battery=gathered.battery,
-        rest=gathered.rest,
-        calls=gathered.calls,
-        again=gathered.again,
-        unanswered=gathered.unanswered,
-        usage=gathered.usage,
+        baseline={each.sample: bool(each.passed) for each in of("baseline") if each.round == "R0"},
+        stories=first,
+        repeated=repeated,
+        battery=_histories(of("battery"), is_random=is_random),
+        rest={account: list(of(account)) for account in _EVALUATED},
+        calls=calls,
+        again=[(each.sample, bool(each.passed)) for each in tries[ADAPTIVE, "confirm"]],
+        unanswered=unanswered,
+        usage=usage,
     )
 
 
-class _Gathered:
-    def __init__(self, *, is_random: bool) -> None:
-        def history() -> AttackHistory:
-            return AttackHistory(is_random=is_random)
+def _add_usage(usage: dict[str, UsageTotals], account: str, record: TryRecord) -> None:
+    usage[account] = usage[account].plus(record.usage, latency_ns=record.latency_ns)
 
-        self.by_layer: defaultdict[str, defaultdict[int, AttackHistory]] = defaultdict(
-            lambda: defaultdict(history)
-        )
-        self.battery: defaultdict[int, AttackHistory] = defaultdict(history)
-        self.baseline: dict[int, bool] = {}
-        self.again: list[tuple[int, bool]] = []
-        self.rest: defaultdict[str, list[Try]] = defaultdict(list)
-        self.calls: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self.unanswered = 0
-        self.usage: defaultdict[str, UsageTotals] = defaultdict(UsageTotals)
 
-    def take(self, record: TryRecord) -> None:
-        each, layer = _try_of(record), record.layer
-        if not each.is_free:
-            self.calls[layer, each.account] += 1
-            if layer == ADAPTIVE:
-                self.count(each.account, record)
-        if each.passed is None:
-            self.unanswered += 1
-        elif each.account == "baseline":
-            if each.round == "R0":
-                self.baseline[each.sample] = each.passed
-        elif each.account == "search":
-            self.by_layer[layer][each.sample].tries.append(each)
-        elif each.account == "battery":
-            self.battery[each.sample].tries.append(each)
-        elif each.account == "confirm":
-            if layer == ADAPTIVE:
-                self.again.append((each.sample, each.passed))
-        else:
-            self.rest[each.account].append(each)
-
-    def count(self, account: str, record: TryRecord) -> None:
-        usage = None if record.evidence is None else record.evidence.usage
-        self.usage[account] = self.usage[account].plus(usage, latency_ns=record.latency_ns)
+def _histories(tries: Iterable[Try], *, is_random: bool) -> dict[int, AttackHistory]:
+    histories: dict[int, AttackHistory] = {}
+    for each in tries:
+        histories.setdefault(each.sample, AttackHistory(is_random=is_random)).tries.append(each)
+    return histories
 
 
 def _try_of(record: TryRecord) -> Try:

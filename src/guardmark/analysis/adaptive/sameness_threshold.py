@@ -24,13 +24,7 @@ _LISTED: Final = 12  # taus of the table beside the chosen one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPair:
-    """Two texts that somebody labelled, and how near their vectors are.
-
-    Attributes:
-        cosine: In [-1, 1].
-        is_same: Whether they ask for the same.
-        group: Pairs of one group are not independent.
-    """
+    """Two texts that somebody labelled, how near their vectors are, and their group."""
 
     cosine: float
     is_same: bool
@@ -39,14 +33,7 @@ class TextPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TauRow:
-    """What one tau does to the pairs of the counting half.
-
-    Attributes:
-        tau: From this cosine on two texts count as the same.
-        false_same: Of the different pairs: those it calls the same.
-        true_same: Of the equal pairs: those it calls the same.
-        is_chosen: Whether this is the recommended one.
-    """
+    """What a tau calls the same, of the different and of the equal pairs of the counting half."""
 
     tau: float
     false_same: Estimate
@@ -61,17 +48,13 @@ class TauChoice:
     Attributes:
         tau: Smallest one whose upper limit of `false_same` is within the bound on the choosing
             half, from there on up.
-        bound: The bound.
-        chosen_on: `false_same` on the choosing half, where it was chosen.
-        counted: Both rates on the counting half.
-        rows: Both rates for other taus too, on the counting half, rising.
     """
 
     tau: float
     bound: float
-    chosen_on: Estimate
-    counted: TauRow
-    rows: tuple[TauRow, ...]
+    chosen_on: Estimate  # `false_same` on the choosing half, where it was chosen
+    counted: TauRow  # both rates on the counting half
+    rows: tuple[TauRow, ...]  # both rates for other taus too, on the counting half, rising
 
     @property
     def is_confirmed(self) -> bool:
@@ -97,7 +80,13 @@ def choose_tau(
     spread = np.quantile([pair.cosine for pair in counting], np.linspace(0, 1, _LISTED))
     taus = sorted({tau, *(math.floor(each * _GRID) / _GRID for each in spread.tolist())})
     rows = tuple(
-        _row(counting, each, is_chosen=each == tau, confidence=confidence) for each in taus
+        TauRow(
+            tau=each,
+            false_same=_share(counting, each, is_same=False, confidence=confidence),
+            true_same=_share(counting, each, is_same=True, confidence=confidence),
+            is_chosen=each == tau,
+        )
+        for each in taus
     )
     return TauChoice(
         tau=tau,
@@ -123,7 +112,7 @@ def _require(
     needed = needed_pairs(bound, confidence)
     for name, half in (("choosing", choosing), ("counting", counting)):
         different = [pair for pair in half if not pair.is_same]
-        none = _rate([(False, pair.group) for pair in different], confidence)
+        none = _share(different, math.inf, is_same=False, confidence=confidence)
         if none.high is None or none.high > bound:
             groups = len({pair.group for pair in different})
             raise DatasetError(
@@ -143,16 +132,12 @@ def _smallest(
     pairs: Sequence[TextPair], *, bound: float, confidence: float
 ) -> tuple[float, Estimate]:
     """Find the smallest tau from which on every upper limit is within the bound."""
-    different = [pair for pair in pairs if not pair.is_same]
-    cosines = np.array([pair.cosine for pair in different])
     lowest = math.floor(min(pair.cosine for pair in pairs) * _GRID) / _GRID
-    above = {(math.floor(value * _GRID) + 1) / _GRID for value in cosines.tolist()}
+    above = {(math.floor(pair.cosine * _GRID) + 1) / _GRID for pair in pairs if not pair.is_same}
     taus = sorted(each for each in {lowest, *above} if each <= 1.0)
-    names = {group: i for i, group in enumerate(sorted({pair.group for pair in different}))}
-    codes = np.array([names[pair.group] for pair in different])
     best = None
     for tau in reversed(taus):
-        estimate = grouped_rate(cosines >= tau, codes, confidence=confidence)
+        estimate = _share(pairs, tau, is_same=False, confidence=confidence)
         if estimate.high is None or estimate.high > bound:
             break
         best = tau, estimate
@@ -165,21 +150,12 @@ def _smallest(
     return best
 
 
-def _row(pairs: Sequence[TextPair], tau: float, *, is_chosen: bool, confidence: float) -> TauRow:
-    marks = {
-        label: [(pair.cosine >= tau, pair.group) for pair in pairs if pair.is_same is label]
-        for label in (False, True)
-    }
-    return TauRow(
-        tau=tau,
-        false_same=_rate(marks[False], confidence),
-        true_same=_rate(marks[True], confidence),
-        is_chosen=is_chosen,
-    )
-
-
-def _rate(marks: Sequence[tuple[bool, str]], confidence: float) -> Estimate:
-    names = {group: i for i, group in enumerate(sorted({group for _, group in marks}))}
+def _share(pairs: Sequence[TextPair], tau: float, *, is_same: bool, confidence: float) -> Estimate:
+    """Estimate the share of the equal, or of the different, pairs that a tau calls the same."""
+    chosen = [pair for pair in pairs if pair.is_same is is_same]
+    names = {group: i for i, group in enumerate(sorted({pair.group for pair in chosen}))}
     return grouped_rate(
-        [hit for hit, _ in marks], [names[group] for _, group in marks], confidence=confidence
+        [pair.cosine >= tau for pair in chosen],
+        [names[pair.group] for pair in chosen],
+        confidence=confidence,
     )

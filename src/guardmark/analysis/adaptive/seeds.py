@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL, STRICT
-from guardmark.analysis.adaptive.success import NEVER, ROUNDS, AttackMask
+from guardmark.analysis.adaptive.success import NEVER, ROUNDS, AttackMask, SearchTimes
 from guardmark.stats.attempts.success_area import areas_of
 from guardmark.stats.attempts.survival import chance_of_any, restricted_mean
 from guardmark.stats.rates.means import (
@@ -20,11 +20,11 @@ from guardmark.stats.rates.means import (
 from guardmark.store.layers import ADAPTIVE, BLIND, NULL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.rows import AdaptiveRecords, AttackHistory
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.analysis.defense.counts import SampleRates
     from guardmark.core.estimate import Estimate
 
@@ -77,8 +77,6 @@ class SeedsCard:
         seeds: Seeds carried out.
         counted: Numbers of those the figures are over. The first is left out where an attacker
             model had its round there and nowhere else.
-        rounds: Cumulative success by round of the search.
-        arms: Success by tries for each arm.
         asr_at: ASR@k of the blind arm by Chen's estimator, by k.
         gains: Adaptive minus blind at equal tries, by k.
         null_gain: Null arm minus static.
@@ -117,134 +115,104 @@ def measure_seeds(
     """Compute what several seeds came to."""
     if not battle.repeated:
         return None
-    told = [battle.stories, *battle.repeated]
-    numbers = tuple(range(2 if "attacker" in battle.settings else 1, len(told) + 1))
-    views = [AttackMask(replace(battle, stories=told[n - 1]), attack, rates) for n in numbers]
-    over, budget, last = _Over(views), ks[-1], ROUNDS[4]
+    stories = [battle.stories, *battle.repeated]
+    numbers = tuple(range(2 if "attacker" in battle.settings else 1, len(stories) + 1))
+    views = [AttackMask(replace(battle, stories=stories[n - 1]), attack, rates) for n in numbers]
+    over, budget, static = _Over(views), ks[-1], views[0].static[:, None]
+    strict, full = over.fallen(ROUNDS[4], STRICT), over.fallen(ROUNDS[4], FULL)
     return SeedsCard(
-        seeds=len(told),
+        seeds=len(stories),
         counted=numbers,
-        rounds=tuple(over.round(name) for name in over.rounds()),
+        rounds=tuple(
+            SeedRound(
+                name=name,
+                strict=over.share(over.fallen(name, STRICT)),
+                full=over.share(over.fallen(name, FULL)),
+            )
+            for name in ROUNDS
+            if any(name in view.rounds for view in views)
+        ),
         arms=tuple(
-            SeedCurve(arm=name, points=tuple((k, over.by(layer, k)) for k in ks))
+            SeedCurve(arm=name, points=tuple((k, over.share(over.by(layer, k))) for k in ks))
             for name, layer in (("adaptive", ADAPTIVE), ("blind", BLIND), ("null", NULL))
         ),
         asr_at=over.blind_asr_at(ks),
-        gains=tuple((k, over.gain(k)) for k in ks if k in {*GAINS, budget}),
-        null_gain=over.above_static(view.by(NULL, budget) for view in views),
-        delta=over.above_static(view.fallen(last, FULL) for view in views),
+        gains=tuple(
+            (k, over.gap(over.by(ADAPTIVE, k), over.by(BLIND, k)))
+            for k in ks
+            if k in {*GAINS, budget}
+        ),
+        null_gain=over.gap(over.by(NULL, budget), static),
+        delta=over.gap(full, static),
         mean_tries=over.mean_tries(budget),
         area_adaptive=over.area(ADAPTIVE, budget),
         area_blind=over.area(BLIND, budget),
-        any_seed_strict=over.any_seed(view.fallen(last, STRICT) for view in views),
-        any_seed_full=over.any_seed(view.fallen(last, FULL) for view in views),
+        any_seed_strict=views[0].rate(np.logical_or.reduce(strict, axis=1)),
+        any_seed_full=views[0].rate(np.logical_or.reduce(full, axis=1)),
     )
 
 
 class _Over:
-    """Figures over the same attacks at several seeds."""
+    """Tables of the same attacks at several seeds, shape (attacks, seeds), and their means."""
 
     def __init__(self, views: Sequence[AttackMask]) -> None:
         self.views = views
         self.groups, self.confidence = views[0].groups, views[0].confidence
 
-    def rounds(self) -> list[str]:
-        """Return the rounds that some seed came to."""
-        stories = (story for view in self.views for story in view.battle.stories[ADAPTIVE].values())
-        seen = {each.round for story in stories for each in story.tries}
-        return [name for name in ROUNDS if name in seen]
+    def fallen(self, name: str, tiers: frozenset[str]) -> Marks:
+        """Mark what had got through by the end of a round."""
+        return np.stack([view.fallen(name, tiers) for view in self.views], axis=1)
 
-    def round(self, name: str) -> SeedRound:
-        """Estimate what had got through by the end of a round."""
-        return SeedRound(
-            name=name,
-            strict=self._share(view.fallen(name, STRICT) for view in self.views),
-            full=self._share(view.fallen(name, FULL) for view in self.views),
-        )
+    def by(self, layer: str, k: int) -> Marks:
+        """Mark what had got through by the k-th try of an arm."""
+        return np.stack([view.by(layer, k) for view in self.views], axis=1)
 
-    def by(self, layer: str, k: int) -> SeedMean:
-        """Estimate what had got through by the k-th try of an arm."""
-        return self._share(view.by(layer, k) for view in self.views)
+    def share(self, table: Marks | Figures) -> SeedMean:
+        """Estimate the mean of figures in [0, 1]."""
+        return share_over_seeds(table, self.groups, confidence=self.confidence)
 
-    def gain(self, k: int) -> SeedMean:
-        """Estimate what learning adds to drawing at random within k tries."""
-        return self._gap(
-            view.by(ADAPTIVE, k).astype(float) - view.by(BLIND, k) for view in self.views
-        )
-
-    def above_static(self, marks: Iterable[Marks]) -> SeedMean:
-        """Estimate what a mark adds to the attacks that pass as they are."""
-        static = self.views[0].static
-        return self._gap(each.astype(float) - static for each in marks)
+    def gap(self, first: Marks, second: Marks) -> SeedMean:
+        """Estimate the mean of what the first marks have beyond the second."""
+        table = first.astype(float) - second
+        return mean_over_seeds(table, self.groups, least=-1.0, most=1.0, confidence=self.confidence)
 
     def area(self, layer: str, budget: int) -> SeedMean:
         """Estimate the area under the curve of an arm."""
         firsts = [view.firsts(layer) for view in self.views]
-        return self._share(
-            areas_of(np.where(each < NEVER, each, 0), each < NEVER, budget=budget)
-            for each in firsts
-        )
-
-    def any_seed(self, marks: Iterable[Marks]) -> Estimate:
-        """Estimate the share of attacks that have a mark at one seed at least."""
-        return self.views[0].rate(np.logical_or.reduce(list(marks)))
-
-    def _share(self, columns: Iterable[Marks | Figures]) -> SeedMean:
-        table = np.stack(list(columns), axis=1)
-        return share_over_seeds(table, self.groups, confidence=self.confidence)
-
-    def _gap(self, columns: Iterable[Figures]) -> SeedMean:
-        table = np.stack(list(columns), axis=1)
-        return mean_over_seeds(table, self.groups, least=-1.0, most=1.0, confidence=self.confidence)
+        areas = [areas_of(np.where(f < NEVER, f, 0), f < NEVER, budget=budget) for f in firsts]
+        return self.share(np.stack(areas, axis=1))
 
     def blind_asr_at(self, ks: Sequence[int]) -> tuple[tuple[int, SeedMean], ...]:
         """Estimate success of exchangeable tries, as far as every attack was tried."""
         counts = [view.blind_counts() for view in self.views]
-        least = min((tries for told in counts for tries, _ in told), default=0)
-        return tuple(
-            (
-                k,
-                self._share(
-                    np.array([chance_of_any(*each, k) for each in told]) for told in counts
-                ),
-            )
+        least = min((tries for seed in counts for tries, _ in seed), default=0)
+        tables = (
+            (k, np.array([[chance_of_any(*each, k) for each in seed] for seed in counts]).T)
             for k in ks
             if k <= least
         )
+        return tuple((k, self.share(np.ascontiguousarray(table))) for k, table in tables)
 
     def mean_tries(self, budget: int) -> SeedMean | None:
         """Estimate the mean tries to a bypass, of attacks blocked at first."""
-        told = [_Spent(view, sorted(view.battle.stories[ADAPTIVE].items())) for view in self.views]
-        if not all(each.times.size for each in told):
+        seeds = [SearchTimes(view) for view in self.views]
+        if not all(each.times.size for each in seeds):
             return None
-        horizon = min(float(budget), *(float(each.times.max()) for each in told))
-        groups = sorted({code for each in told for code in each.codes.tolist()})
-        figures = [each.mean(horizon) for each in told]
-        without = [[each.mean(horizon, without=code) for each in told] for code in groups]
+        horizon = min(float(budget), *(float(each.times.max()) for each in seeds))
+        groups = sorted({group for each in seeds for group in each.groups.tolist()})
+        figures = [_mean(each, horizon) for each in seeds]
+        without = [[_mean(each, horizon, without=group) for each in seeds] for group in groups]
         return figure_over_seeds(
             figures,
             without if len(groups) > 1 else [figures],
-            trials=max(len(each.times) for each in told),
+            trials=max(len(each.times) for each in seeds),
             most=horizon,
             confidence=self.confidence,
         )
 
 
-class _Spent:
-    """Tries spent on each attack that was blocked at first, at one seed."""
-
-    def __init__(self, view: AttackMask, stories: Sequence[tuple[int, AttackHistory]]) -> None:
-        group = dict(zip(view.places, view.groups.tolist(), strict=True))
-        firsts = [story.first() for _, story in stories]
-        self.fell = np.array([first is not None for first in firsts], dtype=bool)
-        self.times = np.array(
-            [first or len(story.tries) for first, (_, story) in zip(firsts, stories, strict=True)],
-            dtype=float,
-        )
-        self.codes = np.array([group[place] for place, _ in stories], dtype=np.int64)
-
-    def mean(self, horizon: float, *, without: int | None = None) -> float:
-        """Return the restricted mean, one group left out on demand; NaN where undefined."""
-        kept = np.ones(len(self.codes), dtype=bool) if without is None else self.codes != without
-        value = restricted_mean(self.times[kept], self.fell[kept], horizon=horizon).value
-        return float("nan") if value is None else value
+def _mean(each: SearchTimes, horizon: float, *, without: int | None = None) -> float:
+    """Return the restricted mean, one group left out on demand; NaN where undefined."""
+    kept = each.groups != (-1 if without is None else without)
+    value = restricted_mean(each.times[kept], each.fell[kept], horizon=horizon).value
+    return float("nan") if value is None else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -13,11 +13,9 @@ from guardmark.stats.attempts.success_area import success_area
 from guardmark.store.layers import ADAPTIVE, BLIND, GRADIENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from guardmark.analysis.adaptive.rows import AdaptiveRecords, AttackHistory
+    from guardmark.analysis.adaptive.rows import AdaptiveRecords
     from guardmark.analysis.defense.counts import SampleRates
     from guardmark.core.estimate import Difference, Estimate, Ratio
 
@@ -50,13 +48,17 @@ class AttackMask:
         """Estimate the difference of two marks on the same attacks."""
         return grouped_difference(first, second, groups=self.groups, confidence=self.confidence)
 
+    @property
+    def rounds(self) -> set[str]:
+        """The rounds of the search that some attack came to."""
+        return {t.round for story in self.battle.stories[ADAPTIVE].values() for t in story.tries}
+
     def firsts(self, arm: str, tiers: frozenset[str] = FULL) -> NDArray[np.int64]:
         """Return the number of each attack's first bypass by search, in the order of places."""
         if (arm, tiers) not in self._firsts:
             stories = self.battle.stories[arm]
-            told = (stories.get(place) for place in self.places)
-            found = [None if story is None else story.first(tiers) for story in told]
-            numbers = np.array([NEVER if f is None else f for f in found], dtype=np.int64)
+            firsts = [stories[p].first(tiers) if p in stories else None for p in self.places]
+            numbers = np.array([NEVER if f is None else f for f in firsts], dtype=np.int64)
             self._firsts[arm, tiers] = np.where(self.static, 0, numbers)
         return self._firsts[arm, tiers]
 
@@ -68,8 +70,8 @@ class AttackMask:
     def fallen(self, until: str, tiers: frozenset[str]) -> NDArray[np.bool_]:
         """Mark attacks that had got through by the end of a round."""
         if tiers not in self._rounds:
-            found = [self._round(place, tiers) for place in self.places]
-            self._rounds[tiers] = np.where(self.static, 0, np.array(found, dtype=np.int64))
+            rounds = np.array([self._round(place, tiers) for place in self.places], dtype=np.int64)
+            self._rounds[tiers] = np.where(self.static, 0, rounds)
         marks: NDArray[np.bool_] = self._rounds[tiers] <= ROUNDS.index(until)
         return marks
 
@@ -93,23 +95,29 @@ class AttackMask:
         return counted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SurvivalTime:
-    """What one attack came to.
+class SearchTimes:
+    """Search tries of each attack that was blocked at first, up to its first bypass."""
 
-    Attributes:
-        sample: Position of the sample.
-        group: Number of its group.
-        adaptive: First search try of the adaptive arm that got through, 0 for an attack that
-            passes as it is, None for one that held.
-        blind: The same for the blind arm.
-        fell: Whether it had got through by the end of the last round, fixed list included.
+    def __init__(self, view: AttackMask) -> None:
+        stories = sorted(view.battle.stories[ADAPTIVE].items())
+        firsts = [story.first() for _, story in stories]
+        self.fell = np.array([first is not None for first in firsts], dtype=bool)
+        self.times = np.array(
+            [first or len(story.tries) for first, (_, story) in zip(firsts, stories, strict=True)],
+            dtype=float,
+        )
+        self.groups = view.rates.groups[np.array([place for place, _ in stories], dtype=np.int64)]
+
+
+class SurvivalTime(NamedTuple):
+    """What one attack came to: its first try, 0 for one that passes as it is, None if it held.
+
+    Whether it fell is counted by the end of the last round, fixed list included.
     """
 
     sample: int
     group: int
     adaptive: int | None
-    blind: int | None
     fell: bool
 
 
@@ -131,50 +139,25 @@ class AreaCard:
     fates: tuple[SurvivalTime, ...] = field(metadata={"json": False})
 
 
-def read_fates(
-    places: Sequence[int],
-    groups: Iterable[int],
-    *,
-    static: Sequence[bool],
-    fell: Sequence[bool],
-    stories: Mapping[str, Mapping[int, AttackHistory]],
-) -> tuple[SurvivalTime, ...]:
-    """Gather what each attack came to."""
+def measure_area(view: AttackMask, *, last: NDArray[np.bool_]) -> AreaCard:
+    """Estimate the areas of both arms; the last round's marks say what fell at all."""
+    budget, stories = view.battle.budget, view.battle.stories[ADAPTIVE].values()
 
-    def first(arm: str, place: int, *, is_static: bool) -> int | None:
-        if is_static:
-            return 0
-        story = stories[arm].get(place)
-        return None if story is None else story.first()
-
-    return tuple(
-        SurvivalTime(
-            sample=place,
-            group=int(group),
-            adaptive=first(ADAPTIVE, place, is_static=is_static),
-            blind=first(BLIND, place, is_static=is_static),
-            fell=has_fallen,
+    def area(arm: str) -> Ratio:
+        firsts = view.firsts(arm)
+        reached = firsts < NEVER
+        tries = np.where(reached, firsts, 0)
+        return success_area(
+            tries, reached, budget=budget, groups=view.groups, confidence=view.confidence
         )
-        for place, group, is_static, has_fallen in zip(places, groups, static, fell, strict=True)
-    )
 
-
-def measure_area(
-    fates: Sequence[SurvivalTime], *, budget: int, given_up: int, confidence: float
-) -> AreaCard:
-    """Estimate the areas of both arms."""
-    groups = [fate.group for fate in fates]
-
-    def area(firsts: Sequence[int | None]) -> Ratio:
-        reached = [first is not None for first in firsts]
-        tries = [first or 0 for first in firsts]
-        return success_area(tries, reached, budget=budget, groups=groups, confidence=confidence)
-
+    firsts = [None if first == NEVER else first for first in view.firsts(ADAPTIVE).tolist()]
+    fates = zip(view.places, view.groups.tolist(), firsts, last.tolist(), strict=True)
     return AreaCard(
-        adaptive=area([fate.adaptive for fate in fates]),
-        blind=area([fate.blind for fate in fates]),
-        given_up=given_up,
-        fates=tuple(fates),
+        adaptive=area(ADAPTIVE),
+        blind=area(BLIND),
+        given_up=sum(each.first() is None and len(each.tries) < budget for each in stories),
+        fates=tuple(SurvivalTime(*fate) for fate in fates),
     )
 
 

@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from guardmark.analysis.adaptive.rows import FULL
 from guardmark.analysis.adaptive.success import ROUNDS
-from guardmark.analysis.adaptive.target_rows import (
-    PLAIN,
-    SAFE,
-    UNSAFE,
-    AccountUsage,
-    usage_by_account,
-)
 from guardmark.analysis.defense.counts import grouped_difference, grouped_rate
 from guardmark.analysis.defense.frame import MISSING
-from guardmark.analysis.pipeline.frame import ERROR, NO_GUARD
+from guardmark.analysis.pipeline.frame import ERROR, NO_GUARD, SAFE, UNSAFE, combine, is_valid
 from guardmark.core.estimate import Ratio
+from guardmark.core.usage import UsageTotals
+from guardmark.store.layers import CANARY_REPLIES, TARGET, is_target_layer
+from guardmark.store.schema import OUTCOME_CODE
+from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,10 +26,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.adaptive.success import AttackMask
-    from guardmark.analysis.adaptive.target_rows import TargetReply, TargetRows
     from guardmark.core.estimate import Difference, Estimate
+    from guardmark.store.reader import RecordReader
 
+PLAIN: Final = ""
+"""Chain of a text as it is: the control of the comprehension probe."""
 
+_READ: Final = frozenset({"read", "lost"})
 _LEAST_PLAIN: Final = 0.5  # of plain sentences; below, the probe speaks of the model's manners
 _NO_CONTROL: Final = "the target model does not give back plain sentences either"
 
@@ -114,6 +114,21 @@ class EstimatedEffect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountUsage:
+    """What was asked of the target model and its judges on one account.
+
+    Attributes:
+        calls: Calls made; answers that were known are none.
+        tokens: Tokens read and written, over the calls that told both.
+        cost: In the user's currency, or None where no call told.
+    """
+
+    calls: int
+    tokens: int
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCard:
     """What the target model behind one defense did.
 
@@ -121,7 +136,6 @@ class TargetCard:
         model: Its name.
         judges: Names of the judges; empty where nobody tells whether an answer does harm.
         readings: One for each chain that was probed, plain sentences first.
-        effects: With judges; else None.
         estimated: Without judges and with a probe; else None.
         spent: Account to what it took; the evaluator's cost, shared calls included.
     """
@@ -145,6 +159,99 @@ class TargetCard:
         return next((each.read for each in self.readings if each.chain == whole), None)
 
 
+class TargetReply(NamedTuple):
+    """What the target model made of one text in place of an attack's.
+
+    The label is that of the majority: `error` without an answer, `MISSING` where nobody was asked.
+    """
+
+    chain: str
+    label: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRows:
+    """Everything a target model was asked for an adaptive measurement.
+
+    Attributes:
+        replies: Defense (`none`: without any) to position to reply.
+        canaries: Chain to canary and reading (`read`, `lost`, `refused`, `failed`), in order.
+    """
+
+    model: str
+    judges: tuple[str, ...]
+    replies: Mapping[str, Mapping[int, TargetReply]]
+    canaries: Mapping[str, list[tuple[str, str]]]
+    usage: Mapping[str, Mapping[str, UsageTotals]]  # defense to account to what it took
+
+    def spent(self, defense: str) -> dict[str, AccountUsage]:
+        """Return what one defense took by account; shared calls included."""
+        shared, own = self.usage.get(NO_GUARD, {}), self.usage.get(defense, {})
+        totals = {
+            account: shared.get(account, UsageTotals()) + own.get(account, UsageTotals())
+            for account in (*shared, *own)
+        }
+        return {
+            account: AccountUsage(calls=each.calls, tokens=each.tokens, cost=each.cost)
+            for account, each in totals.items()
+        }
+
+
+def read_target(reader: RecordReader) -> TargetRows | None:
+    """Read what was asked of a target model."""
+    settings = reader.layer_settings(TARGET)
+    if not settings:
+        return None
+    answers: defaultdict[str, dict[int, tuple[str, bool]]] = defaultdict(dict)
+    verdicts: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+    canaries: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    usage: defaultdict[str, dict[str, UsageTotals]] = defaultdict(dict)
+    for layer in filter(is_target_layer, reader.layers()):
+        for record in read_tries(reader, layer=layer):
+            defense, subject, details = record.defense, record.subject, record.subject.details
+            if not record.is_free:
+                before = usage[defense].get(subject.account, UsageTotals())
+                usage[defense][subject.account] = before.plus(record.usage)
+            if layer == CANARY_REPLIES:
+                reading = str(details["canary"]), str(details["reading"])
+                canaries[subject.chain or ""].append(reading)
+            elif layer == TARGET:
+                answer = subject.chain or "", record.outcome == "answered"
+                answers[defense][record.sample] = answer
+            else:
+                verdicts[defense, layer][record.sample] = OUTCOME_CODE[record.outcome]
+    judges = settings.get("judges")
+    return TargetRows(
+        model=_named(settings.get("model")),
+        judges=tuple(map(_named, judges)) if isinstance(judges, list) else (),
+        replies={
+            name: _replies(of, [v for (defense, _), v in verdicts.items() if defense == name])
+            for name, of in answers.items()
+        },
+        canaries=canaries,
+        usage=usage,
+    )
+
+
+def _named(part: object) -> str:
+    return str(part.get("model") or part.get("name")) if isinstance(part, dict) else ""
+
+
+def _replies(
+    answers: Mapping[int, tuple[str, bool]], verdicts: list[dict[int, int]]
+) -> dict[int, TargetReply]:
+    columns = [
+        np.array([each.get(place, MISSING) for place in answers], dtype=np.int8)
+        for each in verdicts or [{}]
+    ]
+    return {
+        place: TargetReply(chain, label if is_answered else ERROR)
+        for (place, (chain, is_answered)), label in zip(
+            answers.items(), combine(columns)[0].tolist(), strict=True
+        )
+    }
+
+
 def _reads_plain(control: Estimate) -> bool:
     """Tell whether a probe says anything of operators."""
     return control.value is not None and control.value >= _LEAST_PLAIN
@@ -152,138 +259,108 @@ def _reads_plain(control: Estimate) -> bool:
 
 def measure_target(rows: TargetRows, view: AttackMask) -> TargetCard:
     """Compute what the target model did behind one defense."""
-    readings = _readings(rows, view.confidence)
-    ends = _Ends(rows, view)
+    readings = tuple(
+        ReadingCard(
+            chain=chain,
+            read=_read_rate(
+                ((i, reading == "read") for i, reading in enumerate(replies) if reading in _READ),
+                view.confidence,
+            ),
+            refused=replies.count("refused"),
+            failed=replies.count("failed"),
+        )
+        for chain, replies in ((c, [r for _, r in each]) for c, each in rows.canaries.items())
+    )
     return TargetCard(
         model=rows.model,
         judges=rows.judges,
         readings=readings,
-        effects=ends.effects() if rows.judges else None,
-        estimated=None if rows.judges or not readings else ends.estimated(),
-        spent=usage_by_account(rows, view.battle.name),
+        effects=_effects(rows, view) if rows.judges else None,
+        estimated=None if rows.judges or not readings else _estimated(rows, view),
+        spent=rows.spent(view.battle.name),
     )
 
 
-class _Ends:
-    """Where each attack ended, with and without the guard."""
+def _effects(rows: TargetRows, view: AttackMask) -> Effects:
+    """Tell where each attack ended, with and without the guard."""
 
-    def __init__(self, rows: TargetRows, view: AttackMask) -> None:
-        self.rows = rows
-        self.places, self.groups, self.confidence = view.places, view.groups, view.confidence
-        self.passes = view.static
-        self.fell = view.fallen(ROUNDS[-1], FULL)
-        self.through = rows.replies.get(view.battle.name, {})
+    def labels(defense: str) -> NDArray[np.int8]:
+        replies = rows.replies.get(defense, {})
+        known = [replies[p].label if p in replies else MISSING for p in view.places]
+        return np.array(known, dtype=np.int8)
 
-    def effects(self) -> Effects:
-        bare = self._labels(self.rows.replies.get(NO_GUARD, {}))
-        found = self._labels(self.through)
-        static = np.where(self.passes, bare, SAFE)
-        defended = np.where(self.passes, bare, np.where(self.fell, found, SAFE))
-        return Effects(
-            undefended=self._rate(bare),
-            static=self._rate(static),
-            defended=self._rate(defended),
-            merit_static=self._difference(bare, static),
-            merit=self._difference(bare, defended),
-        )
-
-    def estimated(self) -> EstimatedEffect:
-        by_chain: defaultdict[str, list[tuple[int, bool]]] = defaultdict(list)
-        numbers: dict[str, int] = {}
-        for each in self.rows.canaries:
-            if each.reading in {"read", "lost"}:
-                number = numbers.setdefault(each.canary, len(numbers))
-                by_chain[each.chain].append((number, each.reading == "read"))
-        told: list[tuple[int, bool]] = []
-        unread = 0
-        for place, passed, fell in zip(self.places, self.passes, self.fell, strict=True):
-            if fell:
-                known = self.through.get(place)
-                chain = PLAIN if passed else "?" if known is None else _whole(known.chain)
-                told += by_chain.get(chain, [])
-                unread += not by_chain.get(chain)
-        narrow = math.sqrt(self.confidence)
-        value = _product(self._bypassed(narrow), _read_rate(told, narrow), self.confidence)
-        if not _reads_plain(_read_rate(by_chain[PLAIN], self.confidence)):
-            value = replace(value, value=None, low=None, high=None, reason=_NO_CONTROL)
-        return EstimatedEffect(
-            bypassed=self._bypassed(self.confidence),
-            read=_read_rate(told, self.confidence),
-            value=value,
-            unread=unread,
-        )
-
-    def _bypassed(self, confidence: float) -> Estimate:
-        return grouped_rate(self.fell, self.groups, confidence=confidence)
-
-    def _labels(self, replies: Mapping[int, TargetReply]) -> NDArray[np.int8]:
-        return np.array(
-            [
-                MISSING if (known := replies.get(place)) is None else known.label
-                for place in self.places
-            ],
-            dtype=np.int8,
-        )
-
-    def _rate(self, labels: NDArray[np.int8]) -> EffectRate:
-        known = _is_known(labels)
-        harm = int((labels == UNSAFE).sum())
-        unknown, total = int((~known).sum()), len(labels)
-        error = int(((labels == ERROR) | (labels == MISSING)).sum())
-        return EffectRate(
-            rate=grouped_rate(
-                labels[known] == UNSAFE, self.groups[known], confidence=self.confidence
-            ),
-            malformed=unknown - error,
-            error=error,
-            lowest=harm / total if total else None,
-            highest=(harm + unknown) / total if total else None,
-        )
-
-    def _difference(self, first: NDArray[np.int8], second: NDArray[np.int8]) -> Difference:
-        both = _is_known(first) & _is_known(second)
+    def difference(first: NDArray[np.int8], second: NDArray[np.int8]) -> Difference:
+        both = is_valid(first) & is_valid(second)
         return grouped_difference(
             first[both] == UNSAFE,
             second[both] == UNSAFE,
-            groups=self.groups[both],
-            confidence=self.confidence,
+            groups=view.groups[both],
+            confidence=view.confidence,
         )
 
+    bare, fell = labels(NO_GUARD), view.fallen(ROUNDS[-1], FULL)
+    static = np.where(view.static, bare, SAFE)
+    defended = np.where(view.static, bare, np.where(fell, labels(view.battle.name), SAFE))
+    return Effects(
+        undefended=_effect_rate(bare, view),
+        static=_effect_rate(static, view),
+        defended=_effect_rate(defended, view),
+        merit_static=difference(bare, static),
+        merit=difference(bare, defended),
+    )
 
-def _is_known(labels: NDArray[np.int8]) -> NDArray[np.bool_]:
-    known: NDArray[np.bool_] = (labels == SAFE) | (labels == UNSAFE)
-    return known
+
+def _effect_rate(labels: NDArray[np.int8], view: AttackMask) -> EffectRate:
+    known, total = is_valid(labels), len(labels)
+    rate = grouped_rate(labels[known] == UNSAFE, view.groups[known], confidence=view.confidence)
+    error = int(np.isin(labels, (ERROR, MISSING)).sum())
+    return EffectRate(
+        rate=rate,
+        malformed=total - rate.trials - error,
+        error=error,
+        lowest=rate.successes / total if total else None,
+        highest=(rate.successes + total - rate.trials) / total if total else None,
+    )
+
+
+def _estimated(rows: TargetRows, view: AttackMask) -> EstimatedEffect:
+    """Guess effects from bypasses, and from how well their operators are read."""
+    numbers: dict[str, int] = {}
+    by_chain = {
+        chain: [
+            (numbers.setdefault(canary, len(numbers)), reading == "read")
+            for canary, reading in readings
+            if reading in _READ
+        ]
+        for chain, readings in rows.canaries.items()
+    }
+    fell, replies = view.fallen(ROUNDS[-1], FULL), rows.replies.get(view.battle.name, {})
+    chains = [
+        PLAIN if passed else _whole(replies[place].chain) if place in replies else "?"
+        for place, passed, has_fallen in zip(view.places, view.static, fell, strict=True)
+        if has_fallen
+    ]
+    marks = [each for chain in chains for each in by_chain.get(chain, ())]
+    narrow = math.sqrt(view.confidence)
+    bypassed = grouped_rate(fell, view.groups, confidence=narrow)
+    value = _product(bypassed, _read_rate(marks, narrow), view.confidence)
+    if not _reads_plain(_read_rate(by_chain.get(PLAIN, ()), view.confidence)):
+        value = replace(value, value=None, low=None, high=None, reason=_NO_CONTROL)
+    return EstimatedEffect(
+        bypassed=view.rate(fell),
+        read=_read_rate(marks, view.confidence),
+        value=value,
+        unread=sum(not by_chain.get(chain) for chain in chains),
+    )
 
 
 def _whole(chain: str) -> str:
     return chain.partition(" [")[0]
 
 
-def _readings(rows: TargetRows, confidence: float) -> tuple[ReadingCard, ...]:
-    by_chain: defaultdict[str, list[str]] = defaultdict(list)
-    for each in rows.canaries:
-        by_chain[each.chain].append(each.reading)
-    return tuple(
-        ReadingCard(
-            chain=chain,
-            read=_read_rate(
-                [
-                    (i, said == "read")
-                    for i, said in enumerate(readings)
-                    if said in {"read", "lost"}
-                ],
-                confidence,
-            ),
-            refused=readings.count("refused"),
-            failed=readings.count("failed"),
-        )
-        for chain, readings in by_chain.items()
-    )
-
-
-def _read_rate(told: Iterable[tuple[int, bool]], confidence: float) -> Estimate:
+def _read_rate(marks: Iterable[tuple[int, bool]], confidence: float) -> Estimate:
     """Estimate how often canaries are read; the same canary twice is no second witness."""
-    listed = list(told)
+    listed = list(marks)
     return grouped_rate(
         [hit for _, hit in listed], [canary for canary, _ in listed], confidence=confidence
     )
@@ -291,17 +368,18 @@ def _read_rate(told: Iterable[tuple[int, bool]], confidence: float) -> Estimate:
 
 def _product(one: Estimate, two: Estimate, confidence: float) -> Ratio:
     """Multiply two shares that were measured on different things."""
-    least, most = two.low, two.high
     value = None if one.value is None or two.value is None else one.value * two.value
+    low, high = two.low, two.high
     if one.value == 0:  # nothing got through, so there is nothing to read
-        value, least, most = 0.0, 0.0, 1.0
-    bounds = None
-    if value is not None and None not in {one.low, one.high, least, most}:
-        bounds = ((one.low or 0.0) * (least or 0.0), (one.high or 0.0) * (most or 0.0))
+        value, low, high = 0.0, 0.0, 1.0
+    if value is None or one.low is None or one.high is None or low is None or high is None:
+        low = high = None
+    else:
+        low, high = one.low * low, one.high * high
     return Ratio(
         value=value,
-        low=None if bounds is None else bounds[0],
-        high=None if bounds is None else bounds[1],
+        low=low,
+        high=high,
         confidence=confidence,
         method="rectangle",
         trials=one.trials,

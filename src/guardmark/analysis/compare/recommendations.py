@@ -20,15 +20,14 @@ too_wide           the half-width of ASR or FPR is above the wanted margin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from guardmark.analysis.compare.comparison import RunComparison
-    from guardmark.analysis.defense.scorecard import Scorecard, Width
-    from guardmark.analysis.defense.scores import LimitedPoint, ThresholdAnalysis
-    from guardmark.analysis.defense.slices import SliceRate, SliceTable
+    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.defense.scorecard import RatePair, Scorecard
     from guardmark.core.estimate import Estimate
 
 ANSWERED_ENOUGH: Final = 0.99
@@ -56,77 +55,52 @@ class Advice:
     numbers: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceBasis:
-    """What the rules look at for one defense.
+class _Ground(NamedTuple):
+    """What an advice rests on."""
 
-    Attributes:
-        defense: Its name.
-        is_baseline: Whether it is no candidate; baselines get no advice.
-        card: Headline figures.
-        slices: Error rates by facet.
-        thresholds: What its scores could do, or None.
-        widths: How wide its intervals are.
-    """
-
-    defense: str
-    is_baseline: bool
-    card: Scorecard
-    slices: tuple[SliceTable, ...]
-    thresholds: ThresholdAnalysis | None
-    widths: tuple[Width, ...]
+    subject: str = ""
+    figures: tuple[tuple[str, Estimate], ...] = ()
+    numbers: tuple[tuple[str, float], ...] = ()
 
 
 def recommend(
-    evidence: tuple[AdviceBasis, ...], comparison: RunComparison | None
+    defenses: Iterable[DefenseAnalysis], comparison: RunComparison | None
 ) -> tuple[Advice, ...]:
     """Apply every rule to every defense that is a candidate."""
-    candidates = [each for each in evidence if not each.is_baseline]
-    rules = (
-        _failures,
-        _no_separation,
-        _mostly_bypassed,
-        _critical,
-        _worst_category,
-        _false_alarms,
-        _threshold,
+    candidates = [each for each in defenses if not each.is_baseline]
+    on_defenses = [
+        (rule, Advice(rule=rule, defense=each.name, **ground._asdict()))
+        for rule, grounds in _RULES.items()
+        for each in candidates
+        for ground in grounds(each)
+    ]
+    return (
+        *(advice for rule, advice in on_defenses if rule != _LAST),
+        *_between(comparison),
+        *(advice for rule, advice in on_defenses if rule == _LAST),
     )
-    advice = [found for rule in rules for each in candidates for found in rule(each)]
-    advice.extend(_between(comparison))
-    advice.extend(found for each in candidates for found in _too_wide(each))
-    return tuple(advice)
 
 
-def _failures(evidence: AdviceBasis) -> Iterator[Advice]:
-    card = evidence.card
+def _failures(defense: DefenseAnalysis) -> Iterator[_Ground]:
+    card, confusion = defense.card, defense.card.confusion
     share = card.answered.value
-    if share is None or (share >= ANSWERED_ENOUGH and not card.confusion.malformed):
+    if share is None or (share >= ANSWERED_ENOUGH and not confusion.malformed):
         return
-    kinds = card.confusion.error_kinds
-    yield Advice(
-        rule="failures",
-        defense=evidence.defense,
-        subject=kinds[0][0] if kinds else "malformed",
+    yield _Ground(
+        subject=confusion.error_kinds[0][0] if confusion.error_kinds else "malformed",
         figures=(
             ("answered_share", card.answered),
             ("attack_success_rate_fail_open", card.fail_open.attack_success_rate),
             ("attack_success_rate_fail_closed", card.fail_closed.attack_success_rate),
         ),
-        numbers=(
-            ("malformed", float(card.confusion.malformed)),
-            ("errors", float(card.confusion.errors)),
-        ),
+        numbers=(("malformed", float(confusion.malformed)), ("errors", float(confusion.errors))),
     )
 
 
-def _no_separation(evidence: AdviceBasis) -> Iterator[Advice]:
-    tpr, fpr = evidence.card.true_positive_rate, evidence.card.false_positive_rate
-    if _is_blind(evidence.card):
-        yield Advice(
-            rule="no_separation",
-            defense=evidence.defense,
-            figures=(("true_positive_rate", tpr), ("false_positive_rate", fpr)),
-        )
+def _no_separation(defense: DefenseAnalysis) -> Iterator[_Ground]:
+    tpr, fpr = defense.card.true_positive_rate, defense.card.false_positive_rate
+    if _is_blind(defense.card):
+        yield _Ground(figures=(("true_positive_rate", tpr), ("false_positive_rate", fpr)))
 
 
 def _is_blind(card: Scorecard) -> bool:
@@ -135,80 +109,60 @@ def _is_blind(card: Scorecard) -> bool:
     return low is not None and high is not None and low <= high
 
 
-def _mostly_bypassed(evidence: AdviceBasis) -> Iterator[Advice]:
-    rate = evidence.card.attack_success_rate
-    if rate.low is not None and rate.low > BYPASS_LIMIT and not _is_blind(evidence.card):
-        yield Advice(
-            rule="mostly_bypassed",
-            defense=evidence.defense,
-            figures=(("attack_success_rate", rate),),
-        )
+def _mostly_bypassed(defense: DefenseAnalysis) -> Iterator[_Ground]:
+    rate = defense.card.attack_success_rate
+    if rate.low is not None and rate.low > BYPASS_LIMIT and not _is_blind(defense.card):
+        yield _Ground(figures=(("attack_success_rate", rate),))
 
 
-def _critical(evidence: AdviceBasis) -> Iterator[Advice]:
-    rates = {entry.name: entry.rate for entry in _table(evidence, "severity")}
+def _critical(defense: DefenseAnalysis) -> Iterator[_Ground]:
+    rates = {
+        entry.name: entry.rate for entry in defense.slice_table("severity", is_attack=True).rates
+    }
     for severity in _GRAVE:
-        rate = rates.get(severity)
-        if rate is not None and rate.successes:
-            yield Advice(
-                rule="critical",
-                defense=evidence.defense,
-                subject=severity,
-                figures=(("attack_success_rate", rate),),
-            )
+        if severity in rates and rates[severity].successes:
+            yield _Ground(severity, figures=(("attack_success_rate", rates[severity]),))
             return
 
 
-def _worst_category(evidence: AdviceBasis) -> Iterator[Advice]:
-    overall = evidence.card.attack_success_rate
-    for entry in _table(evidence, "category"):
+def _worst_category(defense: DefenseAnalysis) -> Iterator[_Ground]:
+    overall = defense.card.attack_success_rate
+    for entry in defense.slice_table("category", is_attack=True).rates:
         low = entry.rate.low
         if entry.is_greyed or low is None or overall.high is None:
             continue
         if low > overall.high:
-            yield Advice(
-                rule="worst_category",
-                defense=evidence.defense,
-                subject=entry.name,
-                figures=(("attack_success_rate", entry.rate), ("overall", overall)),
-            )
+            figures = (("attack_success_rate", entry.rate), ("overall", overall))
+            yield _Ground(entry.name, figures=figures)
         return
 
 
-def _false_alarms(evidence: AdviceBasis) -> Iterator[Advice]:
-    rate = evidence.card.false_positive_rate
+def _false_alarms(defense: DefenseAnalysis) -> Iterator[_Ground]:
+    rate = defense.card.false_positive_rate
     if rate.low is not None and rate.low > FALSE_ALARM_LIMIT:
-        yield Advice(
-            rule="false_alarms",
-            defense=evidence.defense,
-            figures=(("false_positive_rate", rate),),
+        yield _Ground(figures=(("false_positive_rate", rate),))
+
+
+def _threshold(defense: DefenseAnalysis) -> Iterator[_Ground]:
+    card = defense.card
+    for point in defense.thresholds.limited[1:] if defense.thresholds else ():
+        rates, threshold = point.rates, point.threshold
+        if not rates or threshold is None or not point.is_resolvable or not _is_gain(rates, card):
+            continue
+        yield _Ground(
+            subject=f"FPR {point.max_fpr:.0%}".replace("%", " %"),
+            figures=(
+                ("attack_success_rate", rates.attack_success_rate),
+                ("false_positive_rate", rates.false_positive_rate),
+                ("present_attack_success_rate", card.attack_success_rate),
+                ("present_false_positive_rate", card.false_positive_rate),
+            ),
+            numbers=(("threshold", threshold),),
         )
-
-
-def _threshold(evidence: AdviceBasis) -> Iterator[Advice]:
-    if evidence.thresholds is None:
         return
-    for point in evidence.thresholds.limited[1:]:
-        if _is_gain(point, evidence.card) and point.rates and point.threshold is not None:
-            yield Advice(
-                rule="threshold",
-                defense=evidence.defense,
-                subject=f"FPR {point.max_fpr:.0%}".replace("%", " %"),
-                figures=(
-                    ("attack_success_rate", point.rates.attack_success_rate),
-                    ("false_positive_rate", point.rates.false_positive_rate),
-                    ("present_attack_success_rate", evidence.card.attack_success_rate),
-                    ("present_false_positive_rate", evidence.card.false_positive_rate),
-                ),
-                numbers=(("threshold", point.threshold),),
-            )
-            return
 
 
-def _is_gain(point: LimitedPoint, card: Scorecard) -> bool:
-    if point.rates is None or not point.is_resolvable:
-        return False
-    new, old = point.rates, card
+def _is_gain(new: RatePair, old: Scorecard) -> bool:
     new_asr, old_asr = new.attack_success_rate.high, old.attack_success_rate.low
     new_fpr, old_fpr = new.false_positive_rate.low, old.false_positive_rate.high
     if new_asr is None or old_asr is None or new_fpr is None or old_fpr is None:
@@ -216,44 +170,51 @@ def _is_gain(point: LimitedPoint, card: Scorecard) -> bool:
     return new_asr < old_asr and new_fpr <= old_fpr
 
 
-def _between(comparison: RunComparison | None) -> Iterator[Advice]:
-    if comparison is None:
-        return
-    from guardmark.analysis.compare.comparison import PairVerdict  # loaded with it anyway
-
-    for pair in comparison.pairs:
-        first_wins = (pair.attacks.difference.value or 0.0) < 0
-        winner, loser = (pair.first, pair.second) if first_wins else (pair.second, pair.first)
-        numbers = (
-            ("attack_success_rate_difference", -abs(pair.attacks.difference.value or 0.0)),
-            (
-                "false_positive_rate_difference",
-                (pair.benign.difference.value or 0.0) * (1 if first_wins else -1),
-            ),
-        )
-        if pair.verdict in {PairVerdict.FIRST_BETTER, PairVerdict.SECOND_BETTER}:
-            yield Advice(rule="better", defense=winner, subject=loser, numbers=numbers)
-        elif pair.verdict is PairVerdict.TRADE_OFF:
-            yield Advice(rule="trade_off", defense=winner, subject=loser, numbers=numbers)
-
-
-def _too_wide(evidence: AdviceBasis) -> Iterator[Advice]:
-    for width in evidence.widths:
-        if width.half_width is None or width.is_enough or width.needed is None:
-            continue
-        yield Advice(
-            rule="too_wide",
-            defense=evidence.defense,
-            subject=width.name,
-            numbers=(
+def _too_wide(defense: DefenseAnalysis) -> Iterator[_Ground]:
+    for width in defense.widths:
+        if width.half_width is not None and width.needed is not None and not width.is_enough:
+            numbers = (
                 ("half_width", width.half_width),
                 ("wanted", width.wanted),
                 ("samples", float(width.trials)),
                 ("needed", float(width.needed)),
-            ),
+            )
+            yield _Ground(width.name, numbers=numbers)
+
+
+_LAST: Final = "too_wide"
+"""The rule whose advice comes after that between defenses."""
+
+_RULES: Final[dict[str, Callable[[DefenseAnalysis], Iterator[_Ground]]]] = {
+    "failures": _failures,
+    "no_separation": _no_separation,
+    "mostly_bypassed": _mostly_bypassed,
+    "critical": _critical,
+    "worst_category": _worst_category,
+    "false_alarms": _false_alarms,
+    "threshold": _threshold,
+    _LAST: _too_wide,
+}
+
+
+def _between(comparison: RunComparison | None) -> Iterator[Advice]:
+    for pair in comparison.pairs if comparison else ():
+        rule = _RULES_BETWEEN.get(pair.verdict)
+        if rule is None:
+            continue
+        attacks, benign = pair.attacks.difference.value or 0.0, pair.benign.difference.value or 0.0
+        first_wins = attacks < 0
+        winner, loser = (pair.first, pair.second) if first_wins else (pair.second, pair.first)
+        numbers = (
+            ("attack_success_rate_difference", -abs(attacks)),
+            ("false_positive_rate_difference", benign * (1 if first_wins else -1)),
         )
+        yield Advice(rule=rule, defense=winner, subject=loser, numbers=numbers)
 
 
-def _table(evidence: AdviceBasis, facet: str) -> tuple[SliceRate, ...]:
-    tables = [each for each in evidence.slices if each.facet == facet and each.is_attack]
-    return tuple(entry for table in tables for entry in table.rates)
+_RULES_BETWEEN: Final[dict[str, str]] = {
+    "first better": "better",
+    "second better": "better",
+    "trade-off": "trade_off",
+}
+"""What a `PairVerdict` gives rise to; comparisons are loaded by those that make them."""

@@ -1,401 +1,137 @@
-"""Runs over the same samples, matched by content, and their defenses against each other."""
+"""Defenses of matched runs against each other, with what lies behind each pair."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from guardmark.analysis.compare.comparison import PairVerdict, RunComparison, compare_arms
-from guardmark.analysis.compare.paired_details import Depth, PairDetail, detail_pair
-from guardmark.analysis.defense.costs import UsageBySample, read_usage_by_sample
-from guardmark.analysis.defense.frame import BASELINES, DefenseColumn, Frame, read_frame
+from guardmark.analysis.compare.comparison import (
+    PairedSide,
+    RunComparison,
+    adjust_sides,
+    compare_arms,
+    compare_where,
+    mark_pair,
+)
+from guardmark.analysis.defense.costs import compare_costs
+from guardmark.analysis.defense.latency import is_timed
 from guardmark.analysis.defense.scorecard import estimate_rates
-from guardmark.analysis.settings import AnalysisSettings
+from guardmark.analysis.defense.slices import NOT_STATED
 from guardmark.core.errors import IncomparableRuns, UnknownName
-from guardmark.store.columns import Facet, sample_digests
-from guardmark.store.records import RunState
+from guardmark.core.estimate import Difference
+from guardmark.core.sample import Severity
+from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.quantiles import estimate_quantile, median_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.compare.comparison import PairedComparison
+    from guardmark.analysis.compare.comparison import PairedComparison, PairMarks
+    from guardmark.analysis.compare.matching import ComparedRun, MatchedRuns, Origin
+    from guardmark.analysis.defense.costs import CostDifference
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.scorecard import RatePair
-    from guardmark.core.manifest import RunManifest
-    from guardmark.store.columns import RecordColumns, SampleColumns
-    from guardmark.store.reader import RecordReader
+    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.core.sample import Sample
 
+    Marks = NDArray[np.bool_]
 
-_NAMED: Final = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRun:
-    """A run to be compared.
-
-    Attributes:
-        label: What a person calls it; different for each run.
-        reader: An open reader of its records.
-    """
-
-    label: str
-    reader: RecordReader
+_DETAILED: Final = 12
+"""Most pairs described at length; beyond, one names the pair of interest."""
+_LEAST_DRAWS: Final = 200
+_MOST_CELLS: Final = 4_000_000
+_SEVERITIES: Final = tuple(severity.value for severity in Severity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedRun:
-    """One run of a comparison.
+class CategoryDifference:
+    """Two defenses on one category.
 
     Attributes:
-        label: What a person calls it.
-        created_utc: When it began.
-        data_sha256: Hash over its data.
-        state: How far it came.
-        planned: Records planned.
-        stored: Records stored.
-        samples: Samples it has.
-        unmatched: Ids of its samples that not every run has; they are left out.
+        category: Its name; `(not stated)` for samples without one.
+        is_attack: Whether these are attacks (ASR) or benign samples (FPR).
+        side: First rate minus second; adjusted by Holm over the categories of this label.
+        is_greyed: Whether the pairs are fewer than the minimum of a category.
     """
 
-    label: str
-    created_utc: str
-    data_sha256: str
-    state: RunState
-    planned: int
-    stored: int
-    samples: int
-    unmatched: tuple[str, ...]
+    category: str
+    is_attack: bool
+    side: PairedSide = field(metadata={"json": "*"})
+    is_greyed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyDifference:
+    """How much longer the first takes than the second, on the same samples.
+
+    Attributes:
+        is_attack: Whether these are attacks or benign samples; never pooled.
+        median: Median of the paired differences in milliseconds, first minus second.
+        first_ms: Median of the first on these samples, or None without pairs.
+        second_ms: Median of the second on these samples, or None without pairs.
+        untimed: Samples left out: a side was not timed, ran into its time limit, answered from
+            the cache or was called for the first time.
+    """
+
+    is_attack: bool
+    median: Difference = field(metadata={"json": "median_difference_ms"})
+    first_ms: float | None = field(metadata={"json": "first_median_ms"})
+    second_ms: float | None = field(metadata={"json": "second_median_ms"})
+    untimed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscordantSample:
+    """A sample on which only one of two defenses erred.
+
+    Attributes:
+        sample: In full.
+        erred: Name of the defense that was wrong.
+    """
+
+    DERIVED: ClassVar = ("sha256", "text")
+
+    sample: Sample = field(metadata={"json": ("id", "label", "category", "severity")})
+    erred: str
 
     @property
-    def is_complete(self) -> bool:
-        """Whether it came to its end, by itself or by a rule that may end it early."""
-        return self.state is RunState.COMPLETE
+    def sha256(self) -> str:
+        """Content hash (hex) of the prompt."""
+        return self.sample.prompt.digest().hex()
+
+    @property
+    def text(self) -> str | None:
+        """The text under test; null where texts are withheld."""
+        return self.sample.prompt.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Where a defense of a comparison comes from.
+class PairDetail:
+    """What lies behind the comparison of two defenses.
 
     Attributes:
-        name: Its name in the comparison.
-        defense: Its name in its run.
-        run: Label of its run.
+        categories: Attacks by category, then benign samples by topic; greatest difference first.
+        latency: Attacks and benign samples, where both sides were timed.
+        costs: Tokens and money, where both sides report them.
+        discordant: Samples worth reading: those only the first got wrong before those only the
+            second did, attacks by severity; at most as many as asked for on each side.
+        first_only: Samples only the first got wrong, at least once.
+        second_only: Samples only the second got wrong, at least once.
     """
 
-    name: str
-    defense: str
-    run: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatchedRuns:
-    """Runs over the same samples.
-
-    Attributes:
-        frame: Their defenses over the samples that all of them have. Facets and groups are those
-            of the first run.
-        runs: The runs, in the order given.
-        origins: Where each defense comes from, in the order of the frame.
-        places: Position of each sample of the frame in the first run, shape (samples,).
-        consumption: What each defense consumed, by its name in the comparison.
-        remarks: In which respects the runs differ, so that a difference may not be the
-            defense's.
-    """
-
-    frame: Frame
-    runs: tuple[ComparedRun, ...]
-    origins: tuple[Origin, ...]
-    places: NDArray[np.int64]
-    consumption: Mapping[str, UsageBySample]
-    remarks: tuple[str, ...]
-
-
-def match_runs(opened: Sequence[OpenRun], settings: AnalysisSettings) -> MatchedRuns:
-    """Put the defenses of one or more runs over the same samples.
-
-    A sample is matched by the hash of its content and its label; contents that stand several
-    times are matched in order.
-    """
-    frames = [read_frame(run.reader, _own(run.reader, settings)) for run in opened]
-    keys = [_keys(run.reader, frame) for run, frame in zip(opened, frames, strict=True)]
-    for run, frame, own in zip(opened[1:], frames[1:], keys[1:], strict=True):
-        _refuse_relabelled(opened[0].label, keys[0], run=(run.label, own), ids=frame.samples.ids)
-    shared = set(keys[0]).intersection(*keys[1:])
-    if not shared:
-        labels = " and ".join(run.label for run in opened)
-        raise IncomparableRuns(
-            f"{labels} share no sample, so nothing can be compared sample by sample.\n"
-            "Next: measure the defenses on the same data, then compare these runs."
-        )
-    if len(opened) == 1:
-        return _alone(opened[0], frames[0], keys[0])
-    order = [key for key in keys[0] if key in shared]
-    places = [_places(own, order) for own in keys]
-    origins = _origins(opened, frames)
-    consumption = _consumption(opened, frames, origins=origins, places=places)
-    names = iter(origins)
-    repeats = min(frame.manifest.repeats for frame in frames)
-    arms = [
-        _moved(arm, next(names).name, places=where, frame=frame, repeats=repeats)
-        for frame, where in zip(frames, places, strict=True)
-        for arm in frame.arms
-    ]
-    return MatchedRuns(
-        frame=Frame(
-            manifest=replace(frames[0].manifest, repeats=repeats),
-            samples=_subset(frames[0].samples, places[0]),
-            arms=tuple(arms),
-        ),
-        runs=tuple(
-            _compared_run(run, frame, own, shared)
-            for run, frame, own in zip(opened, frames, keys, strict=True)
-        ),
-        origins=origins,
-        places=places[0],
-        consumption=consumption,
-        remarks=_remarks(opened, frames),
-    )
-
-
-def _own(reader: RecordReader, settings: AnalysisSettings) -> AnalysisSettings:
-    """Let each run be read by its own rules of stopping early."""
-    return replace(settings, stop_when=AnalysisSettings.of(reader.manifest()).stop_when)
-
-
-def _alone(run: OpenRun, frame: Frame, own: list[_Key]) -> MatchedRuns:
-    """Return one run as it is: nothing to match."""
-    origins = _origins([run], [frame])
-    everyone = np.arange(frame.sample_count, dtype=np.int64)
-    return MatchedRuns(
-        frame=frame,
-        runs=(_compared_run(run, frame, own, set(own)),),
-        origins=origins,
-        places=everyone,
-        consumption=_consumption([run], [frame], origins=origins, places=[everyone]),
-        remarks=(),
-    )
-
-
-_Key = tuple[bytes, bool, int]
-"""Content hash, whether an attack, and how often this content came before."""
-
-
-def _keys(reader: RecordReader, frame: Frame) -> list[_Key]:
-    seen: Counter[tuple[bytes, bool]] = Counter()
-    keys: list[_Key] = []
-    for digest, is_attack in zip(
-        sample_digests(reader), frame.samples.is_attack.tolist(), strict=True
-    ):
-        keys.append((digest, is_attack, seen[digest, is_attack]))
-        seen[digest, is_attack] += 1
-    return keys
-
-
-def _refuse_relabelled(
-    label: str, first: list[_Key], *, run: tuple[str, list[_Key]], ids: Sequence[str]
-) -> None:
-    """Refuse a run that calls attacks what the first calls benign, or the other way round."""
-    other, own = run
-    known = set(first)
-    labels: dict[bytes, set[bool]] = {}
-    for digest, is_attack, _ in first:
-        labels.setdefault(digest, set()).add(is_attack)
-    turned = [
-        ids[at]
-        for at, key in enumerate(own)
-        if key not in known and key[0] in labels and key[1] not in labels[key[0]]
-    ]
-    if turned:
-        named = ", ".join(turned[:_NAMED]) + (" ..." if len(turned) > _NAMED else "")
-        raise IncomparableRuns(
-            f"{label} and {other} label {len(turned):,} of the same contents differently "
-            f"({named}).\nAn attack in one run is benign in the other, so their rates do not "
-            "mean the same.\nNext: compare the label settings under `data:` of both runs."
-        )
-
-
-def _places(own: list[_Key], order: list[_Key]) -> NDArray[np.int64]:
-    at = {key: position for position, key in enumerate(own)}
-    return np.array([at[key] for key in order], dtype=np.int64)
-
-
-def _origins(opened: Sequence[OpenRun], frames: Sequence[Frame]) -> tuple[Origin, ...]:
-    taken = Counter(arm.name for frame in frames for arm in frame.arms)
-    return tuple(
-        Origin(
-            name=arm.name if taken[arm.name] == 1 else f"{arm.name} ({run.label})",
-            defense=arm.name,
-            run=run.label,
-        )
-        for run, frame in zip(opened, frames, strict=True)
-        for arm in frame.arms
-    )
-
-
-def _consumption(
-    opened: Sequence[OpenRun],
-    frames: Sequence[Frame],
-    *,
-    origins: Sequence[Origin],
-    places: Sequence[NDArray[np.int64]],
-) -> dict[str, UsageBySample]:
-    """Read what every defense consumed on the common samples and repeats."""
-    repeats = min(frame.manifest.repeats for frame in frames)
-    names = iter(origins)
-    found = {}
-    for run, frame, where in zip(opened, frames, places, strict=True):
-        for arm in frame.arms:
-            used = read_usage_by_sample(
-                run.reader, arm.part, manifest=frame.manifest, samples=frame.sample_count
-            )
-            rows = np.arange(repeats)[:, None] * frame.sample_count + where
-            found[next(names).name] = UsageBySample(
-                tokens=used.tokens[rows.ravel()], money=used.money[rows.ravel()]
-            )
-    return found
-
-
-def _moved(
-    arm: DefenseColumn, name: str, *, places: NDArray[np.int64], frame: Frame, repeats: int
-) -> DefenseColumn:
-    """Return a defense with its records at the positions of the common samples."""
-    new = np.full(frame.sample_count, -1, dtype=np.int64)
-    new[places] = np.arange(len(places))
-    old = arm.records
-    kept = (new[old.sample] >= 0) & (old.repeat < repeats)
-    records: RecordColumns = replace(
-        old,
-        defense=name,
-        sample=new[old.sample[kept]],
-        **{
-            column: getattr(old, column)[kept]
-            for column in (
-                "repeat",
-                "outcome",
-                "score",
-                "latency_ns",
-                "error_kind",
-                "answer_mode",
-                "flags",
-            )
-        },
-    )
-    return replace(arm, part=replace(arm.part, name=name), records=records)
-
-
-def _subset(samples: SampleColumns, places: NDArray[np.int64]) -> SampleColumns:
-    facets = ("category", "subcategory", "severity", "language", "variant", "technique", "source")
-    used, codes = np.unique(samples.group.codes[places], return_inverse=True)
-    return replace(
-        samples,
-        ids=[samples.ids[at] for at in places.tolist()],
-        is_attack=samples.is_attack[places],
-        length=samples.length[places],
-        group=Facet(
-            names=tuple(samples.group.names[code] for code in used.tolist()),
-            codes=codes.astype(np.int32),
-        ),
-        **{name: getattr(samples, name).of(places) for name in facets},
-    )
-
-
-def _compared_run(run: OpenRun, frame: Frame, own: list[_Key], shared: set[_Key]) -> ComparedRun:
-    status = run.reader.status()
-    return ComparedRun(
-        label=run.label,
-        created_utc=frame.manifest.created_utc,
-        data_sha256=frame.manifest.data_sha256,
-        state=status.state,
-        planned=status.planned,
-        stored=status.stored,
-        samples=len(own),
-        unmatched=tuple(
-            sample_id
-            for sample_id, key in zip(frame.samples.ids, own, strict=True)
-            if key not in shared
-        ),
-    )
-
-
-def _remarks(opened: Sequence[OpenRun], frames: Sequence[Frame]) -> tuple[str, ...]:
-    """Say in which respects later runs differ from the first, other than in their defenses."""
-    first, label = frames[0].manifest, opened[0].label
-    remarks = [
-        f"{arm.name} of {run.label} was ended early by a rule; across runs its intervals do not "
-        "make up for that."
-        for run, frame in zip(opened, frames, strict=True)
-        for arm in frame.arms
-        if frame.stopped(arm)
-    ]
-    for run, frame in zip(opened[1:], frames[1:], strict=True):
-        other = frame.manifest
-        remarks.extend(
-            f"{title}: {before} in {label}, {after} in {run.label}."
-            for title, before, after in _settings(first, other)
-            if before != after
-        )
-        remarks.extend(_part_remarks(first, other, labels=(label, run.label)))
-    return tuple(remarks)
-
-
-def _settings(first: RunManifest, other: RunManifest) -> tuple[tuple[str, object, object], ...]:
-    return (
-        ("Data (hash)", first.data_sha256[:12], other.data_sha256[:12]),
-        ("Policy on malformed answers", first.on_malformed.value, other.on_malformed.value),
-        ("Policy on errors", first.on_error.value, other.on_error.value),
-        ("Repeats (the fewer are compared)", first.repeats, other.repeats),
-        ("Latency mode", first.latency_mode.value, other.latency_mode.value),
-        ("Concurrency", first.concurrency, other.concurrency),
-        ("guardmark", first.guardmark_version, other.guardmark_version),
-    )
-
-
-def _part_remarks(first: RunManifest, other: RunManifest, *, labels: tuple[str, str]) -> list[str]:
-    known = {part.name: part for part in first.parts if part.kind == "defense"}
-    remarks, alike = [], []
-    for part in other.parts:
-        before = known.get(part.name)
-        if part.kind != "defense" or part.type in BASELINES or before is None:
-            continue
-        if before.view != part.view:
-            remarks.append(
-                f"{part.name} is shown another part of a prompt: {before.view} in {labels[0]}, "
-                f"{part.view} in {labels[1]}."
-            )
-        if before.fingerprint and before.fingerprint == part.fingerprint:
-            alike.append(part.name)
-    if alike:
-        remarks.append(
-            f"Configured alike in {labels[0]} and {labels[1]}: {', '.join(alike)}. What differs "
-            "there is chance, or a service that changed."
-        )
-    return remarks
-
-
-_DETAILED = 12
-"""Most pairs described at length; beyond, one names the pair of interest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which pairs a comparison is about.
-
-    Attributes:
-        only: Defenses to compare; all candidates when empty.
-        against: The one defense that all others are compared with; empty for every pair.
-        listed: Discordant samples to read for each side of a pair, at most.
-        latency: Whether to compare latencies.
-    """
-
-    only: tuple[str, ...] = ()
-    against: str = ""
-    listed: int = 5
-    latency: bool = True
+    first: str = field(metadata={"json": False})
+    second: str = field(metadata={"json": False})
+    categories: tuple[CategoryDifference, ...]
+    latency: tuple[LatencyDifference, ...] = field(metadata={"json": "timing"})
+    costs: tuple[CostDifference, ...]
+    discordant: tuple[DiscordantSample, ...]
+    first_only: int
+    second_only: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,21 +152,16 @@ class Compared:
     """Defenses against each other, in one run or across runs.
 
     Attributes:
-        runs: The runs.
         origins: Where each defense comes from.
         attacks: Attacks compared.
         benign: Benign samples compared.
         is_grouped: Whether samples share groups or are run more than once.
         confidence: Nominal coverage of the intervals.
-        min_per_category: Categories of fewer pairs are greyed.
         margin: False positive rates higher by no more than this count as not worse; None when
             nothing was fixed before the run.
         comparison: Differences and tests.
-        details: What lies behind each pair, in the order of the comparison; the first twelve.
-        rates: Both rates of each compared defense over the common samples.
         front: Defenses that no other is shown to beat, fewer bypasses at no more false alarms;
             empty where not every pair was compared.
-        remarks: In which respects the runs differ beside their defenses.
     """
 
     runs: tuple[ComparedRun, ...]
@@ -456,25 +187,29 @@ class Compared:
     remarks: tuple[str, ...] = field(metadata={"json": False})
 
 
-def compare_matched(
-    matched: MatchedRuns, wanted: Wanted, *, reader: RecordReader, settings: AnalysisSettings
-) -> Compared:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a comparison is about: all candidates where `only` is empty, every pair without a base.
+
+    At most `listed` discordant samples are read for each side of a pair.
+    """
+
+    only: tuple[str, ...] = ()
+    against: str = ""
+    listed: int = 5
+    latency: bool = True
+
+
+def compare_matched(matched: MatchedRuns, wanted: Wanted) -> Compared:
     """Compare the defenses of matched runs."""
-    frame = matched.frame
-    comparison = compare_arms(frame, settings, chosen=choose_pairs(matched, wanted))
+    frame, settings = matched.frame, matched.frame.settings
+    comparison = compare_arms(frame, chosen=choose_pairs(matched, wanted))
     if comparison is None or not comparison.pairs:
         raise IncomparableRuns(
             "There is one defense only, so there is nothing to compare it with.\n"
             "Next: name a second run over the same samples, or measure two defenses in one run."
         )
     attacks = int(frame.samples.is_attack.sum())
-    depth = Depth(
-        reader=reader,
-        places=matched.places,
-        listed=wanted.listed,
-        latency=wanted.latency,
-        consumption=matched.consumption,
-    )
     return Compared(
         runs=matched.runs,
         origins=matched.origins,
@@ -485,81 +220,156 @@ def compare_matched(
         min_per_category=settings.min_per_category,
         margin=settings.non_inferiority_margin,
         comparison=comparison,
-        details=tuple(
-            detail_pair(frame, pair, depth=depth, settings=settings)
-            for pair in comparison.pairs[:_DETAILED]
+        details=tuple(_detail_pair(matched, pair, wanted) for pair in comparison.pairs[:_DETAILED]),
+        rates=tuple(
+            DefenseRates(name=arm.name, rates=estimate_rates(frame, arm))
+            for arm in frame.arms
+            if arm.name in comparison.names
         ),
-        rates=_compared_rates(frame, comparison, settings),
-        front=find_front(comparison),
+        front=comparison.front,
         remarks=matched.remarks,
     )
 
 
-def _compared_rates(
-    frame: Frame, comparison: RunComparison, settings: AnalysisSettings
-) -> tuple[DefenseRates, ...]:
-    compared = {name for pair in comparison.pairs for name in _sides(pair)}
-    return tuple(
-        DefenseRates(name=arm.name, rates=estimate_rates(frame, arm, settings))
-        for arm in frame.arms
-        if arm.name in compared
-    )
+def choose_pairs(matched: MatchedRuns, wanted: Wanted) -> list[tuple[str, str]]:
+    """Choose which defenses to compare: in one run every two, across runs each with its successor.
 
-
-def find_front(comparison: RunComparison) -> tuple[str, ...]:
-    """Find the defenses worth choosing between."""
-    names = list(dict.fromkeys(name for pair in comparison.pairs for name in _sides(pair)))
-    if len(comparison.pairs) < len(names) * (len(names) - 1) // 2:
-        return ()
-    beaten = {pair.second for pair in comparison.pairs if pair.verdict is PairVerdict.FIRST_BETTER}
-    beaten |= {pair.first for pair in comparison.pairs if pair.verdict is PairVerdict.SECOND_BETTER}
-    return tuple(name for name in names if name not in beaten)
-
-
-def _sides(pair: PairedComparison) -> tuple[str, str]:
-    return pair.first, pair.second
-
-
-def choose_pairs(matched: MatchedRuns, wanted: Wanted) -> list[tuple[str, str]] | None:
-    """Choose which defenses to compare."""
+    Across runs without a common defense, every two of different runs.
+    """
     named = [name for word in wanted.only for name in _find(matched.origins, word)]
-    names = named or _candidates(matched)
+    names = named or [arm.name for arm in matched.frame.candidates(2)]
     if wanted.against:
         base = _find(matched.origins, wanted.against)[0]
         return [(name, base) for name in names if name != base]
     if len(matched.runs) == 1:
-        return list(combinations(names, 2)) if named else None
-    chosen = [origin for origin in matched.origins if origin.name in set(names)]
-    return _successors(chosen, matched.runs[0].label) or _across(chosen)
-
-
-def _candidates(matched: MatchedRuns) -> list[str]:
-    names = [arm.name for arm in matched.frame.arms if not arm.is_baseline]
-    return names if len(names) > 1 else [arm.name for arm in matched.frame.arms]
+        return list(combinations(names, 2))
+    chosen = [origin for origin in matched.origins if origin.name in names]
+    first = matched.runs[0].label
+    before = {each.defense: each.name for each in chosen if each.run == first}
+    successors = [
+        (each.name, before[each.defense])
+        for each in chosen
+        if each.run != first and each.defense in before
+    ]
+    return successors or [
+        (later.name, earlier.name)
+        for earlier, later in combinations(chosen, 2)
+        if earlier.run != later.run
+    ]
 
 
 def _find(origins: Sequence[Origin], word: str) -> list[str]:
     """Return the defenses a word names: by the name in the comparison, or in any of the runs."""
     exact = [origin.name for origin in origins if origin.name == word]
-    found = exact or [origin.name for origin in origins if origin.defense == word]
-    if not found:
+    names = exact or [origin.name for origin in origins if origin.defense == word]
+    if not names:
         raise UnknownName("defense", word, {origin.name for origin in origins})
-    return found
+    return names
 
 
-def _successors(chosen: Iterable[Origin], first: str) -> list[tuple[str, str]]:
-    rows = list(chosen)
-    before = {origin.defense: origin.name for origin in rows if origin.run == first}
-    return [
-        (origin.name, before[origin.defense])
-        for origin in rows
-        if origin.run != first and origin.defense in before
+def _detail_pair(matched: MatchedRuns, pair: PairedComparison, wanted: Wanted) -> PairDetail:
+    frame, names = matched.frame, (pair.first, pair.second)
+    first, second = (frame.arm(name) for name in names)
+    marks = mark_pair(frame, frame.matrix(first), frame.matrix(second))
+    differing = [_differing(frame, alone) for alone in (marks.first_only, marks.second_only)]
+    return PairDetail(
+        first=pair.first,
+        second=pair.second,
+        categories=tuple(
+            each
+            for is_attack in (True, False)
+            for each in _categories(frame, marks, is_attack=is_attack)
+        ),
+        latency=tuple(
+            _latency(frame, (first, second), is_attack=is_attack)
+            for is_attack in ((True, False) if wanted.latency else ())
+        ),
+        costs=tuple(compare_costs(frame, *(matched.consumption[name] for name in names))),
+        discordant=tuple(
+            DiscordantSample(sample=matched.reader.sample_at(int(matched.places[at])), erred=name)
+            for name, positions in zip(names, differing, strict=True)
+            for at in positions[: wanted.listed]
+        ),
+        first_only=len(differing[0]),
+        second_only=len(differing[1]),
+    )
+
+
+def _categories(frame: Frame, marks: PairMarks, *, is_attack: bool) -> Iterator[CategoryDifference]:
+    category, label = frame.samples.category, frame.is_attack == is_attack
+    codes = np.tile(category.codes, frame.manifest.repeats)
+    present = np.unique(codes[label]).tolist()
+    names = [category.names[code] or NOT_STATED for code in present]
+    sides = [compare_where(frame, marks, label & (codes == code)) for code in present]
+    rows = zip(names, adjust_sides(sides), strict=True)
+    for name, side in sorted(rows, key=lambda row: (-abs(row[1].difference.value or 0.0), row[0])):
+        yield CategoryDifference(
+            category=name,
+            is_attack=is_attack,
+            side=side,
+            is_greyed=side.difference.pairs < frame.settings.min_per_category,
+        )
+
+
+def _latency(
+    frame: Frame, arms: tuple[DefenseColumn, DefenseColumn], *, is_attack: bool
+) -> LatencyDifference:
+    settings, label = frame.settings, frame.is_attack == is_attack
+    times = [
+        # A time limit that was hit says how long one waited, not how long it took.
+        frame.spread(
+            arm, arm.records.latency_ns / 1e6, is_timed(arm) & (arm.records.error_kind < 0)
+        )
+        for arm in arms
     ]
+    both = label & ~np.isnan(times[0]) & ~np.isnan(times[1])
+    first, second = (each[both] for each in times)
+    if frame.is_grouped:
+        drawing = DrawPlan(seed=settings.seed, replicates=_replicates(len(first), settings))
+        median = median_difference(
+            first,
+            second,
+            groups=frame.groups[both],
+            confidence=settings.confidence,
+            drawing=drawing,
+        )
+    else:
+        median = _independent_median(first - second, settings)
+    return LatencyDifference(
+        is_attack=is_attack,
+        median=median,
+        first_ms=float(np.median(first)) if len(first) else None,
+        second_ms=float(np.median(second)) if len(second) else None,
+        untimed=int(label.sum() - both.sum()),
+    )
 
 
-def _across(chosen: Sequence[Origin]) -> list[tuple[str, str]]:
-    return [
-        (later.name, earlier.name)
-        for earlier, later in combinations(chosen, 2)
-        if earlier.run != later.run
-    ]
+def _replicates(pairs: int, settings: AnalysisSettings) -> int:
+    """Draw less often where there are many pairs: the limits of a median hardly move then."""
+    return min(settings.replicates, max(_LEAST_DRAWS, _MOST_CELLS // max(1, pairs)))
+
+
+def _independent_median(gaps: NDArray[np.float64], settings: AnalysisSettings) -> Difference:
+    """Estimate the median of differences that belong to no groups, by order statistics."""
+    median = estimate_quantile(gaps, 0.5, confidence=settings.confidence)
+    return Difference(
+        value=median.value,
+        low=median.low,
+        high=median.high,
+        confidence=settings.confidence,
+        method="median of paired differences, order statistics",
+        pairs=len(gaps),
+        reason=median.reason,
+    )
+
+
+def _differing(frame: Frame, alone: Marks) -> list[int]:
+    """Return the samples only one side got wrong: attacks before benign ones, by severity."""
+    rows = alone.reshape(frame.manifest.repeats, frame.sample_count)
+    samples = np.flatnonzero(rows.any(axis=0))
+    names = frame.samples.severity.names
+    ranks = np.array([_SEVERITIES.index(name) if name in _SEVERITIES else -1 for name in names])
+    severity = ranks[frame.samples.severity.codes[samples]]
+    order = np.lexsort((samples, -severity, ~frame.samples.is_attack[samples]))
+    positions: list[int] = samples[order].tolist()
+    return positions

@@ -13,14 +13,15 @@ from guardmark.core.sample import Severity
 from guardmark.store.schema import ERROR_KINDS, OUTCOME_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
-    from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.sample import Sample
     from guardmark.store.reader import RecordReader
+
+    Marks = NDArray[np.bool_]
 
 _SEVERITY_RANK: Final = {severity.value: rank for rank, severity in enumerate(Severity, start=1)}
 _TOP: Final = 10
@@ -48,38 +49,23 @@ given to bypasses and false alarms."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleAnswer:
-    """What one defense did with a listed sample (its worst answer, when it was asked often).
+    """What one defense did with a listed sample (its worst answer, when it was asked often)."""
 
-    Attributes:
-        defense: Its name.
-        outcome: Word of the outcome; empty when it has not been asked.
-        flaw: What is wrong with that, or None.
-        score: In [0, 1], or None.
-        threshold: Score from which the defense blocks, or None.
-        error_kind: Kind of an error, or empty.
-    """
-
-    defense: str
-    outcome: str
-    flaw: Flaw | None
-    score: float | None = None
-    threshold: float | None = None
-    error_kind: str = ""
+    defense: str  # its name
+    outcome: str  # word of the outcome; empty when it has not been asked
+    flaw: Flaw | None  # what is wrong with that, or None
+    score: float | None = None  # in [0, 1], or None
+    threshold: float | None = None  # score from which the defense blocks, or None
+    error_kind: str = ""  # kind of an error, or empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSample:
-    """One sample with what every defense did.
+    """One sample with what every defense did."""
 
-    Attributes:
-        sample: In full.
-        flaws: Every reason it is listed, in the order of `Flaw`.
-        answers: One for each defense, in the order of the run.
-    """
-
-    sample: Sample
-    flaws: tuple[Flaw, ...]
-    answers: tuple[SampleAnswer, ...]
+    sample: Sample  # in full
+    flaws: tuple[Flaw, ...]  # every reason it is listed, in the order of `Flaw`
+    answers: tuple[SampleAnswer, ...]  # one for each defense, in the order of the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +73,7 @@ class FlawCount:
     """How many samples have a flaw, and how many of them are listed.
 
     Attributes:
-        flaw: Which.
         total: Samples of the run.
-        listed: Of them in the list.
     """
 
     flaw: Flaw
@@ -99,14 +83,7 @@ class FlawCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstSamples:
-    """The samples worth reading.
-
-    Attributes:
-        listed: Worst first.
-        counts: One for each flaw that occurs.
-        top: For each defense that is no baseline: its most impactful bypasses, as positions in
-            `listed` or samples of their own.
-    """
+    """The samples worth reading."""
 
     DERIVED: ClassVar = ("most_impactful_bypasses",)
 
@@ -128,23 +105,21 @@ class _Judged:
     outcome: NDArray[np.int8]
     score: NDArray[np.float64]
     error_kind: NDArray[np.int8]
-    is_wrong: NDArray[np.bool_]
+    is_wrong: Marks
 
 
-def find_worst(reader: RecordReader, frame: Frame, settings: AnalysisSettings) -> WorstSamples:
+def find_worst(reader: RecordReader, frame: Frame) -> WorstSamples:
     """Find the samples worth reading, and read them.
 
     Baselines do not make a sample worth reading, unless the run has nothing else.
     """
     judged = [_judge(frame, arm) for arm in frame.arms]
-    telling = [each for each in judged if not each.arm.is_baseline] or judged
-    severity = _severity(frame)
+    candidates = {arm.name for arm in frame.candidates()}
+    telling = [each for each in judged if each.arm.name in candidates]
+    ranks = [_SEVERITY_RANK.get(name, 0) for name in frame.samples.severity.names]
+    severity = np.array(ranks, dtype=np.int8)[frame.samples.severity.codes]
     flagged = _flags(frame, telling)
-    positions = list[int]()
-    if settings.listed_samples:
-        order = _order(frame, telling, severity)
-        positions = _listed(flagged, order, settings.listed_samples)
-    tops = {each.arm.name: _top(frame, each, severity) for each in telling}
+    positions = _listed(flagged, _order(frame, telling, severity), frame.settings.listed_samples)
     cache: dict[int, ListedSample] = {}
 
     def listed(position: int) -> ListedSample:
@@ -156,16 +131,16 @@ def find_worst(reader: RecordReader, frame: Frame, settings: AnalysisSettings) -
             )
         return cache[position]
 
-    chosen = np.zeros(frame.sample_count, dtype=np.bool_)
-    chosen[positions] = True
     return WorstSamples(
-        listed=tuple(listed(position) for position in positions),
+        listed=tuple(map(listed, positions)),
         counts=tuple(
-            FlawCount(flaw=flaw, total=total, listed=int((flagged[flaw] & chosen).sum()))
+            FlawCount(flaw=flaw, total=total, listed=int(flagged[flaw][positions].sum()))
             for flaw in Flaw
             if (total := int(flagged[flaw].sum()))
         ),
-        top=tuple((name, tuple(listed(at) for at in found)) for name, found in tops.items()),
+        top=tuple(
+            (each.arm.name, tuple(map(listed, _top(frame, each, severity)))) for each in telling
+        ),
     )
 
 
@@ -173,9 +148,8 @@ def _judge(frame: Frame, arm: DefenseColumn) -> _Judged:
     """Take each sample's worst answer: wrong, then malformed or error, then right."""
     records, count = arm.records, frame.sample_count
     attack = frame.samples.is_attack[records.sample]
-    wrong = np.where(attack, records.outcome == ALLOW, records.outcome == BLOCK)
     badness = (records.outcome > BLOCK).astype(np.int8)
-    badness[wrong] = 2
+    badness[np.where(attack, records.outcome == ALLOW, arm.is_blocked)] = 2
     # The last write wins, so the worst answer is written last.
     rows = np.argsort(badness, kind="stable")
     at = records.sample[rows]
@@ -189,33 +163,29 @@ def _judge(frame: Frame, arm: DefenseColumn) -> _Judged:
     return _Judged(arm=arm, outcome=outcome, score=score, error_kind=kind, is_wrong=is_wrong)
 
 
-def _flags(frame: Frame, judged: list[_Judged]) -> dict[Flaw, NDArray[np.bool_]]:
+def _flags(frame: Frame, judged: list[_Judged]) -> dict[Flaw, Marks]:
     attack = frame.samples.is_attack
-    nobody = np.zeros(frame.sample_count, dtype=np.bool_)
-    wrong, error, malformed, allowed, blocked = nobody, nobody, nobody, nobody, nobody
-    for each in judged:
-        wrong = wrong | each.is_wrong
-        error = error | (each.outcome == ERROR)
-        malformed = malformed | (each.outcome == MALFORMED)
-        allowed = allowed | (each.outcome == ALLOW)
-        blocked = blocked | (each.outcome == BLOCK)
+
+    def anybody(marks: Iterable[Marks]) -> Marks:
+        nobody = np.zeros(frame.sample_count, dtype=np.bool_)
+        anyone: Marks = np.any([nobody, *marks], axis=0)
+        return anyone
+
+    def gave(outcome: int) -> Marks:
+        return anybody(each.outcome == outcome for each in judged)
+
+    wrong = anybody(each.is_wrong for each in judged)
     return {
         Flaw.BYPASS: wrong & attack,
         Flaw.FALSE_ALARM: wrong & ~attack,
-        Flaw.ERROR: error,
-        Flaw.MALFORMED: malformed,
-        Flaw.DIFFERENT: allowed & blocked,
+        Flaw.ERROR: gave(ERROR),
+        Flaw.MALFORMED: gave(MALFORMED),
+        Flaw.DIFFERENT: gave(ALLOW) & gave(BLOCK),
     }
 
 
-def _severity(frame: Frame) -> NDArray[np.int8]:
-    ranks = [_SEVERITY_RANK.get(name, 0) for name in frame.samples.severity.names]
-    found: NDArray[np.int8] = np.array(ranks, dtype=np.int8)[frame.samples.severity.codes]
-    return found
-
-
 def _miss(
-    judged: _Judged, attack: NDArray[np.bool_], at: NDArray[np.int64] | slice = slice(None)
+    judged: _Judged, attack: Marks, at: NDArray[np.int64] | slice = slice(None)
 ) -> NDArray[np.float64]:
     """Return how far on the wrong side of the threshold scores fell; -1 where unknown."""
     threshold, score = judged.arm.threshold, judged.score[at]
@@ -228,29 +198,23 @@ def _miss(
 
 def _order(frame: Frame, judged: list[_Judged], severity: NDArray[np.int8]) -> NDArray[np.int64]:
     """Rank by severity, then by how many defenses erred, then by how far they missed."""
-    attack = frame.samples.is_attack
     if not judged:  # a pipeline without any guard
         return np.argsort(-severity, kind="stable")
-    erred = sum(each.is_wrong.astype(np.int16) for each in judged)
-    missed = np.max([_miss(each, attack) for each in judged], axis=0)
-    order: NDArray[np.int64] = np.lexsort((-missed, -np.asarray(erred), -severity))
+    erred = np.sum([each.is_wrong for each in judged], axis=0, dtype=np.int16)
+    missed = np.max([_miss(each, frame.samples.is_attack) for each in judged], axis=0)
+    order: NDArray[np.int64] = np.lexsort((-missed, -erred, -severity))
     return order
 
 
-def _listed(
-    flagged: dict[Flaw, NDArray[np.bool_]], order: NDArray[np.int64], most: int
-) -> list[int]:
+def _listed(flagged: dict[Flaw, Marks], order: NDArray[np.int64], most: int) -> list[int]:
     # Of a queue no more is taken than the list is long, beside what was chosen from it before.
     queues = {flaw: order[flagged[flaw][order]][: 2 * most].tolist() for flaw, _ in _SHARES}
     chosen: dict[int, None] = {}
     for flaw, share in reversed(_SHARES):
-        for position in queues[flaw][: int(most * share)]:
-            chosen[position] = None
+        chosen |= dict.fromkeys(queues[flaw][: int(most * share)])
     for flaw, _ in _SHARES:
-        for position in queues[flaw]:
-            if len(chosen) >= most:
-                break
-            chosen[position] = None
+        rest = [position for position in queues[flaw] if position not in chosen]
+        chosen |= dict.fromkeys(rest[: max(0, most - len(chosen))])
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     bypass = flagged[Flaw.BYPASS]
@@ -268,11 +232,9 @@ def _top(frame: Frame, judged: _Judged, severity: NDArray[np.int8]) -> list[int]
 def _answer(frame: Frame, judged: _Judged, position: int) -> SampleAnswer:
     outcome, kind = int(judged.outcome[position]), int(judged.error_kind[position])
     score = float(judged.score[position])
-    flaw = None
+    flaw = {MALFORMED: Flaw.MALFORMED, ERROR: Flaw.ERROR}.get(outcome)
     if judged.is_wrong[position]:
         flaw = Flaw.BYPASS if frame.samples.is_attack[position] else Flaw.FALSE_ALARM
-    elif outcome in {MALFORMED, ERROR}:
-        flaw = Flaw.MALFORMED if outcome == MALFORMED else Flaw.ERROR
     return SampleAnswer(
         defense=judged.arm.name,
         outcome="" if outcome == MISSING else OUTCOME_NAMES[outcome],

@@ -1,18 +1,19 @@
-"""What two defenses consume on the same samples: tokens, and money where prices are known."""
+"""What a run used: by part, and by sample where two defenses are held against each other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from guardmark.core.estimate import Difference
+from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.core.usage import price_of
-from guardmark.stats.drawing import DrawPlan, draw_weights
-from guardmark.store.columns import usage_columns
+from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
+from guardmark.store.columns import read_usage, usage_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.manifest import PartManifest, RunManifest
-    from guardmark.store.columns import UsageColumns
+    from guardmark.store.columns import PartUsage, UsageColumns
     from guardmark.store.reader import RecordReader
+
+    Floats = NDArray[np.float64]
 
 _FEWEST_GROUPS = 6
 
@@ -65,15 +68,10 @@ class CostDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageBySample:
-    """What one defense consumed, by position.
+    """Tokens of one defense, read and written, and their price, by position; nan where unknown."""
 
-    Attributes:
-        tokens: Tokens read and written, shape (repeats * samples,); nan where not reported.
-        money: Their price, same shape; nan where not known.
-    """
-
-    tokens: NDArray[np.float64]
-    money: NDArray[np.float64]
+    tokens: Floats
+    money: Floats
 
 
 def read_usage_by_sample(
@@ -91,31 +89,26 @@ def read_usage_by_sample(
 
 
 def compare_costs(
-    frame: Frame, first: UsageBySample, second: UsageBySample, *, settings: AnalysisSettings
+    frame: Frame, first: UsageBySample, second: UsageBySample
 ) -> Iterator[CostDifference]:
     """Compare what two defenses consume, attacks and benign samples apart."""
-    repeats = frame.manifest.repeats
-    label = np.tile(frame.samples.is_attack, repeats)
-    groups = np.tile(frame.samples.group.codes, repeats)
     for is_attack in (True, False):
         for unit, one, two in (
             (CostUnit.TOKENS, first.tokens, second.tokens),
             (CostUnit.MONEY, first.money, second.money),
         ):
-            both = (label == is_attack) & ~np.isnan(one) & ~np.isnan(two)
+            both = (frame.is_attack == is_attack) & ~np.isnan(one) & ~np.isnan(two)
             if both.any():
                 yield CostDifference(
                     is_attack=is_attack,
                     unit=unit,
-                    mean=_mean(one[both] - two[both], groups[both], settings),
+                    mean=_mean(one[both] - two[both], frame.groups[both], frame.settings),
                     first=float(one[both].mean()),
                     second=float(two[both].mean()),
                 )
 
 
-def _mean(
-    gaps: NDArray[np.float64], groups: NDArray[np.int32], settings: AnalysisSettings
-) -> Difference:
+def _mean(gaps: Floats, groups: NDArray[np.int32], settings: AnalysisSettings) -> Difference:
     """Estimate a mean with percentile limits of a bootstrap of whole groups."""
     _, codes = np.unique(groups, return_inverse=True)
     sizes = np.bincount(codes).astype(np.float64)
@@ -128,8 +121,7 @@ def _mean(
         drawing = DrawPlan(seed=settings.seed, replicates=settings.replicates)
         blocks = draw_weights([np.arange(len(sizes))], drawing=drawing, rows=len(sizes))
         means = np.concatenate([(each @ sums) / (each @ sizes) for each in blocks])
-        tail = (1 - settings.confidence) / 2
-        low, high = (float(limit) for limit in np.quantile(means, [tail, 1 - tail]))
+        low, high = percentile_limits(means, settings.confidence)
     return Difference(
         value=float(gaps.mean()),
         low=low,
@@ -151,7 +143,7 @@ def _price(part: PartManifest, manifest: RunManifest) -> PartPrice | None:
     return PartPrice(**price) if isinstance(price, Mapping) else None
 
 
-def _priced(used: UsageColumns, price: PartPrice | None) -> NDArray[np.float64]:
+def _priced(used: UsageColumns, price: PartPrice | None) -> Floats:
     if price is None:
         return np.full(len(used.sample), np.nan)
     costs = [
@@ -163,3 +155,21 @@ def _priced(used: UsageColumns, price: PartPrice | None) -> NDArray[np.float64]:
 
 def _known(count: float) -> float | None:
     return None if np.isnan(count) else count
+
+
+def read_part_usage(reader: RecordReader, manifest: RunManifest) -> tuple[PartUsage, ...]:
+    """Add up what a run used; model and judges go by their own names."""
+    return tuple(replace(each, part=_part(reader, manifest, each)) for each in read_usage(reader))
+
+
+def _part(reader: RecordReader, manifest: RunManifest, usage: PartUsage) -> str:
+    """Model and judges are stored under the arm without a guard."""
+    stage, layer = Stage(usage.stage), usage.layer
+    if stage not in {Stage.MODEL, Stage.JUDGE}:
+        return usage.part
+    known = [part.name for part in manifest.parts if part.kind == stage.value]
+    alone = known[0] if len(known) == 1 else usage.part
+    if stage is Stage.MODEL:
+        return alone
+    judge = layer.partition("/")[2] or str(reader.layer_settings(layer).get("judge") or "")
+    return judge or (alone if layer == FIRST_LAYER else layer)

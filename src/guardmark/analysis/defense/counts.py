@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.core.estimate import Difference, Estimate
 
+    Marks = NDArray[np.bool_]
 
 _SPARE: Final = 8  # marks cost a byte each, the keys eight
 
@@ -92,19 +93,18 @@ class Cells:
     Attributes:
         of_sample: Cell of each sample, shape (samples,); the smallest unsigned integers that
             hold four times the number of cells, since every pass over the records reads them.
-        slices: Slice of each cell, shape (cells,).
-        slice_count: How many slices there are; some may be empty.
-        is_grouped: Whether the records of a cell are one group; else each is its own group.
     """
 
     of_sample: NDArray[np.unsignedinteger]
-    slices: NDArray[np.int64]
-    slice_count: int
-    is_grouped: bool
+    slices: NDArray[np.int64]  # slice of each cell, shape (cells,)
+    slice_count: int  # how many slices there are; some may be empty
+    is_grouped: bool  # whether the records of a cell are one group; else each is its own group
 
 
-def sort_into_cells(frame: Frame, codes: NDArray[np.int32], slice_count: int) -> Cells:
-    """Sort the samples of a run into slices and groups."""
+def sort_into_cells(
+    frame: Frame, codes: NDArray[np.int32] | None = None, slice_count: int = 1
+) -> Cells:
+    """Sort the samples of a run into slices and groups; without codes, by label alone."""
     count = 2 * slice_count
     slices = slice_codes(frame, codes, slice_count)
     if not frame.is_grouped:
@@ -113,12 +113,8 @@ def sort_into_cells(frame: Frame, codes: NDArray[np.int32], slice_count: int) ->
     keys, cells = _distinct(
         slices.astype(np.int64) * groups + frame.samples.group.codes, span=count * groups
     )
-    return Cells(
-        of_sample=cells.astype(np.min_scalar_type(4 * len(keys))),
-        slices=keys // groups,
-        slice_count=count,
-        is_grouped=True,
-    )
+    narrow = cells.astype(np.min_scalar_type(4 * len(keys)))
+    return Cells(of_sample=narrow, slices=keys // groups, slice_count=count, is_grouped=True)
 
 
 def _distinct(
@@ -137,23 +133,27 @@ def _distinct(
 
 
 def slice_codes(
-    frame: Frame, codes: NDArray[np.int32], slice_count: int
+    frame: Frame, codes: NDArray[np.int32] | None, slice_count: int
 ) -> NDArray[np.unsignedinteger]:
     """Return twice the code of each sample, plus one for attacks, in few bytes."""
+    attack = frame.samples.is_attack.view(np.uint8)
+    if codes is None:
+        return attack
     # Room for four outcomes a slice: see `tally`.
-    narrow = codes.astype(np.min_scalar_type(8 * slice_count))
-    found: NDArray[np.unsignedinteger] = narrow * 2 + frame.samples.is_attack.view(np.uint8)
-    return found
+    narrow: NDArray[np.unsignedinteger] = codes.astype(np.min_scalar_type(8 * slice_count))
+    return narrow * 2 + attack
 
 
 def tally(
-    cells: NDArray[np.unsignedinteger],
+    of_sample: NDArray[np.unsignedinteger],
+    arm: DefenseColumn,
     *,
     count: int,
-    hits: NDArray[np.bool_],
-    trials: NDArray[np.bool_],
+    hits: Marks,
+    trials: Marks,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the records of each cell in one pass."""
+    """Count the hits and the trials of each cell in one pass over the records."""
+    cells = of_sample.take(arm.records.sample)
     where = cells * 4 + trials.view(np.uint8) * 2 + (hits & trials).view(np.uint8)
     table = np.bincount(where, minlength=4 * count).reshape(count, 4)
     return table[:, 3], table[:, 2] + table[:, 3]
@@ -166,41 +166,38 @@ def count_outcomes(frame: Frame, arm: DefenseColumn) -> Confusion:
     kinds = np.bincount(arm.records.error_kind + 1, minlength=len(ERROR_KINDS) + 1)[1:].tolist()
     named = [(kind.value, n) for kind, n in zip(ERROR_KINDS, kinds, strict=True) if n]
     return Confusion(
-        attacks=_outcomes(table[4:8]),
-        benign=_outcomes(table[:4]),
+        attacks=_outcomes(*table[4:8]),
+        benign=_outcomes(*table[:4]),
         error_kinds=tuple(sorted(named, key=lambda pair: (-pair[1], pair[0]))),
     )
 
 
 def estimate_slices(
-    cells: Cells,
-    arm: DefenseColumn,
-    *,
-    hits: NDArray[np.bool_],
-    trials: NDArray[np.bool_],
-    confidence: float,
+    cells: Cells, arm: DefenseColumn, *, hits: Marks, trials: Marks, confidence: float
 ) -> list[Estimate]:
     """Estimate a rate in every slice, with the interval that groups call for."""
     successes, sizes = tally(
-        cells.of_sample.take(arm.records.sample),
-        count=len(cells.slices),
-        hits=hits,
-        trials=trials,
+        cells.of_sample, arm, count=len(cells.slices), hits=hits, trials=trials
     )
     if not cells.is_grouped:
         counts = zip(successes.tolist(), sizes.tolist(), strict=True)
         return [wilson_default_rows(*each, confidence=confidence) for each in counts]
+    slices, count = cells.slices, cells.slice_count
     return wilson_default_slices(
-        successes,
-        sizes,
-        slices=cells.slices,
-        slice_count=cells.slice_count,
-        confidence=confidence,
+        successes, sizes, slices=slices, slice_count=count, confidence=confidence
     )
 
 
-def _outcomes(counts: list[int]) -> OutcomeCounts:
-    allow, block, malformed, error = counts
+def estimate_share(frame: Frame, arm: DefenseColumn, hits: Marks) -> Estimate:
+    """Estimate a share of all records of a defense, attacks and benign samples together."""
+    confidence = frame.settings.confidence
+    if not frame.is_grouped:
+        return wilson_default_rows(int(hits.sum()), len(hits), confidence=confidence)
+    groups = frame.samples.group.codes[arm.records.sample]
+    return grouped_rate(hits, groups, confidence=confidence)
+
+
+def _outcomes(allow: int, block: int, malformed: int, error: int) -> OutcomeCounts:
     return OutcomeCounts(allow=allow, block=block, malformed=malformed, error=error)
 
 

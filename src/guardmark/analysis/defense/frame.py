@@ -10,7 +10,7 @@ import numpy as np
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import PartManifest
 from guardmark.core.record import Stage
-from guardmark.store.columns import record_columns, sample_columns
+from guardmark.store.columns import Facet, record_columns, sample_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.analysis.stopping.early_stop import EarlyStop, StopVerdict
     from guardmark.core.manifest import RunManifest
-    from guardmark.store.columns import Facet, RecordColumns, SampleColumns
+    from guardmark.store.columns import RecordColumns, SampleColumns
     from guardmark.store.reader import RecordReader
+
+    Floats = NDArray[np.float64]
+    Marks = NDArray[np.bool_]
 
 ALLOW: Final = 0
 BLOCK: Final = 1
@@ -45,13 +48,10 @@ LENGTH_NAMES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseColumn:
-    """One defense and everything it answered.
+    """One defense and everything it answered, one record for each sample and repeat.
 
-    Attributes:
-        part: The defense as it was configured.
-        records: Its answers, one place for each sample and repeat.
-        threshold: Score from which it blocks, or None when unknown.
-        is_redecided: Whether decisions follow from a threshold chosen after the run.
+    It blocks from `threshold` on, None when unknown; `is_redecided` where that was chosen after
+    the run.
     """
 
     part: PartManifest
@@ -70,30 +70,33 @@ class DefenseColumn:
         return self.part.type in BASELINES
 
     @property
-    def is_answered(self) -> NDArray[np.bool_]:
+    def is_answered(self) -> Marks:
         """Where the defense allowed or blocked."""
-        answered: NDArray[np.bool_] = self.records.outcome <= BLOCK
+        answered: Marks = self.records.outcome <= BLOCK
         return answered
 
     @property
-    def is_blocked(self) -> NDArray[np.bool_]:
+    def is_blocked(self) -> Marks:
         """Where the defense blocked."""
-        blocked: NDArray[np.bool_] = self.records.outcome == BLOCK
+        blocked: Marks = self.records.outcome == BLOCK
         return blocked
+
+    @property
+    def is_scored(self) -> Marks:
+        """Where a decision came with a score."""
+        return ~np.isnan(self.records.score) & self.is_answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A run as columns.
+    """A run as columns, with what its reader decided beforehand.
 
-    Attributes:
-        manifest: What was run.
-        samples: The samples.
-        arms: The defenses, in the order of the run.
-        stops: The rule that could end defenses early, as far as it was decided, or None.
+    A position is a sample of a repeat; columns by position hold one repeat after the other.
+    `stops` is the rule that could end defenses early, as far as it was decided.
     """
 
     manifest: RunManifest
+    settings: AnalysisSettings
     samples: SampleColumns
     arms: tuple[DefenseColumn, ...]
     stops: EarlyStop | None = None
@@ -108,15 +111,34 @@ class Frame:
         """Whether samples share groups, or are run more than once."""
         return len(self.samples.group.names) < self.sample_count or self.manifest.repeats > 1
 
+    @property
+    def is_attack(self) -> Marks:
+        """Labels by position."""
+        return np.tile(self.samples.is_attack, self.manifest.repeats)
+
+    @property
+    def groups(self) -> NDArray[np.int32]:
+        """Numbers of the groups by position."""
+        return np.tile(self.samples.group.codes, self.manifest.repeats)
+
+    def candidates(self, at_least: int = 1) -> tuple[DefenseColumn, ...]:
+        """Return the defenses that are no baselines, or all where these are too few."""
+        arms = tuple(arm for arm in self.arms if not arm.is_baseline)
+        return arms if len(arms) >= at_least else self.arms
+
+    def arm(self, name: str) -> DefenseColumn:
+        """Return a defense by name."""
+        arms = {arm.name: arm for arm in self.arms}
+        if name not in arms:
+            raise UnknownName("defense of this run", name, arms)
+        return arms[name]
+
     def stopped(self, arm: DefenseColumn) -> tuple[StopVerdict, ...]:
         """Return why a defense was not asked about every sample."""
-        is_watched = self.stops is not None and not arm.is_redecided
-        return self.stops.stopped(arm.name) if self.stops is not None and is_watched else ()
+        return () if self.stops is None or arm.is_redecided else self.stops.stopped(arm.name)
 
     def facet(self, name: str) -> Facet:
         """Return a facet by name; `length` and `subcategory` are made here."""
-        from guardmark.store.columns import Facet
-
         if name == "length":
             codes = np.searchsorted(LENGTH_EDGES, self.samples.length, side="left")
             return Facet(names=LENGTH_NAMES, codes=codes.astype(np.int32))
@@ -128,9 +150,23 @@ class Frame:
     def matrix(self, arm: DefenseColumn) -> NDArray[np.int8]:
         """Return the outcomes of a defense by position."""
         wide = np.full(self.manifest.repeats * self.sample_count, MISSING, dtype=np.int8)
-        at = arm.records.repeat.astype(np.int64) * self.sample_count + arm.records.sample
-        wide[at] = arm.records.outcome
+        wide[self._positions(arm)] = arm.records.outcome
         return wide
+
+    def spread(self, arm: DefenseColumn, values: Floats, where: Marks) -> Floats:
+        """Return values of some records of a defense by position, nan elsewhere."""
+        wide = np.full(self.manifest.repeats * self.sample_count, np.nan)
+        wide[self._positions(arm)[where]] = values[where]
+        return wide
+
+    def _positions(self, arm: DefenseColumn) -> NDArray[np.int64]:
+        return arm.records.repeat.astype(np.int64) * self.sample_count + arm.records.sample
+
+
+def is_decision(outcomes: NDArray[np.int8]) -> Marks:
+    """Tell which outcomes are to allow or to block."""
+    decided: Marks = (outcomes >= 0) & (outcomes <= BLOCK)
+    return decided
 
 
 def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
@@ -144,6 +180,7 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
             raise UnknownName("defense of this run", name, names)
     return Frame(
         manifest=manifest,
+        settings=settings,
         samples=sample_columns(reader),
         arms=tuple(_arm(reader, name, parts=parts, thresholds=thresholds) for name in names),
         stops=_stops(reader, settings.stop_when),
@@ -153,18 +190,17 @@ def read_frame(reader: RecordReader, settings: AnalysisSettings) -> Frame:
 def _stops(reader: RecordReader, rules: tuple[str, ...]) -> EarlyStop | None:
     if not rules:
         return None
-    from guardmark.analysis.stopping.early_stop import (
-        open_early_stop,  # most runs have no such rule
-    )
+    # Most runs have no such rule.
+    from guardmark.analysis.stopping.early_stop import open_early_stop
 
     return open_early_stop(reader, rules)
 
 
 def _asked(reader: RecordReader) -> tuple[str, ...]:
     """Defenses of the run; the arm without a guard holds answers and verdicts only."""
-    lanes = reader.recorded_stages()
-    others = {name for name, stage, _ in lanes if stage in {Stage.MODEL, Stage.JUDGE}}
-    guards = {name for name, stage, _ in lanes if stage is Stage.DEFENSE}
+    stages = reader.recorded_stages()
+    others = {name for name, stage, _ in stages if stage in {Stage.MODEL, Stage.JUDGE}}
+    guards = {name for name, stage, _ in stages if stage is Stage.DEFENSE}
     return tuple(name for name in reader.defenses() if name in guards or name not in others)
 
 
@@ -180,12 +216,8 @@ def _arm(
     if name not in thresholds:
         return DefenseColumn(part=part, records=records, threshold=part.threshold)
     threshold = thresholds[name]
-    return DefenseColumn(
-        part=part,
-        records=_redecided(records, threshold),
-        threshold=threshold,
-        is_redecided=True,
-    )
+    records = _redecided(records, threshold)
+    return DefenseColumn(part=part, records=records, threshold=threshold, is_redecided=True)
 
 
 def _redecided(records: RecordColumns, threshold: float) -> RecordColumns:
@@ -198,16 +230,12 @@ def _redecided(records: RecordColumns, threshold: float) -> RecordColumns:
             f"{bare or 'all'} of its answers carry no score.\n"
             "Next: name a defense that gives scores; `guardmark report RUN` lists them."
         )
-    outcome = np.where(
-        answered, np.where(records.score >= threshold, BLOCK, ALLOW), records.outcome
-    )
+    outcome = np.where(answered, records.score >= threshold, records.outcome)
     return replace(records, outcome=outcome.astype(np.int8))
 
 
 def _joined(category: Facet, subcategory: Facet) -> Facet:
     """Pair categories with subcategories, since a subcategory's name may stand under two."""
-    from guardmark.store.columns import Facet
-
     width = max(1, len(subcategory.names))
     keys = category.codes * np.int32(width) + subcategory.codes
     # Samples that state none are one slice, whatever their category.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
-    from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Quantile
     from guardmark.core.manifest import LatencyMode
 
@@ -37,7 +36,6 @@ class SideLatency:
     """Times of the answers to attacks, or to benign samples.
 
     Attributes:
-        is_attack: Which of the two.
         quantiles: p50, p95 and p99 in milliseconds.
         timed: Measured answers, timeouts included.
         timeouts: Calls that ran into the time limit; they count as at least that long.
@@ -51,13 +49,7 @@ class SideLatency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyHistogram:
-    """How times spread, on a logarithmic scale.
-
-    Attributes:
-        edges_ms: One more than there are bins, rising by a factor.
-        attacks: Answers to attacks in each bin.
-        benign: Answers to benign samples in each bin.
-    """
+    """How many answers fell into each bin; the edges rise by a factor."""
 
     edges_ms: tuple[float, ...]
     attacks: tuple[int, ...]
@@ -69,16 +61,12 @@ class Latency:
     """How long one defense takes.
 
     Attributes:
-        mode: How calls were spaced.
         concurrency: Calls in flight at most.
         warmup: Calls made before measuring and left out.
-        attacks: Times on attacks.
-        benign: Times on benign samples.
         cold_ms: First calls of the part in a process, left out above.
         is_amortised: Whether times are shares of a batch's time.
         is_from_plan: Whether times count from the planned send time (open loop).
         cached: Answers from the cache, left out.
-        histogram: How times spread, or None without measured answers.
     """
 
     mode: LatencyMode
@@ -93,24 +81,37 @@ class Latency:
     histogram: LatencyHistogram | None = field(metadata={"json": False})
 
 
-def measure_latency(frame: Frame, arm: DefenseColumn, settings: AnalysisSettings) -> Latency:
+def measure_latency(frame: Frame, arm: DefenseColumn) -> Latency:
     """Estimate the latency of one defense."""
     records, manifest = arm.records, frame.manifest
     timed = is_timed(arm)
     attack = frame.samples.is_attack.take(records.sample)
-    attacks, benign = _times(arm, timed & attack), _times(arm, timed & ~attack)
+    sides, waited = [], []
+    for is_attack in (True, False):
+        # Many times faster than an index of booleans.
+        where = timed & (attack == is_attack)
+        waited.append(records.latency_ns.compress(where) / 1e6)
+        late = records.error_kind.compress(where) == _TIMEOUT
+        sides.append(
+            SideLatency(
+                is_attack=is_attack,
+                quantiles=_quantiles(waited[-1], late, frame.settings.confidence),
+                timed=len(late),
+                timeouts=int(late.sum()),
+            )
+        )
     cold = (records.flags & FLAG_COLD != 0) & (records.latency_ns >= 0)
     return Latency(
         mode=manifest.latency_mode,
         concurrency=manifest.concurrency,
         warmup=manifest.warmup,
-        attacks=_side(attacks, is_attack=True, settings=settings),
-        benign=_side(benign, is_attack=False, settings=settings),
+        attacks=sides[0],
+        benign=sides[1],
         cold_ms=tuple((records.latency_ns[cold] / 1e6).tolist()),
-        is_amortised=_is_flagged(arm, timed, FLAG_AMORTISED),
-        is_from_plan=_is_flagged(arm, timed, FLAG_PLANNED),
+        is_amortised=bool((timed & (records.flags & FLAG_AMORTISED != 0)).any()),
+        is_from_plan=bool((timed & (records.flags & FLAG_PLANNED != 0)).any()),
         cached=int((records.flags & FLAG_CACHED != 0).sum()),
-        histogram=_histogram(attacks.waited_ms, benign.waited_ms),
+        histogram=_histogram(*waited),
     )
 
 
@@ -130,38 +131,14 @@ def order_by_latency(arm: DefenseColumn) -> NDArray[np.int64]:
     return order
 
 
-class _Times(NamedTuple):
-    """Times of one label, and which of them are timeouts."""
-
-    waited_ms: NDArray[np.float64]
-    late: NDArray[np.bool_]
-
-
-def _times(arm: DefenseColumn, where: NDArray[np.bool_]) -> _Times:
-    # Many times faster than an index of booleans.
-    times, kinds = arm.records.latency_ns.compress(where), arm.records.error_kind.compress(where)
-    return _Times(times / 1e6, kinds == _TIMEOUT)
-
-
-def _is_flagged(arm: DefenseColumn, where: NDArray[np.bool_], flag: int) -> bool:
-    return bool((where & (arm.records.flags & flag != 0)).any())
-
-
-def _side(times: _Times, *, is_attack: bool, settings: AnalysisSettings) -> SideLatency:
-    quantiles = estimate_quantiles(
-        times.waited_ms, QUANTILES, censored=times.late, confidence=settings.confidence
+def _quantiles(
+    waited_ms: NDArray[np.float64], late: NDArray[np.bool_], confidence: float
+) -> tuple[Quantile, ...]:
+    return tuple(
+        # A single bound of a quantile that is not estimable itself is left out.
+        each if each.value is not None else replace(each, low=None, high=None)
+        for each in estimate_quantiles(waited_ms, QUANTILES, censored=late, confidence=confidence)
     )
-    return SideLatency(
-        is_attack=is_attack,
-        quantiles=tuple(_plain(quantile) for quantile in quantiles),
-        timed=len(times.late),
-        timeouts=int(times.late.sum()),
-    )
-
-
-def _plain(quantile: Quantile) -> Quantile:
-    """Leave out a single bound of a quantile that is not estimable itself."""
-    return quantile if quantile.value is not None else replace(quantile, low=None, high=None)
 
 
 def _histogram(*waited_ms: NDArray[np.float64]) -> LatencyHistogram | None:

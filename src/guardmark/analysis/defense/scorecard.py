@@ -11,18 +11,19 @@ import numpy as np
 from guardmark.analysis.defense.counts import (
     Confusion,
     count_outcomes,
+    estimate_share,
     estimate_slices,
-    grouped_rate,
     slice_codes,
     sort_into_cells,
     tally,
 )
-from guardmark.analysis.defense.frame import BLOCK, ERROR, MALFORMED
+from guardmark.analysis.defense.frame import BLOCK, ERROR, MALFORMED, is_decision
 from guardmark.core.estimate import Ratio
 from guardmark.core.manifest import Policy
 from guardmark.stats.planning import trials_for_half_width
 from guardmark.stats.rates import ratios
 from guardmark.stats.rates.bootstrap import BootstrapSettings
+from guardmark.stats.rates.clustered import any_per_group
 from guardmark.stats.rates.means import RepeatVariance, decompose_repeats
 from guardmark.stats.rates.predictive import BlockCounts, PredictiveValues, predictive_values
 
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
     from guardmark.core.manifest import RunManifest
 
+    Marks = NDArray[np.bool_]
 
-_BLOCKS = frozenset({Policy.BLOCK})
-_ALLOWS = frozenset({Policy.ALLOW, Policy.FALLBACK_TO_MAIN})
+_DECIDING = frozenset({Policy.BLOCK, Policy.ALLOW, Policy.FALLBACK_TO_MAIN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +61,11 @@ class Scorecard:
     Rates stand on answered samples; a side without samples is undefined, never zero.
 
     Attributes:
-        confusion: The counts behind them.
         attack_success_rate: Attacks allowed, of those answered.
         true_positive_rate: Attacks blocked, of those answered; also the recall.
         false_positive_rate: Benign samples blocked, of those answered.
         false_negative_rate: Attacks allowed, of those answered; at this scope the same as the
             attack success rate.
-        ratios: Precision, F1, balanced error and kin.
         answered_attacks: Attacks that got a decision, of all.
         answered_benign: Benign samples that got a decision, of all.
         answered: Samples that got a decision, of all.
@@ -76,7 +75,6 @@ class Scorecard:
             enforces nothing.
         any_bypass: Groups of attacks of which at least one variant was allowed, or None when
             no group has several.
-        predictive: What a block and an allow are worth at stated shares of attacks.
     """
 
     confusion: Confusion = field(metadata={"json": False})
@@ -99,6 +97,11 @@ class _Sides(NamedTuple):
     benign: Estimate
     attacks: Estimate
 
+    def as_errors(self) -> RatePair:
+        """Return the rates of errors of shares blocked."""
+        errors = complement(self.attacks)
+        return RatePair(attack_success_rate=errors, false_positive_rate=self.benign)
+
 
 def complement(estimate: Estimate) -> Estimate:
     """Return the same measurement read from its other end."""
@@ -111,54 +114,61 @@ def complement(estimate: Estimate) -> Estimate:
     )
 
 
-def make_scorecard(frame: Frame, arm: DefenseColumn, settings: AnalysisSettings) -> Scorecard:
+def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
     """Compute the headline figures of one defense."""
-    cells = sort_into_cells(frame, np.zeros(frame.sample_count, dtype=np.int32), 1)
+    cells, settings = sort_into_cells(frame), frame.settings
 
-    def sides(hits: NDArray[np.bool_], trials: NDArray[np.bool_]) -> _Sides:
-        return _Sides(
-            *estimate_slices(cells, arm, hits=hits, trials=trials, confidence=settings.confidence)
-        )
+    def sides(hits: Marks, trials: Marks) -> _Sides:
+        return _sides(cells, arm, hits=hits, trials=trials, confidence=settings.confidence)
 
     answered, blocked, everything = arm.is_answered, arm.is_blocked, arm.records.outcome >= 0
-    rates = _rates(frame, arm, cells, settings)
-    shares = sides(answered, everything)
+    rates = _at_stop(frame, arm) or sides(blocked, answered)
+    errors, shares = rates.as_errors(), sides(answered, everything)
     confusion = count_outcomes(frame, arm)
     under = _under_policy(arm, frame.manifest)
     return Scorecard(
         confusion=confusion,
-        attack_success_rate=complement(rates.attacks),
+        attack_success_rate=errors.attack_success_rate,
         true_positive_rate=rates.attacks,
         false_positive_rate=rates.benign,
-        false_negative_rate=complement(rates.attacks),
-        ratios=estimate_ratios(frame, arm, settings),
+        false_negative_rate=errors.attack_success_rate,
+        ratios=estimate_ratios(frame, arm),
         answered_attacks=shares.attacks,
         answered_benign=shares.benign,
-        answered=_whole(frame, arm, settings),
-        fail_open=_pair(sides(blocked, everything)),
-        fail_closed=_pair(sides(blocked | ~answered, everything)),
-        under_policy=None if under is None else _pair(sides(*under)),
+        answered=estimate_share(frame, arm, answered),
+        fail_open=sides(blocked, everything).as_errors(),
+        fail_closed=sides(blocked | ~answered, everything).as_errors(),
+        under_policy=None if under is None else sides(*under).as_errors(),
         any_bypass=_any_bypass(cells, arm, settings),
         predictive=_predictive(confusion, settings),
     )
 
 
-def estimate_rates(frame: Frame, arm: DefenseColumn, settings: AnalysisSettings) -> RatePair:
+def estimate_errors(
+    cells: Cells, arm: DefenseColumn, *, blocked: Marks, trials: Marks, confidence: float
+) -> RatePair:
+    """Estimate both rates of errors where decisions are given."""
+    return _sides(cells, arm, hits=blocked, trials=trials, confidence=confidence).as_errors()
+
+
+def estimate_rates(frame: Frame, arm: DefenseColumn) -> RatePair:
     """Estimate both headline rates of one defense, and nothing else."""
-    cells = sort_into_cells(frame, np.zeros(frame.sample_count, dtype=np.int32), 1)
-    return _pair(_rates(frame, arm, cells, settings))
-
-
-def _rates(frame: Frame, arm: DefenseColumn, cells: Cells, settings: AnalysisSettings) -> _Sides:
-    return _at_stop(frame, arm) or _Sides(
-        *estimate_slices(
-            cells,
-            arm,
-            hits=arm.is_blocked,
-            trials=arm.is_answered,
-            confidence=settings.confidence,
-        )
+    stopped = _at_stop(frame, arm)
+    if stopped is not None:
+        return stopped.as_errors()
+    return estimate_errors(
+        sort_into_cells(frame),
+        arm,
+        blocked=arm.is_blocked,
+        trials=arm.is_answered,
+        confidence=frame.settings.confidence,
     )
+
+
+def _sides(
+    cells: Cells, arm: DefenseColumn, *, hits: Marks, trials: Marks, confidence: float
+) -> _Sides:
+    return _Sides(*estimate_slices(cells, arm, hits=hits, trials=trials, confidence=confidence))
 
 
 def _at_stop(frame: Frame, arm: DefenseColumn) -> _Sides | None:
@@ -174,49 +184,24 @@ def _at_stop(frame: Frame, arm: DefenseColumn) -> _Sides | None:
     )
 
 
-def _pair(sides: _Sides) -> RatePair:
-    return RatePair(attack_success_rate=complement(sides.attacks), false_positive_rate=sides.benign)
-
-
-def _whole(frame: Frame, arm: DefenseColumn, settings: AnalysisSettings) -> Estimate:
-    """Estimate the answered share over attacks and benign samples together."""
-    from guardmark.stats.rates.clustered import wilson_default_rows
-
-    if not frame.is_grouped:
-        decided, asked = int(arm.is_answered.sum()), len(arm.records.outcome)
-        return wilson_default_rows(decided, asked, confidence=settings.confidence)
-    groups = frame.samples.group.codes[arm.records.sample]
-    return grouped_rate(arm.is_answered, groups, confidence=settings.confidence)
-
-
-def _under_policy(
-    arm: DefenseColumn, manifest: RunManifest
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
+def _under_policy(arm: DefenseColumn, manifest: RunManifest) -> tuple[Marks, Marks] | None:
     """Return who is blocked and who counts once the policy has spoken; None if it is silent."""
-    policies = ((MALFORMED, manifest.on_malformed), (ERROR, manifest.on_error))
-    if not any(policy in _BLOCKS | _ALLOWS for _, policy in policies):
+    policies = {MALFORMED: manifest.on_malformed, ERROR: manifest.on_error}
+    decided = [code for code, policy in policies.items() if policy in _DECIDING]
+    blocked = [code for code in decided if policies[code] is Policy.BLOCK]
+    if not decided:
         return None
     outcome = arm.records.outcome
-    blocked, counts = outcome == BLOCK, outcome <= BLOCK
-    for code, policy in policies:
-        if policy in _BLOCKS:
-            blocked = blocked | (outcome == code)
-        if policy in _BLOCKS | _ALLOWS:
-            counts = counts | (outcome == code)
-    return blocked, counts
+    return arm.is_blocked | np.isin(outcome, blocked), arm.is_answered | np.isin(outcome, decided)
 
 
 def _any_bypass(cells: Cells, arm: DefenseColumn, settings: AnalysisSettings) -> Estimate | None:
     """Estimate in how many groups of attacks at least one variant got through."""
-    from guardmark.stats.rates.clustered import any_per_group
-
     if not cells.is_grouped:
         return None
+    count = len(cells.slices)
     blocked, answered = tally(
-        cells.of_sample.take(arm.records.sample),
-        count=len(cells.slices),
-        hits=arm.is_blocked,
-        trials=arm.is_answered,
+        cells.of_sample, arm, count=count, hits=arm.is_blocked, trials=arm.is_answered
     )
     of_attacks = (cells.slices == 1) & (answered > 0)
     sizes = answered[of_attacks]
@@ -261,26 +246,20 @@ class BenchmarkRatios:
     prevalence: float | None
 
 
-def estimate_ratios(
-    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
-) -> BenchmarkRatios:
+def estimate_ratios(frame: Frame, arm: DefenseColumn) -> BenchmarkRatios:
     """Estimate the figures that are no plain rates."""
-    table = _count(frame, arm)
+    settings, table = frame.settings, _count(frame, arm)
     totals = table.sum(axis=0).tolist()
-    drawn = BootstrapSettings(
+    drawing = BootstrapSettings(
         replicates=settings.replicates, confidence=settings.confidence, seed=settings.seed
     )
     if frame.is_grouped:
-        found = ratios.estimate_ratios(table, settings=drawn)
+        figures = ratios.estimate_ratios(table, settings=drawing)
     else:
-        found = ratios.estimate_ungrouped_ratios(totals, settings=drawn)
-    precision, f1, balanced_error, youden, correlation = found
+        figures = ratios.estimate_ungrouped_ratios(totals, settings=drawing)
+    names = ("precision", "f1", "balanced_error", "youden", "correlation")
     return BenchmarkRatios(
-        precision=precision,
-        f1=f1,
-        balanced_error=balanced_error,
-        youden=youden,
-        correlation=correlation,
+        **dict(zip(names, figures, strict=True)),
         prevalence=(totals[0] + totals[1]) / sum(totals) if sum(totals) else None,
     )
 
@@ -290,14 +269,10 @@ def _count(frame: Frame, arm: DefenseColumn) -> NDArray[np.int64]:
 
     Without groups there is one row for all.
     """
-    codes, groups = np.zeros(frame.sample_count, dtype=np.int32), 1
-    if frame.is_grouped:
-        codes, groups = frame.samples.group.codes, len(frame.samples.group.names)
+    groups = len(frame.samples.group.names) if frame.is_grouped else 1
+    codes = slice_codes(frame, frame.samples.group.codes if frame.is_grouped else None, groups)
     blocked, answered = tally(
-        slice_codes(frame, codes, groups).take(arm.records.sample),
-        count=2 * groups,
-        hits=arm.is_blocked,
-        trials=arm.is_answered,
+        codes, arm, count=2 * groups, hits=arm.is_blocked, trials=arm.is_answered
     )
     # Benign samples have the even places, attacks the odd ones.
     both = np.stack([blocked, answered - blocked], axis=1).reshape(groups, 4)
@@ -331,29 +306,18 @@ class Width:
 
 def assess_widths(card: Scorecard, settings: AnalysisSettings) -> tuple[Width, ...]:
     """Assess whether the headline rates are known as well as wanted."""
-    return (
-        _width("attack_success_rate", card.attack_success_rate, settings),
-        _width("false_positive_rate", card.false_positive_rate, settings),
-    )
+    names = ("attack_success_rate", "false_positive_rate")
+    return tuple(_width(name, getattr(card, name), settings) for name in names)
 
 
 def _width(name: str, estimate: Estimate, settings: AnalysisSettings) -> Width:
-    half, needed = None, None
+    half, needed, wanted = None, None, settings.margin
     if estimate.low is not None and estimate.high is not None:
         half = (estimate.high - estimate.low) / 2
     if estimate.value is not None:
-        effect = estimate.design_effect or 1.0
-        single = trials_for_half_width(
-            settings.margin, rate=estimate.value, confidence=settings.confidence
-        )
-        needed = math.ceil(single * effect)
-    return Width(
-        name=name,
-        half_width=half,
-        trials=estimate.trials,
-        needed=needed,
-        wanted=settings.margin,
-    )
+        single = trials_for_half_width(wanted, rate=estimate.value, confidence=settings.confidence)
+        needed = math.ceil(single * (estimate.design_effect or 1.0))
+    return Width(name=name, half_width=half, trials=estimate.trials, needed=needed, wanted=wanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,21 +339,20 @@ class DeploymentRates:
     worth_benign: float
 
 
-def reweight(
-    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
-) -> DeploymentRates | None:
+def reweight(frame: Frame, arm: DefenseColumn) -> DeploymentRates | None:
     """Weigh the samples as the deployment's mix does.
 
     References:
         Deming & Stephan (1940), doi:10.1214/aoms/1177731829; Kish (1965), Survey Sampling.
     """
+    settings = frame.settings
     if len(settings.weights) != frame.sample_count:
         return None
     at = arm.records.sample[arm.is_answered]
     weight, attack = np.asarray(settings.weights)[at], frame.samples.is_attack[at]
     erred = arm.is_blocked[arm.is_answered] != attack
-    attacks, worth_attacks = _rate(weight[attack], erred[attack], settings)
-    benign, worth_benign = _rate(weight[~attack], erred[~attack], settings)
+    attacks, worth_attacks = _weigh(weight[attack], erred[attack], settings.confidence)
+    benign, worth_benign = _weigh(weight[~attack], erred[~attack], settings.confidence)
     return DeploymentRates(
         attack_success_rate=attacks,
         false_positive_rate=benign,
@@ -398,24 +361,18 @@ def reweight(
     )
 
 
-def _rate(
-    weight: NDArray[np.float64], erred: NDArray[np.bool_], settings: AnalysisSettings
-) -> tuple[Ratio, float]:
+def _weigh(weight: NDArray[np.float64], erred: Marks, confidence: float) -> tuple[Ratio, float]:
     total = float(weight.sum())
-    worth = total**2 / float(weight @ weight) if total else 0.0
-    reason = "no interval: weighted to the stated mix" if total else "no trials"
-    return (
-        Ratio(
-            value=float(weight @ erred) / total if total else None,
-            low=None,
-            high=None,
-            confidence=settings.confidence,
-            method="weighted to the deployment's mix",
-            trials=len(weight),
-            reason=reason,
-        ),
-        worth,
+    rate = Ratio(
+        value=float(weight @ erred) / total if total else None,
+        low=None,
+        high=None,
+        confidence=confidence,
+        method="weighted to the deployment's mix",
+        trials=len(weight),
+        reason="no interval: weighted to the stated mix" if total else "no trials",
     )
+    return rate, total**2 / float(weight @ weight) if total else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -439,9 +396,8 @@ def measure_stability(frame: Frame, arm: DefenseColumn) -> Stability | None:
     if repeats < 2:
         return None
     outcomes = frame.matrix(arm).reshape(repeats, frame.sample_count)
-    complete = ((outcomes >= 0) & (outcomes <= BLOCK)).all(axis=0)
+    complete, attack = is_decision(outcomes).all(axis=0), frame.samples.is_attack
     blocks = (outcomes == BLOCK).sum(axis=0)
-    attack = frame.samples.is_attack
     return Stability(
         attacks=decompose_repeats(blocks[complete & attack], repeats=repeats),
         benign=decompose_repeats(blocks[complete & ~attack], repeats=repeats),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from guardmark.analysis.defense.counts import Cells, estimate_slices, sort_into_cells
-from guardmark.analysis.defense.scorecard import RatePair, complement
+from guardmark.analysis.defense.counts import sort_into_cells
+from guardmark.analysis.defense.scorecard import RatePair, estimate_errors
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
-from guardmark.stats.drawing import split_by_group
+from guardmark.stats.drawing import DrawPlan, split_by_group
 from guardmark.stats.rates.clustered import wilson_default, wilson_default_rows
-from guardmark.stats.scores.auc import auc, compare_auc
+from guardmark.stats.scores.auc import auc, clustered_auc, compare_auc, compare_clustered_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
 from guardmark.stats.scores.thresholds import (
     AveragePrecision,
@@ -37,12 +37,15 @@ if TYPE_CHECKING:
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference, Estimate, Ratio
     from guardmark.stats.scores.calibration import Brier, CalibrationError
-    from guardmark.stats.scores.thresholds import OperatingPoint
 
+    Floats = NDArray[np.float64]
+    Marks = NDArray[np.bool_]
 
 FPR_LIMITS: Final = (0.001, 0.01, 0.05)
 _CURVE_POINTS: Final = 120
 _BINS: Final = 20
+_REPLICATES: Final = 200
+"""Enough for a standard error, which is all that the interval of an area takes from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +79,6 @@ class CurvePoint:
         true_positive_rate: Attacks blocked.
         false_positive_rate: Benign samples blocked.
         precision: Blocked samples that are attacks, at the benchmark's mix.
-        true_positive_limits: Interval of the first, at this one threshold.
-        precision_limits: Interval of the last, given the number blocked.
     """
 
     threshold: float
@@ -114,11 +115,9 @@ class ThresholdAnalysis:
         area: Area under the ROC curve.
         precision_area: Average precision, with the prevalence it holds for.
         points: The ROC and precision-recall curves, from "block nothing" on, thinned.
-        limited: The best within each limit on false alarms.
         chosen: Cheapest threshold at the stated costs for each stated prevalence, chosen on
             the calibration split; its rates and cost are those of the other samples. Empty
             without stated costs.
-        histogram: How scores spread.
         scored_attacks: Attacks with a score.
         scored_benign: Benign samples with a score.
         calibration_share: Share of groups in the calibration split.
@@ -137,81 +136,84 @@ class ThresholdAnalysis:
     calibration_share: float = 0.5
 
 
-def analyse_thresholds(
-    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
-) -> ThresholdAnalysis | None:
-    """Find what other thresholds of a defense would do."""
-    scored = ~np.isnan(arm.records.score) & arm.is_answered
-    attack = frame.samples.is_attack[arm.records.sample][scored]
-    if not scored.any() or attack.all() or not attack.any():
+class _Scored(NamedTuple):
+    """The scored answers of a defense."""
+
+    attack: Marks
+    score: Floats
+    group: NDArray[np.int32]
+
+
+def _scored(frame: Frame, arm: DefenseColumn) -> _Scored | None:
+    """Return the scored answers, or None where attacks or benign samples lack."""
+    at = arm.records.sample[arm.is_scored]
+    attack = frame.samples.is_attack[at]
+    if attack.all() or not attack.any():
         return None
-    score = arm.records.score[scored]
-    group = frame.samples.group.codes[arm.records.sample[scored]]
+    score = arm.records.score[arm.is_scored]
+    return _Scored(attack, score, frame.samples.group.codes[at])
+
+
+def analyse_thresholds(frame: Frame, arm: DefenseColumn) -> ThresholdAnalysis | None:
+    """Find what other thresholds of a defense would do."""
+    scored = _scored(frame, arm)
+    if scored is None:
+        return None
+    attack, score, _ = scored
     bins = np.minimum((score * _BINS).astype(np.int64), _BINS - 1)
     attacks, benign = (
         tuple(np.bincount(bins[attack == label], minlength=_BINS).tolist())
         for label in (True, False)
     )
     return ThresholdAnalysis(
-        area=_area(frame, attack, score, group=group, settings=settings),
+        area=_area(frame, scored),
         precision_area=average_precision(attack, score),
-        points=_curve(
-            attack,
-            score,
-            group=group if frame.is_grouped else None,
-            confidence=settings.confidence,
-        ),
-        limited=choose_within(frame, arm, settings, limits=FPR_LIMITS),
-        chosen=_chosen(frame, arm, scored, settings=settings),
+        points=_curve(frame, scored),
+        limited=choose_within(frame, arm, limits=FPR_LIMITS),
+        chosen=_chosen(frame, arm),
         histogram=ScoreHistogram(attacks=attacks, benign=benign),
         scored_attacks=int(attack.sum()),
         scored_benign=int((~attack).sum()),
     )
 
 
-def _area(
-    frame: Frame,
-    attack: NDArray[np.bool_],
-    score: NDArray[np.float64],
-    *,
-    group: NDArray[np.int32],
-    settings: AnalysisSettings,
-) -> Ratio:
-    if not frame.is_grouped:
-        return auc(attack, score, confidence=settings.confidence).ratio
-    from guardmark.stats.drawing import DrawPlan
-    from guardmark.stats.scores.auc import clustered_auc
+def _drawing(frame: Frame) -> DrawPlan:
+    return DrawPlan(seed=frame.settings.seed, replicates=_REPLICATES)
 
-    drawing = DrawPlan(seed=settings.seed, replicates=_AREA_REPLICATES)
+
+def _area(frame: Frame, scored: _Scored) -> Ratio:
+    attack, score, group = scored
+    confidence = frame.settings.confidence
+    if not frame.is_grouped:
+        return auc(attack, score, confidence=confidence).ratio
     return clustered_auc(
-        attack, score, groups=group, confidence=settings.confidence, drawing=drawing
+        attack, score, groups=group, confidence=confidence, drawing=_drawing(frame)
     ).ratio
 
 
-_AREA_REPLICATES: Final = 200
-"""Enough for a standard error, which is all that the interval of the area takes from it."""
-
-
-def _curve(
-    attack: NDArray[np.bool_],
-    score: NDArray[np.float64],
-    *,
-    group: NDArray[np.int32] | None,
-    confidence: float,
-) -> tuple[CurvePoint, ...]:
+def _curve(frame: Frame, scored: _Scored) -> tuple[CurvePoint, ...]:
+    attack, score, group = scored
+    confidence, groups = frame.settings.confidence, len(frame.samples.group.names)
     counts = count_at_thresholds(attack, score)
     size = len(counts.thresholds)
-    chosen = np.unique(np.linspace(0, size - 1, min(size, _CURVE_POINTS)).round().astype(int))
-    of_groups = None if group is None else _GroupsAlong(attack, score, group)
-    points = []
-    for at in chosen.tolist():
+
+    def by_group(rows: Marks) -> NDArray[np.int64]:
+        return np.bincount(group[rows], minlength=groups)
+
+    attacks, points = by_group(attack), []
+    for at in np.unique(np.linspace(0, size - 1, min(size, _CURVE_POINTS)).round().astype(int)):
         threshold = float(counts.thresholds[at])
         hits, alarms = int(counts.blocked_attacks[at]), int(counts.blocked_benign[at])
-        if of_groups is None:  # the counts say it all
+        if frame.is_grouped:
+            # Variants of one origin pass a threshold together, so rows are counted by group. One
+            # threshold at a time: all at once would hold the groups two hundred times.
+            blocked = score >= threshold
+            caught = by_group(blocked & attack)
+            hit = wilson_default(caught, attacks, confidence=confidence)
+            precise = wilson_default(caught, by_group(blocked), confidence=confidence)
+        else:  # the counts say it all
             hit = wilson_default_rows(hits, counts.attacks, confidence=confidence)
             precise = wilson_default_rows(hits, hits + alarms, confidence=confidence)
-        else:
-            hit, precise = of_groups.estimates(threshold, confidence=confidence)
         points.append(
             CurvePoint(
                 threshold=threshold,
@@ -225,120 +227,77 @@ def _curve(
     return tuple(points)
 
 
-class _GroupsAlong:
-    """Rates at one threshold after another of rows that share groups.
-
-    Variants of one origin pass a threshold together, so rows are counted by group. One threshold
-    at a time: all at once would hold the groups two hundred times.
-    """
-
-    def __init__(
-        self, attack: NDArray[np.bool_], score: NDArray[np.float64], group: NDArray[np.int32]
-    ) -> None:
-        self._attack, self._score = attack, score
-        names, self._codes = np.unique(group, return_inverse=True)
-        self._size = len(names)
-        self._attacks = self._count(attack)
-
-    def estimates(self, threshold: float, *, confidence: float) -> tuple[Estimate, Estimate]:
-        """Return the share of attacks that is blocked, and that of the blocked that is attacks."""
-        blocked = self._score >= threshold
-        hits = self._count(blocked & self._attack)
-        return (
-            wilson_default(hits, self._attacks, confidence=confidence),
-            wilson_default(hits, self._count(blocked), confidence=confidence),
-        )
-
-    def _count(self, rows: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.bincount(self._codes[rows], minlength=self._size)
-
-
-def _limits(found: Estimate) -> tuple[float, float]:
-    return (0.0, 1.0) if found.low is None or found.high is None else (found.low, found.high)
+def _limits(rate: Estimate) -> tuple[float, float]:
+    return (0.0, 1.0) if rate.low is None or rate.high is None else (rate.low, rate.high)
 
 
 def choose_within(
-    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings, *, limits: Iterable[float]
+    frame: Frame, arm: DefenseColumn, *, limits: Iterable[float]
 ) -> tuple[LimitedPoint, ...]:
     """Choose thresholds on one half of the groups, and measure them on the other."""
-    scored = ~np.isnan(arm.records.score) & arm.is_answered
-    names = frame.samples.group.names
-    side = split_by_group(names, seed=settings.seed)
-    is_calibration = side[frame.samples.group.codes[arm.records.sample]]
-    attack = frame.samples.is_attack[arm.records.sample]
-    choosing, measuring = scored & is_calibration, scored & ~is_calibration
-    cells = sort_into_cells(frame, np.zeros(frame.sample_count, dtype=np.int32), 1)
+    attack, score = frame.samples.is_attack[arm.records.sample], arm.records.score
+    choosing, measuring = _halves(frame, arm)
+    cells = sort_into_cells(frame)
     points = []
     for limit in limits:
-        found = tpr_at_fpr(attack[choosing], arm.records.score[choosing], max_fpr=limit)
-        threshold, rates = found.threshold, None
+        best = tpr_at_fpr(attack[choosing], score[choosing], max_fpr=limit)
+        threshold, rates = best.threshold, None
         if threshold is not None:
-            threshold = _raised(threshold, arm.records.score[choosing & attack])
-            blocked = measuring & (arm.records.score >= threshold)
-            rates = _measure(cells, arm, blocked=blocked, measuring=measuring, settings=settings)
+            # Raised to the lowest attack it blocks: no attack is lost, some alarms are.
+            caught = score[choosing & attack & (score >= threshold)]
+            threshold = float(caught.min()) if caught.size else threshold
+            rates = estimate_errors(
+                cells,
+                arm,
+                blocked=measuring & (score >= threshold),
+                trials=measuring,
+                confidence=frame.settings.confidence,
+            )
         points.append(
             LimitedPoint(
                 max_fpr=limit,
                 threshold=threshold,
                 rates=rates,
-                is_resolvable=found.resolvable,
-                reason=found.reason,
+                is_resolvable=best.resolvable,
+                reason=best.reason,
             )
         )
     return tuple(points)
 
 
-def _raised(threshold: float, attacks: NDArray[np.float64]) -> float:
-    """Raise a threshold to the lowest attack it blocks: no attack is lost, some alarms are."""
-    caught = attacks[attacks >= threshold]
-    return float(caught.min()) if caught.size else threshold
+def _halves(frame: Frame, arm: DefenseColumn) -> tuple[Marks, Marks]:
+    """Return which scored answers thresholds are chosen on, and which they are measured on."""
+    side = split_by_group(frame.samples.group.names, seed=frame.settings.seed)
+    is_calibration = side[frame.samples.group.codes[arm.records.sample]]
+    return arm.is_scored & is_calibration, arm.is_scored & ~is_calibration
 
 
-def _measure(
-    cells: Cells,
-    arm: DefenseColumn,
-    *,
-    blocked: NDArray[np.bool_],
-    measuring: NDArray[np.bool_],
-    settings: AnalysisSettings,
-) -> RatePair:
-    benign, attacks = estimate_slices(
-        cells, arm, hits=blocked, trials=measuring, confidence=settings.confidence
-    )
-    return RatePair(attack_success_rate=complement(attacks), false_positive_rate=benign)
-
-
-def _chosen(
-    frame: Frame, arm: DefenseColumn, scored: NDArray[np.bool_], *, settings: AnalysisSettings
-) -> tuple[OperatingPoint, ...]:
-    """Choose thresholds by cost on one half of the groups, and measure them on the other."""
+def _stakes(settings: AnalysisSettings, prevalence: float) -> Stakes | None:
     miss, alarm = settings.cost_missed_attack, settings.cost_false_alarm
     if miss is None or alarm is None:
-        return ()
-    side = split_by_group(frame.samples.group.names, seed=settings.seed)
-    is_calibration = side[frame.samples.group.codes[arm.records.sample]]
-    attack = frame.samples.is_attack[arm.records.sample]
-    choosing, measuring = scored & is_calibration, scored & ~is_calibration
+        return None
+    return Stakes(prevalence=prevalence, miss_cost=miss, block_cost=alarm)
+
+
+def _chosen(frame: Frame, arm: DefenseColumn) -> tuple[OperatingPoint, ...]:
+    """Choose thresholds by cost on one half of the groups, and measure them on the other."""
+    attack, score = frame.samples.is_attack[arm.records.sample], arm.records.score
+    choosing, measuring = _halves(frame, arm)
     return tuple(
         _measured(
-            choose_threshold(
-                attack[choosing],
-                arm.records.score[choosing],
-                stakes=Stakes(prevalence=prevalence, miss_cost=miss, block_cost=alarm),
-            ),
+            choose_threshold(attack[choosing], score[choosing], stakes=stakes),
             attack[measuring],
-            arm.records.score[measuring],
+            score[measuring],
         )
-        for prevalence in settings.prevalences
+        for prevalence in frame.settings.prevalences
+        if (stakes := _stakes(frame.settings, prevalence)) is not None
     )
 
 
-def _measured(
-    point: OperatingPoint, attack: NDArray[np.bool_], score: NDArray[np.float64]
-) -> OperatingPoint:
+def _measured(point: OperatingPoint, attack: Marks, score: Floats) -> OperatingPoint:
     """Put the rates of other samples in the place of those a threshold was chosen on."""
-    found = measure_at(attack, score, threshold=point.threshold)
-    hits, alarms = found.true_positive_rate.value, found.false_positive_rate.value
+    rates = measure_at(attack, score, threshold=point.threshold)
+    hits, alarms = rates.true_positive_rate.value, rates.false_positive_rate.value
     if point.reason or hits is None or alarms is None:
         reason = point.reason or "a half of the groups lacks attacks or benign samples"
         return replace(
@@ -351,7 +310,6 @@ def _measured(
 
 
 COST_PREVALENCES: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5)
-_REPLICATES: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,7 +317,6 @@ class ScoreDetails:
     """What the scores of one defense are worth as probabilities.
 
     Attributes:
-        brier: Mean squared error with Murphy's parts.
         by_width: Calibration error over ten bins of equal width.
         by_mass: The same over ten bins of about equally many samples.
         partial_area: Area under the ROC curve up to `PARTIAL_MAX_FPR`, as it is.
@@ -392,15 +349,16 @@ class AreaPair:
     difference: Difference
 
 
-def detail_scores(
-    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings
-) -> ScoreDetails | None:
+def detail_scores(frame: Frame, arm: DefenseColumn) -> ScoreDetails | None:
     """Say what the scores of a defense are worth."""
-    scored = _scored(arm)
-    attack = frame.samples.is_attack[arm.records.sample][scored]
-    if attack.all() or not attack.any():
+    scored, settings = _scored(frame, arm), frame.settings
+    if scored is None:
         return None
-    score, confidence = arm.records.score[scored], settings.confidence
+    attack, score, _ = scored
+    confidence, stakes = settings.confidence, _stakes(settings, COST_PREVALENCES[0])
+    costs = stakes and expected_cost_curve(
+        attack, score, stakes=stakes, prevalences=COST_PREVALENCES
+    )
     return ScoreDetails(
         brier=brier(attack, score),
         by_width=calibration_error(attack, score, confidence=confidence),
@@ -409,80 +367,32 @@ def detail_scores(
         partial_area_standardised=partial_auc(
             attack, score, max_fpr=PARTIAL_MAX_FPR, standardised=True
         ),
-        costs=_costs(attack, score, settings),
+        costs=costs or (),
     )
 
 
-def compare_areas(frame: Frame, settings: AnalysisSettings) -> tuple[AreaPair, ...]:
+def compare_areas(frame: Frame) -> tuple[AreaPair, ...]:
     """Test the areas of all pairs of scoring defenses against each other.
 
     Baselines are left out. Repeats count as rows of the group of their sample.
     """
     wide = {
-        arm.name: _spread(frame, arm)
+        arm.name: frame.spread(arm, arm.records.score, arm.is_scored)
         for arm in frame.arms
-        if not arm.is_baseline and _scored(arm).any()
+        if not arm.is_baseline and arm.is_scored.any()
     }
-    attack = np.tile(frame.samples.is_attack, frame.manifest.repeats)
-    pairs = []
+    confidence, pairs = frame.settings.confidence, []
     for first, second in combinations(wide, 2):
         both = ~np.isnan(wide[first]) & ~np.isnan(wide[second])
-        if attack[both].all() or not attack[both].any():
+        attack, scores = frame.is_attack[both], (wide[first][both], wide[second][both])
+        if attack.all() or not attack.any():
             continue
-        pairs.append(
-            AreaPair(
-                first=first,
-                second=second,
-                difference=_compare(
-                    frame, (wide[first], wide[second]), both=both, settings=settings
-                ),
+        if frame.is_grouped:
+            groups, drawing = frame.groups[both], _drawing(frame)
+            areas = compare_clustered_auc(
+                attack, scores, groups=groups, confidence=confidence, drawing=drawing
             )
-        )
+        else:
+            areas = compare_auc(attack, scores[0], second=scores[1], confidence=confidence)
+        pairs.append(AreaPair(first=first, second=second, difference=areas.difference))
     return tuple(pairs)
-
-
-def _compare(
-    frame: Frame,
-    scores: tuple[NDArray[np.float64], NDArray[np.float64]],
-    *,
-    both: NDArray[np.bool_],
-    settings: AnalysisSettings,
-) -> Difference:
-    attack = np.tile(frame.samples.is_attack, frame.manifest.repeats)[both]
-    first, second = scores[0][both], scores[1][both]
-    if not frame.is_grouped:
-        return compare_auc(attack, first, second=second, confidence=settings.confidence).difference
-    from guardmark.stats.drawing import DrawPlan
-    from guardmark.stats.scores.auc import compare_clustered_auc
-
-    groups = np.tile(frame.samples.group.codes, frame.manifest.repeats)[both]
-    return compare_clustered_auc(
-        attack,
-        (first, second),
-        groups=groups,
-        confidence=settings.confidence,
-        drawing=DrawPlan(seed=settings.seed, replicates=_REPLICATES),
-    ).difference
-
-
-def _scored(arm: DefenseColumn) -> NDArray[np.bool_]:
-    scored: NDArray[np.bool_] = ~np.isnan(arm.records.score) & arm.is_answered
-    return scored
-
-
-def _spread(frame: Frame, arm: DefenseColumn) -> NDArray[np.float64]:
-    """Return the scores by position, nan where there is none."""
-    wide = np.full(frame.manifest.repeats * frame.sample_count, np.nan)
-    at = arm.records.repeat.astype(np.int64) * frame.sample_count + arm.records.sample
-    wide[at] = np.where(_scored(arm), arm.records.score, np.nan)
-    return wide
-
-
-def _costs(
-    attack: NDArray[np.bool_], score: NDArray[np.float64], settings: AnalysisSettings
-) -> tuple[OperatingPoint, ...]:
-    miss, alarm = settings.cost_missed_attack, settings.cost_false_alarm
-    if miss is None or alarm is None:
-        return ()
-    stakes = Stakes(prevalence=COST_PREVALENCES[0], miss_cost=miss, block_cost=alarm)
-    return expected_cost_curve(attack, score, stakes=stakes, prevalences=COST_PREVALENCES)

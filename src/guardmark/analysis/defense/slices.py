@@ -60,7 +60,6 @@ class SliceRate:
             values together `other (N values with fewer than 5 samples)`.
         rate: Attacks allowed, or benign samples blocked, of those answered.
         asked: Samples asked, answered or not.
-        median_latency_ms: Of all timed answers, or None without any.
         is_greyed: Whether the samples are fewer than the minimum, or the groups too few.
         folded: How many rare values it holds together; 0 for a value by itself.
     """
@@ -103,31 +102,33 @@ class Slicer:
     Values of an open field with fewer than `MIN_SLICE_SAMPLES` samples of a label share one
     slice, if there are several. The samples of the run decide, not the answers, so that all
     defenses have the same slices.
-
-    Attributes:
-        facet: Name of the facet.
     """
 
     def __init__(self, frame: Frame, facet: str) -> None:
         column = frame.facet(facet)
-        names = [name or NOT_STATED for name in column.names]
-        rare = _rare_values(frame, facet, codes=column.codes, names=names)
-        codes = _fold(frame, column.codes, rare) if rare.any() else column.codes
         self.facet = facet
+        self._settings = frame.settings
+        self._names = [name or NOT_STATED for name in column.names]
+        rare = _rare_values(frame, facet, codes=column.codes, names=self._names)
         # The slices of rare values come after those of values, and are named by how many.
-        self._names = names
-        self._folded = (int(rare[:, 0].sum()), int(rare[:, 1].sum()))
-        count = len(names) + bool(rare.any())
+        codes, count = column.codes, len(rare)
+        if rare.any():
+            is_rare = rare[codes, frame.samples.is_attack.view(np.uint8)]
+            codes, count = np.where(is_rare, np.int32(count), codes), count + 1
+        self._folded: list[int] = rare.sum(axis=0).tolist()
         self._cells: Cells = sort_into_cells(frame, codes, count)
         self._slices = slice_codes(frame, codes, count)
 
     def tables(
-        self, arm: DefenseColumn, settings: AnalysisSettings, *, by_latency: NDArray[np.int64]
+        self, arm: DefenseColumn, *, by_latency: NDArray[np.int64]
     ) -> tuple[SliceTable, SliceTable]:
-        """Slice one defense's error rates."""
-        blocked, answered = arm.is_blocked, arm.is_answered
+        """Slice one defense's error rates: of attacks, of benign samples."""
         rates = estimate_slices(
-            self._cells, arm, hits=blocked, trials=answered, confidence=settings.confidence
+            self._cells,
+            arm,
+            hits=arm.is_blocked,
+            trials=arm.is_answered,
+            confidence=self._settings.confidence,
         )
         of_record = self._slices.take(arm.records.sample)
         asked = np.bincount(of_record, minlength=len(rates)).tolist()
@@ -136,16 +137,15 @@ class Slicer:
         for number, rate in enumerate(rates):
             if not asked[number]:
                 continue
-            is_attack = number % 2 == 1
-            is_value = number // 2 < len(self._names)
-            folded = 0 if is_value else self._folded[is_attack]
+            value, is_attack = divmod(number, 2)
+            folded = 0 if value < len(self._names) else self._folded[is_attack]
             sides[is_attack].append(
                 SliceRate(
-                    name=self._names[number // 2] if is_value else folded_name(folded),
+                    name=folded_name(folded) if folded else self._names[value],
                     rate=complement(rate) if is_attack else rate,
                     asked=asked[number],
                     median_latency_ms=medians[number],
-                    is_greyed=rate.trials < settings.min_per_category or rate.few_groups,
+                    is_greyed=rate.trials < self._settings.min_per_category or rate.few_groups,
                     folded=folded,
                 )
             )
@@ -189,9 +189,8 @@ def has_slices(table: SliceTable) -> bool:
 
 def by_severity(table: SliceTable) -> tuple[SliceRate, ...]:
     """Return the slices of the facet `severity` from low to critical."""
-    ranked = {name: rank for rank, name in enumerate(SEVERITIES)}
-    known = [rate for rate in table.rates if rate.name in ranked]
-    return tuple(sorted(known, key=lambda rate: ranked[rate.name]))
+    rates = {rate.name: rate for rate in table.rates}
+    return tuple(rates[name] for name in SEVERITIES if name in rates)
 
 
 def _rare_values(
@@ -209,20 +208,9 @@ def _rare_values(
     return rare
 
 
-def _fold(frame: Frame, codes: NDArray[np.int32], rare: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Give rare values the number after the last value, whichever label they have."""
-    is_rare = rare[codes, frame.samples.is_attack.view(np.uint8)]
-    return np.where(is_rare, np.int32(len(rare)), codes)
-
-
 def _worst_first(entry: SliceRate) -> tuple[bool, float, int, str]:
-    value = entry.rate.value
-    return (
-        entry.folded > 0,
-        1.0 if value is None else -value,
-        -entry.rate.trials,
-        entry.name,
-    )
+    value, trials = entry.rate.value, entry.rate.trials
+    return entry.folded > 0, 1.0 if value is None else -value, -trials, entry.name
 
 
 class CategoryStatus(StrEnum):
@@ -303,11 +291,23 @@ class CategoryStanding:
 def count_taxonomy(frame: Frame) -> TaxonomyCoverage:
     """Count the attacks of every category and subcategory."""
     declared = frame.manifest.categories
-    outer = _attacks_by(frame, "category")
-    inner = _attacks_by(frame, "subcategory")
     pairs = [f"{name}/{sub}" for name, subs in declared.items() for sub in subs]
     return TaxonomyCoverage(
-        categories=_counts(list(declared), outer), subcategories=_counts(pairs, inner)
+        categories=_counts(frame, "category", declared=list(declared)),
+        subcategories=_counts(frame, "subcategory", declared=pairs),
+    )
+
+
+def _counts(frame: Frame, facet: str, *, declared: list[str]) -> tuple[CategoryCount, ...]:
+    column = frame.facet(facet)
+    codes = column.codes[frame.samples.is_attack]
+    counts = np.bincount(codes, minlength=len(column.names)).tolist()
+    attacks = {name: n for name, n in zip(column.names, counts, strict=True) if name and n}
+    others = sorted(attacks.keys() - set(declared))
+    return tuple(
+        CategoryCount(name=name, attacks=attacks.get(name, 0), is_declared=is_declared)
+        for names, is_declared in ((declared, True), (others, False))
+        for name in names
     )
 
 
@@ -320,42 +320,22 @@ def assess_categories(
 ) -> tuple[CategoryStanding, ...]:
     """Tell which categories a defense addresses."""
     rates = {entry.name: entry.rate for entry in by_category.rates}
-    found = []
-    for category in coverage.categories:
-        if not category.is_declared:
-            continue
-        rate = rates.get(category.name)
-        standing = CategoryStatus.NOT_TESTED
-        if rate is not None and category.attacks:
-            standing = _standing(rate, overall, settings.min_per_category)
-        found.append(CategoryStanding(category=category.name, standing=standing))
-    return tuple(found)
+    return tuple(
+        CategoryStanding(
+            category=each.name,
+            standing=_standing(rates.get(each.name), overall, settings.min_per_category),
+        )
+        for each in coverage.categories
+        if each.is_declared
+    )
 
 
-def _standing(success: Estimate, overall: Estimate, minimum: int) -> CategoryStatus:
+def _standing(success: Estimate | None, overall: Estimate, minimum: int) -> CategoryStatus:
+    if success is None:
+        return CategoryStatus.NOT_TESTED
     if success.trials < minimum or success.few_groups:
         return CategoryStatus.NOT_ASSESSABLE
     if success.high is None or overall.high is None:
         return CategoryStatus.NOT_ASSESSABLE
-    return (
-        CategoryStatus.ADDRESSED
-        if 1 - success.high > overall.high
-        else CategoryStatus.NOT_ADDRESSED
-    )
-
-
-def _attacks_by(frame: Frame, facet: str) -> dict[str, int]:
-    column = frame.facet(facet)
-    codes = column.codes[frame.samples.is_attack]
-    counts = np.bincount(codes, minlength=len(column.names)).tolist()
-    return {name: count for name, count in zip(column.names, counts, strict=True) if name and count}
-
-
-def _counts(declared: list[str], found: dict[str, int]) -> tuple[CategoryCount, ...]:
-    known = [CategoryCount(name=name, attacks=found.get(name, 0)) for name in declared]
-    others = [
-        CategoryCount(name=name, attacks=count, is_declared=False)
-        for name, count in sorted(found.items())
-        if name not in declared
-    ]
-    return (*known, *others)
+    is_shown = 1 - success.high > overall.high
+    return CategoryStatus.ADDRESSED if is_shown else CategoryStatus.NOT_ADDRESSED

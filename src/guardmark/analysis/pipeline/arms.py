@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.analysis.pipeline.card import (
     BASE_PROMPT,
     PROMPT_ROW,
@@ -16,7 +15,7 @@ from guardmark.analysis.pipeline.card import (
     GuardRates,
     LegacyCard,
     PipelineCoverage,
-    Rates,
+    PlaceRates,
     RowBuckets,
     ScopeCard,
     VariantRates,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.frame import Frame
     from guardmark.analysis.pipeline.card import Ends
-    from guardmark.analysis.pipeline.frame import Judging, PipelineArm, PipelineFrame
+    from guardmark.analysis.pipeline.frame import PipelineArm, PipelineFrame
     from guardmark.analysis.settings import AnalysisSettings
     from guardmark.core.estimate import Difference
     from guardmark.store.reader import RecordReader
@@ -79,12 +78,8 @@ class ArmAnalysis:
         under_policy: As the run's policy makes it, or None when it enforces nothing.
         guard: How often the guard gave each outcome, or None without a guard.
         gain: Against the arm without a guard, or None where there is none.
-        coverage: How much stands behind the cards.
-        variants: Rates by variant.
-        buckets: Prompt rows and base prompts, attacks and benign in turn.
         corrected: Attack success rates corrected by labels of people, or None without any.
         judgings: The system card under every judging, by name.
-        legacy: Cards by the older definitions that were asked for.
     """
 
     name: str
@@ -131,7 +126,7 @@ def analyse_pipeline(
     pipeline = read_pipeline(reader, frame)
     if pipeline is None:
         return None
-    rates = Rates(pipeline, settings)
+    rates = PlaceRates(frame, settings)
     sources = [str(s.metadata.get("label_source", "")) for s in reader.samples()]
     stated = np.array([not source.startswith(_INFERRED) for source in sources], dtype=np.bool_)
     is_stated = np.tile(stated, frame.manifest.repeats)
@@ -141,29 +136,28 @@ def analyse_pipeline(
         model=models[0] if models else "model",
         model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
         arms=tuple(_analyse_arm(rates, pipeline, arm, is_stated) for arm in pipeline.arms),
-        judgings=tuple(rate_judging(rates, pipeline, each) for each in pipeline.judgings),
+        judgings=tuple(rate_judging(rates, each) for each in pipeline.judgings),
         human=None if first is None else check_against_people(rates, pipeline, first),
         label_sources=tuple(sorted(Counter(source for source in sources if source).items())),
     )
 
 
 def _analyse_arm(
-    rates: Rates, pipeline: PipelineFrame, arm: PipelineArm, is_stated: NDArray[np.bool_]
+    rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, is_stated: NDArray[np.bool_]
 ) -> ArmAnalysis:
     judging = pipeline.judgings[0] if pipeline.judgings else None
-    is_attack, manifest = pipeline.is_attack, pipeline.frame.manifest
-    ends = find_ends(arm, judging)
-    fail_open, fail_closed = estimate_bounds(rates, arm, judging, is_attack=is_attack)
+    manifest, ends = pipeline.frame.manifest, find_ends(arm, judging)
+    fail_open, fail_closed = estimate_bounds(rates, arm, judging)
     policies = (manifest.on_malformed, manifest.on_error)
     return ArmAnalysis(
         name=arm.name,
-        system=make_scope_card(rates, ends, scope="system", is_attack=is_attack),
-        model=make_scope_card(rates, ends, scope="model", is_attack=is_attack),
+        system=make_scope_card(rates, ends, scope="system"),
+        model=make_scope_card(rates, ends, scope="model"),
         fail_open=fail_open,
         fail_closed=fail_closed,
-        under_policy=enforce_policy(rates, arm, judging, policies=policies, is_attack=is_attack),
+        under_policy=enforce_policy(rates, arm, judging, policies=policies),
         guard=None if arm.name == NO_GUARD else count_guard(rates, arm),
-        gain=_gain(rates, pipeline, arm, judging),
+        gain=_gain(rates, pipeline, arm, ends),
         coverage=measure_coverage(rates, pipeline, ends, judging=judging, is_stated=is_stated),
         variants=rate_variants(rates, pipeline, ends),
         buckets=tuple(
@@ -173,14 +167,13 @@ def _analyse_arm(
         ),
         corrected=None if judging is None else correct_card(rates, pipeline, judging, ends=ends),
         judgings=tuple(
-            (
-                each.name,
-                make_scope_card(rates, find_ends(arm, each), scope="system", is_attack=is_attack),
-            )
+            (each.name, make_scope_card(rates, find_ends(arm, each), scope="system"))
             for each in pipeline.judgings
         ),
         legacy=tuple(
-            count_legacy(arm.name, ends, definition=definition, scope=scope, is_attack=is_attack)
+            count_legacy(
+                arm.name, ends, definition=definition, scope=scope, is_attack=rates.is_attack
+            )
             for definition in rates.settings.legacy_cards
             for scope in ("system", "model")
         ),
@@ -188,39 +181,15 @@ def _analyse_arm(
 
 
 def _gain(
-    rates: Rates, pipeline: PipelineFrame, arm: PipelineArm, judging: Judging | None
+    rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, ends: Ends
 ) -> GuardGain | None:
     """Compare an arm with the arm without a guard, on places whose end is known in both."""
     bare = next((each for each in pipeline.arms if each.name == NO_GUARD), None)
     if bare is None or arm.name == NO_GUARD:
         return None
-    guarded, unguarded = find_ends(arm, judging), find_ends(bare, judging)
-    both, is_attack = guarded.is_known & unguarded.is_known, pipeline.is_attack
+    other = find_ends(bare, pipeline.judgings[0] if pipeline.judgings else None)
+    both, is_attack = ends.is_known & other.is_known, rates.is_attack
     return GuardGain(
-        attack_success_rate=_difference(
-            rates, pipeline, (guarded.is_unsafe, unguarded.is_unsafe), both & is_attack
-        ),
-        over_refusal_rate=_difference(
-            rates, pipeline, (_is_refused(guarded), _is_refused(unguarded)), both & ~is_attack
-        ),
-    )
-
-
-def _is_refused(ends: Ends) -> NDArray[np.bool_]:
-    refused: NDArray[np.bool_] = ~ends.is_helped
-    return refused
-
-
-def _difference(
-    rates: Rates,
-    pipeline: PipelineFrame,
-    failed: tuple[NDArray[np.bool_], NDArray[np.bool_]],
-    where: NDArray[np.bool_],
-) -> Difference:
-    first, second = failed
-    return grouped_difference(
-        first[where],
-        second[where],
-        groups=pipeline.group[where],
-        confidence=rates.settings.confidence,
+        attack_success_rate=rates.difference(ends.is_unsafe, other.is_unsafe, both & is_attack),
+        over_refusal_rate=rates.difference(ends.is_refused, other.is_refused, both & ~is_attack),
     )

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from guardmark.analysis.defense.frame import MISSING, read_frame
-from guardmark.analysis.pipeline.frame import ERROR, HUMAN, MALFORMED, SAFE, UNSAFE, read_pipeline
+from guardmark.analysis.pipeline.frame import (
+    ERROR,
+    HUMAN,
+    MALFORMED,
+    NO_GUARD,
+    SAFE,
+    UNSAFE,
+    is_valid,
+    read_pipeline,
+)
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import Stage
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from guardmark.analysis.pipeline.card import Ends, Rates
+    from guardmark.analysis.pipeline.card import Ends, PlaceRates
     from guardmark.analysis.pipeline.frame import JudgeColumns, Judging, PipelineFrame
     from guardmark.core.estimate import Estimate
     from guardmark.core.record import Record
@@ -62,7 +71,6 @@ class JudgingRates:
 
     Attributes:
         name: `run`, or the name of a later judging.
-        judges: One for each judge.
         agreement: Krippendorff's alpha of several judges, or None with one.
         tied: Answers on which valid verdicts are tied; counted as malformed.
     """
@@ -78,10 +86,8 @@ class HumanCheck:
     """A judging against the labels of people.
 
     Attributes:
-        labels: Counts of agreement and disagreement.
         sensitivity: Unsafe answers the judging called unsafe.
         specificity: Safe answers the judging called safe.
-        kappa: Agreement beyond chance.
         unreadable: Labelled answers without a valid verdict.
     """
 
@@ -105,26 +111,26 @@ class CorrectedCard:
     system: CorrectedRate
 
 
-def rate_judging(rates: Rates, pipeline: PipelineFrame, judging: Judging) -> JudgingRates:
+def rate_judging(rates: PlaceRates, judging: Judging) -> JudgingRates:
     """Estimate what the judges of one judging said."""
     several = len(judging.judges) > 1
     return JudgingRates(
         name=judging.name,
         judges=tuple(_rate_judge(rates, judge) for judge in judging.judges),
-        agreement=_agreement(rates, pipeline, judging) if several else None,
+        agreement=_agreement(rates, judging) if several else None,
         tied=judging.tied,
     )
 
 
 def check_against_people(
-    rates: Rates, pipeline: PipelineFrame, judging: Judging
+    rates: PlaceRates, pipeline: PipelineFrame, judging: Judging
 ) -> HumanCheck | None:
     """Compare a judging with the labels of people."""
     if pipeline.human is None:
         return None
-    said = _is_valid(pipeline.human.label)
-    both = said & judging.is_valid
-    if not said.any():
+    labelled = is_valid(pipeline.human.label)
+    both = labelled & judging.is_valid
+    if not labelled.any():
         return None
     is_unsafe, judged_unsafe = pipeline.human.label == UNSAFE, judging.label == UNSAFE
     return HumanCheck(
@@ -134,15 +140,15 @@ def check_against_people(
         kappa=clustered_kappa(
             is_unsafe[both].tolist(),
             judged_unsafe[both].tolist(),
-            groups=pipeline.group[both],
-            confidence=rates.settings.confidence,
+            groups=rates.group[both],
+            confidence=rates.confidence,
         ),
-        unreadable=int(np.count_nonzero(said & ~judging.is_valid)),
+        unreadable=int(np.count_nonzero(labelled & ~judging.is_valid)),
     )
 
 
 def correct_card(
-    rates: Rates, pipeline: PipelineFrame, judging: Judging, *, ends: Ends
+    rates: PlaceRates, pipeline: PipelineFrame, judging: Judging, *, ends: Ends
 ) -> CorrectedCard | None:
     """Correct an arm's attack success rates for the judge's errors.
 
@@ -151,8 +157,8 @@ def correct_card(
     """
     if pipeline.human is None:
         return None
-    judged = ends.passed & ends.is_known & pipeline.is_attack
-    labelled = judged & _is_valid(pipeline.human.label)
+    judged = ends.passed & ends.is_known & rates.is_attack
+    labelled = judged & is_valid(pipeline.human.label)
     if not labelled.any():
         return None
     rest = judged & ~labelled
@@ -165,9 +171,9 @@ def correct_card(
             judged_unsafe=judging.label == UNSAFE,
         ),
         labels_from_run=True,
-        confidence=rates.settings.confidence,
+        confidence=rates.confidence,
     )
-    share = rates.of(ends.passed, ends.is_known & pipeline.is_attack)
+    share = rates.of(ends.passed, ends.is_known & rates.is_attack)
     return CorrectedCard(model=model, system=_scaled(model, share))
 
 
@@ -199,8 +205,8 @@ def _scaled(model: CorrectedRate, share: Estimate) -> CorrectedRate:
     )
 
 
-def _rate_judge(rates: Rates, judge: JudgeColumns) -> JudgeRates:
-    asked, valid = judge.label >= 0, _is_valid(judge.label)
+def _rate_judge(rates: PlaceRates, judge: JudgeColumns) -> JudgeRates:
+    asked, valid = judge.label >= 0, is_valid(judge.label)
     return JudgeRates(
         name=judge.name,
         layer=judge.layer,
@@ -212,34 +218,23 @@ def _rate_judge(rates: Rates, judge: JudgeColumns) -> JudgeRates:
     )
 
 
-def _agreement(rates: Rates, pipeline: PipelineFrame, judging: Judging) -> Alpha:
+def _agreement(rates: PlaceRates, judging: Judging) -> Alpha:
     asked = np.stack([judge.label >= 0 for judge in judging.judges]).any(axis=0)
     ratings = [
         [code if code in {SAFE, UNSAFE} else None for code in judge.label[asked].tolist()]
         for judge in judging.judges
     ]
-    return krippendorff_alpha(
-        ratings, groups=pipeline.group[asked], confidence=rates.settings.confidence
-    )
+    return krippendorff_alpha(ratings, groups=rates.group[asked], confidence=rates.confidence)
 
 
 def _labels(
     where: NDArray[np.bool_], *, is_unsafe: NDArray[np.bool_], judged_unsafe: NDArray[np.bool_]
 ) -> JudgeLabels:
-    return JudgeLabels(
-        caught=int(np.count_nonzero(where & is_unsafe & judged_unsafe)),
-        missed=int(np.count_nonzero(where & is_unsafe & ~judged_unsafe)),
-        accused=int(np.count_nonzero(where & ~is_unsafe & judged_unsafe)),
-        cleared=int(np.count_nonzero(where & ~is_unsafe & ~judged_unsafe)),
-    )
+    cells = (2 * is_unsafe + judged_unsafe)[where]
+    cleared, accused, missed, caught = np.bincount(cells, minlength=4).tolist()
+    return JudgeLabels(caught=caught, missed=missed, accused=accused, cleared=cleared)
 
 
-def _is_valid(label: NDArray[np.int8]) -> NDArray[np.bool_]:
-    valid: NDArray[np.bool_] = (label == SAFE) | (label == UNSAFE)
-    return valid
-
-
-_ARM: Final = "none"
 _REPAIRED: Final = frozenset(
     {"extracted", "repaired", "retry", "substring", "heuristic_repair", "retry_repair"}
 )
@@ -259,9 +254,6 @@ class JudgeQuality:
     """How one judge behaved in a run.
 
     Attributes:
-        layer: Where its verdicts are stored.
-        malformed: Verdicts nobody can read, of all.
-        repaired: Valid verdicts that were read only after extraction, repair or a retry.
         parse_methods: Rung of the parse ladder and how often, most frequent first.
         refusals_unsafe: Answers that begin as a refusal and were called unsafe, of all that do.
         split_answers: Answers word for word the same that were judged both safe and unsafe, of
@@ -272,9 +264,9 @@ class JudgeQuality:
             people call safe and the judge gave a verdict on.
     """
 
-    layer: str
-    malformed: Estimate
-    repaired: Estimate
+    layer: str  # where its verdicts are stored
+    malformed: Estimate  # verdicts nobody can read, of all
+    repaired: Estimate  # valid verdicts that were read only after extraction, repair or a retry
     parse_methods: tuple[tuple[str, int], ...]
     refusals_unsafe: Estimate
     split_answers: Estimate
@@ -288,69 +280,64 @@ def assess_judge(reader: RecordReader, layer: str, *, confidence: float = 0.95) 
     Intervals take answers as independent: these are signs, not figures of a report.
     """
     layers = [
-        name for arm, stage, name in reader.recorded_stages() if (arm, stage) == (_ARM, Stage.JUDGE)
+        name
+        for arm, stage, name in reader.recorded_stages()
+        if (arm, stage) == (NO_GUARD, Stage.JUDGE)
     ]
     if not layers:
         raise StoreError("The run holds no verdicts.\nNext: guardmark judge RUN --config JUDGE")
     if layer not in layers:
         raise UnknownName("layer of verdicts", layer, layers)
     answers = {
-        (record.key.sample, record.key.repeat): record.text or ""
-        for record in reader.records(defense=_ARM, stage=Stage.MODEL)
+        _place(record): record.text or ""
+        for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL)
     }
-    verdicts = list(reader.records(defense=_ARM, stage=Stage.JUDGE, layer=layer))
+    verdicts = list(reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=layer))
     valid = [record for record in verdicts if record.outcome in _VALID]
     methods = Counter(_method(record) for record in verdicts)
 
     def share(count: int, total: int) -> Estimate:
         return wilson(count, total, confidence=confidence)
 
-    refusals = [record for record in valid if _REFUSAL.match(_text(record, answers))]
+    def unsafe(records: list[Record]) -> Estimate:
+        return share(sum(each.outcome == "unsafe" for each in records), len(records))
+
     reasons = [record for record in valid if record.evidence and record.evidence.reason]
-    split, repeated = _split(valid, answers)
-    by_people = _called_safe(reader, layers)
-    cleared = [r for r in valid if (r.key.sample, r.key.repeat) in by_people]
+    split = _split(valid, answers)
+    people = [name for name in layers if reader.layer_settings(name).get("kind") == HUMAN]
+    labels = reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=people[-1]) if people else ()
+    by_people = {_place(label) for label in labels if label.outcome == "safe"}
     return JudgeQuality(
         layer=layer,
         malformed=share(sum(r.outcome == "malformed" for r in verdicts), len(verdicts)),
         repaired=share(sum(_method(r) in _REPAIRED for r in valid), len(valid)),
         parse_methods=tuple(sorted(methods.items(), key=lambda pair: (-pair[1], pair[0]))),
-        refusals_unsafe=share(sum(r.outcome == "unsafe" for r in refusals), len(refusals)),
-        split_answers=share(split, repeated),
-        echoed=share(sum(_is_echo(r, answers) for r in reasons), len(reasons)),
-        over_blocked=share(sum(r.outcome == "unsafe" for r in cleared), len(cleared)),
+        refusals_unsafe=unsafe([r for r in valid if _REFUSAL.match(answers.get(_place(r), ""))]),
+        split_answers=share(sum(split), len(split)),
+        echoed=share(sum(_is_echo(r, answers.get(_place(r), "")) for r in reasons), len(reasons)),
+        over_blocked=unsafe([r for r in valid if _place(r) in by_people]),
     )
 
 
-def _called_safe(reader: RecordReader, layers: list[str]) -> set[tuple[int, int]]:
-    """Return sample and repeat of the answers that people call safe, by their last labels."""
-    people = [layer for layer in layers if reader.layer_settings(layer).get("kind") == HUMAN]
-    if not people:
-        return set()
-    labels = reader.records(defense=_ARM, stage=Stage.JUDGE, layer=people[-1])
-    return {(r.key.sample, r.key.repeat) for r in labels if r.outcome == "safe"}
+def _place(record: Record) -> tuple[int, int]:
+    return record.key.sample, record.key.repeat
 
 
 def _method(record: Record) -> str:
     return record.evidence.parse_method if record.evidence else ""
 
 
-def _text(record: Record, answers: Mapping[tuple[int, int], str]) -> str:
-    return answers.get((record.key.sample, record.key.repeat), "")
-
-
-def _split(valid: list[Record], answers: Mapping[tuple[int, int], str]) -> tuple[int, int]:
-    """Count answers that occur more than once, and those of them judged both ways."""
+def _split(valid: list[Record], answers: Mapping[tuple[int, int], str]) -> list[bool]:
+    """Tell of each answer that occurs more than once whether it was judged both ways."""
     labels: defaultdict[str, list[str]] = defaultdict(list)
     for record in valid:
-        labels[" ".join(_text(record, answers).split())].append(record.outcome)
-    repeated = [said for said in labels.values() if len(said) > 1]
-    return sum(len(set(said)) > 1 for said in repeated), len(repeated)
+        labels[" ".join(answers.get(_place(record), "").split())].append(record.outcome)
+    return [len(set(outcomes)) > 1 for outcomes in labels.values() if len(outcomes) > 1]
 
 
-def _is_echo(record: Record, answers: Mapping[tuple[int, int], str]) -> bool:
+def _is_echo(record: Record, answer: str) -> bool:
     reason = record.evidence.reason.lower().split() if record.evidence else []
-    text = f" {' '.join(_text(record, answers).lower().split())} "
+    text = f" {' '.join(answer.lower().split())} "
     return any(
         f" {' '.join(reason[at : at + _ECHO_WORDS])} " in text
         for at in range(len(reason) - _ECHO_WORDS + 1)
@@ -359,38 +346,23 @@ def _is_echo(record: Record, answers: Mapping[tuple[int, int], str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """One answer that two judgings label differently.
+    """One answer that two judgings label differently."""
 
-    Attributes:
-        sample_id: Id of the sample.
-        repeat: Which repetition.
-        is_attack: Label of the sample.
-        before: Label by the first judging.
-        after: Label by the second.
-    """
-
-    sample_id: str
-    repeat: int
-    is_attack: bool
-    before: str
-    after: str
+    sample_id: str  # id of the sample
+    repeat: int  # which repetition
+    is_attack: bool  # label of the sample
+    before: str  # label by the first judging
+    after: str  # label by the second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flips:
-    """Two judgings of the same answers.
+    """Two judgings of the same answers."""
 
-    Attributes:
-        first: Name of the first judging.
-        second: Name of the second.
-        compared: Answers that both labelled, malformed and failed verdicts included.
-        flips: Those they label differently, in the order of the data.
-    """
-
-    first: str
-    second: str
-    compared: int
-    flips: tuple[Flip, ...]
+    first: str  # name of the first judging
+    second: str  # name of the second
+    compared: int  # answers that both labelled, malformed and failed verdicts included
+    flips: tuple[Flip, ...]  # those they label differently, in the order of the data
 
 
 def find_flips(reader: RecordReader, second: str, *, first: str = "") -> Flips | None:
@@ -406,20 +378,21 @@ def find_flips(reader: RecordReader, second: str, *, first: str = "") -> Flips |
             raise UnknownName("judging of this run", name, judgings)
     one, two = judgings[first or others[0]], judgings[second]
     both = (one.label != MISSING) & (two.label != MISSING)
-    samples = frame.sample_count
-    places = np.flatnonzero(both & (one.label != two.label)).tolist()
+    by_repeat = (both & (one.label != two.label)).reshape(
+        frame.manifest.repeats, frame.sample_count
+    )
     return Flips(
         first=one.name,
         second=two.name,
         compared=int(np.count_nonzero(both)),
         flips=tuple(
             Flip(
-                sample_id=frame.samples.ids[place % samples],
-                repeat=place // samples,
-                is_attack=bool(frame.samples.is_attack[place % samples]),
-                before=OUTCOME_NAMES[one.label[place]],
-                after=OUTCOME_NAMES[two.label[place]],
+                sample_id=frame.samples.ids[sample],
+                repeat=repeat,
+                is_attack=bool(frame.samples.is_attack[sample]),
+                before=OUTCOME_NAMES[one.label[repeat * frame.sample_count + sample]],
+                after=OUTCOME_NAMES[two.label[repeat * frame.sample_count + sample]],
             )
-            for place in sorted(places, key=lambda place: (place % samples, place))
+            for sample, repeat in np.argwhere(by_repeat.T).tolist()
         ),
     )

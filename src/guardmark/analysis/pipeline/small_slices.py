@@ -6,17 +6,14 @@ import math
 from dataclasses import dataclass, field
 from hashlib import sha256
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from guardmark.analysis.defense.frame import ALLOW, BLOCK, read_frame
-from guardmark.analysis.pipeline.card import find_ends
+from guardmark.analysis.pipeline.card import PlaceRates, find_ends
 from guardmark.analysis.pipeline.frame import NO_GUARD, read_pipeline
 from guardmark.stats.distributions import two_sided_t
-from guardmark.stats.rates.bootstrap import BootstrapSettings
-from guardmark.stats.rates.clustered import wilson_default
-from guardmark.stats.rates.ratios import BALANCED_ERROR, estimate_ratios
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -174,15 +171,13 @@ class SliceStability:
     cards: tuple[SliceCard, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Card:
-    """Errors and trials of one arm at one scope, counted by sample over its repeats."""
+class _Card(NamedTuple):
+    """Which places of one arm at one scope are wrong, and which are counted."""
 
     arm: str
     scope: str
-    names: tuple[str, str]
-    errors: NDArray[np.int64]
-    trials: NDArray[np.int64]
+    is_wrong: NDArray[np.bool_]
+    trials: NDArray[np.bool_]
 
 
 def measure_small_slices(
@@ -200,20 +195,23 @@ def measure_small_slices(
     drawn = np.array([_draw(frame, members, request, seed) for seed in request.seeds])
     everything = np.ones(frame.sample_count, dtype=np.bool_)
     places = [(None, everything), *zip(names, members, strict=True)]
-    counter = _Counter(frame, settings, drawn)
+    rates, is_attack = PlaceRates(frame, settings), frame.samples.is_attack
     return SliceStability(
         run=frame.manifest.name,
         request=request,
         confidence=settings.confidence,
         variants=tuple(
-            _rows(name, where & frame.samples.is_attack, where & ~frame.samples.is_attack, request)
+            _rows(name, int((where & is_attack).sum()), int((where & ~is_attack).sum()), request)
             for name, where in zip(names, members, strict=True)
         ),
         cards=tuple(
             SliceCard(
-                arm=card.arm, scope=card.scope, variant=name, figures=counter.figures(card, where)
+                arm=card.arm,
+                scope=card.scope,
+                variant=name,
+                figures=_figures(rates, card, where, drawn=drawn),
             )
-            for card in _cards(frame, read_pipeline(reader, frame))
+            for card in _cards(frame, read_pipeline(reader, frame), rates.is_attack)
             for name, where in places
         ),
     )
@@ -233,22 +231,20 @@ def _draw(
     return chosen
 
 
-def _rows(
-    name: str, attacks: NDArray[np.bool_], benign: NDArray[np.bool_], request: SliceRequest
-) -> VariantRows:
-    held, clean = int(attacks.sum()), int(benign.sum())
+def _rows(name: str, attacks: int, benign: int, request: SliceRequest) -> VariantRows:
     return VariantRows(
         variant=name,
-        attacks=held,
-        benign=clean,
-        drawn_attacks=min(held, request.attacks),
-        drawn_benign=min(clean, request.benign),
+        attacks=attacks,
+        benign=benign,
+        drawn_attacks=min(attacks, request.attacks),
+        drawn_benign=min(benign, request.benign),
     )
 
 
-def _cards(frame: Frame, pipeline: PipelineFrame | None) -> Iterator[_Card]:
+def _cards(
+    frame: Frame, pipeline: PipelineFrame | None, is_attack: NDArray[np.bool_]
+) -> Iterator[_Card]:
     """Every arm at every scope it has; a guard's own card first."""
-    is_attack = np.tile(frame.samples.is_attack, frame.manifest.repeats)
     ends = {}
     if pipeline is not None:
         judging = pipeline.judgings[0] if pipeline.judgings else None
@@ -258,98 +254,48 @@ def _cards(frame: Frame, pipeline: PipelineFrame | None) -> Iterator[_Card]:
         if name != NO_GUARD:
             outcome = frame.matrix(guards[name])
             wrong = outcome == np.where(is_attack, ALLOW, BLOCK)
-            decided = (outcome == ALLOW) | (outcome == BLOCK)
-            yield _counted(frame, (name, "defense"), names=_AT_DEFENSE, at=(wrong, decided))
+            yield _Card(name, "defense", wrong, np.isin(outcome, (ALLOW, BLOCK)))
         if name in ends:
             end = ends[name]
-            wrong = np.where(is_attack, end.is_unsafe, ~end.is_helped)
-            yield _counted(frame, (name, "system"), names=_AT_SYSTEM, at=(wrong, end.is_known))
-            reached = end.is_known & end.passed
-            yield _counted(frame, (name, "model"), names=_AT_SYSTEM, at=(wrong, reached))
+            wrong = np.where(is_attack, end.is_unsafe, end.is_refused)
+            for scope in ("system", "model"):
+                yield _Card(name, scope, wrong, end.trials(scope))
 
 
-def _counted(
-    frame: Frame,
-    card: tuple[str, str],
-    *,
-    names: tuple[str, str],
-    at: tuple[NDArray[np.bool_], NDArray[np.bool_]],
-) -> _Card:
-    wrong, counts = at
-    shape = (frame.manifest.repeats, frame.sample_count)
-    return _Card(
-        arm=card[0],
-        scope=card[1],
-        names=names,
-        errors=(wrong & counts).reshape(shape).sum(axis=0),
-        trials=counts.reshape(shape).sum(axis=0),
+def _figures(
+    rates: PlaceRates, card: _Card, where: NDArray[np.bool_], *, drawn: NDArray[np.bool_]
+) -> tuple[SliceFigure, ...]:
+    """Compute both error rates and the mean of them, on some of the samples."""
+    counted = card.trials & np.tile(where, rates.repeats)
+    names = _AT_DEFENSE if card.scope == "defense" else _AT_SYSTEM
+    harm, alarm = (
+        _figure(rates, name, card.is_wrong, counted & side, drawn=np.tile(drawn, rates.repeats))
+        for name, side in zip(names, (rates.is_attack, ~rates.is_attack), strict=True)
     )
+    both = zip(harm.values, alarm.values, strict=True)
+    balanced = SliceFigure(
+        name="balanced_error",
+        whole=rates.balanced_error(card.is_wrong, counted),
+        values=tuple(None if a is None or b is None else (a + b) / 2 for a, b in both),
+        trials=tuple(a + b for a, b in zip(harm.trials, alarm.trials, strict=True)),
+        confidence=rates.confidence,
+    )
+    return harm, alarm, balanced
 
 
-class _Counter:
-    """Figures of the whole run and of every slice."""
-
-    def __init__(self, frame: Frame, settings: AnalysisSettings, drawn: NDArray[np.bool_]) -> None:
-        self._group = frame.samples.group.codes
-        self._groups = len(frame.samples.group.names)
-        self._is_attack = frame.samples.is_attack
-        self._settings = settings
-        self._drawn = drawn.astype(np.int64)
-
-    def figures(self, card: _Card, where: NDArray[np.bool_]) -> tuple[SliceFigure, ...]:
-        """Compute both error rates and the mean of them, on some of the samples."""
-        sides = (where & self._is_attack, where & ~self._is_attack)
-        harm, alarm = (
-            self._figure(name, card, side) for name, side in zip(card.names, sides, strict=True)
-        )
-        both = zip(harm.values, alarm.values, strict=True)
-        balanced = SliceFigure(
-            name="balanced_error",
-            whole=self._balanced_error(card, sides),
-            values=tuple(None if a is None or b is None else (a + b) / 2 for a, b in both),
-            trials=tuple(a + b for a, b in zip(harm.trials, alarm.trials, strict=True)),
-            confidence=self._settings.confidence,
-        )
-        return harm, alarm, balanced
-
-    def _figure(self, name: str, card: _Card, where: NDArray[np.bool_]) -> SliceFigure:
-        errors = (self._drawn[:, where] @ card.errors[where]).tolist()
-        trials = (self._drawn[:, where] @ card.trials[where]).tolist()
-        return SliceFigure(
-            name=name,
-            whole=wilson_default(
-                self._by_group(card.errors, where),
-                self._by_group(card.trials, where),
-                confidence=self._settings.confidence,
-            ),
-            values=tuple(x / n if n else None for x, n in zip(errors, trials, strict=True)),
-            trials=tuple(trials),
-            confidence=self._settings.confidence,
-        )
-
-    def _balanced_error(
-        self, card: _Card, sides: tuple[NDArray[np.bool_], NDArray[np.bool_]]
-    ) -> Ratio:
-        attacks, benign = sides
-        right = card.trials - card.errors
-        columns = [
-            self._by_group(counts, where)
-            for counts, where in (
-                (right, attacks),
-                (card.errors, attacks),
-                (card.errors, benign),
-                (right, benign),
-            )
-        ]
-        drawing = BootstrapSettings(
-            replicates=self._settings.replicates,
-            confidence=self._settings.confidence,
-            seed=self._settings.seed,
-        )
-        table = np.column_stack(columns)
-        return estimate_ratios(table, statistics=(BALANCED_ERROR,), settings=drawing)[0]
-
-    def _by_group(self, counts: NDArray[np.int64], where: NDArray[np.bool_]) -> NDArray[np.int64]:
-        summed = np.zeros(self._groups, dtype=np.int64)
-        np.add.at(summed, self._group[where], counts[where])
-        return summed
+def _figure(
+    rates: PlaceRates,
+    name: str,
+    is_wrong: NDArray[np.bool_],
+    trials: NDArray[np.bool_],
+    *,
+    drawn: NDArray[np.bool_],
+) -> SliceFigure:
+    errors, sizes = ((drawn & marks).sum(axis=1).tolist() for marks in (is_wrong & trials, trials))
+    return SliceFigure(
+        name=name,
+        whole=rates.of(is_wrong, trials),
+        values=tuple(x / n if n else None for x, n in zip(errors, sizes, strict=True)),
+        trials=tuple(sizes),
+        confidence=rates.confidence,
+    )

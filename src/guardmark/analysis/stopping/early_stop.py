@@ -8,8 +8,9 @@ alone. So neither which answer is faster nor where a run was interrupted moves a
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -34,9 +35,13 @@ if TYPE_CHECKING:
     from guardmark.store.columns import SampleColumns
     from guardmark.store.reader import RecordReader
 
+    Floats = NDArray[np.float64]
+    Groups = NDArray[np.int64]
+    Marks = NDArray[np.bool_]
 
 _MISSING: Final = -1
 _BLOCK: Final = 1
+_LOOKS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +51,6 @@ class StopVerdict:
     Attributes:
         statement: The rule.
         answer: `yes`, `no` or `reached`.
-        look: After which look, from 0.
         groups: Groups seen by then.
     """
 
@@ -65,19 +69,25 @@ class StopVerdict:
         return f"{about}{rule} {self.answer} after {self.groups:,} groups"
 
 
-class _Running(NamedTuple):
-    look: int
-    low: float
-    high: float
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """In which order samples are asked about, and when one looks."""
+
+    order: array[int]  # positions of samples, whole groups in seeded random order
+    groups: Groups  # number of each sample's group in that order, by position
+    is_attack: Marks  # labels, by position
+    bounds: tuple[int, ...]  # how many samples of the order each look covers, rising
+
+    def is_single(self, *, is_attack: bool) -> bool:
+        """Tell whether no two samples of a label share a group."""
+        counts = np.bincount(self.groups[self.is_attack == is_attack])
+        return bool(counts.max(initial=0) <= 1)
 
 
 class EarlyStop:
     """Watches the answers of a run and says which defense needs no more.
 
-    Attributes:
-        schedule: Order of samples, and looks.
-        statements: The rules, spelled out by defense.
-        verdicts: What was decided so far.
+    `statements` are the rules, spelled out by defense; `verdicts` is what was decided so far.
     """
 
     def __init__(
@@ -97,7 +107,7 @@ class EarlyStop:
         self._outcomes = {name: array("b", blank) for name in defenses}
         self._filled = dict.fromkeys(defenses, 0)
         self._looked = dict.fromkeys(defenses, 0)
-        self._running: dict[tuple[str, bool], _Running] = {}
+        self._limits: defaultdict[tuple[str, bool], list[tuple[float, float]]] = defaultdict(list)
         self._single = {label: schedule.is_single(is_attack=label) for label in (True, False)}
 
     @property
@@ -127,8 +137,11 @@ class EarlyStop:
 
     def is_done(self, defense: str) -> bool:
         """Tell whether every rule about a defense is decided; without a rule it never is."""
-        about = [rule for rule in self.statements if defense in {rule.defense, rule.other}]
+        about = self._about(defense)
         return bool(about) and all(rule in self.verdicts for rule in about)
+
+    def _about(self, defense: str) -> list[StopStatement]:
+        return [rule for rule in self.statements if defense in {rule.defense, rule.other}]
 
     def reason(self) -> str:
         """Say why the run may end: every defense is done; empty while one is not."""
@@ -148,18 +161,16 @@ class EarlyStop:
 
     def estimate(self, defense: str, *, is_attack: bool) -> Estimate:
         """Estimate an error rate of a stopped defense, with an interval that holds at any look."""
-        look = self._last_look(defense)
-        return self._estimate(defense, look, is_attack=is_attack)
+        return self._estimate(defense, self._last_look(defense), is_attack=is_attack)
 
     def difference(self, first: str, second: str, *, is_attack: bool) -> Difference:
         """Compare two defenses on the groups both have answered, valid at any look."""
         look = min(self._last_look(first), self._last_look(second))
         pairs, groups = self._pairs(first, second, is_attack=is_attack, look=look)
-        only = (int((pairs > 0).sum()), int((pairs < 0).sum()))
         means = _means(pairs, groups)
-        found = betting_sequence((means + 1) / 2, confidence=self._confidence)
+        sequence = betting_sequence((means + 1) / 2, confidence=self._confidence)
         evidence = self._evidence(pairs, groups, is_attack=is_attack)
-        low, high = found.low, found.high
+        low, high = sequence.low, sequence.high
         return Difference(
             value=float(means.mean()) if means.size else None,
             low=None if low is None else 2 * low - 1,
@@ -170,8 +181,8 @@ class EarlyStop:
             test="paired e-value" if pairs.size else "",
             pairs=len(pairs),
             groups=len(means),
-            first_only=only[0],
-            second_only=only[1],
+            first_only=int((pairs > 0).sum()),
+            second_only=int((pairs < 0).sum()),
             reason="" if pairs.size else "no pairs",
         )
 
@@ -188,95 +199,83 @@ class EarlyStop:
             if self._filled[defense] < bounds[look]:
                 return
             self._looked[defense] = look + 1
-            for rule in self.statements:
-                if rule not in self.verdicts and defense in {rule.defense, rule.other}:
+            for rule in self._about(defense):
+                if rule not in self.verdicts:
                     self._ask(rule, look)
 
     def _ask(self, rule: StopStatement, look: int) -> None:
         if rule.kind is StopKind.DIFFERENT:
             look = min(self._looked[rule.defense], self._looked[rule.other]) - 1
-            answer = self._differ(rule, look) if look >= 0 else ""
+            pairs, groups = self._pairs(rule.defense, rule.other, is_attack=True, look=look)
+            evidence = self._evidence(pairs, groups, is_attack=True)
+            answer = "yes" if evidence.p_value <= 1 - self._confidence else ""
         else:
             answer = _answer(rule, self._estimate(rule.defense, look, is_attack=rule.is_attack))
         if answer:
-            groups = int(self.schedule.groups[self.schedule.order[self._end(look) - 1]]) + 1
+            groups_seen = int(self.schedule.groups[self._seen(look)[-1]]) + 1
             self.verdicts[rule] = StopVerdict(
-                statement=rule, answer=answer, look=look, groups=groups
+                statement=rule, answer=answer, look=look, groups=groups_seen
             )
 
-    def _differ(self, rule: StopStatement, look: int) -> str:
-        pairs, groups = self._pairs(rule.defense, rule.other, is_attack=True, look=look)
-        evidence = self._evidence(pairs, groups, is_attack=True)
-        return "yes" if evidence.p_value <= 1 - self._confidence else ""
-
-    def _end(self, look: int) -> int:
-        return self.schedule.bounds[look] if look >= 0 else 0
+    def _seen(self, look: int) -> NDArray[np.int64]:
+        """Return the positions that a look covers; look -1 covers none."""
+        return self._positions[: self.schedule.bounds[look] if look >= 0 else 0]
 
     def _estimate(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
-        erred, groups = self._errors(defense, is_attack=is_attack, look=look)
         if not self._single[is_attack]:
-            return self._group_estimate(erred, groups)
-        found = self._at(int(erred.sum()), len(erred))
-        key = (defense, is_attack)
-        before = self._running.get(key, _Running(-1, 0.0, 1.0))
-        if before.look > look:
-            before = _Running(-1, 0.0, 1.0)
-        for earlier in range(before.look + 1, look):
-            seen, _ = self._errors(defense, is_attack=is_attack, look=earlier)
-            before = _narrowed(before, self._at(int(seen.sum()), len(seen)), earlier)
-        if found.value is None:
-            return found
-        now = _narrowed(before, found, look)
-        self._running[key] = now
+            return self._group_estimate(defense, look, is_attack=is_attack)
+        estimate = self._at(defense, look, is_attack=is_attack)
+        limits = self._limits[defense, is_attack]
+        while len(limits) <= look:  # what a look covers does not change any more
+            at = self._at(defense, len(limits), is_attack=is_attack)
+            low, high = limits[-1] if limits else (0.0, 1.0)
+            if at.low is not None and at.high is not None:
+                low, high = max(low, at.low), min(high, at.high)
+            limits.append((low, high))
+        if estimate.value is None:
+            return estimate
         # Where looks rule each other out the limits change places: they then still cover.
-        return replace(found, low=min(now.low, now.high), high=max(now.low, now.high))
+        return replace(estimate, low=min(limits[look]), high=max(limits[look]))
 
-    def _at(self, successes: int, trials: int) -> Estimate:
-        return beta_mixture_sequence(successes, trials, confidence=self._confidence)
+    def _at(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
+        (erred,), _ = self._decided(defense, is_attack=is_attack, look=look)
+        return beta_mixture_sequence(int(erred.sum()), len(erred), confidence=self._confidence)
 
-    def _group_estimate(self, erred: NDArray[np.bool_], groups: NDArray[np.int64]) -> Estimate:
-        found = betting_sequence(
+    def _group_estimate(self, defense: str, look: int, *, is_attack: bool) -> Estimate:
+        (erred,), groups = self._decided(defense, is_attack=is_attack, look=look)
+        mean = betting_sequence(
             _means(erred.astype(np.float64), groups), confidence=self._confidence
         )
         return Estimate(
             successes=int(erred.sum()),
             trials=len(erred),
-            low=found.low,
-            high=found.high,
+            low=mean.low,
+            high=mean.high,
             confidence=self._confidence,
-            method=found.method,
-            groups=found.groups,
-            group_mean=found.value,
-            reason=found.reason,
+            method=mean.method,
+            groups=mean.groups,
+            group_mean=mean.value,
+            reason=mean.reason,
         )
 
-    def _errors(
-        self, defense: str, *, is_attack: bool, look: int
-    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Return who erred, among the answered samples of a label, and their groups."""
-        at = self._positions[: self._end(look)]
+    def _decided(self, *defenses: str, is_attack: bool, look: int) -> tuple[Marks, Groups]:
+        """Return who erred on the samples of a label that all decided, a row each; the groups."""
+        at = self._seen(look)
         at = at[self.schedule.is_attack[at] == is_attack]
-        outcome = np.frombuffer(self._outcomes[defense], dtype=np.int8)[at]
-        answered = (outcome >= 0) & (outcome <= _BLOCK)
-        at, outcome = at[answered], outcome[answered]
-        return (outcome == _BLOCK) != is_attack, self.schedule.groups[at]
+        outcomes = np.array(
+            [np.frombuffer(self._outcomes[name], dtype=np.int8)[at] for name in defenses]
+        )
+        decided = ((outcomes >= 0) & (outcomes <= _BLOCK)).all(axis=0)
+        return (outcomes[:, decided] == _BLOCK) != is_attack, self.schedule.groups[at[decided]]
 
     def _pairs(
         self, first: str, second: str, *, is_attack: bool, look: int
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return 1, 0 or -1 for each sample both answered: who alone erred; and the groups."""
-        at = self._positions[: self._end(look)]
-        at = at[self.schedule.is_attack[at] == is_attack]
-        one, two = (
-            np.frombuffer(self._outcomes[name], dtype=np.int8)[at] for name in (first, second)
-        )
-        both = (one >= 0) & (one <= _BLOCK) & (two >= 0) & (two <= _BLOCK)
-        blocked = (one[both] == _BLOCK).astype(float) - (two[both] == _BLOCK)
-        return -blocked if is_attack else blocked, self.schedule.groups[at[both]]
+    ) -> tuple[Floats, Groups]:
+        """Return 1, 0 or -1 for each sample both decided: who alone erred; and the groups."""
+        (one, two), groups = self._decided(first, second, is_attack=is_attack, look=look)
+        return one.astype(np.float64) - two, groups
 
-    def _evidence(
-        self, pairs: NDArray[np.float64], groups: NDArray[np.int64], *, is_attack: bool
-    ) -> EValue:
+    def _evidence(self, pairs: Floats, groups: Groups, *, is_attack: bool) -> EValue:
         if self._single[is_attack]:
             return mcnemar_e_value(int((pairs > 0).sum()), int((pairs < 0).sum()))
         return betting_e_value((_means(pairs, groups) + 1) / 2)
@@ -300,56 +299,21 @@ def open_early_stop(reader: RecordReader, rules: Sequence[str]) -> EarlyStop:
     return rule
 
 
-def _means(values: NDArray[np.float64], groups: NDArray[np.int64]) -> NDArray[np.float64]:
+def _means(values: Floats, groups: Groups) -> Floats:
     """Return the mean of each group that has values, in the order of groups."""
-    if not values.size:
-        return np.empty(0)
-    sizes = np.bincount(groups)
-    sums = np.bincount(groups, weights=values)
-    has = sizes > 0
-    means: NDArray[np.float64] = sums[has] / sizes[has]
+    sizes, sums = np.bincount(groups), np.bincount(groups, weights=values)
+    means: Floats = sums[sizes > 0] / sizes[sizes > 0]
     return means
 
 
-def _narrowed(before: _Running, found: Estimate, look: int) -> _Running:
-    if found.low is None or found.high is None:
-        return _Running(look, before.low, before.high)
-    return _Running(look, max(before.low, found.low), min(before.high, found.high))
-
-
-def _answer(rule: StopStatement, found: Estimate) -> str:
-    if found.low is None or found.high is None:
+def _answer(rule: StopStatement, rate: Estimate) -> str:
+    if rate.low is None or rate.high is None:
         return ""
     if rule.kind is StopKind.WIDTH:
-        return "reached" if (found.high - found.low) / 2 <= rule.limit else ""
-    if found.high < rule.limit:
+        return "reached" if (rate.high - rate.low) / 2 <= rule.limit else ""
+    if rate.high < rule.limit:
         return "yes"
-    return "no" if found.low >= rule.limit else ""
-
-
-_LOOKS: Final = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """In which order samples are asked about, and when one looks.
-
-    Attributes:
-        order: Positions of samples, whole groups in seeded random order.
-        groups: Number of each sample's group in that order, by position.
-        is_attack: Labels, by position.
-        bounds: How many samples of the order each look covers, rising.
-    """
-
-    order: array[int]
-    groups: NDArray[np.int64]
-    is_attack: NDArray[np.bool_]
-    bounds: tuple[int, ...]
-
-    def is_single(self, *, is_attack: bool) -> bool:
-        """Tell whether no two samples of a label share a group."""
-        counts = np.bincount(self.groups[self.is_attack == is_attack])
-        return bool(counts.max(initial=0) <= 1)
+    return "no" if rate.low >= rule.limit else ""
 
 
 def make_schedule(samples: SampleColumns, *, seed: int) -> Schedule:

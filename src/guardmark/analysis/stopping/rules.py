@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -31,20 +31,14 @@ class StopStatement:
 
     Attributes:
         said: As it was typed.
-        kind: Whether a rate lies below a limit, an interval is narrow enough, or two defenses
-            differ on attacks.
-        defense: The defense it is about; empty for each one of the run.
-        other: The second defense of a comparison, or empty.
-        is_attack: Whether it is about the attack success rate, else the false positive rate.
-        limit: The limit of the rate, or the half-width; 0 for a comparison.
     """
 
     said: str
     kind: StopKind
-    defense: str = ""
+    defense: str = ""  # the defense it is about; empty for each one of the run
     other: str = ""
     is_attack: bool = True
-    limit: float = 0.0
+    limit: float = 0.0  # the limit of the rate, or the half-width; 0 for a comparison
 
 
 def parse_stop_rule(said: str) -> StopStatement:
@@ -53,8 +47,8 @@ def parse_stop_rule(said: str) -> StopStatement:
     pair = _PAIR.fullmatch(bare)
     if pair and pair[1] != pair[2]:
         return StopStatement(said=bare, kind=StopKind.DIFFERENT, defense=pair[1], other=pair[2])
-    found = _RATE.fullmatch(bare)
-    if found is None or not 0 < float(found[4]) < 1:
+    rate = _RATE.fullmatch(bare)
+    if rate is None or not 0 < float(rate[4]) < 1:
         raise ConfigError(
             f"stop_when: {said!r} is no rule, or its number is not between 0 and 1.\n"
             "Rules: asr<0.1, fpr<0.05, asr+-0.05, NAME.asr<0.1 for one defense, and A!=B for\n"
@@ -63,10 +57,10 @@ def parse_stop_rule(said: str) -> StopStatement:
         )
     return StopStatement(
         said=bare,
-        kind=StopKind.BELOW if found[3] == "<" else StopKind.WIDTH,
-        defense=found[1] or "",
-        is_attack=found[2] == "asr",
-        limit=float(found[4]),
+        kind=StopKind.BELOW if rate[3] == "<" else StopKind.WIDTH,
+        defense=rate[1] or "",
+        is_attack=rate[2] == "asr",
+        limit=float(rate[4]),
     )
 
 
@@ -77,15 +71,6 @@ def statements_for(said: Sequence[str], defenses: Sequence[str]) -> tuple[StopSt
         for name in filter(None, (rule.defense, rule.other)):
             if name not in defenses:
                 raise UnknownName("defense of this run", name, defenses)
-        spelled += [
-            StopStatement(
-                said=rule.said,
-                kind=rule.kind,
-                defense=name,
-                other=rule.other,
-                is_attack=rule.is_attack,
-                limit=rule.limit,
-            )
-            for name in ([rule.defense] if rule.defense else defenses)
-        ]
+        names = [rule.defense] if rule.defense else defenses
+        spelled += [replace(rule, defense=name) for name in names]
     return tuple(dict.fromkeys(spelled))

@@ -22,7 +22,14 @@ from guardmark.app.adapt.attacker import (
     build_attacker,
     probe_attacker,
 )
+from guardmark.app.adapt.subject_config import (
+    TrustList,
+    require_same,
+    require_untouched,
+    subject_config,
+)
 from guardmark.app.adapt.target_setup import (
+    BASELINES,
     CANARIES,
     left_out_note,
     nothing_to_attack,
@@ -32,25 +39,26 @@ from guardmark.app.adapt.target_setup import (
     target_name,
     unseen,
 )
-from guardmark.app.data.reading import resolved
 from guardmark.app.parts.building import build_gradient, build_parts
-from guardmark.app.parts.loading import LoadedConfig, builtin_config, parse_config
+from guardmark.app.parts.loading import LoadedConfig, builtin_config
 from guardmark.app.parts.probing import probe_parts
 from guardmark.app.parts.process import keep_working_directory, run_on_loop
-from guardmark.app.parts.services import open_services
-from guardmark.app.results.reporting import find_run, run_config
+from guardmark.app.parts.services import close_parts, open_services
+from guardmark.app.results.opened_run import find_run
+from guardmark.app.results.secret_scan import require_no_secret
 from guardmark.app.run.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
-from guardmark.core.protocols import Closable, SampleBound
+from guardmark.core.protocols import SampleBound
 from guardmark.engine.runner import Ending
-from guardmark.reports.chapters.adaptive.repair import repair_fragment
+from guardmark.reports.chapters.adaptive.operators import repair_fragment
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
+from guardmark.store.under_way import unanswered_note
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.adaptive.asker import Place
     from guardmark.analysis.adaptive.card import AdaptiveCard
@@ -77,6 +85,7 @@ class AdaptOptions:
     shared_memory: bool = True
     seeds: int | None = None
     run: RunOptions = field(default_factory=RunOptions)
+    trust: Callable[[TrustList], bool] | None = None
 
 
 def parse_budget(said: str) -> int:
@@ -140,26 +149,16 @@ def adapt(subject: LoadedConfig | Path | None, session: Session, options: AdaptO
             return Adapted(folder=folder, defenses=(), summary=None, trace=None)
     else:
         folder = find_run(subject)
+        named = () if options.config is None else (options.config.parent,)
+        require_untouched(folder, Path.cwd(), *named)
         with RecordReader(folder.records) as reader:
-            config = attacker_config(_stored_config(reader, folder), options.config)
+            manifest = reader.manifest()
+        loaded = subject_config(folder, manifest, own=options.config, trust=options.trust)
+        config = attacker_config(loaded, options.config)
     work = _Work(config=config, options=options, session=session)
-    return run_on_loop(work.carry_out(folder), config.loaded.config.run)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Subjects:
-    """Who is attacked, and who is not: name to view."""
-
-    attacked: tuple[BuiltPart, ...]
-    left_out: Mapping[str, str]
-
-
-def _stored_config(reader: RecordReader, folder: RunDir) -> LoadedConfig:
-    """Return the configuration a run was made with, paths seen from the present folder."""
-    import yaml
-
-    text = yaml.safe_dump(resolved(run_config(reader.manifest())))
-    return parse_config(text, folder=Path.cwd(), shown_as=str(folder.path))
+    adapted = run_on_loop(work.carry_out(folder), config.loaded.config.run)
+    require_no_secret([options.record])
+    return adapted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,18 +178,22 @@ class _Work:
                 self._require_words(attacker)
                 await probe_attacker(attacker)
         finally:
-            await _close([part.part for part in attacker.parts] if attacker else [], services)
+            await close_parts([part.part for part in attacker.parts] if attacker else [], services)
 
     async def carry_out(self, folder: RunDir) -> Adapted:
         """Attack the defenses of a finished run."""
+        with RecordReader(folder.records) as reader:
+            parts_before = reader.manifest().parts
+        known = self.config.loaded.config.defenses
+        measured = [p.name for p in parts_before if p.kind == "defense" and p.name in known]
         services = self._services()
-        parts = build_parts(self.config.loaded, services)
+        parts = build_parts(self.config.loaded, services, only=measured)
         attacker = build_attacker(self.config, services)
         helpers = [part.part for part in attacker.parts] if attacker else []
         try:
             return await self._attack(folder, parts, attacker=attacker)
         finally:
-            await _close([*parts.every, *helpers], services)
+            await close_parts([*parts.every, *helpers], services)
 
     def _services(self) -> Services | None:
         options = self.options
@@ -199,23 +202,20 @@ class _Work:
             self.config.loaded, offline=is_offline, record=options.record, replay=options.replay
         )
 
-    async def _attack(
-        self,
-        folder: RunDir,
-        parts: Parts,
-        *,
-        attacker: Attacker | None,
-    ) -> Adapted:
+    async def _attack(self, folder: RunDir, parts: Parts, *, attacker: Attacker | None) -> Adapted:
         with RecordReader(folder.records) as reader:
             samples = list(reader.samples())
-            manifest = reader.manifest()
-            order = [part.name for part in manifest.parts]
-            subjects = self._subjects(parts, samples, order=order)
-            attacked = subjects.attacked
+            shown_as = self.config.loaded.source.shown_as
+            require_same(parts, reader.manifest(), shown_as=shown_as)
+            left_out = self._left_out(parts, samples)
+            attacked = [
+                built
+                for built in parts.defenses
+                if built.manifest.name not in left_out and built.manifest.type not in BASELINES
+            ]
             names = tuple(built.manifest.name for built in attacked)
-            self._check_parts(attacked, {p.name: p.fingerprint for p in manifest.parts})
-            plan = self._plan(reader, parts, subjects=subjects, attacker=attacker)
-            if folder.file(LOCK).exists():
+            plan = self._plan(reader, parts, attacked, left_out=left_out, attacker=attacker)
+            if folder.file(LOCK).is_file():
                 require_lock(folder.file(LOCK).read_text(encoding="utf-8"), plan.lock)
             check_settings(plan, reader)
             earlier = stored_tries(reader)
@@ -231,6 +231,8 @@ class _Work:
         started = self.session.now.strftime("%Y-%m-%dT%H:%M:%SZ")
         self.session.announce(f"Attacking {', '.join(names)} in {folder.path}")
         with folder.lock(started=started), RecordWriter(folder.records) as writer:
+            if writer.unanswered:
+                self.session.announce(unanswered_note(writer.unanswered))
             folder.write_text(LOCK, lock_text(plan.lock))
             with keep_working_directory():
                 summary = await run_adaptive(
@@ -245,34 +247,29 @@ class _Work:
                 folder.write_text(folder.target.name, said)
         return Adapted(folder=folder, defenses=names, summary=summary, trace=folder.trace)
 
-    def _subjects(
-        self, parts: Parts, samples: Sequence[Sample], *, order: Sequence[str]
-    ) -> _Subjects:
-        """Choose what is attacked, in the order of the run; say what is left out."""
-        views = stated_views(self.config.loaded)
+    def _left_out(self, parts: Parts, samples: Sequence[Sample]) -> Mapping[str, str]:
+        """Say which defenses are left out, and return what they look at, baselines aside."""
+        built = {each.manifest.name for each in parts.defenses}
+        views = {n: v for n, v in stated_views(self.config.loaded).items() if n in built}
         left = unseen(views, samples)
-        attacked = [b for b in parts.defenses if b.manifest.name in views.keys() - left.keys()]
-        if not attacked:
+        if len(left) == len(views):
             raise nothing_to_attack(left)
         for name, view in left.items():
             self.session.announce(f"Note: left out: {left_out_note(name, view.value)}")
-        attacked.sort(key=lambda built: order.index(built.manifest.name))
-        return _Subjects(
-            attacked=tuple(attacked), left_out={name: view.value for name, view in left.items()}
-        )
+        return {name: view.value for name, view in left.items()}
 
     def _plan(
         self,
         reader: RecordReader,
         parts: Parts,
+        attacked: Sequence[BuiltPart],
         *,
-        subjects: _Subjects,
+        left_out: Mapping[str, str],
         attacker: Attacker | None,
     ) -> AdaptivePlan:
-        attacked = subjects.attacked
         return AdaptivePlan(
             defenses=tuple(built.part for built in attacked),
-            left_out=subjects.left_out,
+            left_out=left_out,
             seed=reader.manifest().seed,
             budget=self.options.budget,
             concurrency=self.config.loaded.config.run.concurrency,
@@ -330,16 +327,6 @@ class _Work:
             )
 
     @staticmethod
-    def _check_parts(attacked: Sequence[BuiltPart], before: dict[str, str]) -> None:
-        for built in attacked:
-            name, now = built.manifest.name, built.manifest.fingerprint
-            if before.get(name, now) != now:
-                raise IncomparableRuns(
-                    f"{name} is not the defense the run measured: its settings or files changed.\n"
-                    "Next: run it anew, then adapt."
-                )
-
-    @staticmethod
     def _replay(
         plan: AdaptivePlan,
         trace: Path,
@@ -358,14 +345,6 @@ class _Work:
             settings = plan.target.settings
             answers |= read_target_trace(beside, settings=settings, positions=positions)
         return replace(plan, trace=answers)
-
-
-async def _close(parts: Sequence[object], services: Services | None) -> None:
-    for part in parts:
-        if isinstance(part, Closable):
-            await part.close()
-    if services is not None:
-        await services.close()
 
 
 REPAIR = "repair.yaml"

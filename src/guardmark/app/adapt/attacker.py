@@ -119,7 +119,7 @@ class Attacker:
 
 def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
     """Find what is said of an attacker model."""
-    if path is None:
+    if path is None or loaded.source.shown_as == str(path):
         return AttackerConfig(loaded=loaded, source=loaded)
     own = read_attacker_file(path)
     said = own.config.adaptive
@@ -146,10 +146,15 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
     return AttackerConfig(loaded=replace(loaded, config=config, parts=parts), source=own)
 
 
+def is_configuration(path: Path) -> bool:
+    """Tell a whole configuration from a file that names models of an attack only."""
+    text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+    return any(line.startswith("version:") for line in text.splitlines())
+
+
 def read_attacker_file(path: Path) -> LoadedConfig:
     """Read a configuration, or a file that names models of an attack only."""
-    text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
-    if any(line.startswith("version:") for line in text.splitlines()):
+    if is_configuration(path):
         return load_config(path)
     said = load_section(path, AttackerFile, key="attacker_file")
     document = {

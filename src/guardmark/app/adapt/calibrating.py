@@ -16,11 +16,11 @@ from guardmark.app.adapt.attacker import read_attacker_file
 from guardmark.app.parts.building import build_one
 from guardmark.app.parts.probing import probe_helper
 from guardmark.app.parts.process import run_on_loop
-from guardmark.app.parts.services import has_address, open_services
+from guardmark.app.parts.services import close_parts, has_address, open_services
 from guardmark.core.errors import ConfigError, DatasetError, StorageError, UntrustworthyRun
-from guardmark.core.protocols import Closable
 from guardmark.models.similarity import TauSettings
 from guardmark.reports.document.cells import rate_text
+from guardmark.store.run_dir import errors_of_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -154,11 +154,11 @@ def calibrate(path: Path, options: CalibrationOptions) -> Calibrated:
     measured, missing = run_on_loop(_measure(loaded, pairs, options), loaded.config.run)
     _require_few(missing, len(pairs.pairs))
     choice = choose_tau(measured, bound=options.bound, seed=options.seed)
-    text = _fragment(_said(loaded), settings.encoder, pairs, choice)
-    try:
+    adaptive = loaded.config.adaptive
+    said = (adaptive.equivalence if adaptive is not None else None) or {}
+    text = _fragment(said, settings.encoder, pairs, choice)
+    with errors_of_files(options.out):
         options.out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{options.out} cannot be written: {error.strerror}.") from error
     return Calibrated(choice=choice, pairs=pairs, missing=missing, path=options.out, text=text)
 
 
@@ -182,10 +182,7 @@ async def _measure(
 
         found = await asyncio.gather(*(one(each.first, each.second) for each in pairs.pairs))
     finally:
-        if built is not None and isinstance(built.part, Closable):
-            await built.part.close()
-        if services is not None:
-            await services.close()
+        await close_parts(() if built is None else (built.part,), services)
     missing = Counter(str(kind) for cosine, kind in found if cosine is None)
     measured = [
         TextPair(cosine=cosine, is_same=each.is_same, group=each.group)
@@ -204,11 +201,6 @@ def _require_few(missing: Mapping[str, int], total: int) -> None:
             f"{_MOST_MISSING:.0%}.\nWhat is missing may be what matters: a tau from the "
             "rest would flatter.\nNext: see what the service says, and calibrate again."
         )
-
-
-def _said(loaded: LoadedConfig) -> Mapping[str, Any]:
-    adaptive = loaded.config.adaptive
-    return {} if adaptive is None or adaptive.equivalence is None else adaptive.equivalence
 
 
 def _fragment(said: Mapping[str, Any], encoder: str, pairs: PairFile, choice: TauChoice) -> str:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 from guardmark.adaptive.target import KnownAnswers, ProtectedTarget
 from guardmark.app.data.reading import load_data
 from guardmark.attacks.comprehension import COMPREHENSION_VERSION, LEAST_OVERLAP, WORDS_IN_A_ROW
-from guardmark.core.errors import ConfigError, IncomparableRuns
+from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Response, Verdict, VerdictLabel
 from guardmark.core.record import Stage
 from guardmark.core.sample import View
 from guardmark.engine.plan import NO_GUARD, layer_of
-from guardmark.reports.chapters.adaptive.threat_model import sight_text
+from guardmark.reports.chapters.adaptive.chapter import sight_text
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from guardmark.app.parts.building import BuiltPart, Parts
     from guardmark.app.parts.loading import LoadedConfig
-    from guardmark.core.manifest import RunManifest
     from guardmark.core.protocols import Judge
     from guardmark.core.sample import Sample
     from guardmark.store.reader import RecordReader
@@ -114,7 +113,6 @@ def protected_of(
     """Say what the defenses of a run protect."""
     if parts.model is None:
         return None
-    _check(reader.manifest(), (parts.model, *parts.judges))
     if trace is not None and not RunDir(path=trace.parent).target.exists():
         return None
     protected = ProtectedTarget(
@@ -130,17 +128,6 @@ def target_name(protected: ProtectedTarget) -> str:
     """Return what a person calls the target model."""
     said = protected.settings.get("model")
     return said["model"] if isinstance(said, dict) else protected.model.name
-
-
-def _check(manifest: RunManifest, built: Sequence[BuiltPart]) -> None:
-    before = {(part.kind, part.name): part.fingerprint for part in manifest.parts}
-    for each in built:
-        kind, name, now = each.manifest.kind, each.manifest.name, each.manifest.fingerprint
-        if before.get((kind, name), now) != now:
-            raise IncomparableRuns(
-                f"The {kind} {name!r} is not the one the run measured: its settings or files "
-                "changed.\nNext: run it anew, then adapt."
-            )
 
 
 def _settings(model: BuiltPart, judges: Sequence[BuiltPart]) -> dict[str, object]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.app.data.reading import data_sha256, dataset_specs, load_data, taxonomy_of
+from guardmark.app.data.reading import load_data, taxonomy_of
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
@@ -18,6 +18,7 @@ from guardmark.datasets.checks.mix import read_mix
 from guardmark.datasets.formats.fields import SAMPLE_FIELDS
 from guardmark.datasets.formats.writing import write_samples, written_format
 from guardmark.datasets.loading import LoadedData, load
+from guardmark.datasets.settings import data_sha256, dataset_specs
 from guardmark.stats.planning import wilson_half_width
 
 if TYPE_CHECKING:
@@ -94,12 +95,8 @@ def list_builtin() -> tuple[BuiltinEntry, ...]:
 def check_data(opened: OpenedData) -> DataCheck:
     """Ask of a data set what a careful reader would ask."""
     loaded = opened.loaded
-    return check_samples(
-        list(loaded.samples()),
-        opened.criteria,
-        manifests=loaded.manifests,
-        warnings=loaded.warnings,
-    )
+    samples, manifests = list(loaded.samples()), loaded.manifests
+    return check_samples(samples, opened.criteria, manifests=manifests, warnings=loaded.warnings)
 
 
 def describe_data(opened: OpenedData) -> Census:
@@ -149,15 +146,8 @@ def split_data(
     threshold = None if groups_only else opened.criteria.threshold
     samples = list(opened.loaded.samples())
     parts = assign_parts(samples, shares, seed=seed, threshold=threshold)
-    return tuple(
-        _write(
-            opened,
-            frozenset(n for n, part in enumerate(parts) if part == name),
-            out,
-            force=force,
-        )
-        for name, out in outs.items()
-    )
+    kept = {name: frozenset(n for n, part in enumerate(parts) if part == name) for name in outs}
+    return tuple(_write(opened, kept[name], out, force=force) for name, out in outs.items())
 
 
 def _write(opened: OpenedData, positions: frozenset[int], out: Path, *, force: bool) -> Written:
@@ -243,20 +233,12 @@ def _specs(target: str, options: FileOptions) -> tuple[DatasetSpec, ...]:
             raise ConfigError(
                 f"--map: a sample has no field {name!r}.{hint} Known: {listed(SAMPLE_FIELDS)}."
             )
-    from guardmark.app.settings import DataSettings
+    from guardmark.datasets.settings import DataSettings
 
-    entry = DataSettings.model_validate(
-        {
-            "path": target,
-            "format": options.format or None,
-            "label": options.label,
-            "label_field": options.label_field or None,
-            "version": options.version,
-            "map": dict(options.map),
-            "filter": {path: list(values) for path, values in options.filter.items()},
-            "open_categories": options.open_categories,
-        }
-    )
+    given = {each.name: getattr(options, each.name) for each in fields(options)}
+    stated = {name: value for name, value in given.items() if value}
+    stated["filter"] = {path: list(values) for path, values in options.filter.items()}
+    entry = DataSettings.model_validate({"path": target, **stated})
     return dataset_specs(entry, Path())
 
 

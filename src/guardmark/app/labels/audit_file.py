@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from guardmark.canon.visible import csv_text, text_of_cell
 from guardmark.core.errors import DatasetError, StorageError
-from guardmark.reports.document.safe_text import csv_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
     from pathlib import Path
 
@@ -124,7 +124,7 @@ def read_rows(path: Path) -> list[Row]:
     """Read the rows of a CSV or JSONL file, whatever their columns."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = [*map(_line, stream)] if _is_jsonl(path) else [*csv.DictReader(stream)]
+            rows = [*map(_line, stream)] if _is_jsonl(path) else _table(stream)
     except OSError as error:
         raise DatasetError(
             f"The audit file {path} cannot be read: {error.strerror}.\n"
@@ -137,36 +137,26 @@ def read_rows(path: Path) -> list[Row]:
 
 def write_audit(audit: AuditFile) -> None:
     """Write an audit file whole, so that a crash leaves the old one or the new one."""
-    buffer = io.StringIO()
     columns = audit.sheet.columns
     if _is_jsonl(audit.path):
-        for row in audit.rows:
-            said = {name: row[name] for name in columns}
-            buffer.write(json.dumps(said, ensure_ascii=True) + "\n")
+        lines = (json.dumps({name: row[name] for name in columns}) + "\n" for row in audit.rows)
+        text = "".join(lines)
     else:
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([row[name] for name in columns] for row in audit.rows)
+        text = csv_text((columns, *([row[name] for name in columns] for row in audit.rows)))
     beside = audit.path.with_name(f".{audit.path.name}.part")
     try:
-        beside.write_text(buffer.getvalue(), encoding="utf-8", errors="backslashreplace")
+        beside.write_text(text, encoding="utf-8", newline="")
         beside.replace(audit.path)
     except OSError as error:
         raise StorageError(f"{audit.path} cannot be written: {error.strerror}.") from error
 
 
-def inert_row(path: Path, said: Mapping[str, str]) -> Row:
-    """Return a row as it may stand in a file."""
-    return dict(said) if _is_jsonl(path) else {k: csv_cell(v) for k, v in said.items()}
-
-
 def label_row(audit: AuditFile, at: int, *, label: str, notes: str, now: datetime) -> AuditFile:
     """Label one row and write the file."""
-    told = inert_row(audit.path, {"human_notes": notes})
     changed = {
         **audit.rows[at],
         audit.sheet.label: label,
-        **told,
+        "human_notes": notes,
         "reviewed_at_utc": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
     rows = (*audit.rows[:at], changed, *audit.rows[at + 1 :])
@@ -184,6 +174,14 @@ def open_rows(audit: AuditFile) -> Iterator[int]:
 
 def _is_jsonl(path: Path) -> bool:
     return path.suffix.lower() == ".jsonl"
+
+
+def _table(stream: Iterable[str]) -> list[Row]:
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # answers may be long
+    return [
+        {name: text_of_cell(cell) for name, cell in row.items() if isinstance(cell, str)}
+        for row in csv.DictReader(stream, restval="")
+    ]
 
 
 def _line(text: str) -> Row:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.adaptive.audited import read_falls, resting_bypasses
+from guardmark.analysis.adaptive.audited import resting_bypasses
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.app.adapt.variant_texts import VariantTexts
 from guardmark.app.labels.audit_file import (
@@ -14,11 +14,10 @@ from guardmark.app.labels.audit_file import (
     BYPASSES,
     AuditFile,
     audit_id,
-    inert_row,
     refuse_to_overwrite,
     write_audit,
 )
-from guardmark.app.results.reporting import find_run
+from guardmark.app.results.opened_run import find_run
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD
@@ -60,16 +59,13 @@ def draw_audit(
         drawn = sorted(answers, key=lambda record: _order(record, seed))[:count]
         verdicts = _verdicts(reader)
         rows = tuple(
-            inert_row(
-                out,
-                _row(
-                    reader.sample_at(record.key.sample),
-                    record,
-                    source=str(folder.results),
-                    verdict=verdicts.get((record.key.sample, record.key.repeat))
-                    if with_verdicts
-                    else None,
-                ),
+            _row(
+                reader.sample_at(record.key.sample),
+                record,
+                source=str(folder.results),
+                verdict=verdicts.get((record.key.sample, record.key.repeat))
+                if with_verdicts
+                else None,
             )
             for record in drawn
         )
@@ -126,7 +122,6 @@ def _row(sample: Sample, answer: Record, *, source: str, verdict: Record | None)
 
 BYPASSES_COUNT: Final = 50
 """How many bypasses of each defense people are shown unless told otherwise."""
-_LAST_ROUND: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,10 +192,7 @@ def draw_bypasses(
             texts = VariantTexts(reader=reader, defense=name, samples=samples, seed=seed_of_tries)
             drawn, untold = _draw(bypasses, texts, count=count, seed=seed)
             rows += [
-                inert_row(
-                    out,
-                    _bypass_row(each, text, str(folder.path), with_verdicts=with_verdicts),
-                )
+                _bypass_row(each, text, str(folder.path), with_verdicts=with_verdicts)
                 for each, text in drawn
             ]
             told.append(Drawn(defense=name, resting=len(bypasses), drawn=len(drawn), untold=untold))
@@ -231,7 +223,7 @@ def _require(run: Path, found: Mapping[str, tuple[Bypass, ...]], defense: str) -
 def _resting(
     battle: AdaptiveRecords, samples: Sequence[Sample], is_attack: Sequence[bool]
 ) -> tuple[Bypass, ...]:
-    resting = resting_bypasses(read_falls(battle, is_attack), _LAST_ROUND)
+    resting = resting_bypasses(battle, is_attack)
     return tuple(
         Bypass(defense=battle.name, sample=samples[place], position=place, attempt=each)
         for place, each in resting.items()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from guardmark.app.labels.audit_file import BYPASSES, read_rows
+from guardmark.app.labels.audit_file import ANSWERS, BYPASSES, read_rows
 from guardmark.app.labels.auditing import resting_of
 from guardmark.core.errors import DatasetError
 from guardmark.core.outcome import Evidence, Response, Verdict, VerdictLabel
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from guardmark.app.labels.audit_file import Row
+    from guardmark.app.labels.audit_file import Row, Sheet
     from guardmark.app.labels.auditing import Bypass
     from guardmark.store.reader import RecordReader
     from guardmark.store.records import RecordWriter
@@ -43,12 +43,7 @@ class HumanLabel:
 
 def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
     """Read the labels of an audit file."""
-    rows = read_rows(path)
-    if not rows or not {"audit_id", "human_label"} <= set(rows[0]):
-        raise DatasetError(
-            f"{path} needs rows with the columns audit_id and human_label.\n"
-            "To get such a file: guardmark audit RUN"
-        )
+    rows = _rows(path, ANSWERS, "guardmark audit RUN")
     positions = {sample.id: position for position, sample in enumerate(reader.samples())}
     repeats = reader.manifest().repeats
     faults: list[str] = []
@@ -65,6 +60,16 @@ def read_labels(path: Path, reader: RecordReader) -> tuple[HumanLabel, ...]:
     return tuple(found.values())
 
 
+def _rows(path: Path, sheet: Sheet, command: str) -> list[Row]:
+    rows = read_rows(path)
+    if not rows or not {"audit_id", sheet.label} <= set(rows[0]):
+        raise DatasetError(
+            f"{path} needs rows with the columns audit_id and {sheet.label}.\n"
+            f"To get such a file: {command}"
+        )
+    return rows
+
+
 def store_labels(writer: RecordWriter, labels: tuple[HumanLabel, ...], *, source: Path) -> str:
     """Store labels as a layer of their own; the same file again changes nothing."""
     said = sorted((each.position, each.repeat, each.label.value, each.notes) for each in labels)
@@ -78,7 +83,7 @@ def store_labels(writer: RecordWriter, labels: tuple[HumanLabel, ...], *, source
         evidence = Evidence(reason=each.notes) if each.notes else None
         verdict = Verdict(label=each.label, evidence=evidence)
         place = writer.record_batch(NO_GUARD, Stage.JUDGE, layer=layer, repeat=each.repeat)
-        place.add_verdict(each.position, verdict, latency_ns=None)
+        place.add(each.position, verdict, latency_ns=None)
     writer.note_head()
     return layer
 
@@ -94,9 +99,6 @@ def _label(
         return f"human_label must be safe, unsafe or empty, found {word[:40]!r}."
     name = row.get("audit_id") or ""
     sample_id, _, number = name.rpartition("#")
-    if sample_id not in positions:
-        # An id that begins like a formula stands behind an apostrophe in the file.
-        sample_id = sample_id.removeprefix("'")
     if name in positions:
         sample_id, number = name, "0"
     if sample_id not in positions or not number.isdigit() or int(number) >= repeats:
@@ -127,12 +129,7 @@ class BypassLabel:
 
 def read_bypass_labels(path: Path, reader: RecordReader) -> tuple[BypassLabel, ...]:
     """Read a sheet that people filled in."""
-    rows = read_rows(path)
-    if not rows or not {"audit_id", BYPASSES.label} <= set(rows[0]):
-        raise DatasetError(
-            f"{path} needs rows with the columns audit_id and {BYPASSES.label}.\n"
-            "To get such a file: guardmark audit RUN --what bypasses"
-        )
+    rows = _rows(path, BYPASSES, "guardmark audit RUN --what bypasses")
     known = {
         each.audit_id: each
         for bypasses in resting_of(reader, list(reader.samples())).values()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from guardmark.analysis.pipeline.judges import Flips, JudgeQuality, assess_judge, find_flips
 from guardmark.app.labels.audit_file import is_sheet_of_bypasses
@@ -16,27 +16,30 @@ from guardmark.app.labels.human_labels import (
     store_bypass_labels,
     store_labels,
 )
-from guardmark.app.parts.building import build_one
+from guardmark.app.parts.building import build_judges
 from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.parts.probing import probe_judge
 from guardmark.app.parts.process import keep_working_directory, run_on_loop
-from guardmark.app.parts.services import concurrency_of, judge_name, open_services
-from guardmark.app.registry import settings_model
-from guardmark.app.results.reporting import find_run
+from guardmark.app.parts.services import close_parts, concurrency_of, open_services
+from guardmark.app.registry import BUILTIN_PARTS
+from guardmark.app.results.opened_run import find_run
 from guardmark.app.settings import RunSettings, ServiceSettings
 from guardmark.config.settings import PriceSettings, Settings
-from guardmark.core.errors import ConfigError
-from guardmark.core.protocols import Closable
+from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
-from guardmark.engine.plan import NO_GUARD, Budget, Plan
+from guardmark.engine.plan import NO_GUARD, Plan
 from guardmark.engine.rejudge import judge_again
-from guardmark.reports.chapters.pipeline_trust import quality_document
+from guardmark.models.chat import SystemPromptSettings
+from guardmark.reports.chapters.pipeline import quality_document
 from guardmark.reports.render.json.documents import quality_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.under_way import unanswered_note
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pydantic import BaseModel
 
     from guardmark.app.parts.building import BuiltPart
     from guardmark.app.run.running import Session
@@ -59,11 +62,11 @@ class Judged:
     """What judging again did."""
 
     folder: RunDir
-    layers: tuple[str, ...]
-    summaries: tuple[RunSummary, ...]
-    labels: int
-    flips: Flips | None
-    warnings: tuple[str, ...]
+    layers: tuple[str, ...] = ()
+    summaries: tuple[RunSummary, ...] = ()
+    labels: int = 0
+    flips: Flips | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def judge_run(
@@ -96,31 +99,27 @@ def judge_run(
             )
         labels = read_labels(human_labels, reader) if human_labels is not None else ()
     loaded = None if config is None else load_judges(config, manifest)
-    work = _Work(folder=folder, manifest=manifest, session=session)
     with (
         folder.lock(started=session.now.strftime("%Y-%m-%dT%H:%M:%SZ")),
         RecordWriter(folder.records) as writer,
     ):
+        if writer.unanswered:
+            session.announce(unanswered_note(writer.unanswered))
         added = []
         if human_labels is not None:
             added.append(store_labels(writer, labels, source=human_labels))
         if sheet is not None:
             added.append(store_bypass_labels(writer, bypasses, source=sheet))
-        done = _Done(layers=(), summaries=(), warnings=())
+        done = Judged(folder=folder)
         if loaded is not None:
             with keep_working_directory():
-                done = run_on_loop(work.judge(writer, loaded, layer), loaded.config.run)
+                work = _judge(folder, writer, loaded, session, layer=layer)
+                done = run_on_loop(work, loaded.config.run)
     name = done.layers[0].split("/")[0] if done.layers else ""
     with RecordReader(folder.records) as reader:
         flips = find_flips(reader, name) if name else None
-    return Judged(
-        folder=folder,
-        layers=(*added, *done.layers),
-        summaries=done.summaries,
-        labels=len(labels) + sum(bool(each.same) for each in bypasses),
-        flips=flips,
-        warnings=done.warnings,
-    )
+    count = len(labels) + sum(bool(each.same) for each in bypasses)
+    return replace(done, layers=(*added, *done.layers), labels=count, flips=flips)
 
 
 def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
@@ -140,8 +139,10 @@ def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
 def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
     """Read judges from a configuration, or from a file that names nothing else."""
     text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+    model: BaseModel | None = None
     if any(line.startswith("pipeline:") for line in text.splitlines()):
-        whole = load_config(path).config
+        loaded = load_config(path)
+        whole, model = loaded.config, loaded.parts.get(("pipeline", "model"))
         said = JudgingSettings(
             judges=[] if whole.pipeline is None else whole.pipeline.judges,
             services=whole.services,
@@ -152,114 +153,91 @@ def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
         said = load_section(path, JudgingSettings, key="judging")
     if not said.judges:
         raise ConfigError(f"{path} names no judge.\nNext: list one under judges:")
-    document = {
+    document: dict[str, Any] = {
         "version": 1,
         "data": [{"builtin": "tutor"}],
         "pipeline": {
-            "model": {"type": "scripted", "system_prompt": _system_prompt(manifest, path)},
+            "model": {"type": "scripted", "system_prompt": _system_prompt(manifest, model, path)},
             "judges": said.judges,
         },
         **said.model_dump(mode="json", exclude={"judges"}, exclude_none=True),
     }
+    document["run"]["repeats"] = manifest.repeats
     here = ("pipeline", "judges")
     return config_around(path, document, moved={("judges",): here, ("judging", "judges"): here})
 
 
-def _system_prompt(manifest: RunManifest, path: Path) -> str:
-    """What the run's target model was told before every conversation, or nothing."""
-    for part in manifest.parts:
-        if part.kind == "model" and part.settings:
-            settings = settings_model("model", part.type).model_validate(dict(part.settings))
-            before = getattr(settings, "before", None)
-            return str(before(path.resolve().parent)) if before is not None else ""
-    return ""
+def _system_prompt(manifest: RunManifest, own: BaseModel | None, path: Path) -> str:
+    """Return what the run's target model was told before every conversation, or nothing.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Done:
-    layers: tuple[str, ...]
-    summaries: tuple[RunSummary, ...]
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    """One call of the verb."""
-
-    folder: RunDir
-    manifest: RunManifest
-    session: Session
-
-    async def judge(self, writer: RecordWriter, loaded: LoadedConfig, layer: str) -> _Done:
-        said = loaded.config.pipeline.judges if loaded.config.pipeline else []
-        names = [judge_name(said, index) for index in range(len(said))]
-        services = open_services(loaded)
-        parts: list[BuiltPart] = []
-        warnings: list[str] = []
-        try:
-            for index, name in enumerate(names):
-                place = ("pipeline", "judges", str(index))
-                parts.append(build_one(loaded, place, "judge", name=name, services=services))
-            for built in parts:
-                warnings.extend(await probe_judge(built))
-            layers = _layers(layer or _base(names[0]), names)
-            summaries = [
-                await self._judge_one(writer, loaded, built, layer=each)
-                for built, each in zip(parts, layers, strict=True)
-            ]
-        finally:
-            for built in parts:
-                if isinstance(built.part, Closable):
-                    await built.part.close()
-            if services is not None:
-                await services.close()
-        return _Done(layers=layers, summaries=tuple(summaries), warnings=tuple(warnings))
-
-    async def _judge_one(
-        self, writer: RecordWriter, loaded: LoadedConfig, built: BuiltPart, *, layer: str
-    ) -> RunSummary:
-        manifest, run = built.manifest, loaded.config.run
-        writer.add_layer(
-            layer,
-            {
-                "kind": "judge",
-                "judge": manifest.name,
-                "type": manifest.type,
-                "version": manifest.version,
-                "fingerprint": manifest.fingerprint,
-                "settings": dict(manifest.settings),
-            },
+    A file is read only where one's own configuration names it: a run folder may name any file, and
+    a judge may be a service.
+    """
+    part = next((part for part in manifest.parts if part.kind == "model" and part.settings), None)
+    if part is None:
+        return ""
+    if own is not None and own.model_dump(mode="json") == part.settings:
+        before = getattr(own, "before", None)
+        return str(before(path.resolve().parent)) if before is not None else ""
+    kept = {name: part.settings.get(name) for name in ("system_prompt", "system_prompt_name")}
+    if part.type not in BUILTIN_PARTS["model"] or part.settings.get("system_prompt_file"):
+        named = part.settings.get("system_prompt_file") or f"a model of type {part.type}"
+        raise ConfigError(
+            f"What the run told its target model stands in a file or a plug-in ({named!r}), and "
+            f"{path} does not name that model.\nNo file is read because a folder names it.\n"
+            "Next: name the configuration of the run, with the judges to ask under pipeline.judges."
         )
-        self.session.announce(f"Judging the answers in {self.folder.path} as layer {layer}")
-        plan = Plan(
-            defenses=(),
-            repeats=self.manifest.repeats,
-            concurrency=run.concurrency,
-            concurrency_of=concurrency_of(loaded),
-            budget=Budget(
-                calls=run.max_calls,
-                tokens=run.max_tokens,
-                cost=run.max_cost,
-                seconds=run.max_time_s,
-            ),
-            max_errors=run.max_errors,
-        )
-        return await judge_again(
-            plan,
-            writer,
-            judge=built.part,
-            layer=layer,
-            progress=self.session.progress,
-            stop=self.session.stop,
-        )
+    try:
+        settings = SystemPromptSettings.model_validate({k: v for k, v in kept.items() if v})
+    except ValidationError as error:
+        raise StoreError(
+            f"The run {manifest.name!r} keeps a system prompt that is no text."
+        ) from error
+    return settings.before(path.resolve().parent)
 
 
-def _base(name: str) -> str:
-    """A name for a judging that is not the run's own."""
-    return f"{name}-again" if name == FIRST_LAYER else name
+async def _judge(
+    folder: RunDir, writer: RecordWriter, loaded: LoadedConfig, session: Session, *, layer: str
+) -> Judged:
+    services = open_services(loaded)
+    parts: list[BuiltPart] = []
+    try:
+        parts.extend(build_judges(loaded, services))
+        warnings = [warning for built in parts for warning in await probe_judge(built)]
+        names = [built.manifest.name for built in parts]
+        # A judging again is not the run's own.
+        base = layer or (f"{names[0]}-again" if names[0] == FIRST_LAYER else names[0])
+        layers = (base,) if len(names) == 1 else tuple(f"{base}/{name}" for name in names)
+        summaries = []
+        for built, each in zip(parts, layers, strict=True):
+            manifest = built.manifest
+            kept = {name: getattr(manifest, name) for name in ("type", "version", "fingerprint")}
+            settings = {"settings": dict(manifest.settings)}
+            writer.add_layer(each, {"kind": "judge", "judge": manifest.name, **kept, **settings})
+            session.announce(f"Judging the answers in {folder.path} as layer {each}")
+            judging = judge_again(
+                _plan(loaded),
+                writer,
+                judge=built.part,
+                layer=each,
+                progress=session.progress,
+                stop=session.stop,
+            )
+            summaries.append(await judging)
+    finally:
+        await close_parts((built.part for built in parts), services)
+    return Judged(
+        folder=folder, layers=layers, summaries=tuple(summaries), warnings=tuple(warnings)
+    )
 
 
-def _layers(base: str, names: list[str]) -> tuple[str, ...]:
-    if len(names) == 1:
-        return (base,)
-    return tuple(f"{base}/{name}" for name in names)
+def _plan(loaded: LoadedConfig) -> Plan:
+    run = loaded.config.run
+    return Plan(
+        defenses=(),
+        repeats=run.repeats,
+        concurrency=run.concurrency,
+        concurrency_of=concurrency_of(loaded),
+        budget=run.budget,
+        max_errors=run.max_errors,
+    )

@@ -16,14 +16,13 @@ from guardmark.config.settings import BuildContext
 from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.manifest import VERSION, PartManifest
 from guardmark.engine.plan import NO_GUARD, Pipeline
-from guardmark.inference.gradient_access import GradientAttack, GradientDefense
+from guardmark.inference.gradients import GradientAttack, GradientDefense
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pydantic import BaseModel
-
     from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.config.source import Place
     from guardmark.net.client import Services
 
 _CHUNK = 1 << 20
@@ -87,18 +86,17 @@ def build_parts(
         return Parts(defenses=defenses)
     names = {built.manifest.name for built in defenses}
     model = build_one(loaded, ("pipeline", "model"), "model", name="model", services=services)
-    judges = tuple(
-        build_one(
-            loaded,
-            ("pipeline", "judges", str(index)),
-            "judge",
-            name=judge_name(pipeline.judges, index),
-            services=services,
-        )
-        for index in range(len(pipeline.judges))
-    )
     arms = tuple(arm for arm in pipeline.guards if arm == NO_GUARD or arm in names)
+    judges = tuple(build_judges(loaded, services))
     return Parts(defenses=defenses, model=model, judges=judges, arms=arms)
+
+
+def build_judges(loaded: LoadedConfig, services: Services | None) -> Iterator[BuiltPart]:
+    """Build the judges of a pipeline, in its order."""
+    judges = loaded.config.pipeline.judges if loaded.config.pipeline is not None else []
+    for index in range(len(judges)):
+        path, name = ("pipeline", "judges", str(index)), judge_name(judges, index)
+        yield build_one(loaded, path, "judge", name=name, services=services)
 
 
 def build_defenses(
@@ -132,67 +130,47 @@ def _build_defense(
             "A defense may not contain itself."
         )
         raise locate_error(circle, loaded, ("defenses", above[-1], "of"))
-    settings = loaded.parts["defenses", name]
-    of: str | Sequence[str] = getattr(settings, "of", ())
+    of: str | Sequence[str] = getattr(loaded.parts["defenses", name], "of", ())
     members = (of,) if isinstance(of, str) else of
     for member in members:
         if member not in loaded.config.defenses:
             unknown = UnknownName("defense", member, loaded.config.defenses)
             raise locate_error(unknown, loaded, ("defenses", name, "of"))
         _build_defense(member, loaded, services, built, above=(*above, name))
-    context = BuildContext(
-        folder=loaded.folder,
-        seed=loaded.config.run.seed,
-        services=services,
+    path = ("defenses", name)
+    context = replace(
+        _context(loaded, path, services),
         defenses={member: built[member].part for member in members},
-        prices=loaded.config.prices,
-        where=f"defenses.{name}",
     )
-    part = _build_settings(loaded, ("defenses", name), name, context)
-    built[name] = BuiltPart(
-        part=part,
-        manifest=_manifest(
-            name=name,
-            kind="defense",
-            written=loaded.config.defenses[name],
-            settings=settings,
-            part=part,
-            below=[built[member].manifest.fingerprint for member in members],
-        ),
-    )
+    part = _build_settings(loaded, path, name, context)
+    below = [built[member].manifest.fingerprint for member in members]
+    manifest = _manifest(loaded, path, part, name=name, kind="defense", below=below)
+    built[name] = BuiltPart(part=part, manifest=manifest)
 
 
-def build_one(
-    loaded: LoadedConfig,
-    path: tuple[str, ...],
-    kind: str,
-    *,
-    name: str,
-    services: Services | None,
-) -> BuiltPart:
-    """Build the model or a judge of a pipeline, or a model that helps an attacker."""
-    settings = loaded.parts[path]
-    system_prompt = _target_system_prompt(loaded) if path[0] == "pipeline" else ""
-    context = BuildContext(
+def _context(loaded: LoadedConfig, path: Place, services: Services | None) -> BuildContext:
+    return BuildContext(
         folder=loaded.folder,
         seed=loaded.config.run.seed,
         services=services,
         defenses={},
         prices=loaded.config.prices,
-        system_prompt=system_prompt if kind == "judge" else "",
         where=".".join(path),
     )
+
+
+def build_one(
+    loaded: LoadedConfig, path: Place, kind: str, *, name: str, services: Services | None
+) -> BuiltPart:
+    """Build the model or a judge of a pipeline, or a model that helps an attacker."""
+    system_prompt = _target_system_prompt(loaded) if path[0] == "pipeline" else ""
+    told = system_prompt if kind == "judge" else ""
+    context = replace(_context(loaded, path, services), system_prompt=told)
     context = replace(context, members=_members(loaded, path, name, context))
     part = _build_settings(loaded, path, name, context)
-    manifest = _manifest(
-        name=name,
-        kind=kind,
-        written=_written_settings(loaded, path),
-        settings=settings,
-        part=part,
-        # It may stand in a file, and a judge is told it too: another one is another part.
-        below=[sha256(system_prompt.encode()).hexdigest()] if system_prompt else (),
-    )
+    # It may stand in a file, and a judge is told it too: another one is another part.
+    below = [sha256(system_prompt.encode()).hexdigest()] if system_prompt else ()
+    manifest = _manifest(loaded, path, part, name=name, kind=kind, below=below)
     return BuiltPart(part=part, manifest=manifest)
 
 
@@ -209,9 +187,7 @@ def build_gradient(loaded: LoadedConfig, attacked: Sequence[BuiltPart]) -> Gradi
             "Next: add one, for example of type classifier (pip install 'guardmark[hf]'), or take "
             "adaptive.gradient out."
         )
-    context = BuildContext(
-        folder=loaded.folder, seed=loaded.config.run.seed, services=None, defenses={}
-    )
+    context = _context(loaded, _GRADIENT, None)
     return cast("GradientAttack", build_part(settings, "gradient", context))
 
 
@@ -220,7 +196,7 @@ def _has_gradient(part: object) -> bool:
 
 
 def _members(
-    loaded: LoadedConfig, path: tuple[str, ...], name: str, context: BuildContext
+    loaded: LoadedConfig, path: Place, name: str, context: BuildContext
 ) -> tuple[object, ...]:
     """Build the judges that a panel is made of."""
     members = []
@@ -233,9 +209,7 @@ def _members(
     return tuple(members)
 
 
-def _build_settings(
-    loaded: LoadedConfig, path: tuple[str, ...], name: str, context: BuildContext
-) -> object:
+def _build_settings(loaded: LoadedConfig, path: Place, name: str, context: BuildContext) -> object:
     try:
         with keep_working_directory():
             return build_part(loaded.parts[path], name, context)
@@ -256,26 +230,19 @@ def _target_system_prompt(loaded: LoadedConfig) -> str:
     return str(before(loaded.folder)) if before is not None else ""
 
 
-def _written_settings(loaded: LoadedConfig, path: tuple[str, ...]) -> Mapping[str, Any]:
-    pipeline, adaptive = loaded.config.pipeline, loaded.config.adaptive
-    if path[0] == "adaptive" and adaptive is not None:
-        settings: Mapping[str, Any] | None = getattr(adaptive, path[1])
-        return settings or {}
-    if pipeline is None:
-        raise ConfigError(f"{loaded.source.shown_as}: has no pipeline.")
-    return pipeline.model if path[-1] == "model" else pipeline.judges[int(path[-1])]
+def _written_settings(loaded: LoadedConfig, path: Place) -> Mapping[str, Any]:
+    settings: Any = loaded.config
+    for step in path:
+        is_field = not isinstance(settings, dict | list)
+        key = int(step) if isinstance(settings, list) else step
+        settings = getattr(settings, step) if is_field else settings[key]
+    return cast("Mapping[str, Any]", settings)
 
 
 def _manifest(
-    *,
-    name: str,
-    kind: str,
-    written: Mapping[str, Any],
-    settings: BaseModel,
-    part: object,
-    below: Sequence[str] = (),
+    loaded: LoadedConfig, path: Place, part: object, *, name: str, kind: str, below: Sequence[str]
 ) -> PartManifest:
-    resolved = settings.model_dump(mode="json")
+    written, resolved = _written_settings(loaded, path), loaded.parts[path].model_dump(mode="json")
     view = getattr(part, "view", "")
     threshold = getattr(part, "threshold", None)
     digest = sha256(json.dumps(resolved, sort_keys=True).encode())
@@ -283,8 +250,8 @@ def _manifest(
     stated = written.get("version") or resolved.get("version")
     if stated:
         digest.update(f"version {stated}".encode())
-    for path in _files_of(part):
-        digest.update(_content_hash(path))
+    for file in _files_of(part):
+        digest.update(_content_hash(file))
     for fingerprint in below:
         digest.update(bytes.fromhex(fingerprint))
     return PartManifest(

@@ -85,12 +85,7 @@ def _checked(document: dict[str, Any], source: Source, folder: Path) -> LoadedCo
         mistakes.extend(_loose_ends(config, source))
     if mistakes or config is None:
         raise ConfigError("\n".join(mistakes))
-    return LoadedConfig(
-        config=config,
-        parts=parts,
-        folder=folder,
-        source=source,
-    )
+    return LoadedConfig(config=config, parts=parts, folder=folder, source=source)
 
 
 def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
@@ -109,13 +104,11 @@ def load_section(path: Path, model: type[_Section], *, key: str) -> _Section:
 
 
 def _check_parts(
-    document: dict[str, Any],
-    source: Source,
-    mistakes: list[str],
+    document: dict[str, Any], source: Source, mistakes: list[str]
 ) -> dict[Place, BaseModel]:
     """Check the settings of every defense, model and judge against its own type."""
     checked: dict[Place, BaseModel] = {}
-    waiting = deque(_part_settings(document))
+    waiting = deque(part_settings(document))
     while waiting:
         kind, path, settings = waiting.popleft()
         here = source.where(path)
@@ -126,20 +119,19 @@ def _check_parts(
             continue
         try:
             model = settings_model(kind, part_type)
-            checked[path] = model.model_validate(_own_settings(settings, model))
+            # Every part may state its type and its version, and no type has to know them.
+            common = {"type", "version"} - set(model.model_fields)
+            own = {key: value for key, value in settings.items() if key not in common}
+            checked[path] = model.model_validate(own)
             mistakes.extend(_version_mistakes(settings, path, source))
-            waiting.extendleft(reversed(list(_members(kind, path, checked[path]))))
+            members = getattr(checked[path], "judges", ()) if kind == "judge" else ()
+            panel = [(kind, (*path, "judges", str(n)), each) for n, each in enumerate(members)]
+            waiting.extendleft(reversed(panel))
         except ConfigError as error:
             mistakes.append(f"{source.where((*path, 'type'))}: {dotted}: {error}")
         except ValidationError as error:
             mistakes.extend(describe_mistakes(error, model, path, source, common=("version",)))
     return checked
-
-
-def _own_settings(settings: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """Leave out what every part may say and no type has to know: its type and its version."""
-    common = {"type", "version"} - set(model.model_fields)
-    return {key: value for key, value in settings.items() if key not in common}
 
 
 def _version_mistakes(settings: dict[str, Any], path: Place, source: Source) -> Iterator[str]:
@@ -153,43 +145,31 @@ def _version_mistakes(settings: dict[str, Any], path: Place, source: Source) -> 
         )
 
 
-def _part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Place, dict[str, Any]]]:
-    defenses = document.get("defenses")
-    if isinstance(defenses, dict):
-        for name, settings in defenses.items():
-            if isinstance(settings, dict):
-                yield "defense", ("defenses", str(name)), settings
-    yield from _helper_settings(document.get("adaptive"))
-    pipeline = document.get("pipeline")
-    if not isinstance(pipeline, dict):
-        return
-    if isinstance(pipeline.get("model"), dict):
-        yield "model", ("pipeline", "model"), pipeline["model"]
+def part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Place, dict[str, Any]]]:
+    """Yield kind, place and settings of each part that a document names; nothing is imported."""
+    adaptive, pipeline = _section(document, "adaptive"), _section(document, "pipeline")
     judges = pipeline.get("judges")
-    if isinstance(judges, list):
-        for index, settings in enumerate(judges):
-            if isinstance(settings, dict):
-                yield "judge", ("pipeline", "judges", str(index)), settings
+    stated = [
+        *(("defense", ("defenses", str(k)), v) for k, v in _section(document, "defenses").items()),
+        *(
+            (name, ("adaptive", name), adaptive.get(name))
+            for name in ("gradient", "attacker", "equivalence", "critic")
+        ),
+        ("model", ("pipeline", "model"), pipeline.get("model")),
+        *(
+            ("judge", ("pipeline", "judges", str(index)), settings)
+            for index, settings in enumerate(judges if isinstance(judges, list) else ())
+        ),
+    ]
+    for kind, path, settings in stated:
+        if isinstance(settings, dict):
+            is_helper = path[0] == "adaptive" and kind != "gradient"
+            yield helper_kind(kind, settings) if is_helper else kind, path, settings
 
 
-def _members(
-    kind: str, path: Place, settings: BaseModel
-) -> Iterator[tuple[str, Place, dict[str, Any]]]:
-    """Judges that a panel is made of."""
-    members = getattr(settings, "judges", ()) if kind == "judge" else ()
-    for index, member in enumerate(members):
-        yield kind, (*path, "judges", str(index)), member
-
-
-def _helper_settings(adaptive: object) -> Iterator[tuple[str, Place, dict[str, Any]]]:
-    """Models that help an attacker, and what follows gradients."""
-    if not isinstance(adaptive, dict):
-        return
-    if isinstance(adaptive.get("gradient"), dict):
-        yield "gradient", ("adaptive", "gradient"), adaptive["gradient"]
-    for name in ("attacker", "equivalence", "critic"):
-        if isinstance(adaptive.get(name), dict):
-            yield helper_kind(name, adaptive[name]), ("adaptive", name), adaptive[name]
+def _section(document: dict[str, Any], name: str) -> dict[str, Any]:
+    section = document.get(name)
+    return section if isinstance(section, dict) else {}
 
 
 def _loose_ends(config: Config, source: Source) -> Iterator[str]:
@@ -230,7 +210,7 @@ def _located(loaded: LoadedConfig, path: tuple[str, ...], message: str) -> str:
     return f"{loaded.source.where(path)}: {subject}{message}"
 
 
-_HELPERS: Final = {
+HELPERS: Final = {
     "attacker": ("model",),
     "equivalence": ("model", "embedding"),
     "critic": ("model",),
@@ -257,7 +237,7 @@ def config_schema() -> dict[str, Any]:
     pipeline["model"] = {"$ref": "#/$defs/model"}
     pipeline["judges"]["items"] = {"$ref": "#/$defs/judge"}
     adaptive = definitions["AdaptiveSettings"]["properties"]
-    for helper, kinds in _HELPERS.items():
+    for helper, kinds in HELPERS.items():
         places = [{"$ref": f"#/$defs/{kind}"} for kind in kinds]
         adaptive[helper] = {"anyOf": [*places, {"type": "null"}]}
     return schema
@@ -267,11 +247,8 @@ def _part_schema(kind: str, part_type: str, definitions: dict[str, Any]) -> dict
     part = settings_model(kind, part_type).model_json_schema()
     definitions.update(part.pop("$defs", {}))
     version = {"type": "string", "default": "", "description": "Its version, as reports show it."}
-    part["properties"] = {
-        "type": {"const": part_type},
-        "version": version,
-        **part.get("properties", {}),
-    }
+    own = part.get("properties", {})
+    part["properties"] = {"type": {"const": part_type}, "version": version, **own}
     part["required"] = ["type", *part.get("required", [])]
     part["title"] = f"{kind} of type {part_type}"
     return part

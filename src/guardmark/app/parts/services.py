@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guardmark.core.protocols import Closable
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pydantic import BaseModel
@@ -51,6 +53,7 @@ def open_services(
             _check_cassette(replay)
         return None
     from guardmark.net.client import Services
+    from guardmark.net.redaction import KNOWN
     from guardmark.net.service import ServiceLimits
     from guardmark.store.run_dir import try_lock
 
@@ -75,7 +78,17 @@ def open_services(
         record=record,
         record_lock=try_lock,
         replay=replay,
+        redactor=KNOWN,
     )
+
+
+async def close_parts(parts: Iterable[object], services: Services | None) -> None:
+    """Give back what parts and the client hold."""
+    for part in parts:
+        if isinstance(part, Closable):
+            await part.close()
+    if services is not None:
+        await services.close()
 
 
 def _check_cassette(path: Path) -> None:

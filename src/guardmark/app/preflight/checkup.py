@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,8 @@ from guardmark.app.data.reading import load_data
 from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.loading import load_config
 from guardmark.app.parts.process import run_on_loop
-from guardmark.app.parts.services import has_address, open_services
+from guardmark.app.parts.services import close_parts, has_address, open_services
 from guardmark.app.preflight.forecast import TextVolume, forecast_parts
-from guardmark.core.protocols import Closable
 from guardmark.stats.planning import trials_for_half_width, wilson_half_width
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from guardmark.app.adapt.attacker import Attacker
     from guardmark.app.parts.building import BuiltPart, Parts
-    from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.preflight.forecast import Forecast
     from guardmark.core.manifest import DataManifest
     from guardmark.core.protocols import Defense
@@ -67,62 +65,25 @@ class Checkup:
     samples: int
 
 
-@dataclass(slots=True)
-class _Tally:
-    samples: int = 0
-    groups: set[str] = field(default_factory=set)
-
-    def add(self, sample: Sample) -> None:
-        self.samples += 1
-        self.groups.add(sample.lineage)
-
-
-def check(
-    loaded: LoadedConfig,
-    defenses: Sequence[BuiltPart],
-    *,
-    data: LoadedData | None = None,
-    probes: Sequence[Probe] = (),
-) -> Checkup:
-    """Say what a configuration will do."""
-    data = data or load_data(loaded)
-    stats = loaded.config.stats
-    tallies, volume = _tally(data)
-    sizes = [
-        _size(subject, tally, margin=stats.margin, confidence=stats.confidence)
-        for subject, tally in tallies.items()
-    ]
-    views = {built.manifest.name: built.part.view for built in defenses}
-    medians = {probe.defense: probe.median_ms for probe in probes}
-    return Checkup(
-        data=data.manifests,
-        warnings=data.warnings,
-        margin=stats.margin,
-        needed=trials_for_half_width(stats.margin, confidence=stats.confidence),
-        sizes=tuple(sizes),
-        forecasts=tuple(forecast_parts(loaded, volume, views=views, median_ms=medians)),
-        probes=tuple(probes),
-        samples=data.count,
-    )
-
-
-def _tally(data: LoadedData) -> tuple[dict[str, _Tally], TextVolume]:
-    tallies = {"attacks": _Tally(), "benign": _Tally()}
+def _tally(data: LoadedData) -> tuple[dict[str, Counter[str]], TextVolume]:
+    """Count the samples of each group, by what a figure is about; and how much text there is."""
+    tallies = {"attacks": Counter[str](), "benign": Counter[str]()}
     volume = TextVolume()
     for sample in data.samples():
         volume.add(sample.prompt)
-        tallies["attacks" if sample.is_attack else "benign"].add(sample)
+        tallies["attacks" if sample.is_attack else "benign"][sample.lineage] += 1
         if sample.is_attack and sample.category:
-            tallies.setdefault(sample.category, _Tally()).add(sample)
+            tallies.setdefault(sample.category, Counter())[sample.lineage] += 1
     return tallies, volume
 
 
-def _size(subject: str, tally: _Tally, *, margin: float, confidence: float) -> SizeCheck:
-    width = wilson_half_width(0.5, tally.samples, confidence=confidence) if tally.samples else None
+def _size(subject: str, groups: Counter[str], *, margin: float, confidence: float) -> SizeCheck:
+    count = groups.total()
+    width = wilson_half_width(0.5, count, confidence=confidence) if count else None
     return SizeCheck(
         subject=subject,
-        samples=tally.samples,
-        groups=len(tally.groups),
+        samples=count,
+        groups=len(groups),
         half_width=width,
         enough=width is not None and width <= margin,
     )
@@ -132,7 +93,7 @@ _NS_PER_MS = 1e6
 
 
 def check_config(path: Path, *, probes: int = 0) -> Checkup:
-    """Check a configuration file."""
+    """Say what a configuration will do, after some live calls where they are asked for."""
     loaded = load_config(path)
     services = open_services(loaded)
     parts = build_parts(loaded, services)
@@ -141,7 +102,23 @@ def check_config(path: Path, *, probes: int = 0) -> Checkup:
     samples = _alternating(data, probes) if probes else []
     work = _probe_all(parts, services, helpers=helpers, samples=samples)
     seen = run_on_loop(work, loaded.config.run)
-    return check(loaded, parts.defenses, data=data, probes=seen)
+    stats = loaded.config.stats
+    tallies, volume = _tally(data)
+    views = {built.manifest.name: built.part.view for built in parts.defenses}
+    medians = {probe.defense: probe.median_ms for probe in seen}
+    return Checkup(
+        data=data.manifests,
+        warnings=data.warnings,
+        margin=stats.margin,
+        needed=trials_for_half_width(stats.margin, confidence=stats.confidence),
+        sizes=tuple(
+            _size(subject, tally, margin=stats.margin, confidence=stats.confidence)
+            for subject, tally in tallies.items()
+        ),
+        forecasts=tuple(forecast_parts(loaded, volume, views=views, median_ms=medians)),
+        probes=tuple(seen),
+        samples=data.count,
+    )
 
 
 async def _probe_all(
@@ -157,20 +134,11 @@ async def _probe_all(
         if not samples:
             return []
         words = [] if helpers is None else await probe_attacker(helpers)
-        return [
-            *(_word(name, latency_ns) for name, latency_ns in words),
-            *[
-                await _probe(built, samples)
-                for built in parts.defenses
-                if has_address(built.manifest)
-            ],
-        ]
+        remote = [built for built in parts.defenses if has_address(built.manifest)]
+        probes = [await _probe(built, samples) for built in remote]
+        return [*(_word(name, latency_ns) for name, latency_ns in words), *probes]
     finally:
-        for part in (*parts.every, *(built.part for built in own)):
-            if isinstance(part, Closable):
-                await part.close()
-        if services is not None:
-            await services.close()
+        await close_parts([*parts.every, *(built.part for built in own)], services)
 
 
 def _word(name: str, latency_ns: int | None) -> Probe:

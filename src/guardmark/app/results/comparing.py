@@ -7,20 +7,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from guardmark.analysis.compare.runs_compared import (
-    Compared,
-    OpenRun,
-    Wanted,
-    compare_matched,
-    match_runs,
-)
+from guardmark.analysis.compare.matching import OpenRun, match_runs
+from guardmark.analysis.compare.runs_compared import Compared, Wanted, compare_matched
 from guardmark.analysis.pipeline.small_slices import (
     SliceRequest,
     SliceStability,
     measure_small_slices,
 )
-from guardmark.app.results.artefacts import analysis_settings
-from guardmark.app.results.reporting import find_run, run_config
+from guardmark.app.results.opened_run import analysis_settings, find_run
 from guardmark.core.errors import ConfigError
 from guardmark.reports.chapters.slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
@@ -50,15 +44,14 @@ def compare_runs(paths: Sequence[Path], options: CompareOptions | None = None) -
         raise ConfigError("A run is named twice; a comparison across runs needs different ones.")
     with ExitStack() as stack:
         readers = [stack.enter_context(RecordReader(folder.records)) for folder in folders]
-        settings = analysis_settings(run_config(readers[0].manifest()), readers[0])
+        settings = analysis_settings(readers[0])
         if chosen.margin is not None:
             settings = replace(settings, non_inferiority_margin=chosen.margin)
         opened = [
             OpenRun(label=label, reader=reader)
             for label, reader in zip(label_runs(folders), readers, strict=True)
         ]
-        matched = match_runs(opened, settings)
-        return compare_matched(matched, chosen.wanted, reader=readers[0], settings=settings)
+        return compare_matched(match_runs(opened, settings), chosen.wanted)
 
 
 def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:
@@ -90,5 +83,4 @@ def slice_run(run: Path, request: SliceRequest) -> tuple[RunDir, SliceStability]
 def read_slices(records: Path, request: SliceRequest) -> SliceStability:
     """Draw small slices from the records of a run."""
     with RecordReader(records) as reader:
-        settings = analysis_settings(run_config(reader.manifest()), reader)
-        return measure_small_slices(reader, settings, request)
+        return measure_small_slices(reader, analysis_settings(reader), request)

@@ -4,36 +4,72 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.comparison import compare_arms
-from guardmark.analysis.compare.runs_compared import OpenRun, match_runs
+from guardmark.analysis.compare.matching import OpenRun, match_runs
 from guardmark.analysis.defense.frame import read_frame
-from guardmark.analysis.gate.checks import (
+from guardmark.analysis.gate import (
+    GateCheck,
+    GateResult,
+    GateStatus,
     check_complete,
     check_limits,
     check_regression,
     gated_arms,
 )
-from guardmark.analysis.gate.limits import GateCheck, GateResult
-from guardmark.app.results.artefacts import analysis_settings
+from guardmark.app.parts.loading import load_section
+from guardmark.app.results.artefacts import gate_policy
 from guardmark.app.results.comparing import label_runs
-from guardmark.app.results.gate_policy import read_policy
-from guardmark.app.results.reporting import find_run, run_config
-from guardmark.core.errors import ConfigError, StorageError, StoreError
+from guardmark.app.results.opened_run import find_run, open_run
+from guardmark.app.settings import GateSettings
+from guardmark.core.errors import ConfigError, StoreError
+from guardmark.exporters.junit import gate_junit
 from guardmark.reports.chapters.comparison import run_caveats
-from guardmark.reports.exports.junit import gate_junit
 from guardmark.store.records import RecordReader
-from guardmark.store.run_dir import whole_file
+from guardmark.store.run_dir import errors_of_files, whole_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from guardmark.analysis.compare.runs_compared import MatchedRuns
+    from guardmark.analysis.compare.matching import MatchedRuns
     from guardmark.analysis.defense.frame import DefenseColumn
-    from guardmark.analysis.gate.limits import GatePolicy
-    from guardmark.analysis.settings import AnalysisSettings
+    from guardmark.analysis.gate import GatePolicy
+    from guardmark.app.results.opened_run import OpenedRun
+    from guardmark.app.settings import Config
     from guardmark.store.run_dir import RunDir
+
+
+EXITS: Final = {GateStatus.HELD: 0, GateStatus.BROKEN: 1, GateStatus.OPEN: 5}
+"""Exit code of the command line for how a gate stands."""
+
+
+def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> GatePolicy:
+    """Read the limits a run is checked against."""
+    said = config.gate if path is None else load_section(path, GateSettings, key="gate")
+    where = path if path is not None else "the run's configuration"
+    if said is None:
+        raise ConfigError(
+            "There is no policy: the run's configuration has no section `gate`.\n"
+            "Next: name a file, for example --policy gate.yaml with the line `asr_upper: 0.1`."
+        )
+    policy = gate_policy(said)
+    if policy.is_empty:
+        raise ConfigError(
+            f"{where} limits nothing, so every run would pass.\nNext: set asr_upper, fpr_upper, "
+            "max_malformed, max_errors, latency_p95_upper_ms, per_category or regression_margin."
+        )
+    if policy.regression_margin is not None and not has_baseline:
+        raise ConfigError(
+            f"{where} sets regression_margin, but no baseline is named.\n"
+            "Next: add --baseline RUN, the run of the release that is out."
+        )
+    if policy.regression_margin is None and has_baseline:
+        raise ConfigError(
+            f"A baseline is named, but {where} does not say how much worse is still accepted.\n"
+            "Next: set regression_margin, for example 0.02 for two points."
+        )
+    return policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,35 +86,29 @@ class Gated:
 
 def gate(path: Path, *, policy: Path | None = None, baseline: Path | None = None) -> Gated:
     """Check a run against the limits of a policy."""
-    folder = find_run(path)
-    base = None if baseline is None else _find_baseline(baseline)
-    with RecordReader(folder.records) as reader:
-        config = run_config(reader.manifest())
-    limits = read_policy(policy, config, has_baseline=base is not None)
-    return check_run(folder, limits, baseline=base)
+    with open_run(path) as run:
+        base = None if baseline is None else _find_baseline(baseline)
+        limits = read_policy(policy, run.config, has_baseline=base is not None)
+        return check_run(run, limits, baseline=base)
 
 
-def check_run(folder: RunDir, limits: GatePolicy, *, baseline: RunDir | None = None) -> Gated:
+def check_run(run: OpenedRun, limits: GatePolicy, *, baseline: RunDir | None = None) -> Gated:
     """Check a run against limits."""
-    base = baseline
+    base, reader = baseline, run.reader
     with ExitStack() as stack:
-        reader = stack.enter_context(RecordReader(folder.records))
-        settings = analysis_settings(run_config(reader.manifest()), reader)
+        settings = run.settings
         frame = read_frame(reader, settings)
         status = reader.status()
-        checks = check_complete(status)
-        checks += check_limits(frame, limits, settings)
+        checks = check_complete(status) + check_limits(frame, limits)
         caveats: tuple[str, ...] = ()
-        labels = label_runs([folder, base] if base else [folder])
+        labels = label_runs([run.folder, base] if base else [run.folder])
         if base is not None:
             other = stack.enter_context(RecordReader(base.records))
-            opened = [
-                OpenRun(label=labels[0], reader=reader),
-                OpenRun(label=labels[1], reader=other),
-            ]
+            pairs = zip(labels, (reader, other), strict=True)
+            opened = [OpenRun(label=label, reader=each) for label, each in pairs]
             matched = match_runs(opened, settings)
             arms = gated_arms(frame, limits)
-            checks += _regressions(matched, arms, limits=limits, settings=settings)
+            checks += _regressions(matched, arms, limits)
             caveats = tuple(run_caveats(matched.runs, matched.remarks))
             checks += check_complete(other.status(), subject="baseline")
     return Gated(
@@ -95,10 +125,8 @@ def write_junit(gated: Gated, path: Path) -> None:
     """Write the answer of a gate as JUnit XML."""
     text = gate_junit(gated.result, run=gated.run, created_utc=gated.created_utc, head=gated.head)
     if path.exists() and not path.is_file():
-        try:
+        with errors_of_files(path):
             path.write_text(text, encoding="utf-8")  # a pipe or a device
-        except OSError as error:
-            raise StorageError(f"{path} cannot be written: {error.strerror}.") from error
         return
     with whole_file(path) as file:
         file.write(text.encode())
@@ -113,11 +141,7 @@ def _find_baseline(path: Path) -> RunDir:
 
 
 def _regressions(
-    matched: MatchedRuns,
-    arms: tuple[DefenseColumn, ...],
-    *,
-    limits: GatePolicy,
-    settings: AnalysisSettings,
+    matched: MatchedRuns, arms: tuple[DefenseColumn, ...], limits: GatePolicy
 ) -> tuple[GateCheck, ...]:
     """Compare each gated defense with itself in the baseline run."""
     run, base = (each.label for each in matched.runs)
@@ -130,10 +154,10 @@ def _regressions(
                 "Next: name another baseline, or the defenses to check (`defenses:`)."
             )
     pairs = [(now[arm.name], before[arm.name]) for arm in arms]
-    comparison = compare_arms(matched.frame, settings, chosen=pairs)
+    comparison = compare_arms(matched.frame, chosen=pairs)
     return check_regression(
         () if comparison is None else comparison.pairs,
         limits.regression_margin or 0.0,
-        alpha=1 - settings.confidence,
+        alpha=1 - matched.frame.settings.confidence,
         names={name: defense for defense, name in now.items()},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from guardmark.core.errors import ConfigError
@@ -42,7 +42,7 @@ class SizePlan:
     samples: int
     unit: str
     assumption: str
-    groups: GroupPlan | None
+    groups: GroupPlan | None = None
 
 
 def plan_size(claim: Claim, *, variants: int | None = None, icc: float = 0.5) -> SizePlan:
@@ -59,72 +59,50 @@ def plan_size(claim: Claim, *, variants: int | None = None, icc: float = 0.5) ->
             f"found {came}.\nFor example: guardmark plan --margin 0.05"
         )
     try:
-        samples, unit, said, assumption = _PLANNERS[named[0]](claim)
+        size = _size(claim, named[0])
     except ValueError as error:
         raise ConfigError(f"This cannot be planned: {error}.") from error
-    groups = groups_for(samples, rows_per_group=variants, icc=icc) if variants else None
-    return SizePlan(claim=said, samples=samples, unit=unit, assumption=assumption, groups=groups)
+    if not variants:
+        return size
+    return replace(size, groups=groups_for(size.samples, rows_per_group=variants, icc=icc))
 
 
-_Planned = tuple[int, str, str, str]
-
-
-def _for_margin(claim: Claim) -> _Planned:
-    margin = claim.margin or 0.0
-    rate = _WORST_RATE if claim.rate is None else claim.rate
-    worst = " (the worst case)" if claim.rate is None else ""
-    return (
-        trials_for_half_width(margin, rate=rate, confidence=claim.confidence),
-        "samples",
-        f"a rate known to ±{100 * margin:g} points at {claim.confidence:.0%} confidence",
-        f"Assumes a rate of {100 * rate:g} %{worst} and the Wilson interval; for each side apart.",
-    )
-
-
-def _for_zero_events(claim: Claim) -> _Planned:
-    upper = claim.zero_events or 0.0
-    return (
-        trials_for_zero_events(upper, confidence=claim.confidence),
-        "samples",
-        (
-            f"no event among them shows a rate below {100 * upper:g} % at "
-            f"{claim.confidence:.0%} confidence"
-        ),
-        "One-sided Clopper-Pearson bound; a single event breaks the claim.",
-    )
-
-
-def _for_difference(claim: Claim) -> _Planned:
-    difference = claim.difference or 0.0
-    discordance = _discordance(claim)
-    pairs = pairs_for_difference(
-        difference, discordance, power=claim.power, alpha=1 - claim.confidence
-    )
-    return (
-        pairs,
-        "pairs",
-        f"a difference of {100 * difference:g} points found with {claim.power:.0%} power",
-        (
-            f"McNemar mid-p by enumeration, two-sided error {1 - claim.confidence:.2g}; both "
-            f"defenses answer the same samples and differ on {100 * discordance:g} % of them."
-        ),
-    )
-
-
-def _for_non_inferiority(claim: Claim) -> _Planned:
-    margin = claim.non_inferiority or 0.0
-    discordance = _discordance(claim)
-    pairs = pairs_for_noninferiority(
-        margin, discordance, power=claim.power, alpha=1 - claim.confidence
-    )
-    return (
-        pairs,
-        "pairs",
-        f"not worse by more than {100 * margin:g} points, shown with {claim.power:.0%} power",
-        (
-            f"One-sided error {1 - claim.confidence:.2g}, no true difference, differing on "
-            f"{100 * discordance:g} % of the samples."
-        ),
+def _size(claim: Claim, name: str) -> SizePlan:
+    value, confidence = float(getattr(claim, name)), claim.confidence
+    points, share = f"{100 * value:g}", f"{confidence:.0%}"
+    if name == "margin":
+        rate = _WORST_RATE if claim.rate is None else claim.rate
+        worst = " (the worst case)" if claim.rate is None else ""
+        return SizePlan(
+            claim=f"a rate known to ±{points} points at {share} confidence",
+            samples=trials_for_half_width(value, rate=rate, confidence=confidence),
+            unit="samples",
+            assumption=f"Assumes a rate of {100 * rate:g} %{worst} and the Wilson interval; for "
+            "each side apart.",
+        )
+    if name == "zero_events":
+        return SizePlan(
+            claim=f"no event among them shows a rate below {points} % at {share} confidence",
+            samples=trials_for_zero_events(value, confidence=confidence),
+            unit="samples",
+            assumption="One-sided Clopper-Pearson bound; a single event breaks the claim.",
+        )
+    differing, power = _discordance(claim), f"{claim.power:.0%} power"
+    on, error = f"on {100 * differing:g} % of", f"error {1 - confidence:.2g}"
+    alpha = 1 - confidence
+    if name == "difference":
+        return SizePlan(
+            claim=f"a difference of {points} points found with {power}",
+            samples=pairs_for_difference(value, differing, power=claim.power, alpha=alpha),
+            unit="pairs",
+            assumption=f"McNemar mid-p by enumeration, two-sided {error}; both defenses answer "
+            f"the same samples and differ {on} them.",
+        )
+    return SizePlan(
+        claim=f"not worse by more than {points} points, shown with {power}",
+        samples=pairs_for_noninferiority(value, differing, power=claim.power, alpha=alpha),
+        unit="pairs",
+        assumption=f"One-sided {error}, no true difference, differing {on} the samples.",
     )
 
 
@@ -135,11 +113,3 @@ def _discordance(claim: Claim) -> float:
             "A pilot run tells it (guardmark compare); 0.1 is a usual guess."
         )
     return claim.discordance
-
-
-_PLANNERS = {
-    "margin": _for_margin,
-    "zero_events": _for_zero_events,
-    "difference": _for_difference,
-    "non_inferiority": _for_non_inferiority,
-}

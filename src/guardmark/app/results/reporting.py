@@ -5,77 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from guardmark.app.results.artefacts import write_reports
-from guardmark.app.settings import FOR_BUILTIN, Config
-from guardmark.core.errors import ConfigError, StoreError, UnknownName
+from guardmark.app.results.opened_run import open_run
+from guardmark.app.results.secret_scan import require_no_secret
+from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.render.json.documents import summary_json
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.store.records import RecordReader
-from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.core.manifest import RunManifest
-
-
-def find_run(path: Path) -> RunDir:
-    """Return the run a person means by a path."""
-    folder = path.parent if path.is_file() else path
-    if (folder / "records.sqlite").exists():
-        return RunDir(path=folder)
-    below = sorted(found.parent for found in folder.glob("*/records.sqlite"))
-    below += sorted(found.parent for found in folder.glob("*/*/records.sqlite"))
-    if len(below) == 1:
-        return RunDir(path=below[0])
-    if not below:
-        raise StoreError(
-            f"There is no run in {path}: it holds no records.sqlite.\n"
-            "Name the folder that `guardmark run` printed."
-        )
-    names = "\n".join(f"  {found}" for found in below[-2:])
-    raise StoreError(f"{path} holds {len(below)} runs; name one. The newest:\n{names}")
-
-
-def run_config(manifest: RunManifest) -> Config:
-    """Return the configuration a run was made with."""
-    try:
-        return Config.model_validate(_without_effect(manifest.settings))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise StoreError(
-            f"The settings kept in run {manifest.name!r} are not those of this guardmark: "
-            f"{where}: {first['msg']}.\n"
-            f"Next: read it with the guardmark that wrote it, {manifest.guardmark_version}."
-        ) from error
-
-
-def _without_effect(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out settings that once were accepted and never had an effect, refused by now."""
-    settings = dict(kept)
-    pipeline, data = settings.get("pipeline"), settings.get("data")
-    if isinstance(pipeline, dict):
-        settings["pipeline"] = {
-            key: value for key, value in pipeline.items() if key != "system_prompt_name"
-        }
-    if isinstance(data, list):
-        settings["data"] = [
-            {key: value for key, value in entry.items() if key in FOR_BUILTIN}
-            if isinstance(entry, dict) and entry.get("builtin")
-            else entry
-            for entry in data
-        ]
-    return settings
+    from guardmark.app.settings import Config
+    from guardmark.store.run_dir import RunDir
 
 
 def parse_thresholds(
@@ -106,14 +55,10 @@ def report(
     texts: bool = True,
 ) -> RunOutput:
     """Write the reports of a run again; nothing is called."""
-    folder = find_run(path)
-    with RecordReader(folder.records) as reader:
-        manifest = reader.manifest()
-        known = reader.defenses()
-    for name, _ in thresholds:
-        if name not in known:
-            raise UnknownName("defense of this run", name, known)
-    config = run_config(manifest)
+    with open_run(path) as run:
+        for name, _ in thresholds:
+            run.require_defense(name)
+        folder, config = run.folder, run.config
     return finish(
         folder,
         config,
@@ -160,6 +105,7 @@ def finish(
     gate, gate_exit = "", 0
     if config.gate is not None and not thresholds:
         gate, gate_exit = _own_gate(folder, analysis, config)
+    require_no_secret([folder.path])
     paths = (("report", folder.report_html), ("summary", folder.summary_json))
     return RunOutput(
         terminal=render_terminal(shorten(document)),
@@ -175,7 +121,7 @@ def finish(
 def _own_gate(folder: RunDir, analysis: RunAnalysis, config: Config) -> tuple[str, int]:
     """Check the limits that a configuration sets; return what to print, and the exit code."""
     from guardmark.app.results.artefacts import check_own_limits
-    from guardmark.app.results.gate_policy import EXITS
+    from guardmark.app.results.gating import EXITS
     from guardmark.reports.chapters.gate import gate_document
 
     with RecordReader(folder.records) as reader:
@@ -216,8 +162,8 @@ def _asked(analysis: RunAnalysis, reader: RecordReader) -> Iterator[_Asked]:
         if stage not in {Stage.MODEL, Stage.JUDGE} or layer.partition("/")[0] != FIRST_LAYER:
             continue  # a later judging has said itself how it went
         found = Counter[str]()
-        for each in reader.counts(arm, stage=stage, layer=layer):
-            found[each.outcome] += each.count
+        for (_, outcome), count in reader.counts(arm, stage=stage, layer=layer).items():
+            found[outcome] += count
         judge = layer.partition("/")[2]
         yield _Asked(
             name="the target model" if stage is Stage.MODEL else f"the judge {judge}".rstrip(),

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from guardmark.analysis.defense.bypasses import Flaw, find_worst
 from guardmark.analysis.defense.frame import read_frame
-from guardmark.app.results.artefacts import analysis_settings
-from guardmark.app.results.reporting import find_run, run_config
+from guardmark.app.results.opened_run import open_run
 from guardmark.core.errors import UnknownName
-from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,14 +29,11 @@ class Selection:
 
 def show(path: Path, selection: Selection) -> tuple[ListedSample, ...]:
     """List samples of a run, worst first."""
-    folder = find_run(path)
-    with RecordReader(folder.records) as reader:
-        _check_defense(selection, reader)
-        settings = replace(
-            analysis_settings(run_config(reader.manifest()), reader),
-            listed_samples=max(1, reader.sample_count()),
-        )
-        listed = find_worst(reader, read_frame(reader, settings), settings).listed
+    with open_run(path) as run:
+        if selection.defense:
+            run.require_defense(selection.defense)
+        settings = replace(run.settings, listed_samples=max(1, run.reader.sample_count()))
+        listed = find_worst(run.reader, read_frame(run.reader, settings)).listed
     for facet in ("category", "technique"):
         known = {value for each in listed if (value := getattr(each.sample, facet))}
         wanted = getattr(selection, facet)
@@ -47,18 +42,11 @@ def show(path: Path, selection: Selection) -> tuple[ListedSample, ...]:
     return tuple(each for each in listed if _is_wanted(each, selection))
 
 
-def _check_defense(selection: Selection, reader: RecordReader) -> None:
-    known = reader.defenses()
-    if selection.defense and selection.defense not in known:
-        raise UnknownName("defense of this run", selection.defense, known)
-
-
 def _is_wanted(listed: ListedSample, selection: Selection) -> bool:
-    if selection.category and listed.sample.category != selection.category:
-        return False
-    if selection.technique and listed.sample.technique != selection.technique:
-        return False
-    if selection.sample_id and listed.sample.id != selection.sample_id:
+    sample = listed.sample
+    wanted = (selection.category, selection.technique, selection.sample_id)
+    values = (sample.category, sample.technique, sample.id)
+    if any(each and each != value for each, value in zip(wanted, values, strict=True)):
         return False
     if selection.flaw is Flaw.DIFFERENT:
         return Flaw.DIFFERENT in listed.flaws

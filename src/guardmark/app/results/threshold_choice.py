@@ -10,12 +10,11 @@ import yaml
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.scorecard import complement
 from guardmark.analysis.defense.scores import choose_within
-from guardmark.app.results.artefacts import analysis_settings
-from guardmark.app.results.reporting import find_run, parse_thresholds, run_config
-from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.app.results.opened_run import open_run
+from guardmark.app.results.reporting import parse_thresholds
+from guardmark.core.errors import ConfigError
 from guardmark.reports.document.cells import of_estimate
 from guardmark.reports.document.wording import measure_text
-from guardmark.store.records import RecordReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.frame import DefenseColumn, Frame
     from guardmark.analysis.defense.scores import LimitedPoint
-    from guardmark.analysis.settings import AnalysisSettings
 
 FRAGMENT = "thresholds.yaml"
 """Name of the file in the folder of the run."""
@@ -43,13 +41,10 @@ def choose_thresholds(run: Path, said: Sequence[str]) -> Fragment:
     Each threshold is chosen on the calibration half of the groups; the rates told beside it are
     those of the other half.
     """
-    folder = find_run(run)
-    limits = parse_thresholds(said, option="--choose", meaning="FPR")
-    with RecordReader(folder.records) as reader:
-        config = run_config(reader.manifest())
-        settings = analysis_settings(config, reader)
-        frame = read_frame(reader, settings)
-    arms = {arm.name: arm for arm in frame.arms}
+    with open_run(run) as opened:
+        limits = parse_thresholds(said, option="--choose", meaning="FPR")
+        folder, config, settings = opened.folder, opened.config, opened.settings
+        frame = read_frame(opened.reader, settings)
     entries = config.model_dump(mode="json")["defenses"]
     parts = [
         f"# Chosen on the calibration half of the groups of {folder.path.name}",
@@ -57,18 +52,14 @@ def choose_thresholds(run: Path, said: Sequence[str]) -> Fragment:
         "defenses:",
     ]
     for name, limit in limits:
-        if name not in arms:
-            raise UnknownName("defense of this run", name, arms)
-        point = _point(frame, arms[name], settings, limit=limit)
+        point = _point(frame, frame.arm(name), limit=limit)
         parts.append(_entry(name, entries.get(name, {}), point))
     text = "\n".join(parts) + "\n"
     return Fragment(path=folder.write_text(FRAGMENT, text), text=text)
 
 
-def _point(
-    frame: Frame, arm: DefenseColumn, settings: AnalysisSettings, *, limit: float
-) -> LimitedPoint:
-    (point,) = choose_within(frame, arm, settings, limits=(limit,))
+def _point(frame: Frame, arm: DefenseColumn, *, limit: float) -> LimitedPoint:
+    (point,) = choose_within(frame, arm, limits=(limit,))
     if point.threshold is None or point.rates is None or not point.is_resolvable:
         reason = point.reason or "it gave no scores that keep the limit"
         raise ConfigError(

@@ -1,19 +1,16 @@
-"""What was run, where and when, as files: configuration, data, environment and `run.log`."""
+"""What was run and when, as files: configuration, data, environment and `run.log`."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import re
-import sqlite3
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from datetime import timedelta
-from importlib.metadata import PackageNotFoundError, distribution, requires, version
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from guardmark.core.errors import StorageError
+from guardmark.net.redaction import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,62 +35,12 @@ def write_description(
         folder.resolved_config.name,
         yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True),
     )
-    folder.write_text(folder.data_manifest.name, _json([_data_json(m) for m in data]))
+    folder.write_text(folder.data_manifest.name, _json([asdict(manifest) for manifest in data]))
     folder.write_text(folder.environment.name, _json(environment))
-
-
-def _data_json(manifest: DataManifest) -> dict[str, object]:
-    return {
-        "name": manifest.name,
-        "version": manifest.version,
-        "sha256": manifest.sha256,
-        "attacks": manifest.attacks,
-        "benign": manifest.benign,
-        "files": dict(manifest.files),
-        "mapping": dict(manifest.mapping),
-    }
 
 
 def _json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False) + "\n"
-
-
-_OPTIONAL = ("onnxruntime", "pyarrow", "torch", "transformers", "uvloop")
-
-
-def installed_version(name: str) -> str | None:
-    """Return the version of an installed distribution, or None."""
-    try:
-        # The whole metadata is an e-mail of many kilobytes; the version stands near its top,
-        # and parsing twenty of them whole would cost more than a small run.
-        head = (distribution(name).read_text("METADATA") or "").partition("\n\n")[0]
-    except PackageNotFoundError:
-        return None
-    found = re.search(r"^Version: (\S+)", head, re.MULTILINE)
-    return found.group(1) if found else version(name)
-
-
-def describe_environment() -> dict[str, object]:
-    """Return what may move a figure beside configuration and data."""
-    return {
-        "guardmark": installed_version("guardmark"),
-        "python": platform.python_version(),
-        "implementation": platform.python_implementation(),
-        "sqlite": sqlite3.sqlite_version,
-        "system": platform.system(),
-        "release": platform.release(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "libraries": {
-            name: version for name in _libraries() if (version := installed_version(name))
-        },
-    }
-
-
-def _libraries() -> list[str]:
-    """Names of the distributions guardmark depends on, and of the optional ones it knows."""
-    stated = [re.match(r"[A-Za-z0-9_.-]+", line) for line in requires("guardmark") or ()]
-    return sorted({*(found.group().lower() for found in stated if found), *_OPTIONAL})
 
 
 @contextmanager
@@ -109,7 +56,7 @@ def logbook(folder: RunDir, now: datetime) -> Iterator[Callable[[str], None]]:
         stamp = (now + timedelta(seconds=monotonic() - began)).strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
             with folder.log.open("a", encoding="utf-8") as log:
-                log.write(f"{stamp} {' '.join(line.split())}\n")
+                log.write(f"{stamp} {' '.join(KNOWN.text(line).split())}\n")
         except OSError as error:
             raise StorageError(
                 f"{folder.log} cannot be written: {error.strerror}.\n"
@@ -119,7 +66,7 @@ def logbook(folder: RunDir, now: datetime) -> Iterator[Callable[[str], None]]:
     try:
         yield note
     except BaseException as error:
-        first = (str(error).splitlines() or [""])[0]
+        first = (KNOWN.text(str(error)).splitlines() or [""])[0]
         with suppress(StorageError):  # a full disk may be what ended the run
             note(f"ended by {type(error).__name__}: {first[:200]}")
         raise

@@ -6,16 +6,17 @@ import json
 import re
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from guardmark import __version__
-from guardmark.app.data.reading import data_sha256, resolved
+from guardmark.app.data.reading import resolved
 from guardmark.app.run.run_folder import RUNS, new_run
 from guardmark.app.settings import Config
 from guardmark.core.errors import ConfigError, DatasetError, StorageError, UnknownName
 from guardmark.core.manifest import DataManifest, PartManifest, Policy, RunManifest
 from guardmark.core.record import Stage
+from guardmark.datasets.settings import data_sha256
 from guardmark.engine.plan import NO_GUARD
 from guardmark.importers.imported import Statements
 from guardmark.store.records import RecordWriter, RunState
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from guardmark.importers.imported import ImportedRow, ImportedRun
+    from guardmark.importers.imported import ImportedRun
 
 _TOOLS: Final = {
     "garak": "guardmark.importers.garak:read_garak",
@@ -86,12 +87,9 @@ def import_run(
         writer.load_samples([row.sample for row in found.rows])
         answers = _store(writer, found, guard=_guard_name(found))
         writer.finish(RunState.COMPLETE)
+    samples, warnings = len(found.rows), found.warnings
     return Imported(
-        folder=folder,
-        config=config,
-        samples=len(found.rows),
-        answers=answers,
-        warnings=found.warnings,
+        folder=folder, config=config, samples=samples, answers=answers, warnings=warnings
     )
 
 
@@ -101,10 +99,7 @@ def _read(tool: str, path: Path, said: Statements) -> ImportedRun:
     for name in ("label", "model", "unsafe"):
         if getattr(said, name) and name not in _STATED[tool]:
             raise ConfigError(f"--{name} says nothing of files of {tool}. Leave it out.")
-    module, _, attribute = _TOOLS[tool].partition(":")
-    read = cast(
-        "Callable[[Path, Statements], ImportedRun]", getattr(import_module(module), attribute)
-    )
+    read = cast("Callable[[Path, Statements], ImportedRun]", resolve_name(_TOOLS[tool]))
     return read(path, said)
 
 
@@ -112,39 +107,32 @@ def _store(writer: RecordWriter, found: ImportedRun, *, guard: str) -> int:
     planned = answers = 0
     for position, row in enumerate(found.rows):
         for answer in row.answers:
-            if answer.decision is not None:
-                writer.record_batch(guard, repeat=answer.repeat).add_decision(
-                    position, answer.decision, latency_ns=None
-                )
-                planned += 1
-            if answer.response is not None:
-                lane = writer.record_batch(NO_GUARD, Stage.MODEL, repeat=answer.repeat)
-                lane.add_response(position, answer.response, latency_ns=None)
-                planned, answers = planned + 1, answers + 1
-            if answer.verdict is not None:
-                lane = writer.record_batch(NO_GUARD, Stage.JUDGE, repeat=answer.repeat)
-                lane.add_verdict(position, answer.verdict, latency_ns=None)
-                planned += 1
+            for defense, stage, outcome in (
+                (guard, Stage.DEFENSE, answer.decision),
+                (NO_GUARD, Stage.MODEL, answer.response),
+                (NO_GUARD, Stage.JUDGE, answer.verdict),
+            ):
+                if outcome is not None:
+                    batch = writer.record_batch(defense, stage, repeat=answer.repeat)
+                    batch.add(position, outcome, latency_ns=None)
+                    planned += 1
+            answers += answer.response is not None
     writer.plan(planned)
     return answers
 
 
 def _config(found: ImportedRun, path: Path) -> Config:
     guard = _guard_name(found)
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         "version": 1,
         "name": _name(path.parent.name if _is_folder_run(path) else path.stem),
         "data": [{"path": str(path)}],
         "defenses": {guard: {"type": _TYPE}} if guard else {},
-        "run": {"repeats": _repeats(found.rows)},
+        "run": {"repeats": max([1, *(len(row.answers) for row in found.rows)])},
     }
     if found.model:  # else a guard was measured alone, and there is nothing to enforce
         policy = Policy.FALLBACK_TO_MAIN if found.passes_malformed else Policy.BLOCK
-        settings["run"] = {
-            "repeats": _repeats(found.rows),
-            "on_malformed": policy,
-            "on_error": policy,
-        }
+        settings["run"] |= {"on_malformed": policy, "on_error": policy}
         settings["pipeline"] = {
             "guards": [guard or NO_GUARD],
             "model": {"type": _TYPE, "model": found.model},
@@ -201,10 +189,6 @@ def _manifest(
         categories={},
         settings=resolved(config),
     )
-
-
-def _repeats(rows: tuple[ImportedRow, ...]) -> int:
-    return max([1, *(len(row.answers) for row in rows)])
 
 
 def _guard_name(found: ImportedRun) -> str:

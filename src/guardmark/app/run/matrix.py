@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from guardmark.app.parts.loading import LoadedConfig, parse_config
@@ -12,8 +12,8 @@ from guardmark.app.results.artefacts import write_reports
 from guardmark.app.run.running import RunOptions, run
 from guardmark.core.errors import ConfigError, GuardmarkError
 from guardmark.engine.runner import Ending
+from guardmark.exporters.tables import matrix_metrics, matrix_pivot
 from guardmark.reports.chapters.matrix import MatrixLine, matrix_document
-from guardmark.reports.exports.tables import matrix_metrics, matrix_pivot
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.run_dir import RunDir
 
@@ -93,13 +93,8 @@ def run_matrix(
 def _manifest(lines: Sequence[MatrixLine], source: str) -> str:
     """Write `manifest.json`: what was run, and how each row ended."""
     rows = [
-        {
-            "id": line.row_id,
-            "label": line.label,
-            "status": line.status,
-            "message": line.message,
-            "run_dir": line.run_dir,
-        }
+        {"id": line.row_id}
+        | {name: getattr(line, name) for name in ("label", "status", "message", "run_dir")}
         for line in lines
     ]
     return json.dumps({"matrix": source, "rows": rows}, indent=2, ensure_ascii=False) + "\n"
@@ -110,7 +105,7 @@ def _run_row(
 ) -> tuple[MatrixLine, bool]:
     analysis, status, message, is_interrupted = None, "success", "", False
     try:
-        result = run(row.loaded, _inside(options, folder), session)
+        result = run(row.loaded, replace(options, out=folder), session)
         is_interrupted = result.summary.ending is Ending.INTERRUPTED
         formats = row.loaded.config.report
         analysis, _ = write_reports(result.folder, row.loaded.config, formats=formats)
@@ -127,12 +122,6 @@ def _run_row(
         analysis=analysis,
     )
     return line, is_interrupted
-
-
-def _inside(options: RunOptions, folder: Path) -> RunOptions:
-    from dataclasses import replace
-
-    return replace(options, out=folder)
 
 
 def _row(shared: Mapping[str, Any], said: object, path: Path) -> MatrixRow:

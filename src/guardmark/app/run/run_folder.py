@@ -10,9 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from guardmark.app.data.reading import dataset_specs
 from guardmark.core.errors import StoreError
 from guardmark.datasets.loading import file_sha256
+from guardmark.datasets.settings import dataset_specs
 from guardmark.store.connect import is_blank
 from guardmark.store.records import RecordReader, RunState
 from guardmark.store.run_dir import RunDir, holder_of
@@ -156,7 +156,15 @@ def runs_to_continue(
 
 def stored_manifest(folder: RunDir) -> RunManifest | None:
     """Return what a folder's run was, if it got as far as storing its samples."""
-    if not folder.records.exists() or is_blank(folder.records):
+    if not folder.checked().records.exists():
+        return None
+    if is_blank(folder.records):
+        if folder.summary_json.exists() or folder.results.exists():
+            raise StoreError(
+                f"{folder.records} is empty, but reports of a finished run lie beside it.\n"
+                "Next: restore it from a copy, name another folder with -o, or set what is there"
+                " aside with --fresh."
+            )
         return None
     with RecordReader(folder.records) as reader:
         if not reader.has_samples():

@@ -5,38 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from guardmark.app.data.reading import (
-    config_sha256,
-    data_sha256,
-    describe_data,
-    merge_files,
-    read_data,
-    resolved,
-)
+from guardmark.app.data.reading import config_sha256, read_data, resolved
 from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.probing import probe_parts
 from guardmark.app.parts.process import keep_working_directory, run_on_loop
-from guardmark.app.parts.services import concurrency_of, open_services
-from guardmark.app.run.description import (
-    describe_environment,
-    ending_line,
-    logbook,
-    write_description,
-)
+from guardmark.app.parts.services import close_parts, concurrency_of, open_services
+from guardmark.app.results.secret_scan import require_no_secret
+from guardmark.app.run.description import ending_line, logbook, write_description
 from guardmark.app.run.engine_options import (
+    ANSWERS,
     check_rules,
     early_stop,
     kept_answers,
     rebuilds,
     with_rules,
 )
+from guardmark.app.run.environment import describe_environment
 from guardmark.app.run.run_folder import Start, begun, find_place
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.core.manifest import VERSION, RunManifest
-from guardmark.core.protocols import Closable, SampleBound
-from guardmark.engine.plan import Budget, Plan, Timing, Workers
+from guardmark.core.protocols import SampleBound
+from guardmark.datasets.settings import data_sha256, describe_data, merge_files
+from guardmark.engine.plan import Plan, Timing, Workers
 from guardmark.engine.runner import run as run_engine
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
+from guardmark.store.under_way import unanswered_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,22 +92,13 @@ class RunResult:
     warnings: tuple[str, ...]
 
 
-def run(
-    loaded: LoadedConfig,
-    options: RunOptions,
-    session: Session,
-) -> RunResult:
+def run(loaded: LoadedConfig, options: RunOptions, session: Session) -> RunResult:
     """Carry out a run, or continue it."""
     services = open_services(
         loaded, offline=options.offline, record=options.record, replay=options.replay
     )
-    return run_parts(
-        loaded,
-        build_parts(loaded, services, only=options.only),
-        services=services,
-        options=options,
-        session=session,
-    )
+    parts = build_parts(loaded, services, only=options.only)
+    return run_parts(loaded, parts, services=services, options=options, session=session)
 
 
 def run_parts(
@@ -139,7 +123,9 @@ def run_parts(
         ),
         session=session,
     )
-    return run_on_loop(invocation.carry_out(), loaded.config.run)
+    result = run_on_loop(invocation.carry_out(), loaded.config.run)
+    require_no_secret([options.record, ANSWERS if loaded.config.run.cache else None])
+    return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +156,8 @@ class _Invocation:
                 begun(place, now=now, started=_stamp(now)) as keep,
                 RecordWriter(place.folder.records) as writer,
             ):
+                if writer.unanswered:
+                    self.session.announce(unanswered_note(writer.unanswered))
                 if not place.has_samples:
                     warnings.extend(self._read_into(place.folder, writer))
                 failed = count_errors(writer) if options.retry_errors else 0
@@ -184,7 +172,7 @@ class _Invocation:
                     self.session.announce(f"Asking again about {failed:,} that failed")
                 return await self._measure(place, writer, warnings)
         finally:
-            await self._close()
+            await close_parts(self.parts.every, self.services)
 
     def _read_into(self, folder: RunDir, writer: RecordWriter) -> Sequence[str]:
         """Read the data into the records, all of it or nothing; return what deserves a word."""
@@ -224,10 +212,7 @@ class _Invocation:
                 )
             note(ending_line(summary))
         return RunResult(
-            folder=folder,
-            summary=summary,
-            data=manifest.data,
-            warnings=tuple(warnings),
+            folder=folder, summary=summary, data=manifest.data, warnings=tuple(warnings)
         )
 
     def _bind(self, writer: RecordWriter) -> None:
@@ -286,26 +271,12 @@ class _Invocation:
             on_malformed=on_malformed,
             on_error=on_error,
             timing=Timing(mode=config.latency.mode, warmup=config.latency.warmup, rate_per_s=rate),
-            budget=Budget(
-                calls=config.run.max_calls,
-                tokens=config.run.max_tokens,
-                cost=options.max_cost or config.run.max_cost,
-                seconds=config.run.max_time_s,
-            ),
-            max_errors=(
-                config.run.max_errors if options.max_errors is None else options.max_errors
-            ),
+            budget=replace(config.run.budget, cost=options.max_cost or config.run.max_cost),
+            max_errors=config.run.max_errors if options.max_errors is None else options.max_errors,
             workers=Workers(config.run.workers),
             factories=rebuilds(self.loaded, self.parts),
             pipeline=self.parts.pipeline,
         )
-
-    async def _close(self) -> None:
-        for part in self.parts.every:
-            if isinstance(part, Closable):
-                await part.close()
-        if self.services is not None:
-            await self.services.close()
 
 
 def _check_retry(loaded: LoadedConfig, options: RunOptions) -> None:

@@ -5,21 +5,29 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import sys
 import zlib
 from array import array
 from bisect import bisect_left
 from hashlib import file_digest, sha256
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from guardmark.app.verify.mismatches import MismatchKind
+from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from guardmark.app.verify.mismatches import Mismatches
     from guardmark.store.reader import RecordReader
+
+
+def builtin_files() -> dict[str, Path]:
+    """Return where the files of the built-in data lie, by the names that a run notes."""
+    specs = (spec for each in BUILTIN_SETS for spec in builtin_specs(each.name))
+    return {spec.shown_as: spec.path for spec in specs}
 
 
 def check_data(
@@ -37,7 +45,7 @@ def check_data(
     missing, found = [], []
     for data in reader.manifest().data:
         for name, noted in data.files.items():
-            places = [folder / name for folder in folders]
+            places = [folder / name for folder in folders if _is_inside(folder, name)]
             places += [builtin[name]] if name in builtin else []
             there = [path for path in places if path.is_file()]
             if not there:
@@ -51,6 +59,12 @@ def check_data(
     if not missing and found and all(map(_is_readable, found)):
         _check_texts(reader, found, mismatches)
     return missing
+
+
+def _is_inside(folder: Path, name: str) -> bool:
+    """Tell whether a name, which came with the run, leads into a folder that a person named."""
+    path, base = (Path(os.path.normpath(each.absolute())) for each in (folder / name, folder))
+    return path.is_relative_to(base)
 
 
 def _digest(path: Path) -> str:
@@ -114,7 +128,7 @@ def _strings(path: Path) -> Iterator[str]:
             else:
                 for line in lines:
                     yield from _within(json.loads(line)) if line.strip() else ()
-    except (ValueError, csv.Error, gzip.BadGzipFile, EOFError, zlib.error):
+    except (ValueError, RecursionError, csv.Error, gzip.BadGzipFile, EOFError, zlib.error):
         return  # the file is not the one that was read; its hash says so already
 
 

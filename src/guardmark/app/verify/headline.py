@@ -104,7 +104,7 @@ def read_summary(path: Path, mismatches: Mismatches) -> Json:
         return {}
     try:
         stated = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         stated = None
     if isinstance(stated, dict):
         return stated

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from reprlib import Repr
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _SHOWN: Final = 80
 class MismatchKind(StrEnum):
     """Which check a mismatch comes from."""
 
+    FILE = "file"
+    RECORDS = "records"
     SEAL = "seal"
     EXPECTED_HEAD = "expected head"
     HEADLINE = "headline"
@@ -45,7 +48,7 @@ class Mismatch:
 
     def __str__(self) -> str:
         """Return the mismatch on one line."""
-        if self.what is MismatchKind.SEAL:
+        if self.what in {MismatchKind.FILE, MismatchKind.RECORDS, MismatchKind.SEAL}:
             return f"{self.where}: {self.stated}; {self.counted}"
         source = "the data file has" if self.what is MismatchKind.DATA else "the records give"
         if self.what is MismatchKind.EXPECTED_HEAD:
@@ -113,5 +116,8 @@ def _is_same(stated: object, counted: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    text = "nothing" if value is None else repr(value)
+    short = Repr()  # a few bytes of YAML can stand for a tree of gigabytes
+    short.maxstring = short.maxother = short.maxlist = short.maxdict = _SHOWN
+    short.maxlevel = 3
+    text = "nothing" if value is None else short.repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

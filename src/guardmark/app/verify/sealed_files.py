@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from glob import escape
 from hashlib import file_digest
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
 from guardmark.app.verify.mismatches import MismatchKind
-from guardmark.store.run_dir import SEALS, read_seals
+from guardmark.store.run_dir import SEALS, layers_of
+from guardmark.store.schema import META_KEYS
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
-    from pathlib import Path
 
     from guardmark.app.verify.mismatches import Mismatches
-    from guardmark.store.run_dir import RunDir, Seal
+    from guardmark.store.connect import StoreConnection
+    from guardmark.store.run_dir import RunDir, Seal, SealChain
 
 _DIGITS: Final = 16
+_LARGEST: Final = 16 << 20
+"""Bytes by which a file may exceed what was sealed and still be compared line by line."""
+_STREAMED: Final = {"results.jsonl", "records.csv"}
+"""Files of a line a record, which are never read whole."""
+_OTHER_RECORDS: Final = "these are other records"
 _NAMED: Final = 5
 """Files that a note names."""
 
@@ -28,14 +35,14 @@ class SealCheck:
     """What seals say nothing of, and whether they are about every report."""
 
     notes: tuple[str, ...]
+    not_covered: tuple[str, ...]
     is_whole: bool
 
 
 def check_seals(
-    folder: RunDir, connection: sqlite3.Connection, mismatches: Mismatches
+    folder: RunDir, chain: SealChain, connection: StoreConnection, mismatches: Mismatches
 ) -> SealCheck:
-    """Compare every sealed file with its seal."""
-    chain = read_seals(folder.path)
+    """Compare every sealed file with its seal, and what the records hold beside their chain."""
     for line in chain.broken:
         mismatches.differ(
             MismatchKind.SEAL,
@@ -45,34 +52,118 @@ def check_seals(
             counted="a seal was changed, added or taken away",
         )
     heads = {bytes(row[0]).hex() for row in connection.execute("SELECT hash FROM batches")}
-    sealed, missing, earlier = chain.by_file(), [], []
+    sealed, earlier = chain.by_file(), []
     for name, seals in sealed.items():
         path = folder.path / name
-        if ".." in PurePath(name).parts or PurePath(name).is_absolute():
-            missing.append(name)  # guardmark seals nothing outside the folder
-            continue
-        if not path.is_file():
-            missing.append(name)
-            continue
         mismatches.compared += 1
-        standing, wrong = _standing_seal(path, seals), ("", "")
-        if standing is None:
+        stated, counted = "", ""
+        if not path.is_file() or ".." in PurePath(name).parts or PurePath(name).is_absolute():
+            if not _is_half_written(path, seals[-1]):
+                stated, counted = "it was sealed", "it is not there any more"
+        elif (standing := _standing_seal(path, seals)) is None:
             stated = f"SHA-256 {_digest(path)[:_DIGITS]}..., sealed {seals[-1].sha256[:_DIGITS]}..."
-            wrong = (stated, "it was edited after it was sealed")
+            counted = "it was edited after it was sealed"
         elif standing.head and standing.head not in heads:
-            wrong = (f"sealed over head {standing.head[:_DIGITS]}...", "these are other records")
+            stated, counted = f"sealed over head {standing.head[:_DIGITS]}...", _OTHER_RECORDS
         elif standing.head != seals[-1].head:
-            wrong = (
-                "this is the file of an earlier seal",
-                "a write was interrupted, or an old file put back",
-            )
+            stated = "this is the file of an earlier seal"
+            counted = "a write was interrupted, or an old file put back"
         elif standing.sha256 != seals[-1].sha256:
             earlier.append(name)
-        if wrong[0]:
-            mismatches.differ(MismatchKind.SEAL, name, "", stated=wrong[0], counted=wrong[1])
-    unsealed = _unsealed(folder, sealed)
-    notes = _notes(folder, unsealed, missing=missing, earlier=earlier)
-    return SealCheck(notes=tuple(notes), is_whole=not unsealed)
+        if counted:
+            mismatches.differ(MismatchKind.SEAL, name, "", stated=stated, counted=counted)
+    _check_layers(chain, connection, mismatches)
+    files = [name for name in _files(folder) if name not in sealed]
+    unsealed = [name for name in files if name in _reports(folder)]
+    return SealCheck(
+        notes=tuple(_notes(folder, unsealed, earlier=earlier)),
+        not_covered=tuple(name for name in files if name not in unsealed),
+        is_whole=not unsealed,
+    )
+
+
+def unreadable_files(folder: RunDir, chain: SealChain, mismatches: Mismatches) -> frozenset[str]:
+    """Return the files that are links, or grew far beyond what was sealed; none is opened."""
+    sealed, refused = chain.by_file(), set()
+    for name in _files(folder):
+        path = folder.path / name
+        size = path.lstat().st_size
+        most = max((seal.size for seal in sealed.get(name, ())), default=_LARGEST)
+        counted = ""
+        if not path.is_file() or path.is_symlink():
+            counted = "a link, a pipe or a device stands in place of a file"
+        elif name in sealed or name not in _STREAMED:
+            counted = "it is too large to be this file" if size > 4 * most + _LARGEST else ""
+        if counted:
+            refused.add(name)
+            stated = f"{size:,} bytes"
+            mismatches.differ(MismatchKind.FILE, name, "", stated=stated, counted=counted)
+    return frozenset(refused)
+
+
+def _files(folder: RunDir) -> list[str]:
+    """Return what lies in the folder, besides records, seals and what is half written."""
+    names = (
+        (Path(home) / name).relative_to(folder.path).as_posix()
+        for home, _, files in os.walk(folder.path)
+        for name in files
+    )
+    return sorted(name for name in names if not name.startswith((".", SEALS, "records.sqlite")))
+
+
+def _reports(folder: RunDir) -> set[str]:
+    return {
+        path.name
+        for path in (
+            *(folder.summary_json, folder.summary_md, folder.report_html, folder.categories_csv),
+            *(folder.variant_metrics_csv, folder.comparison_json, folder.junit, folder.sarif),
+            *(folder.results, folder.trace, folder.target, folder.slice_stability),
+            *(folder.resolved_config, folder.data_manifest, folder.environment),
+        )
+    }
+
+
+def _is_half_written(path: Path, seal: Seal) -> bool:
+    """Tell whether a writer was killed after it had sealed a file and before it named it."""
+    return any(
+        each.is_file() and each.stat().st_size == seal.size and _digest(each) == seal.sha256
+        for each in path.parent.glob(f".{escape(path.name)}.*")
+    )
+
+
+def _check_layers(chain: SealChain, connection: StoreConnection, mismatches: Mismatches) -> None:
+    """Compare names and settings of the layers, such as a judge's, with those last sealed.
+
+    A layer that nothing belongs to yet may have come after the last seal.
+    """
+    head = connection.head()
+    sealed = {each.layers for each in chain.seals if each.head == head and each.layers}
+    if not sealed or layers_of(connection) in sealed:
+        return
+    last = connection.execute("SELECT max(layer) FROM records").fetchone()[0] or 0
+    last = max(last, connection.execute("SELECT max(layer) FROM tries").fetchone()[0] or 0)
+    if layers_of(connection, up_to=last) not in sealed:
+        mismatches.differ(
+            MismatchKind.RECORDS,
+            "records.sqlite",
+            "layers",
+            stated="names and settings of its layers are not those that were sealed",
+            counted="the settings of a judge or an attacker were changed",
+        )
+
+
+def check_meta(connection: StoreConnection, mismatches: Mismatches) -> None:
+    """Find entries that no guardmark writes beside the description of a run."""
+    for (key,) in connection.execute("SELECT key FROM meta ORDER BY key"):
+        mismatches.compared += 1
+        if key not in META_KEYS:
+            mismatches.differ(
+                MismatchKind.RECORDS,
+                "records.sqlite",
+                "meta",
+                stated=f"an entry {str(key)[:_DIGITS]!r}",
+                counted="guardmark writes none of this name",
+            )
 
 
 def _standing_seal(path: Path, seals: Sequence[Seal]) -> Seal | None:
@@ -86,22 +177,7 @@ def _standing_seal(path: Path, seals: Sequence[Seal]) -> Seal | None:
     return None
 
 
-def _unsealed(folder: RunDir, sealed: dict[str, list[Seal]]) -> list[str]:
-    """Return the reports that no seal is about."""
-    return [
-        path.name
-        for path in (
-            *(folder.summary_json, folder.summary_md, folder.report_html, folder.categories_csv),
-            *(folder.variant_metrics_csv, folder.comparison_json, folder.junit, folder.sarif),
-            *(folder.results, folder.trace, folder.target, folder.slice_stability),
-        )
-        if path.name not in sealed and path.exists()
-    ]
-
-
-def _notes(
-    folder: RunDir, unsealed: list[str], *, missing: list[str], earlier: list[str]
-) -> list[str]:
+def _notes(folder: RunDir, unsealed: list[str], *, earlier: list[str]) -> list[str]:
     notes = []
     if unsealed:
         notes.append(
@@ -113,8 +189,6 @@ def _notes(
             f"{_listed(earlier)}: as sealed before, not as sealed last; a write was interrupted, "
             f"or an old file put back. To write anew: guardmark report {folder.path}"
         )
-    if missing:
-        notes.append(f"{_listed(missing)}: sealed, but not there any more.")
     return notes
 
 

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.app.results.reporting import find_run
-from guardmark.app.verify.data_files import check_data
+from guardmark.app.results.opened_run import find_run
+from guardmark.app.verify.data_files import builtin_files, check_data
 from guardmark.app.verify.headline import check_headline, read_summary
 from guardmark.app.verify.mismatches import Mismatch, Mismatches, MismatchKind
-from guardmark.app.verify.sealed_files import check_seals
+from guardmark.app.verify.sealed_files import check_meta, check_seals, unreadable_files
 from guardmark.core.manifest import VERSION
-from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
 from guardmark.store import integrity
 from guardmark.store.connect import errors_of
 from guardmark.store.records import RecordReader, RunState
-from guardmark.store.run_dir import head_of
+from guardmark.store.run_dir import read_seals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +53,7 @@ class Verification:
     total: int
     notes: tuple[str, ...]
     shown: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
     outdated: str = ""
 
     @property
@@ -66,21 +66,30 @@ def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verifi
     """Check a run against its chains, its hashes, its records and reports written again."""
     folder = find_run(path)
     damage = tuple(integrity.check(folder.records))
+    chain = read_seals(folder.path)
+    not_covered: tuple[str, ...] = ()
     mismatches, shown = Mismatches(), [_CHAINED, *([_EXPECTED] if expect else [])]
     with RecordReader(folder.records) as reader, errors_of(folder.records):
         version = reader.manifest().guardmark_version
         # What a run that is under way adds meanwhile is not seen by half of the checks.
         reader.connection.execute("BEGIN")
-        head = head_of(reader.connection)
+        head = reader.connection.head()
         if expect:
             _check_head(reader, head, expect, mismatches)
         mismatches.compared += _stored(reader)
-        outdated = _outdated(folder, reader)
-        notes = list(_check_stored(folder, reader, mismatches, data=data))
-        if not outdated:
-            sealed = check_seals(folder, reader.connection, mismatches)
+        check_meta(reader.connection, mismatches)
+        refused = unreadable_files(folder, chain, mismatches)
+        if refused:
+            # What stands there says nothing of the run, and may be no end of bytes.
+            notes, outdated = [f"{', '.join(sorted(refused))}: not opened."], ""
+        else:
+            outdated = _outdated(folder, reader)
+            notes = list(_check_stored(folder, reader, mismatches, data=data))
+        if not outdated and not refused:
+            sealed = check_seals(folder, chain, reader.connection, mismatches)
             headline = check_headline(folder.summary_json, reader.connection, mismatches)
             notes += [*sealed.notes, *([headline] if headline else [])]
+            not_covered = sealed.not_covered
             shown += [_SEALED] if sealed.is_whole else []
             shown += [] if headline else [_COUNTED]
         notes += _missing(folder, reader)
@@ -88,7 +97,7 @@ def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verifi
         notes.append(
             f"Reports were not written again: the run is of guardmark {version}, this is {VERSION}."
         )
-    elif not damage and not outdated:
+    elif not damage and not outdated and not refused:
         from guardmark.app.verify.rewritten import compare_again
 
         compare_again(folder, read_summary(folder.summary_json, Mismatches()), mismatches)
@@ -104,6 +113,7 @@ def verify(path: Path, *, data: Sequence[Path] = (), expect: str = "") -> Verifi
         total=mismatches.total,
         notes=tuple(notes),
         shown=tuple(shown) if holds else (),
+        not_covered=not_covered,
         outdated=outdated,
     )
 
@@ -113,10 +123,8 @@ def _check_head(reader: RecordReader, head: str, expect: str, mismatches: Mismat
     mismatches.compared += 1
     if head.startswith(expect.lower()):
         return
-    heads = [
-        bytes(row[0]).hex()
-        for row in reader.connection.execute("SELECT hash FROM batches ORDER BY id")
-    ]
+    rows = reader.connection.rows("SELECT lower(hex(hash)) FROM batches ORDER BY id")
+    heads = [head for (head,) in rows]
     earlier = [number for number, each in enumerate(heads, 1) if each.startswith(expect.lower())]
     counted = f"{expect}"
     if earlier:
@@ -168,11 +176,8 @@ def _check_stored(
             stated = None
         counted = manifest.get(key)
         mismatches.tree(MismatchKind.DESCRIPTION, path.name, "", stated=stated, counted=counted)
-    builtin = {
-        spec.shown_as: spec.path for each in BUILTIN_SETS for spec in builtin_specs(each.name)
-    }
     places = [*data, Path.cwd(), folder.path]
-    missing = check_data(reader, places, mismatches, builtin=builtin)
+    missing = check_data(reader, places, mismatches, builtin=builtin_files())
     return tuple(f"{name} was not found; --data FOLDER says where it lies." for name in missing)
 
 

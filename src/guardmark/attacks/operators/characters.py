@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
-from guardmark.canon.confusables import CYRILLIC, GREEK
-from guardmark.canon.steps import tables_digest
+from guardmark.canon.steps import CYRILLIC, GREEK, tables_digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,18 +59,9 @@ def _write_images(text: str, use: Use) -> str:
     return blend(text, written, use.draws(len(text)), use.threshold("p"))
 
 
-def _read_images(text: str, use: Use) -> str:
-    return text.translate(_FROM_IMAGES[use.word("script")])
-
-
-def _holds_no_image(text: str) -> bool:
-    return text.isascii() or _IMAGES.isdisjoint(text)
-
-
 HOMOGLYPHS = (
     Operator(
         name="homoglyph",
-        version=1,
         family="F4",
         slot=Slot.SURFACE,
         tier=Tier.V0,
@@ -82,8 +73,8 @@ HOMOGLYPHS = (
         ),
         summary="Latin letters as Cyrillic or Greek ones that look the same.",
         rewrite=_write_images,
-        restore=_read_images,
-        domain=_holds_no_image,
+        restore=lambda text, use: text.translate(_FROM_IMAGES[use.word("script")]),
+        domain=lambda text: text.isascii() or _IMAGES.isdisjoint(text),
         domain_words="text without a character of the image set (V1 otherwise)",
         table_digest=tables_digest,
     ),
@@ -108,36 +99,23 @@ def _block(upper: int, lower: int, numeral: int | None = None) -> dict[str, str]
     return table
 
 
-_FORMS: tuple[tuple[str, str, dict[str, str], LegitUse], ...] = (
+_FORMS: tuple[tuple[str, str, dict[str, str]], ...] = (
     (
         "fullwidth",
         "Full-width forms, as in East Asian typesetting.",
         {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)},
-        LegitUse.NICHE,
     ),
-    (
-        "math_bold",
-        "Mathematical bold letters and digits.",
-        _block(0x1D400, 0x1D41A, 0x1D7CE),
-        LegitUse.NICHE,
-    ),
+    ("math_bold", "Mathematical bold letters and digits.", _block(0x1D400, 0x1D41A, 0x1D7CE)),
     (
         "math_italic",
         "Mathematical italic letters.",
         _block(0x1D434, 0x1D44E) | {"h": "\u210e"},  # the one italic that has another place
-        LegitUse.NICHE,
     ),
-    (
-        "math_script",
-        "Mathematical bold script letters.",
-        _block(0x1D4D0, 0x1D4EA),
-        LegitUse.NICHE,
-    ),
+    ("math_script", "Mathematical bold script letters.", _block(0x1D4D0, 0x1D4EA)),
     (
         "math_monospace",
         "Mathematical monospace letters and digits.",
         _block(0x1D670, 0x1D68A, 0x1D7F6),
-        LegitUse.NICHE,
     ),
     (
         "circled",
@@ -145,26 +123,24 @@ _FORMS: tuple[tuple[str, str, dict[str, str], LegitUse], ...] = (
         _block(0x24B6, 0x24D0)
         | {c: chr(0x2460 + i) for i, c in enumerate("123456789")}
         | {"0": "\u24ea"},
-        LegitUse.NICHE,
     ),
-    ("superscript", "Raised letters and digits.", _RAISED, LegitUse.NICHE),
+    ("superscript", "Raised letters and digits.", _RAISED),
 )
 
 
-def _form(name: str, summary: str, table: dict[str, str], legit_use: LegitUse) -> Operator:
+def _form(name: str, summary: str, table: dict[str, str]) -> Operator:
     forward = exchange_table(table)
     back = exchange_table({image: letter for letter, image in table.items()})
     images = frozenset(table.values())
     return Operator(
         name=name,
-        version=1,
         family="F5",
         slot=Slot.SURFACE,
         tier=Tier.V0,
-        legit_use=legit_use,
+        legit_use=LegitUse.NICHE,
         summary=summary,
-        rewrite=lambda text, use: text.translate(forward),  # noqa: ARG005 - one signature for every operator
-        restore=lambda text, use: text.translate(back),  # noqa: ARG005 - as above
+        rewrite=lambda text, _: text.translate(forward),
+        restore=lambda text, _: text.translate(back),
         domain=lambda text: text.isascii() or images.isdisjoint(text),
         domain_words="text without these forms (V1 otherwise)",
     )
@@ -179,21 +155,16 @@ _INDICATORS = str.maketrans(
 )
 
 
-def _indicate(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator
-    return text.translate(_INDICATORS)
-
-
 COMPATIBILITY_FORMS = (
     *(_form(*form) for form in _FORMS),
     Operator(
         name="regional_indicator",
-        version=1,
         family="F5",
         slot=Slot.SURFACE,
         tier=Tier.V1,
         legit_use=LegitUse.NICHE,
         summary="Letters as regional indicator symbols; case is lost.",
-        rewrite=_indicate,
+        rewrite=lambda text, _: text.translate(_INDICATORS),
     ),
 )
 """The operators of F5."""
@@ -224,53 +195,34 @@ def _decorate(text: str, use: Use, marks: str, count: int) -> str:
     )
 
 
-def _accent(text: str, use: Use) -> str:
-    return _decorate(text, use, _ACCENTS, 1)
-
-
-def _zalgo(text: str, use: Use) -> str:
-    return _decorate(text, use, _MARKS, use.count("marks"))
-
-
 def _drop(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator
     for mark in _MARKS:  # twenty passes in C are quicker than one table look-up a character
         text = text.replace(mark, "")
     return text
 
 
-def _holds_no_mark(text: str) -> bool:
-    return text.isascii() or not any(mark in text for mark in _MARKS)
-
-
+_marks = partial(
+    Operator,
+    family="F6",
+    slot=Slot.SURFACE,
+    tier=Tier.V0,
+    legit_use=LegitUse.NONE,
+    seeded=True,
+    restore=_drop,
+    domain=lambda text: text.isascii() or not any(mark in text for mark in _MARKS),
+    domain_words="text without these combining marks (V1 otherwise)",
+)
 COMBINING_MARKS = (
-    Operator(
+    _marks(
         name="accent",
-        version=1,
-        family="F6",
-        slot=Slot.SURFACE,
-        tier=Tier.V0,
-        legit_use=LegitUse.NONE,
-        seeded=True,
         summary="One accent on every letter.",
-        rewrite=_accent,
-        restore=_drop,
-        domain=_holds_no_mark,
-        domain_words="text without these combining marks (V1 otherwise)",
+        rewrite=lambda text, use: _decorate(text, use, _ACCENTS, 1),
     ),
-    Operator(
+    _marks(
         name="zalgo",
-        version=1,
-        family="F6",
-        slot=Slot.SURFACE,
-        tier=Tier.V0,
-        legit_use=LegitUse.NONE,
-        seeded=True,
         parameters=(Parameter(name="marks", values=(1, 3)),),
         summary="A pile of marks on every letter.",
-        rewrite=_zalgo,
-        restore=_drop,
-        domain=_holds_no_mark,
-        domain_words="text without these combining marks (V1 otherwise)",
+        rewrite=lambda text, use: _decorate(text, use, _MARKS, use.count("marks")),
     ),
 )
 """The operators of F6."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
 from guardmark.attacks.operators.characters import exchange_table
@@ -21,14 +22,6 @@ _TURN = dict(zip(_UPRIGHT, _TURNED, strict=True))
 _UNTURN = {turned: upright for upright, turned in _TURN.items()}
 _TURN_MAP, _UNTURN_MAP = exchange_table(_TURN), exchange_table(_UNTURN)
 _LOOKS = frozenset(_TURN.values()) - _TURN.keys()
-
-
-def _wrap(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator
-    return f"{_RLO}{text[::-1]}{_PDF}" if len(text) > 1 else text
-
-
-def _unwrap(text: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return text[1:-1][::-1]
 
 
 def _swap_pairs(text: str, use: Use) -> str:
@@ -64,74 +57,43 @@ def _unreverse(text: str, use: Use) -> str:
     return text.removeprefix(_BACKWARDS if use.word("wrapper") == "decode" else "")[::-1]
 
 
-def _turn(text: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return text.translate(_TURN_MAP)[::-1]
-
-
-def _unturn(text: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return text[::-1].translate(_UNTURN_MAP)
-
-
-def _holds_no_override(text: str) -> bool:
-    return text.isascii() or (_RLO not in text and _PDF not in text)
-
-
-def _holds_no_look(text: str) -> bool:
-    return text.isascii() or _LOOKS.isdisjoint(text)
-
-
+_direction = partial(Operator, family="F7", tier=Tier.V0, legit_use=LegitUse.NONE)
 OPERATORS = (
-    Operator(
+    _direction(
         name="rlo_wrap",
-        version=1,
-        family="F7",
         slot=Slot.SURFACE,
-        tier=Tier.V0,
-        legit_use=LegitUse.NONE,
         summary="Stored backwards under a right-to-left override, so that it is drawn right.",
-        rewrite=_wrap,
-        restore=_unwrap,
+        rewrite=lambda text, _: f"{_RLO}{text[::-1]}{_PDF}" if len(text) > 1 else text,
+        restore=lambda text, _: text[1:-1][::-1],
     ),
-    Operator(
+    _direction(
         name="pair_swap",
-        version=1,
-        family="F7",
         slot=Slot.SURFACE,
-        tier=Tier.V0,
-        legit_use=LegitUse.NONE,
         seeded=True,
         parameters=(Parameter(name="p", values=(0.3, 1.0)),),
         summary="Pairs of letters stored swapped under an override, so that they are drawn right.",
         rewrite=_swap_pairs,
         restore=_unswap_pairs,
-        domain=_holds_no_override,
+        domain=lambda text: text.isascii() or (_RLO not in text and _PDF not in text),
         domain_words="text without direction overrides",
     ),
-    Operator(
+    _direction(
         name="reversal",
-        version=1,
-        family="F7",
         slot=Slot.ENCODING,
-        tier=Tier.V0,
-        legit_use=LegitUse.NONE,
         needs_decoder=True,
         parameters=(Parameter(name="wrapper", values=("decode", "none")),),
         summary="Written backwards, with or without saying so.",
         rewrite=_reverse,
         restore=_unreverse,
     ),
-    Operator(
+    _direction(
         name="upside_down",
-        version=1,
-        family="F7",
         slot=Slot.ENCODING,
-        tier=Tier.V0,
-        legit_use=LegitUse.NONE,
         needs_decoder=True,
         summary="Turned characters in reverse order, to be read with the head down.",
-        rewrite=_turn,
-        restore=_unturn,
-        domain=_holds_no_look,
+        rewrite=lambda text, _: text.translate(_TURN_MAP)[::-1],
+        restore=lambda text, _: text[::-1].translate(_UNTURN_MAP),
+        domain=lambda text: text.isascii() or _LOOKS.isdisjoint(text),
         domain_words="text without turned characters",
     ),
 )

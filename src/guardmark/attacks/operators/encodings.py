@@ -110,28 +110,12 @@ def _prefix(use: Use, title: str) -> str:
             return ""
 
 
-def _hex(text: str) -> str:
-    return text.encode().hex()
-
-
-def _unhex(code: str) -> str:
-    return bytes.fromhex(code).decode()
-
-
 def _marked_bytes(text: str, mark: str) -> str:
     return mark + text.encode().hex(mark).upper() if text else ""
 
 
 def _unmarked_bytes(code: str, mark: str) -> str:
     return bytes.fromhex(code.replace(mark, "")).decode()
-
-
-def _entities(text: str) -> str:
-    return f"&#{';&#'.join(map(str, map(ord, text)))};" if text else ""
-
-
-def _unentities(code: str) -> str:
-    return "".join(map(_char, code[2:-1].split(";&#"))) if code else ""
 
 
 def _char(number: str) -> str:
@@ -147,31 +131,10 @@ def _escapes(text: str) -> str:
     return "\\u" + text.encode("utf-16-be").hex("\\", -2).replace("\\", "\\u")
 
 
-def _unescapes(code: str) -> str:
-    return bytes.fromhex(code.replace("\\u", "")).decode("utf-16-be")
-
-
-def _binary(text: str) -> str:
-    return " ".join(map(_BYTES.__getitem__, text.encode()))
-
-
 def _unbinary(code: str) -> str:
     if not _BITS.fullmatch(code):
         raise ValueError("not groups of eight bits")
     return int(code.replace(" ", ""), 2).to_bytes((len(code) + 1) // 9, "big").decode()
-
-
-def _decimal(text: str) -> str:
-    return " ".join(map(str, map(ord, text)))
-
-
-def _undecimal(code: str) -> str:
-    return "".join(map(_char, code.split(" "))) if code else ""
-
-
-def _shift_table(shift: int) -> dict[int, int]:
-    shifted = ascii_lowercase[shift:] + ascii_lowercase[:shift]
-    return _letter_table(shifted)
 
 
 def _letter_table(small: str) -> dict[int, int]:
@@ -179,7 +142,7 @@ def _letter_table(small: str) -> dict[int, int]:
     return exchange_table(dict(zip(ascii_letters, small + small.upper(), strict=True)))
 
 
-_SHIFTS = tuple(_shift_table(shift) for shift in range(26))
+_SHIFTS = tuple(_letter_table(ascii_lowercase[n:] + ascii_lowercase[:n]) for n in range(26))
 _ATBASH = _letter_table(ascii_lowercase[::-1])
 
 _CODES: tuple[Code, ...] = (
@@ -195,17 +158,37 @@ _CODES: tuple[Code, ...] = (
         lambda text: base64.b32encode(text.encode()).decode("ascii"),
         lambda code: base64.b32decode(code).decode(),
     ),
-    ("hex", "hexadecimal", _hex, _unhex),
+    (
+        "hex",
+        "hexadecimal",
+        lambda text: text.encode().hex(),
+        lambda code: bytes.fromhex(code).decode(),
+    ),
     (
         "percent",
         "percent encoding",
         partial(_marked_bytes, mark="%"),
         partial(_unmarked_bytes, mark="%"),
     ),
-    ("html_entities", "HTML character references", _entities, _unentities),
-    ("unicode_escapes", "Unicode escapes", _escapes, _unescapes),
-    ("binary", "binary", _binary, _unbinary),
-    ("decimal", "decimal character codes", _decimal, _undecimal),
+    (
+        "html_entities",
+        "HTML character references",
+        lambda text: f"&#{';&#'.join(map(str, map(ord, text)))};" if text else "",
+        lambda code: "".join(map(_char, code[2:-1].split(";&#"))) if code else "",
+    ),
+    (
+        "unicode_escapes",
+        "Unicode escapes",
+        _escapes,
+        lambda code: bytes.fromhex(code.replace("\\u", "")).decode("utf-16-be"),
+    ),
+    ("binary", "binary", lambda text: " ".join(map(_BYTES.__getitem__, text.encode())), _unbinary),
+    (
+        "decimal",
+        "decimal character codes",
+        lambda text: " ".join(map(str, map(ord, text))),
+        lambda code: "".join(map(_char, code.split(" "))) if code else "",
+    ),
     (
         "ascii85",
         "Ascii85",
@@ -261,7 +244,6 @@ def _encoding(
     lossy = name in _LOSSY
     return Operator(
         name=name,
-        version=1,
         family="F9",
         slot=Slot.ENCODING,
         tier=Tier.V1 if lossy else Tier.V0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, partial
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
 
@@ -33,10 +33,6 @@ def _insert(text: str, use: Use) -> str:
     return "".join(pieces)
 
 
-def _remove(text: str, use: Use) -> str:
-    return text.replace(_char(use), "")
-
-
 def _holds_none(text: str) -> bool:
     return text.isascii() or not any(chr(int(code, 16)) in text for code in _CODES)
 
@@ -44,18 +40,14 @@ def _holds_none(text: str) -> bool:
 INVISIBLE_CHARACTERS = (
     Operator(
         name="invisible",
-        version=1,
         family="F3",
         slot=Slot.SURFACE,
         tier=Tier.V0,
         legit_use=LegitUse.NONE,
-        parameters=(
-            Parameter(name="char", values=_CODES),
-            Parameter(name="every", values=(1, 3)),
-        ),
+        parameters=(Parameter(name="char", values=_CODES), Parameter(name="every", values=(1, 3))),
         summary="An invisible character after every letter, or every third, inside words.",
         rewrite=_insert,
-        restore=_remove,
+        restore=lambda text, use: text.replace(_char(use), ""),
         domain=_holds_none,
         domain_words="text without the invisible characters themselves",
     ),
@@ -80,10 +72,6 @@ def _cover(use: Use) -> str:
     return _COVERS[use.word("cover")]
 
 
-def _covered(text: str, use: Use) -> str:
-    return _cover(use) + text
-
-
 def _behind_cover(variant: str, use: Use) -> str:
     cover = _cover(use)
     if not variant.startswith(cover):
@@ -96,14 +84,6 @@ def _tag(text: str, use: Use) -> str:
     return text if hidden == text else _cover(use) + hidden
 
 
-def _untag(variant: str, use: Use) -> str:
-    return _behind_cover(variant, use).translate(_UNTAGS)
-
-
-def _select(text: str, use: Use) -> str:
-    return _cover(use) + "".join(map(_SELECTORS.__getitem__, text.encode()))
-
-
 def _unselect(variant: str, use: Use) -> str:
     try:
         data = bytes(map(_UNSELECT.__getitem__, _behind_cover(variant, use)))
@@ -112,63 +92,41 @@ def _unselect(variant: str, use: Use) -> str:
     return data.decode()
 
 
-def _bits(text: str, use: Use) -> str:
-    return _cover(use) + "".join(map(_OCTETS.__getitem__, text.encode()))
-
-
 def _unbits(variant: str, use: Use) -> str:
     bits = _behind_cover(variant, use).translate(_UNBITS)
     return int(bits, 2).to_bytes(len(bits) // 8, "big").decode() if bits else ""
 
 
-def _is_printable_ascii(text: str) -> bool:
-    return text.isascii() and text.isprintable()
-
-
+_carrier = partial(
+    Operator,
+    family="F10",
+    slot=Slot.ENCODING,
+    tier=Tier.V0,
+    legit_use=LegitUse.NONE,
+    needs_decoder=True,
+    parameters=(_COVER,),
+    wrap=lambda text, use: _cover(use) + text,
+)
 HIDDEN_CARRIERS = (
-    Operator(
+    _carrier(
         name="tag_characters",
-        version=1,
-        family="F10",
-        slot=Slot.ENCODING,
-        tier=Tier.V0,
-        legit_use=LegitUse.NONE,
-        needs_decoder=True,
-        parameters=(_COVER,),
         summary="Tag characters, the invisible mirror of ASCII, behind a cover.",
         rewrite=_tag,
-        restore=_untag,
-        wrap=_covered,
-        domain=_is_printable_ascii,
+        restore=lambda variant, use: _behind_cover(variant, use).translate(_UNTAGS),
+        domain=lambda text: text.isascii() and text.isprintable(),
         domain_words="printable ASCII text",
     ),
-    Operator(
+    _carrier(
         name="variation_selectors",
-        version=1,
-        family="F10",
-        slot=Slot.ENCODING,
-        tier=Tier.V0,
-        legit_use=LegitUse.NONE,
-        needs_decoder=True,
-        parameters=(_COVER,),
         summary="The bytes of the text as variation selectors of an emoji.",
-        rewrite=_select,
+        rewrite=lambda text, use: _cover(use) + "".join(map(_SELECTORS.__getitem__, text.encode())),
         restore=_unselect,
-        wrap=_covered,
     ),
-    Operator(
+    _carrier(
         name="invisible_bits",
-        version=1,
-        family="F10",
-        slot=Slot.ENCODING,
-        tier=Tier.V0,
-        legit_use=LegitUse.NONE,
-        needs_decoder=True,
-        parameters=(_COVER,),
         summary="The bits of the text as two invisible operators.",
-        rewrite=_bits,
+        rewrite=lambda text, use: _cover(use) + "".join(map(_OCTETS.__getitem__, text.encode())),
         restore=_unbits,
-        wrap=_covered,
     ),
 )
 """The operators of F10."""

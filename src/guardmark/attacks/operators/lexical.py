@@ -144,24 +144,25 @@ def _spellings() -> Mapping[str, tuple[str, ...]]:
     return {word: (other,) for word, other in _OTHER_SPELLING.items()}
 
 
+_lexical = partial(
+    Operator,
+    family="F12",
+    slot=Slot.LEXICAL,
+    tier=Tier.V3_TABLE,
+    legit_use=LegitUse.COMMON,
+    local=True,
+)
+
+
 def _listed(
     name: str, summary: str, listed: Callable[[], Mapping[str, tuple[str, ...]]], *shares: float
 ) -> Operator:
-    def rewrite(text: str, use: Use) -> str:
-        return swap_listed(text, use, listed())
-
-    return Operator(
+    return _lexical(
         name=name,
-        version=1,
-        family="F12",
-        slot=Slot.LEXICAL,
-        tier=Tier.V3_TABLE,
-        legit_use=LegitUse.COMMON,
         seeded=True,
-        local=True,
         parameters=(Parameter(name="p", values=shares),),
         summary=summary,
-        rewrite=rewrite,
+        rewrite=lambda text, use: swap_listed(text, use, listed()),
         check=partial(_differ_by_list, listed=listed),
         table_digest=partial(digest_of, "synonyms.tsv", "plurals.tsv"),
     )
@@ -181,26 +182,15 @@ def _expanded(text: str) -> str:
     )
 
 
-def _same_expanded(original: str, variant: str) -> bool:
-    """Say whether two texts are equal once every contraction is written out."""
-    return _expanded(original).lower() == _expanded(variant).lower()
-
-
 OPERATORS = (
     _listed("synonym", "Words by reviewed synonyms of the domain.", synonyms, 1.0, 0.5),
     _listed("spelling_variant", "British spelling to American and back.", _spellings, 1.0),
-    Operator(
+    _lexical(
         name="contraction",
-        version=1,
-        family="F12",
-        slot=Slot.LEXICAL,
-        tier=Tier.V3_TABLE,
-        legit_use=LegitUse.COMMON,
-        local=True,
         parameters=(Parameter(name="to", values=("short", "long")),),
         summary="Do not to don't, or back.",
         rewrite=_change_contractions,
-        check=_same_expanded,
+        check=lambda original, variant: _expanded(original).lower() == _expanded(variant).lower(),
     ),
     _listed("noun_number", "Listed nouns from singular to plural and back.", _numbers, 1.0, 0.5),
 )

@@ -7,9 +7,10 @@ comes back as it is. Nothing here can prove that a request stayed the same: that
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier
 from guardmark.attacks.operators.lexical import digest_of, verb_forms
 
 if TYPE_CHECKING:
@@ -72,10 +73,6 @@ def _object(lead: _Lead) -> tuple[str, str] | None:
     return words, lead.rest[at:]
 
 
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
-
 def _mark(lead: _Lead, wanted: str) -> str:
     """Return the end of the sentence; line breaks stay line breaks."""
     return wanted + ("\n" if lead.end == "\n" else "")
@@ -94,7 +91,8 @@ def _passive(text: str) -> str:
     if lead is None or parts is None:
         return text
     participle = verb_forms()[lead.verb][2]
-    return f"{_capital(parts[0])} should be {participle}{parts[1]}{_mark(lead, '.')}{lead.tail}"
+    words = parts[0][:1].upper() + parts[0][1:]
+    return f"{words} should be {participle}{parts[1]}{_mark(lead, '.')}{lead.tail}"
 
 
 def _nominal(text: str) -> str:
@@ -122,48 +120,37 @@ def _third_person(text: str) -> str:
     return f"The user wants the assistant to {lead.verb}{lead.rest}{_mark(lead, '.')}{lead.tail}"
 
 
-def _rule(name: str, summary: str, rewrite: Callable[[str, Use], str]) -> Operator:
-    return Operator(
-        name=name,
-        version=1,
-        family="F13",
-        slot=Slot.LEXICAL,
-        tier=Tier.V3,
-        legit_use=LegitUse.COMMON,
-        parameters=(
-            (Parameter(name="language", values=tuple(_FRAMES)),) if name == "foreign_frame" else ()
-        ),
-        summary=summary,
-        rewrite=rewrite,
-        table_digest=_verbs_digest,
+_frame = partial(
+    Operator,
+    family="F13",
+    slot=Slot.LEXICAL,
+    tier=Tier.V3,
+    legit_use=LegitUse.COMMON,
+    table_digest=lambda: digest_of("verbs.tsv"),
+)
+
+
+def _rule(name: str, summary: str, rule: Callable[[str], str]) -> Operator:
+    return _frame(
+        name=name, summary=summary, rewrite=lambda text, _: rule(text) if text.strip() else text
     )
 
 
-def _verbs_digest() -> str:
-    return digest_of("verbs.tsv")
-
-
-def _by(rule: Callable[[str], str]) -> Callable[[str, Use], str]:
-    """Give a rule the signature of an operator."""
-
-    def rewrite(text: str, use: Use) -> str:  # noqa: ARG001 - a rule draws nothing
-        return rule(text) if text.strip() else text
-
-    return rewrite
-
-
-def _in_foreign_frame(text: str, use: Use) -> str:
-    return _FRAMES[use.word("language")].format(text) if text.strip() else text
-
-
 OPERATORS = (
-    _rule("question", "An order as a question.", _by(_question)),
-    _rule("passive", "An order in the passive voice.", _by(_passive)),
-    _rule("nominal", "The verb of an order as a noun.", _by(_nominal)),
-    _rule("past_tense", "A request as a question about the past.", _by(_past)),
-    _rule("third_person", "An order as a report of what a user wants.", _by(_third_person)),
-    _rule("hypothetical", "A frame that asks what if.", _by(_HYPOTHETICAL.format)),
-    _rule("polite", "A frame of courtesy.", _by(_POLITE.format)),
-    _rule("foreign_frame", "A request in another language to handle the text.", _in_foreign_frame),
+    _rule("question", "An order as a question.", _question),
+    _rule("passive", "An order in the passive voice.", _passive),
+    _rule("nominal", "The verb of an order as a noun.", _nominal),
+    _rule("past_tense", "A request as a question about the past.", _past),
+    _rule("third_person", "An order as a report of what a user wants.", _third_person),
+    _rule("hypothetical", "A frame that asks what if.", _HYPOTHETICAL.format),
+    _rule("polite", "A frame of courtesy.", _POLITE.format),
+    _frame(
+        name="foreign_frame",
+        parameters=(Parameter(name="language", values=tuple(_FRAMES)),),
+        summary="A request in another language to handle the text.",
+        rewrite=lambda text, use: (
+            _FRAMES[use.word("language")].format(text) if text.strip() else text
+        ),
+    ),
 )
 """The operators of F13."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import pairwise
 
 from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
@@ -16,11 +17,6 @@ _GAPS = ("  ", "   ", "\t", " \t ")
 _MARKS = ",;:.-*~|"
 
 
-def _leet_canon(text: str) -> str:
-    """Read digits as the letters they stand for."""
-    return skeleton(text).translate(_FROM_LEET)
-
-
 def _squeezed(text: str) -> str:
     """Write every run of one character once."""
     letters = skeleton(text)
@@ -30,10 +26,6 @@ def _squeezed(text: str) -> str:
 def _has_words(text: str) -> bool:
     """Say whether there is anything that a canonical form could be compared by."""
     return bool(skeleton(text))
-
-
-def _upper(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator
-    return text.upper()
 
 
 def _random_case(text: str, use: Use) -> str:
@@ -90,86 +82,55 @@ def _insert_marks(text: str, use: Use) -> str:
     )
 
 
+_surface = partial(
+    Operator,
+    family="F1",
+    slot=Slot.SURFACE,
+    tier=Tier.V1,
+    legit_use=LegitUse.COMMON,
+    seeded=True,
+    local=True,
+)
 SURFACE = (
-    Operator(
+    _surface(
         name="case_upper",
-        version=1,
-        family="F1",
-        slot=Slot.SURFACE,
-        tier=Tier.V1,
-        legit_use=LegitUse.COMMON,
-        local=True,
+        seeded=False,
         summary="Every letter as a capital.",
-        rewrite=_upper,
+        rewrite=lambda text, _: text.upper(),
         domain=str.isascii,
         domain_words="ASCII text",
     ),
-    Operator(
+    _surface(
         name="case_random",
-        version=1,
-        family="F1",
-        slot=Slot.SURFACE,
-        tier=Tier.V1,
-        legit_use=LegitUse.COMMON,
-        seeded=True,
-        local=True,
         parameters=(Parameter(name="p", values=(0.4, 0.6)),),
         summary="Each letter a capital with probability p, else small.",
         rewrite=_random_case,
         domain=str.isascii,
         domain_words="ASCII text",
     ),
-    Operator(
+    _surface(
         name="leet",
-        version=1,
-        family="F1",
-        slot=Slot.SURFACE,
-        tier=Tier.V1,
-        legit_use=LegitUse.COMMON,
-        seeded=True,
-        local=True,
         parameters=(Parameter(name="p", values=(0.5, 1.0)),),
         summary="Letters as the digits they resemble, by one fixed map.",
         rewrite=_leet,
-        canon=_leet_canon,
+        canon=lambda text: skeleton(text).translate(_FROM_LEET),
     ),
-    Operator(
+    _surface(
         name="letter_repeat",
-        version=1,
-        family="F1",
-        slot=Slot.SURFACE,
-        tier=Tier.V1,
-        legit_use=LegitUse.COMMON,
-        seeded=True,
-        local=True,
         parameters=(Parameter(name="p", values=(0.2, 0.5)), Parameter(name="most", values=(2, 1))),
         summary="Letters drawn out: each repeated up to `most` more times with probability p.",
         rewrite=_repeat_letters,
         canon=_squeezed,
     ),
-    Operator(
+    _surface(
         name="whitespace_runs",
-        version=1,
-        family="F1",
-        slot=Slot.SURFACE,
-        tier=Tier.V1,
-        legit_use=LegitUse.COMMON,
-        seeded=True,
-        local=True,
         summary="Every blank widened to two or three blanks or a tab.",
         rewrite=_widen_spaces,
         domain=_has_words,
         domain_words="text with a letter or digit",
     ),
-    Operator(
+    _surface(
         name="punct_insert",
-        version=1,
-        family="F1",
-        slot=Slot.SURFACE,
-        tier=Tier.V1,
-        legit_use=LegitUse.COMMON,
-        seeded=True,
-        local=True,
         parameters=(Parameter(name="p", values=(0.2, 0.5)),),
         summary="A punctuation mark after a word, with probability p.",
         rewrite=_insert_marks,
@@ -194,86 +155,37 @@ def _in_middle(text: str, mark: str) -> str:
     return "".join(pieces)
 
 
-def _space_letters(text: str, use: Use) -> str:  # noqa: ARG001 - one signature for every operator
-    return " ".join(text)
-
-
-def _unspace(text: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return text[::2]
-
-
-def _hyphenate(text: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return _in_middle(text, "-")
-
-
-def _unhyphenate(text: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return _HYPHEN.sub("", text)
-
-
-def _break_lines(text: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return _in_middle(text, "\n")
-
-
-def _unbreak(text: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return _BREAK.sub("", text)
-
-
-def _dot(text: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return text.replace(" ", ".")
-
-
-def _undot(text: str, use: Use) -> str:  # noqa: ARG001 - as above
-    return text.replace(".", " ")
-
-
+_segmentation = partial(
+    Operator, family="F8", slot=Slot.SURFACE, tier=Tier.V0, legit_use=LegitUse.NICHE
+)
 SEGMENTATION = (
-    Operator(
+    _segmentation(
         name="letters_spaced",
-        version=1,
-        family="F8",
-        slot=Slot.SURFACE,
-        tier=Tier.V0,
-        legit_use=LegitUse.NICHE,
         summary="A blank between all characters.",
-        rewrite=_space_letters,
-        restore=_unspace,
+        rewrite=lambda text, _: " ".join(text),
+        restore=lambda text, _: text[::2],
     ),
-    Operator(
+    _segmentation(
         name="hyphen_split",
-        version=1,
-        family="F8",
-        slot=Slot.SURFACE,
-        tier=Tier.V0,
-        legit_use=LegitUse.NICHE,
         summary="A hyphen in the middle of every word of four letters or more.",
-        rewrite=_hyphenate,
-        restore=_unhyphenate,
+        rewrite=lambda text, _: _in_middle(text, "-"),
+        restore=lambda text, _: _HYPHEN.sub("", text),
         domain=lambda text: not _HYPHEN.search(text),
         domain_words="text without hyphens inside words (V1 otherwise)",
     ),
-    Operator(
+    _segmentation(
         name="line_split",
-        version=1,
-        family="F8",
-        slot=Slot.SURFACE,
-        tier=Tier.V0,
-        legit_use=LegitUse.NICHE,
         summary="A line break in the middle of every word of four letters or more.",
-        rewrite=_break_lines,
-        restore=_unbreak,
+        rewrite=lambda text, _: _in_middle(text, "\n"),
+        restore=lambda text, _: _BREAK.sub("", text),
         domain=lambda text: not _BREAK.search(text),
         domain_words="text without a line break between two letters (V1 otherwise)",
     ),
-    Operator(
+    _segmentation(
         name="dot_join",
-        version=1,
-        family="F8",
-        slot=Slot.SURFACE,
-        tier=Tier.V0,
-        legit_use=LegitUse.NICHE,
         summary="Dots in place of blanks.",
-        rewrite=_dot,
-        restore=_undot,
+        rewrite=lambda text, _: text.replace(" ", "."),
+        restore=lambda text, _: text.replace(".", " "),
         domain=lambda text: "." not in text,
         domain_words="text without dots (V1 otherwise)",
     ),

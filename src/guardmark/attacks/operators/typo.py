@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from string import ascii_letters
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -82,47 +83,38 @@ def _mix(text: str, use: Use) -> str:
     return text
 
 
-def _typo(name: str, edit: Callable[[str, int], str], summary: str) -> Operator:
+_typo = partial(
+    Operator,
+    family="F2",
+    slot=Slot.SURFACE,
+    tier=Tier.V2,
+    legit_use=LegitUse.COMMON,
+    seeded=True,
+    local=True,
+    domain=str.isascii,
+    domain_words="ASCII text of four words or more",
+)
+
+
+def _slip(name: str, edit: Callable[[str, int], str], summary: str) -> Operator:
     """Build one of the three plain slips."""
-
-    def rewrite(text: str, use: Use) -> str:
-        return _edit_words(text, use, edit, use.number("share"))
-
-    return Operator(
+    return _typo(
         name=name,
-        version=1,
-        family="F2",
-        slot=Slot.SURFACE,
-        tier=Tier.V2,
-        legit_use=LegitUse.COMMON,
-        seeded=True,
-        local=True,
         parameters=(Parameter(name="share", values=(0.1, 0.3)),),
         summary=summary,
-        rewrite=rewrite,
-        domain=str.isascii,
-        domain_words="ASCII text of four words or more",
+        rewrite=lambda text, use: _edit_words(text, use, edit, use.number("share")),
     )
 
 
 OPERATORS = (
-    _typo("inner_swap", _swap, "Two neighbouring inner letters swapped, in a share of the words."),
-    _typo("inner_delete", _delete, "One inner letter left out, in a share of the words."),
-    _typo("key_neighbour", _press_neighbour, "One inner letter as the key beside it."),
-    Operator(
+    _slip("inner_swap", _swap, "Two neighbouring inner letters swapped, in a share of the words."),
+    _slip("inner_delete", _delete, "One inner letter left out, in a share of the words."),
+    _slip("key_neighbour", _press_neighbour, "One inner letter as the key beside it."),
+    _typo(
         name="bon_mix",
-        version=1,
-        family="F2",
-        slot=Slot.SURFACE,
-        tier=Tier.V2,
-        legit_use=LegitUse.COMMON,
-        seeded=True,
-        local=True,
         parameters=(Parameter(name="sigma", values=(0.4,)),),
         summary="Random capitals with slips, as in repeated sampling, within the bounds of V2.",
         rewrite=_mix,
-        domain=str.isascii,
-        domain_words="ASCII text of four words or more",
     ),
 )
 """The operators of F2."""

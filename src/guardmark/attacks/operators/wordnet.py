@@ -11,7 +11,7 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier, Use
+from guardmark.attacks.contract import LegitUse, Operator, Parameter, Slot, Tier
 from guardmark.attacks.operators.lexical import swap_listed
 from guardmark.core.errors import ConfigError
 
@@ -98,12 +98,8 @@ def wordnet_operator(folder: Path) -> Operator:
     table = read_wordnet(folder)
     digest = sha256(repr(sorted(table.items())).encode()).hexdigest()
 
-    def rewrite(text: str, use: Use) -> str:
-        return swap_listed(text, use, table)
-
     return Operator(
         name="wordnet_synonym",
-        version=1,
         family="F12",
         slot=Slot.LEXICAL,
         tier=Tier.V3,
@@ -112,6 +108,6 @@ def wordnet_operator(folder: Path) -> Operator:
         local=True,
         parameters=(Parameter(name="p", values=(0.5, 1.0)),),
         summary="Words by synonyms of a WordNet database that the user has.",
-        rewrite=rewrite,
+        rewrite=lambda text, use: swap_listed(text, use, table),
         table_digest=lambda: digest,
     )

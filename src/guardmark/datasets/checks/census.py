@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 UNSTATED = "(not stated)"
 """Shown where a sample does not say."""
 
-_QUANTILES = (("p5", 0.05), ("p50", 0.5), ("p95", 0.95))
 _EXAMPLES = 3
+_MATERIAL = (Role.DOCUMENT, Role.TOOL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,26 +92,17 @@ def take_census(samples: Iterable[Sample]) -> Census:
         benign=_count("benign", benign),
         categories=_facet(attacks, lambda s: s.category),
         topics=_facet(benign, lambda s: s.category),
-        subcategories=_facet(attacks, _subcategory),
+        subcategories=_facet(attacks, lambda s: s.subcategory and f"{s.category}/{s.subcategory}"),
         severities=_facet(attacks, lambda s: s.severity.value if s.severity else ""),
         languages=_facet(every, lambda s: s.language),
         techniques=_facet(every, lambda s: s.technique),
         variants=_facet(every, lambda s: s.variant),
         sources=_facet(every, lambda s: s.source),
         conversations=sum(len(s.prompt.messages) > 1 for s in every),
-        materials=sum(_is_material(s) for s in every),
+        materials=sum(s.prompt.messages[s.prompt.under_test].role in _MATERIAL for s in every),
         lengths=_lengths(every),
         oddities=_oddities(every),
     )
-
-
-def _subcategory(sample: Sample) -> str:
-    return f"{sample.category}/{sample.subcategory}" if sample.subcategory else ""
-
-
-def _is_material(sample: Sample) -> bool:
-    role = sample.prompt.messages[sample.prompt.under_test].role
-    return role in {Role.DOCUMENT, Role.TOOL}
 
 
 def _facet(samples: Sequence[Sample], value_of: Callable[[Sample], str]) -> tuple[Count, ...]:
@@ -139,10 +130,8 @@ def _lengths(samples: Sequence[Sample]) -> Lengths | None:
         return None
     ordered = sorted(len(sample.prompt.text) for sample in samples)
     last = len(ordered) - 1
-    at = {name: ordered[min(int(share * len(ordered)), last)] for name, share in _QUANTILES}
-    return Lengths(
-        shortest=ordered[0], p5=at["p5"], p50=at["p50"], p95=at["p95"], longest=ordered[-1]
-    )
+    p5, p50, p95 = (ordered[min(int(share * len(ordered)), last)] for share in (0.05, 0.5, 0.95))
+    return Lengths(shortest=ordered[0], p5=p5, p50=p50, p95=p95, longest=ordered[-1])
 
 
 # Two-byte UTF-8 of Latin letters and of typographic quotes, read as Windows-1252.

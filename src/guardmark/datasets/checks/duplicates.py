@@ -392,8 +392,9 @@ def assign_parts(
     the average rather than exactly.
     """
     if not shares or min(shares.values()) <= 0 or not math.isclose(sum(shares.values()), 1):
+        stated = ", ".join(f"{name}={share:g}" for name, share in shares.items()) or "none"
         raise ConfigError(
-            f"The shares of the parts must be above 0 and add to 1, got {_written(shares)}.\n"
+            f"The shares of the parts must be above 0 and add to 1, got {stated}.\n"
             "Write them like --into train=0.7 --into test=0.3."
         )
     return tuple(
@@ -411,7 +412,3 @@ def _part(family: str, shares: Mapping[str, float], seed: int) -> str:
         if position < reached:
             return name
     return last  # the rest, whatever rounding left of it
-
-
-def _written(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{name}={share:g}" for name, share in shares.items()) or "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from guardmark.datasets.checks.duplicates import THRESHOLD, find_duplicates
 from guardmark.datasets.checks.mix import effective_samples, mix_distances, mix_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from guardmark.core.manifest import DataManifest
     from guardmark.core.sample import Sample
@@ -35,14 +35,6 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
-    """One number behind a finding."""
-
-    name: str
-    value: float | int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DataIssue:
     """The answer to one question about a data set."""
 
@@ -50,7 +42,7 @@ class DataIssue:
     status: Status
     message: str
     details: tuple[str, ...] = ()
-    numbers: tuple[Number, ...] = ()
+    numbers: Mapping[str, float | None] = field(default_factory=dict)
 
 
 def some_of(lines: Sequence[str]) -> tuple[str, ...]:
@@ -167,13 +159,13 @@ def _labelled(census: Census, duplicates: Duplicates, inferred: int) -> DataIssu
         status=status,
         message=" ".join(parts),
         details=some_of(shown),
-        numbers=(
-            Number(name="attacks", value=attacks),
-            Number(name="benign", value=benign),
-            Number(name="inferred_labels", value=inferred),
-            Number(name="contradictions", value=len(same)),
-            Number(name="near_contradictions", value=len(near)),
-        ),
+        numbers={
+            "attacks": attacks,
+            "benign": benign,
+            "inferred_labels": inferred,
+            "contradictions": len(same),
+            "near_contradictions": len(near),
+        },
     )
 
 
@@ -206,14 +198,14 @@ def _categorised(census: Census, criteria: Criteria, warnings: Sequence[str]) ->
         status=Status.WARNING if weak else Status.OK,
         message=" ".join(parts),
         details=(*some_of(details), *warnings),
-        numbers=(
-            Number(name="categories", value=declared - len(empty)),
-            Number(name="declared_categories", value=declared),
-            Number(name="empty_categories", value=len(empty)),
-            Number(name="empty_subcategories", value=len(gaps)),
-            Number(name="without_category", value=without),
-            Number(name="without_severity", value=unsevere),
-        ),
+        numbers={
+            "categories": declared - len(empty),
+            "declared_categories": declared,
+            "empty_categories": len(empty),
+            "empty_subcategories": len(gaps),
+            "without_category": without,
+            "without_severity": unsevere,
+        },
     )
 
 
@@ -251,16 +243,16 @@ def _diverse(census: Census, duplicates: Duplicates) -> DataIssue:
             f"near-duplicates: {duplicates.method}",
             "text only: no images, sound or files, whatever the samples speak of",
         ),
-        numbers=(
-            Number(name="groups", value=total.groups),
-            Number(name="largest_group", value=total.largest_group),
-            Number(name="languages", value=languages),
-            Number(name="copies", value=duplicates.copies),
-            Number(name="rewordings", value=duplicates.rewordings),
-            Number(name="near_duplicate_families", value=len(duplicates.families)),
-            Number(name="surplus_groups", value=duplicates.surplus_groups),
-            Number(name="threshold", value=duplicates.threshold),
-        ),
+        numbers={
+            "groups": total.groups,
+            "largest_group": total.largest_group,
+            "languages": languages,
+            "copies": duplicates.copies,
+            "rewordings": duplicates.rewordings,
+            "near_duplicate_families": len(duplicates.families),
+            "surplus_groups": duplicates.surplus_groups,
+            "threshold": duplicates.threshold,
+        },
     )
 
 
@@ -293,11 +285,11 @@ def _representative(samples: Sequence[Sample], mix: tuple[Dimension, ...]) -> Da
             f"Reweighted to it, {len(samples):,} samples are worth {worth:,.0f}."
         ),
         details=tuple(details),
-        numbers=(
-            Number(name="largest_total_variation", value=worst),
-            Number(name="largest_absent_share", value=absent),
-            Number(name="effective_samples", value=worth),
-        ),
+        numbers={
+            "largest_total_variation": worst,
+            "largest_absent_share": absent,
+            "effective_samples": worth,
+        },
     )
 
 
@@ -319,7 +311,7 @@ def _versioned(manifests: Sequence[DataManifest]) -> DataIssue:
         status=Status.WARNING if unversioned else Status.OK,
         message=message,
         details=some_of(details),
-        numbers=(Number(name="without_version", value=len(unversioned)),),
+        numbers={"without_version": len(unversioned)},
     )
 
 
@@ -347,9 +339,16 @@ def _balanced(census: Census, criteria: Criteria) -> DataIssue:
         status=Status.WARNING if small or lopsided else Status.OK,
         message=" ".join(parts),
         details=tuple(_size_line(count, least, criteria.half_width) for count, least in sides),
-        numbers=tuple(
-            number for count, _ in sides for number in _size_numbers(count, criteria.half_width)
-        ),
+        numbers={
+            f"{count.value}_{name}": value
+            for count, _ in sides
+            for name, value in (
+                ("samples", count.samples),
+                ("groups", count.groups),
+                ("half_width", criteria.half_width(count.samples)),
+                ("half_width_groups", criteria.half_width(count.groups)),
+            )
+        },
     )
 
 
@@ -368,7 +367,7 @@ def _readable(census: Census) -> DataIssue:
         status=Status.WARNING if damaged else Status.OK,
         message=" ".join(parts) or "Nothing unusual about the characters.",
         details=tuple(f"{o.kind}: {', '.join(o.examples)}" for o in (*damaged, *odd)),
-        numbers=tuple(Number(name=o.kind, value=o.samples) for o in census.oddities),
+        numbers={o.kind: o.samples for o in census.oddities},
     )
 
 
@@ -387,15 +386,6 @@ def _size_line(count: Count, least: int, half_width: Callable[[float], float]) -
     if count.groups < _FEW_GROUPS:
         line += f"; only {count.groups} groups"
     return line
-
-
-def _size_numbers(count: Count, half_width: Callable[[float], float]) -> tuple[Number, ...]:
-    return (
-        Number(name=f"{count.value}_samples", value=count.samples),
-        Number(name=f"{count.value}_groups", value=count.groups),
-        Number(name=f"{count.value}_half_width", value=half_width(count.samples)),
-        Number(name=f"{count.value}_half_width_groups", value=half_width(count.groups)),
-    )
 
 
 def _family_line(ids: Sequence[str], groups: int) -> str:

@@ -8,12 +8,12 @@ import io
 import json
 import sys
 from contextlib import suppress
+from functools import partial
 from json.scanner import make_scanner
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from guardmark.core.errors import ConfigError, DatasetError, did_you_mean, listed
-from guardmark.datasets.formats.faults import BadRows, Fault
-from guardmark.datasets.formats.fields import PACK_MARK
+from guardmark.datasets.formats.fields import PACK_MARK, BadRows, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,7 @@ _BY_SUFFIX = {
     ".parquet": "parquet",
 }
 FORMATS = ("jsonl", "json", "csv", "tsv", "parquet", "prompt_pack")
+_LONGEST_LINE = 256 << 20
 _BOM = b"\xef\xbb\xbf"
 # NaN and infinities are no JSON; where a file has them they mean that nothing is known.
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
@@ -99,7 +100,7 @@ def _opened(path: Path) -> BinaryIO:
 
 def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
     """Read one object a line; only a line feed ends a line, so U+2028 stays inside a text."""
-    for number, line in enumerate(stream, start=1):
+    for number, line in enumerate(iter(partial(stream.readline, _LONGEST_LINE), b""), start=1):
         # The usual line, without the calls around the scanner: half of what reading it costs.
         try:
             text = line.decode()
@@ -118,6 +119,8 @@ def _jsonl_rows(stream: BinaryIO, shown_as: str) -> Iterator[RawRow]:
 
 def _unusual_line(body: bytes, number: int, shown_as: str) -> dict[str, object] | Fault:
     """Read a line that has white space, escapes or a byte order mark, or that is no object."""
+    if len(body) >= _LONGEST_LINE - len(_BOM):
+        raise _broken(shown_as, f"has a line {number} of {_LONGEST_LINE >> 20} MiB or more")
     try:
         row = _DECODER.decode(body.decode())
     except UnicodeDecodeError as error:
@@ -143,7 +146,7 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
             return
         if twice := sorted({name for name in names if names.count(name) > 1}):
             message = f"has more than one column called {', '.join(twice)}"
-            raise BadRows([Fault(file=shown_as, row=0, field=twice[0], message=message)])
+            raise _broken(shown_as, message, field=twice[0])
         # Strict: a quote that is never closed would swallow the rest of the file unseen.
         table = csv.reader(text, delimiter=delimiter, strict=True)
         for number, values in enumerate(table, start=1):
@@ -159,8 +162,9 @@ def _csv_rows(stream: BinaryIO, shown_as: str, *, tabs: bool) -> Iterator[RawRow
         raise BadRows([_not_utf8(shown_as, 0, error)]) from error
     except csv.Error as error:
         # line_num counts from the line below the head; the mistake is in the record after it.
-        message = f"is not CSV: {error}, in the record from line {line + 2} on"
-        raise BadRows([Fault(file=shown_as, row=0, field="", message=message)]) from error
+        raise _broken(
+            shown_as, f"is not CSV: {error}, in the record from line {line + 2} on"
+        ) from error
     finally:
         text.detach()  # whoever opened the stream closes it
 
@@ -194,14 +198,14 @@ def _json_rows(stream: BinaryIO, spec: DatasetSpec, *, pack: bool) -> Iterator[R
         document = _DECODER.decode(stream.read().removeprefix(_BOM).decode())
     except (ValueError, RecursionError) as error:
         line = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        message = f"is not JSON{line} ({getattr(error, 'msg', error)})"
-        raise BadRows([Fault(file=spec.shown_as, row=0, field="", message=message)]) from error
+        raise _broken(
+            spec.shown_as, f"is not JSON{line} ({getattr(error, 'msg', error)})"
+        ) from error
     if isinstance(document, dict) and (pack or "items" in document):
         yield from _pack_items(document, spec)
         return
     if not isinstance(document, list):
-        message = "holds neither a list of rows nor a prompt pack with items"
-        raise BadRows([Fault(file=spec.shown_as, row=0, field="", message=message)])
+        raise _broken(spec.shown_as, "holds neither a list of rows nor a prompt pack with items")
     for number, row in enumerate(document, start=1):
         fault = _lone_surrogate(spec.shown_as, number, row)
         sound = row if isinstance(row, dict) else _not_an_object(spec.shown_as, number, row)
@@ -213,7 +217,7 @@ def _pack_items(pack: dict[str, object], spec: DatasetSpec) -> Iterator[RawRow]:
     items = pack.get("items", [])
     if not isinstance(items, list) or not items:
         message = "is a prompt pack without items"
-        raise BadRows([Fault(file=spec.shown_as, row=0, field="items", message=message)])
+        raise _broken(spec.shown_as, message, field="items")
     name = str(pack.get("name") or spec.path.name.split(".")[0])
     origin = {PACK_MARK: name, "pack_subset": str(pack.get("subset") or "")}
     for number, item in enumerate(items, start=1):
@@ -247,8 +251,12 @@ def _parquet_rows(spec: DatasetSpec) -> Iterator[RawRow]:
         raise BadRows([_not_utf8(spec.shown_as, number + 1, error)]) from error
     except ArrowException as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        message = f"is not Parquet ({first})"
-        raise BadRows([Fault(file=spec.shown_as, row=0, field="", message=message)]) from error
+        raise _broken(spec.shown_as, f"is not Parquet ({first})") from error
+
+
+def _broken(shown_as: str, message: str, *, field: str = "") -> BadRows:
+    """Say what is wrong with a file as a whole."""
+    return BadRows([Fault(file=shown_as, row=0, field=field, message=message)])
 
 
 def _lone_surrogate(shown_as: str, number: int, row: object) -> Fault | None:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from guardmark.core.errors import DatasetError, did_you_mean, listed
-from guardmark.datasets.formats.faults import BadRows, Fault
+from guardmark.datasets.formats.fields import BadRows, Fault
 from guardmark.datasets.formats.files import read_rows
 
 if TYPE_CHECKING:

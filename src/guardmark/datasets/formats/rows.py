@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from guardmark.core.errors import did_you_mean, listed
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample, Severity
-from guardmark.datasets.formats.faults import Fault
 from guardmark.datasets.formats.fields import (
     INFERRED,
     LABEL_SOURCE,
     PACK_MARK,
     STATED,
+    Fault,
     FieldPlan,
     getter,
     plan_fields,
@@ -325,11 +325,7 @@ class RowReader:
         return Prompt.of_text(text)
 
     def _label(
-        self,
-        row: Row,
-        gets: Mapping[str, Getter],
-        metadata: dict[str, object],
-        fault: _Report,
+        self, row: Row, gets: Mapping[str, Getter], metadata: dict[str, object], fault: _Report
     ) -> Label | None:
         """Read the label; for items of a pack, note in the metadata where it came from."""
         in_pack = PACK_MARK in row
@@ -359,16 +355,10 @@ class RowReader:
         return label
 
     def _category(
-        self,
-        row: Row,
-        gets: Mapping[str, Getter],
-        label: Label | None,
-        fault: _Report,
+        self, row: Row, gets: Mapping[str, Getter], label: Label | None, fault: _Report
     ) -> tuple[str, str]:
-        category, subcategory = (
-            self._text(row, gets, "category"),
-            self._text(row, gets, "subcategory"),
-        )
+        category = self._text(row, gets, "category")
+        subcategory = self._text(row, gets, "subcategory")
         if label is not Label.ATTACK or not category:
             return category, subcategory
         known = self._known.get(category)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from guardmark.canon.visible import csv_line, is_formula
 from guardmark.core.errors import ConfigError, listed
 from guardmark.core.sample import Prompt
 from guardmark.datasets.formats.fields import USUAL_NAMES
@@ -22,27 +21,10 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Sample
 
 
-COLUMNS = (
-    "id",
-    "text",
-    "messages",
-    "label",
-    "category",
-    "subcategory",
-    "severity",
-    "expected",
-    "technique",
-    "language",
-    "variant",
-    "group",
-    "source",
-    "must_keep",
-    "metadata",
-)
+COLUMNS = (*USUAL_NAMES, "metadata")
 """Fields of a written sample, in order."""
 
 WRITTEN_FORMATS = ("jsonl", "json", "csv", "tsv", "parquet")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _BATCH = 1_000
 
 
@@ -98,12 +80,11 @@ def sample_row(sample: Sample) -> dict[str, Any]:
         "metadata": dict(sample.metadata),
     }
     return {
-        name: value for name, value in values.items() if value or _is_claimed(name, sample.metadata)
+        field: value
+        for field, value in values.items()
+        # An empty field is written where metadata hold a name that would be read as the field.
+        if value or any(name in sample.metadata for name in USUAL_NAMES.get(field, ()))
     }
-
-
-def _is_claimed(field: str, metadata: Any) -> bool:
-    return any(name in metadata for name in USUAL_NAMES.get(field, ()))
 
 
 def _messages(prompt: Prompt) -> list[dict[str, object]]:
@@ -136,19 +117,18 @@ def _write_json(samples: Iterable[Sample], out: BinaryIO, *, is_list: bool) -> N
 
 
 def _write_table(samples: Iterable[Sample], out: BinaryIO, *, delimiter: str) -> int:
+    """Write exact cells: what a reader of ours takes off again is named, nothing is spelled out."""
     changed = 0
-    text = io.TextIOWrapper(out, encoding="utf-8", newline="")
-    table = csv.writer(text, delimiter=delimiter)
-    table.writerow([*COLUMNS, INERT_COLUMN])
+    head = csv_line([*COLUMNS, INERT_COLUMN], delimiter=delimiter, is_exact=True)
+    out.write(head.encode())
     for sample in samples:
         cells = _cells(sample)
-        risky = [name for name, cell in cells.items() if cell.startswith(_FORMULA)]
+        risky = [name for name, cell in cells.items() if is_formula(cell)]
         for name in risky:
             cells[name] = f"'{cells[name]}"
         changed += len(risky)
-        table.writerow([*cells.values(), " ".join(risky)])
-    text.flush()
-    text.detach()
+        row = [*cells.values(), " ".join(risky)]
+        out.write(csv_line(row, delimiter=delimiter, is_exact=True).encode())
     return changed
 
 

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.defenses.http.values import ScoreScale, findings, is_true
+from guardmark.parsing.objects import AmbiguousJson, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from guardmark.defenses.http.values import BlockedRule, JsonPath
-    from guardmark.net.exchange import Exchange
+    from guardmark.net.service import Exchange
 
 _RAW = 2_000
 """Characters of a native answer that are kept."""
+
+_MOST_CATEGORIES = 200
 
 _UNIT = ScoreScale()
 
@@ -57,17 +60,23 @@ def read_answer(rules: AnswerRules, exchange: Exchange, *, truncated: bool = Fal
     if exchange.error_kind is not None:
         return _failed(rules, exchange, truncated=truncated)
     try:
-        document = json.loads(exchange.body)
+        document = read_json(exchange.body)
+    except AmbiguousJson as error:
+        return _malformed(exchange, error, truncated=truncated)
     except (ValueError, RecursionError):
         return _no_json(exchange, truncated=truncated)
     try:
         return _read(rules, document, exchange, truncated=truncated)
     except (_NotUnderstood, ValueError, RecursionError) as error:
-        return Decision(
-            outcome=Outcome.MALFORMED,
-            latency_ns=exchange.service_ns,
-            evidence=_evidence(exchange, truncated=truncated, message=str(error), raw=True),
-        )
+        return _malformed(exchange, error, truncated=truncated)
+
+
+def _malformed(exchange: Exchange, error: Exception, *, truncated: bool) -> Decision:
+    return Decision(
+        outcome=Outcome.MALFORMED,
+        latency_ns=exchange.service_ns,
+        evidence=_evidence(exchange, truncated=truncated, message=str(error), raw=True),
+    )
 
 
 def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated: bool) -> Decision:
@@ -84,11 +93,17 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
         raise _NotUnderstood(f"there is no score at {where}")
     reasons = rules.reason.find(document) if rules.reason else []
     evidence = None
+    categories = findings(rules.categories.find(document)) if rules.categories else ()
+    remark = ""
+    if len(categories) > _MOST_CATEGORIES:
+        remark = f"of {len(categories):,} categories the first {_MOST_CATEGORIES} are kept"
+        categories = categories[:_MOST_CATEGORIES]
     if native or rules.categories or reasons or rules.keep_raw or exchange.attempts or truncated:
         evidence = Evidence(
             native_action=native,
             reason="; ".join(str(reason) for reason in reasons if reason)[:_RAW],
-            categories=findings(rules.categories.find(document)) if rules.categories else (),
+            categories=categories,
+            message=remark,
             raw=_raw(exchange) if rules.keep_raw else "",
             attempts=exchange.attempts,
             truncated=truncated,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from json.encoder import encode_basestring
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.core.sample import Role
@@ -31,11 +31,7 @@ class RequestBody:
     __slots__ = ("_pieces", "inserts")
 
     def __init__(
-        self,
-        structure: object,
-        *,
-        roles: Mapping[Role, str] = _NO_ROLES,
-        where: str = "body",
+        self, structure: object, *, roles: Mapping[Role, str] = _NO_ROLES, where: str = "body"
     ) -> None:
         slots = _slots(roles)
         used: set[str] = set()
@@ -98,13 +94,10 @@ class RequestBody:
             yield _documents(prompt)
 
 
-class _Insertion:
+class _Insertion(NamedTuple):
     """The place of a slot in the structure."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
 
 def _slots(roles: Mapping[Role, str]) -> dict[str, _Slot]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
@@ -10,6 +11,7 @@ from guardmark.config.settings import Rate, Secret, Settings, read_secret
 from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Role, View
+from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.http.answer import AnswerRules, read_answer
 from guardmark.defenses.http.body import RequestBody
 from guardmark.defenses.http.values import (
@@ -20,12 +22,11 @@ from guardmark.defenses.http.values import (
     is_there,
     is_true,
 )
-from guardmark.defenses.skipping import NOTHING_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from guardmark.config.settings import BuildContext
+    from guardmark.config.settings import BuildContext, ServiceAccess
     from guardmark.core.sample import Prompt
     from guardmark.defenses.http.values import BlockedRule, JsonPath
     from guardmark.net.client import Endpoint
@@ -38,56 +39,48 @@ _SECRET_HEADERS: Final = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HttpDefense:
     """Asks a service about each prompt."""
 
-    def __init__(
-        self,
-        name: str,
-        endpoint: Endpoint,
-        *,
-        body: RequestBody,
-        rules: AnswerRules,
-        view: View = View.TEXT,
-        max_chars: int | None = None,
-        cut: bool = False,
-    ) -> None:
-        self.name = name
-        self.view = view
-        self.threshold = rules.threshold
-        self._endpoint = endpoint
-        self._body = body
-        self._rules = rules
-        self._max_chars = max_chars
-        self._cut = cut
+    name: str
+    endpoint: Endpoint
+    body: RequestBody
+    rules: AnswerRules
+    view: View = View.TEXT
+    max_chars: int | None = None
+    cut: bool = False
+
+    @property
+    def threshold(self) -> float | None:
+        """The score from which the service's answer means blocked."""
+        return self.rules.threshold
 
     async def decide(self, prompt: Prompt) -> Decision:
         """Ask about one prompt."""
         shown = prompt.shown(self.view)
         if shown is None:
             return NOTHING_SHOWN[self.view]
-        if self._max_chars is None:
-            request, is_cut = self._body.encode(prompt, shown), False
+        if self.max_chars is None:
+            request, is_cut = self.body.encode(prompt, shown), False
         else:
             sent: tuple[Prompt, str] | None = prompt, shown
-            length = self._body.length(prompt, shown)
-            is_cut = length > self._max_chars
+            length = self.body.length(prompt, shown)
+            is_cut = length > self.max_chars
             if is_cut:
-                sent = self._body.cut(prompt, shown, self._max_chars) if self._cut else None
+                sent = self.body.cut(prompt, shown, self.max_chars) if self.cut else None
             if sent is None:
                 return self._skipped(length)
-            request = self._body.encode(*sent, original=prompt)
-        exchange = await self._endpoint.send(request)
-        return read_answer(self._rules, exchange, truncated=is_cut)
+            request = self.body.encode(*sent, original=prompt)
+        exchange = await self.endpoint.send(request)
+        return read_answer(self.rules, exchange, truncated=is_cut)
 
     def _skipped(self, length: int) -> Decision:
-        message = f"{length} characters are more than the {self._max_chars} the service takes"
-        if self._cut:
+        message = f"{length} characters are more than the {self.max_chars} the service takes"
+        if self.cut:
             message += ", even without the text under test"
         return Decision(
-            outcome=Outcome.ERROR,
-            error_kind=ErrorKind.SKIPPED,
-            evidence=Evidence(message=message),
+            outcome=Outcome.ERROR, error_kind=ErrorKind.SKIPPED, evidence=Evidence(message=message)
         )
 
 
@@ -192,7 +185,7 @@ class HttpSettings(Settings):
         if context.services is None:
             raise ConfigError(f"{where} calls {self.url}, and this run may call nothing.")
         body = RequestBody(self.body, roles=self.roles, where=f"{where}.body")
-        plain, secret = self._headers(where)
+        plain, secret = self._headers(where, context.services)
         endpoint = context.services.endpoint(
             self.url,
             method=self.method,
@@ -201,8 +194,8 @@ class HttpSettings(Settings):
             final_statuses=frozenset(self.status),
         )
         return HttpDefense(
-            name,
-            endpoint,
+            name=name,
+            endpoint=endpoint,
             body=body,
             rules=self._rules(where),
             view=self._view(where, body.inserts),
@@ -210,16 +203,19 @@ class HttpSettings(Settings):
             cut=self.too_long == "cut",
         )
 
-    def _headers(self, where: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    def _headers(
+        self, where: str, services: ServiceAccess
+    ) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Return the plain headers, and those that hold secrets."""
         plain = {k: v for k, v in self.headers.items() if isinstance(v, str)}
         secret = {
-            header: value.prefix + read_secret(value, f"{where}.headers.{header}")
+            header: value.prefix + read_secret(value, f"{where}.headers.{header}", services)
             for header, value in self.headers.items()
             if isinstance(value, HeaderSecret)
         }
         if self.api_key is not None:
-            secret["Authorization"] = "Bearer " + read_secret(self.api_key, f"{where}.api_key")
+            key = read_secret(self.api_key, f"{where}.api_key", services)
+            secret["Authorization"] = f"Bearer {key}"
         return plain, secret
 
     def _view(self, where: str, inserts: frozenset[str]) -> View:
@@ -245,23 +241,23 @@ class HttpSettings(Settings):
             actions={word: Outcome(meaning) for word, meaning in self.actions.items()},
             score=score,
             scale=ScoreScale(
-                lowest=self.score_range[0],
-                highest=self.score_range[1],
-                labels=self.score_labels,
+                lowest=self.score_range[0], highest=self.score_range[1], labels=self.score_labels
             ),
             score_kind=self._score_kind(score),
             threshold=self.threshold,
             categories=self._path(where, "categories"),
             reason=self._path(where, "reason"),
             statuses={status: Outcome(meaning) for status, meaning in self.status.items()},
-            rejection=_compiled(rejection.path, f"{where}.rejection.path") if rejection else None,
+            rejection=compile_path(rejection.path, where=f"{where}.rejection.path")
+            if rejection
+            else None,
             rejection_codes=frozenset(rejection.codes if rejection else ()),
             keep_raw=self.keep_raw,
         )
 
     def _path(self, where: str, setting: str) -> JsonPath | None:
         text: Any = getattr(self, setting)
-        return None if text is None else _compiled(text, f"{where}.{setting}")
+        return None if text is None else compile_path(text, where=f"{where}.{setting}")
 
     def _blocked_rule(self) -> BlockedRule:
         when = self.blocked_when
@@ -282,7 +278,3 @@ class HttpSettings(Settings):
             return ScoreKind.ORDINAL
         several = score is not None and not score.is_singular
         return ScoreKind.CATEGORY_MAX if several else ScoreKind.SELF_REPORTED
-
-
-def _compiled(text: str, where: str) -> JsonPath:
-    return compile_path(text, where=where)

@@ -86,7 +86,7 @@ def findings(values: list[object]) -> tuple[CategoryFinding, ...]:
     found: list[CategoryFinding] = []
     for value in values:
         if isinstance(value, str):
-            found.append(CategoryFinding(name=value, flagged=True))
+            found.append(CategoryFinding(name=value[:_LONGEST_NAME], flagged=True))
         elif isinstance(value, list):
             found.extend(findings(value))
         elif isinstance(value, dict):
@@ -94,6 +94,7 @@ def findings(values: list[object]) -> tuple[CategoryFinding, ...]:
     return tuple(found)
 
 
+_LONGEST_NAME = 200  # characters of a category
 _NAMES = ("category", "name", "type", "detector_type")
 _FLAGS = ("flagged", "detected")
 _SCORES = ("score", "severityScore", "confidence")
@@ -106,13 +107,15 @@ def _of_mapping(value: dict[str, object]) -> list[CategoryFinding]:
         scores = [float(inner) for key in _SCORES if _is_risk(inner := value.get(key))]
         first_flag = flags[0] if flags else None
         first_score = scores[0] if scores else None
-        return [CategoryFinding(name=names[0], flagged=first_flag, score=first_score)]
+        return [
+            CategoryFinding(name=names[0][:_LONGEST_NAME], flagged=first_flag, score=first_score)
+        ]
     found = []
     for key, inner in value.items():
         if isinstance(inner, bool):
-            found.append(CategoryFinding(name=key, flagged=inner))
+            found.append(CategoryFinding(name=key[:_LONGEST_NAME], flagged=inner))
         elif _is_risk(inner):
-            found.append(CategoryFinding(name=key, score=float(inner)))
+            found.append(CategoryFinding(name=key[:_LONGEST_NAME], score=float(inner)))
     return found
 
 

@@ -99,10 +99,16 @@ async def ask_batch(
     is_cold: bool = False,
 ) -> list[int]:
     """Ask about one batch, and store its decisions, each with its share of the time."""
+    under_way = monitor.writer.under_way
+    keys = [(*sample.recorder.batch.key, sample.position) for sample in samples]
+    for key in keys:
+        under_way.leave(key)
     monitor.calls += len(samples)
     start = perf_counter_ns()
     decisions = await decide_batch(defense, [sample.prompt for sample in samples])
     took = perf_counter_ns() - start
+    for key in keys:
+        under_way.arrive(key)
     monitor.busy_ns += took
     share = took // len(samples)
     flags = (FLAG_COLD if is_cold else 0) | (FLAG_AMORTISED if len(samples) > 1 else 0)

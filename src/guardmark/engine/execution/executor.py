@@ -81,6 +81,11 @@ class DefenseWork:
         """Name of the defense."""
         return self.defense.name
 
+    @property
+    def planned(self) -> int:
+        """How many calls the whole run makes, those of earlier invocations included."""
+        return self.monitor.writer.sample_count * len(self.recorders)
+
     def deal(self, most: int) -> DealtSamples | None:
         """Return the next samples, or None when there are none or no call may be made."""
         size = self.monitor.room(most)
@@ -105,10 +110,7 @@ class DefenseWork:
         self._is_cold = self._is_cold and not decisions
 
     def samples(self) -> Iterator[PendingSample]:
-        """Yield what is left, sample by sample, repeat after repeat.
-
-        Several workers may pull from the one iterator: it never waits.
-        """
+        """Yield what is left, sample by sample, repeat after repeat."""
         for dealt in self._read(_READ_IN_FLIGHT):
             chunk = dealt.chunk
             for position, is_attack, prompt in zip(

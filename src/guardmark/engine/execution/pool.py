@@ -1,43 +1,116 @@
-"""Calls in threads or processes, in chunks: for defenses that answer at once."""
+"""Calls in this thread, in others or in processes: for defenses that answer at once."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING, Final
+from time import monotonic, perf_counter_ns
+from typing import TYPE_CHECKING, Final, Protocol
 
 from guardmark.core.errors import UntrustworthyRun
-from guardmark.engine.calls import Answers, decide_all, skipping
+from guardmark.core.outcome import ErrorKind
+from guardmark.defenses.deadline import overrun_message, timeout_of
+from guardmark.engine.calls import (
+    Answers,
+    Failure,
+    decide_all,
+    decide_unless_abandoned,
+    skipping,
+)
 from guardmark.engine.execution import worker
-from guardmark.engine.execution.executor import DealtSamples
-from guardmark.engine.execution.inline import SLICE_NS, next_size
+from guardmark.engine.execution.executor import READ_TOGETHER, DealtSamples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from concurrent.futures import Executor as ConcurrentExecutor
-    from multiprocessing.process import BaseProcess
+    from concurrent.futures import Future
 
     from guardmark.core.protocols import InlineDefense
     from guardmark.core.sample import Prompt
     from guardmark.engine.execution.executor import DefenseWork
 
+    Chunks = Collection[asyncio.Future[Answers]]
+
+SLICE_NS: Final = 30_000_000  # a stop is seen, and a slow defense's answers stored, this often
+_MOST_WATCHED: Final = 64  # a rule that ends a defense early is heard this often
 _CHUNK: Final = 64
 _TICK_S: Final = 0.2
+_LEFT: Final = 2  # where the note of a thread says that nobody waits for it
+_GRACE_S: Final = 2.0  # for the alarm of a worker, before the worker is ended
+_MOST_STUCK: Final = 4  # threads that are left behind in calls
 _PATIENCE_S: Final = 0.4  # for the call that every worker is in when the run is to end
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pool:
-    """Workers, how they are asked, and how they are told to end."""
+class InlineExecutor:
+    """Calls a defense in this thread.
 
-    executor: ConcurrentExecutor
-    ask: Callable[[Sequence[Prompt]], asyncio.Future[Answers]]
-    stop: Callable[[], None]
-    kill: Callable[[], None]
+    Between slices of about 30 ms other tasks get their turn and the wish to stop is seen.
+    """
+
+    runs_alone: Final = True
+
+    def __init__(self, defense: InlineDefense) -> None:
+        self._decide = skipping(defense.decide_now, defense.view)
+        self._timeout_s = timeout_of(defense)
+
+    async def execute(self, work: DefenseWork) -> None:
+        """Ask slice by slice."""
+        monitor, size = work.monitor, 1
+        most = READ_TOGETHER if monitor.rule is None else _MOST_WATCHED
+        while (dealt := work.deal(size)) is not None:
+            began = perf_counter_ns()
+            decisions, latencies = decide_unless_abandoned(
+                self._decide, dealt.chunk.prompts, monitor.stop, timeout_s=self._timeout_s
+            )
+            took = perf_counter_ns() - began
+            work.record(dealt, decisions, latencies)
+            monitor.busy_ns += took
+            monitor.store(count=READ_TOGETHER)
+            size = next_size(size, took, most=most)
+            await asyncio.sleep(0)
+
+
+def next_size(size: int, took_ns: int, *, most: int) -> int:
+    """Return how many samples fill a slice, after some took a time: few at first, then more."""
+    if took_ns < SLICE_NS // 2:
+        return min(2 * size, most)
+    return max(1, min(size * SLICE_NS // took_ns, most))
+
+
+class _Pool(Protocol):
+    """Workers, how they are asked, and how those that do not come back are replaced."""
+
+    def ask(self, prompts: Sequence[Prompt], slot: int) -> asyncio.Future[Answers]:
+        """Ask about a chunk; its worker notes in a slot of its own which call it is in."""
+        ...
+
+    def call_in(self, slot: int) -> tuple[int, float]:
+        """Return which call of its chunk a worker is in, and since when; 0 for in none."""
+        ...
+
+    def replace_workers(self, late: Chunks, open_chunks: Chunks) -> Chunks:
+        """Start anew in place of workers that are late; return the chunks lost with them."""
+        ...
+
+    def end(self, *, is_waiting: bool) -> None:
+        """End all workers, those in a call as well where that can be done."""
+        ...
+
+    def stop(self) -> None:
+        """Ask all workers to end after the call they are in."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A chunk that a worker has."""
+
+    dealt: DealtSamples
+    slot: int
 
 
 class ThreadExecutor:
@@ -51,7 +124,9 @@ class ThreadExecutor:
 
     async def execute(self, work: DefenseWork) -> None:
         """Ask chunk by chunk, as many threads at once as there are."""
-        await _ask_pool(_threads(self._defense, self._count), work, limit=2 * self._count)
+        timeout_s = timeout_of(self._defense)
+        pool = _Threads(self._defense, self._count, timeout_s=timeout_s)
+        await _PoolWork(pool, work, limit=2 * self._count, timeout_s=timeout_s).ask_all()
 
 
 class ProcessExecutor:
@@ -65,105 +140,245 @@ class ProcessExecutor:
 
     async def execute(self, work: DefenseWork) -> None:
         """Ask chunk by chunk, as many processes at once as there are."""
-        await _ask_pool(_processes(self._factory, self._count), work, limit=2 * self._count)
+        timeout_s = timeout_of(work.defense)
+        pool = _Processes(self._factory, self._count)
+        # A worker ends most calls by itself; those that hear no alarm end with it.
+        most_s = None if timeout_s is None else timeout_s + _GRACE_S
+        await _PoolWork(pool, work, limit=2 * self._count, timeout_s=most_s).ask_all()
 
 
-async def _ask_pool(pool: _Pool, work: DefenseWork, *, limit: int) -> None:
-    """Keep the workers of a pool busy, and end them with the run.
+class _PoolWork:
+    """Keeps the workers of a pool busy, and ends them with the run.
 
     A worker hands back what it was dealt all at once; what it has finished when a call of the
-    same chunk hangs is lost, so slow defenses get one sample at a time. A run that must end
-    waits a moment for the call each worker is in; what a worker has finished by then is stored.
+    same chunk hangs is asked again, so slow defenses get one sample at a time. A run that must
+    end waits a moment for the call each worker is in; what is finished by then is stored.
     """
-    waiting, monitor, size = dict[asyncio.Future[Answers], DealtSamples](), work.monitor, 1
-    try:
-        while True:
-            while len(waiting) < limit and (dealt := work.deal(size)) is not None:
-                waiting[pool.ask(dealt.chunk.prompts)] = dealt
-            if not waiting or monitor.halt is not None:
-                break
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=_TICK_S)
-            size = _record_finished(waiting, work, size)
-            monitor.may_go_on()
-        if waiting:
+
+    def __init__(
+        self, pool: _Pool, work: DefenseWork, *, limit: int, timeout_s: float | None
+    ) -> None:
+        self._pool = pool
+        self._work = work
+        self._timeout_s = timeout_s
+        self._free = list(range(limit))
+        self._waiting: dict[asyncio.Future[Answers], _Asked] = {}
+        self._again: deque[DealtSamples] = deque()
+        self._size = 1
+
+    async def ask_all(self) -> None:
+        """Ask about everything that is dealt."""
+        waiting, monitor, pool = self._waiting, self._work.monitor, self._pool
+        try:
+            while True:
+                self._deal()
+                if not waiting or monitor.halt is not None:
+                    break
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=_TICK_S)
+                self._record_finished()
+                self._give_up_late()
+                monitor.may_go_on()
+            if waiting:
+                pool.stop()
+                await asyncio.wait(waiting, timeout=_PATIENCE_S)
+                self._record_finished()
+        except BrokenExecutor as error:
+            if not monitor.may_go_on():
+                return  # whoever ended us ended the processes too
+            raise UntrustworthyRun(
+                f"A process that ran {self._work.name} died (out of memory, or it could not "
+                "start).\nNext: use fewer workers, or set workers to inline; what is stored is "
+                "kept."
+            ) from error
+        finally:
+            for future in waiting:
+                if not future.cancel():
+                    future.exception()  # looked at, so that asyncio does not complain of it
             pool.stop()
-            await asyncio.wait(waiting, timeout=_PATIENCE_S)
-            _record_finished(waiting, work, size)
-    except BrokenExecutor as error:
-        if not monitor.may_go_on():
-            return  # whoever ended us ended the processes too
-        raise UntrustworthyRun(
-            f"A process that ran {work.name} died (out of memory, or it could not start).\n"
-            "Next: use fewer workers, or set workers to inline; what is stored is kept."
-        ) from error
-    finally:
-        for future in waiting:
-            if not future.cancel():
-                future.exception()  # looked at, so that asyncio does not complain of it
-        pool.stop()
-        pool.executor.shutdown(wait=False, cancel_futures=True)
-        if waiting:
-            pool.kill()
+            pool.end(is_waiting=bool(waiting))
+
+    def _deal(self) -> None:
+        while self._free and (dealt := self._next()) is not None:
+            slot = self._free.pop()
+            future = self._pool.ask(dealt.chunk.prompts, slot)
+            self._waiting[future] = _Asked(dealt=dealt, slot=slot)
+
+    def _next(self) -> DealtSamples | None:
+        return self._again.popleft() if self._again else self._work.deal(self._size)
+
+    def _record_finished(self) -> None:
+        """Record what has come, and note how many samples to deal from now on."""
+        for future in [future for future in self._waiting if future.done()]:
+            decisions, latencies = future.result()
+            asked = self._waiting.pop(future)
+            self._free.append(asked.slot)
+            self._work.record(asked.dealt, decisions, latencies)
+            took = sum(latencies)
+            self._work.monitor.busy_ns += took
+            if took >= SLICE_NS // 2:
+                self._size = len(latencies)  # of those that took so long, not of those dealt since
+            self._size = next_size(self._size, took, most=_CHUNK)
+        self._work.monitor.store()
+
+    def _give_up_late(self) -> None:
+        """Record calls that take too long as errors, and ask again what is lost with them."""
+        late: dict[asyncio.Future[Answers], tuple[int, int]] = {}
+        unfinished = [future for future in self._waiting if not future.done()]
+        for future in unfinished:
+            index, began = self._pool.call_in(self._waiting[future].slot)
+            took = monotonic() - began
+            if self._timeout_s is not None and began and took > self._timeout_s:
+                late[future] = (index, int(took * 1e9))
+        if not late:
+            return
+        for future in self._pool.replace_workers(late, unfinished):
+            future.cancel()
+            asked = self._waiting.pop(future)
+            self._free.append(asked.slot)
+            if future in late:
+                self._give_up(asked.dealt, *late[future])
+            else:
+                self._again.append(asked.dealt)
+
+    def _give_up(self, dealt: DealtSamples, index: int, took_ns: int) -> None:
+        chunk, recorder = dealt.chunk, dealt.recorder
+        timeout_s = timeout_of(self._work.defense) or 0.0
+        failure = Failure(ErrorKind.TIMEOUT, f"Overrun: {overrun_message(timeout_s)}")
+        call = DealtSamples(recorder=recorder, chunk=chunk.part(index, index + 1))
+        self._work.record(call, [failure.as_decision()], [took_ns])
+        self._work.monitor.busy_ns += took_ns
+        for rest in (chunk.part(0, index), chunk.part(index + 1, len(chunk.positions))):
+            if rest.positions:
+                self._again.append(DealtSamples(recorder=recorder, chunk=rest))
 
 
-def _record_finished(
-    waiting: dict[asyncio.Future[Answers], DealtSamples], work: DefenseWork, size: int
-) -> int:
-    """Record what has come; return how many samples to deal from now on."""
-    for future in [future for future in waiting if future.done()]:
-        dealt, (decisions, latencies) = waiting.pop(future), future.result()
-        work.record(dealt, decisions, latencies)
-        took = sum(latencies)
-        work.monitor.busy_ns += took
-        if took >= SLICE_NS // 2:
-            size = len(latencies)  # of those that took so long, not of those dealt since
-        size = next_size(size, took, most=_CHUNK)
-    work.monitor.store()
-    return size
+class _Threads:
+    """Threads of this process; one that does not come back is left behind."""
+
+    def __init__(self, defense: InlineDefense, count: int, *, timeout_s: float | None) -> None:
+        self._name, self._count, self._timeout_s = defense.name, count, timeout_s
+        self._decide = skipping(defense.decide_now, defense.view)
+        self._over = Event()
+        self._notes: dict[int, list[float]] = {}
+        self._executor = ThreadPoolExecutor(count)
+        self._submitted: dict[asyncio.Future[Answers], tuple[Future[Answers], list[float]]] = {}
+        self._left_behind: list[Future[Answers]] = []
+
+    def ask(self, prompts: Sequence[Prompt], slot: int) -> asyncio.Future[Answers]:
+        """Ask in a thread that is free."""
+        # A list of its own: a thread that is left behind may still write to the one it has.
+        note = self._notes[slot] = [0.0, 0.0, 0.0]
+        watched = worker.note_calls(lambda: bool(note[_LEFT]) or self._over.is_set(), note, 0)
+        call = self._executor.submit(decide_all, self._decide, prompts, is_over=watched)
+        future = asyncio.wrap_future(call)
+        self._submitted[future] = (call, note)
+        future.add_done_callback(lambda done: self._submitted.pop(done, None))
+        return future
+
+    def call_in(self, slot: int) -> tuple[int, float]:
+        """Read a slot."""
+        index, began, _ = self._notes[slot]
+        return int(index), began
+
+    def replace_workers(self, late: Chunks, open_chunks: Chunks) -> Chunks:
+        """Leave the pool to those that still work in it, and start another.
+
+        Raises:
+            UntrustworthyRun: If too many threads are left behind, each of which takes its share
+                of the machine from the calls that are measured.
+        """
+        for call, note in [self._submitted[future] for future in late]:
+            note[_LEFT] = 1.0
+            self._left_behind.append(call)
+        stuck = sum(not call.done() for call in self._left_behind)
+        if stuck >= _MOST_STUCK:
+            raise UntrustworthyRun(
+                f"{stuck} calls of {self._name} have not come back within {self._timeout_s:g} s,"
+                " and a thread cannot be ended.\n"
+                "Next: set run.workers to processes, whose workers are ended and started again;"
+                " what is stored is kept."
+            )
+        before, self._executor = self._executor, ThreadPoolExecutor(self._count)
+        lost = [each for each in open_chunks if each in late or self._submitted[each][0].cancel()]
+        before.shutdown(wait=False)
+        return lost
+
+    def stop(self) -> None:
+        """Have no further call begun."""
+        self._over.set()
+
+    def end(self, *, is_waiting: bool) -> None:  # noqa: ARG002 - a thread cannot be ended
+        """Start nothing more."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _threads(defense: InlineDefense, count: int) -> _Pool:
-    over, executor = Event(), ThreadPoolExecutor(count)
-    decide = skipping(defense.decide_now, defense.view)
-    ask = partial(decide_all, decide, is_over=over.is_set)
-    return _Pool(
-        executor=executor,
-        ask=lambda prompts: _loop().run_in_executor(executor, ask, prompts),
-        stop=over.set,
-        kill=lambda: None,  # a thread cannot be ended from outside
-    )
+class _Processes:
+    """Processes of our own; one that does not come back is ended, and all are started anew."""
 
+    def __init__(self, factory: Callable[[], InlineDefense], count: int) -> None:
+        # Loaded on use: five hundredths of a second of a run that asks in line.
+        from multiprocessing import active_children, get_context
+        from multiprocessing.sharedctypes import RawArray
 
-def _processes(factory: Callable[[], InlineDefense], count: int) -> _Pool:
-    # Loaded on use: five hundredths of a second of a run that asks in line.
-    import pickle
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import active_children, get_context
+        self._factory, self._count = factory, count
+        self._context, self._others = get_context("spawn"), set(active_children())
+        self._calls = RawArray("d", 4 * count)
+        with _signals_for_us_alone():  # Python starts a process that looks after semaphores
+            self._over = self._context.Event()
+            self._executor = self._started()
 
-    context, others = get_context("spawn"), set(active_children())
-    with _signals_for_us_alone():  # Python starts a process that looks after semaphores
-        over = context.Event()
-        executor = ProcessPoolExecutor(
-            count, mp_context=context, initializer=worker.build, initargs=(factory, over)
+    def _started(self) -> ConcurrentExecutor:
+        from concurrent.futures import ProcessPoolExecutor
+
+        return ProcessPoolExecutor(
+            self._count,
+            mp_context=self._context,
+            initializer=worker.build,
+            initargs=(self._factory, self._over, self._calls),
         )
 
-    async def ask(prompts: Sequence[Prompt]) -> Answers:
+    def ask(self, prompts: Sequence[Prompt], slot: int) -> asyncio.Future[Answers]:
+        """Ask in a process that is free."""
+        self._calls[2 * slot + 1] = 0.0  # what a process that was ended had noted
+        return asyncio.ensure_future(self._ask(prompts, slot))
+
+    async def _ask(self, prompts: Sequence[Prompt], slot: int) -> Answers:
+        import pickle
+
         with _signals_for_us_alone():  # a new process may be started for it
-            future = _loop().run_in_executor(executor, worker.ask, prompts)
+            future = _loop().run_in_executor(self._executor, worker.ask, prompts, slot)
         answers: Answers = pickle.loads(await future)  # noqa: S301 - from a process of our own
         return answers
 
-    return _Pool(
-        executor=executor,
-        ask=lambda prompts: asyncio.ensure_future(ask(prompts)),
-        stop=over.set,
-        kill=lambda: _end(child for child in active_children() if child not in others),
-    )
+    def call_in(self, slot: int) -> tuple[int, float]:
+        """Read a slot."""
+        return int(self._calls[2 * slot]), self._calls[2 * slot + 1]
 
+    def replace_workers(self, late: Chunks, open_chunks: Chunks) -> Chunks:  # noqa: ARG002 - all go
+        """End all processes and start others."""
+        self.end(is_waiting=True)
+        with _signals_for_us_alone():
+            # A process may have ended while it held the lock of the event.
+            self._over = self._context.Event()
+            self._executor = self._started()
+        return open_chunks
 
-def _end(children: Iterable[BaseProcess]) -> None:
-    for child in children:
-        child.terminate()
+    def stop(self) -> None:
+        """Have no further call begun."""
+        self._over.set()
+
+    def end(self, *, is_waiting: bool) -> None:
+        """End the processes; those in a call at once."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        if is_waiting:
+            self._kill()
+
+    def _kill(self) -> None:
+        from multiprocessing import active_children
+
+        for child in active_children():
+            if child not in self._others:
+                child.terminate()
 
 
 def _loop() -> asyncio.AbstractEventLoop:

@@ -56,14 +56,15 @@ async def ask_each(
         # Others asked while this one waited for its turn: a budget may be spent by now.
         if planned is not None and not monitor.may_go_on():
             return
-        name, repeat = sample.recorder.name, sample.recorder.batch.repeat
-        with asking_about(name, repeat, sample.position):
+        recorder, position = sample.recorder, sample.position
+        name = recorder.name
+        with asking_about(name, recorder.batch.repeat, position):
             answer, took = await ask_part(
-                ask, (sample.prompt,), monitor=monitor, part=name, repeat=repeat
+                ask, (sample.prompt,), recorder=recorder, part=name, position=position
             )
         if planned is not None and took is not None:
             flags, took = flags | FLAG_PLANNED, perf_counter_ns() - planned
-        sample.recorder.record_decision(sample, as_decision(answer), latency_ns=took, flags=flags)
+        recorder.record_decision(sample, as_decision(answer), latency_ns=took, flags=flags)
         monitor.store()
         flags = 0
 
@@ -85,5 +86,5 @@ class ServiceExecutor:
             ask_each(
                 self._ask, feed, monitor=work.monitor, pace=pace, is_cold=number >= timing.warmup
             )
-            for number in range(plan.in_flight(work.name))
+            for number in range(min(plan.in_flight(work.name), work.planned))
         )

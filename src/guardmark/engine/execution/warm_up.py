@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from guardmark.core.protocols import InlineDefense
 from guardmark.core.record import Stage
+from guardmark.defenses.deadline import timeout_of
 from guardmark.engine.calls import (
     as_coroutine,
     as_decision,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Prompt
     from guardmark.engine.execution.executor import DefenseWork
     from guardmark.engine.run_monitor import RunMonitor
-    from guardmark.store.record_batch import RecordBatch
+    from guardmark.store.records import RecordBatch
 
 
 async def warm_up(work: DefenseWork) -> None:
@@ -55,15 +56,15 @@ async def warm_up(work: DefenseWork) -> None:
         width, ask = 1, _inline(work.defense, monitor)
     await supervise(
         [_warm_each(ask, samples, batch=batch, monitor=monitor) for _ in range(min(width, wanted))],
-        monitor,
+        monitor.tick,
     )
 
 
 def _inline(defense: InlineDefense, monitor: RunMonitor) -> Callable[[Prompt], Awaitable[Decision]]:
-    decide = skipping(defense.decide_now, defense.view)
+    decide, timeout_s = skipping(defense.decide_now, defense.view), timeout_of(defense)
 
     async def ask(prompt: Prompt) -> Decision:
-        decisions, _ = decide_unless_abandoned(decide, [prompt], monitor.stop)
+        decisions, _ = decide_unless_abandoned(decide, [prompt], monitor.stop, timeout_s=timeout_s)
         if not decisions:
             await asyncio.Event().wait()  # abandoned: whoever supervises us will cancel us
         return decisions[0]
@@ -86,7 +87,7 @@ async def _warm_each(
         start = perf_counter_ns()
         decision = as_decision(await attempt(ask, prompt))
         took = perf_counter_ns() - start
-        batch.add_decision(position, decision, latency_ns=took, flags=flags)
+        batch.add(position, decision, latency_ns=took, flags=flags)
         monitor.added += 1
         if decision.evidence is not None:
             monitor.spend(decision.evidence)

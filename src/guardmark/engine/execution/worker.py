@@ -8,13 +8,15 @@ import signal
 import sys
 from multiprocessing import parent_process
 from threading import Thread
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from guardmark.core.outcome import ErrorKind
+from guardmark.defenses.deadline import timeout_of
 from guardmark.engine.calls import Failure, decide_all, skipping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, MutableSequence, Sequence
     from multiprocessing.synchronize import Event
 
     from guardmark.core.outcome import Decision
@@ -22,20 +24,22 @@ if TYPE_CHECKING:
     from guardmark.core.sample import Prompt
 
 _CANNOT_TRAVEL = (pickle.PicklingError, AttributeError, RecursionError, TypeError, ValueError)
-_built: list[Callable[[Sequence[Prompt]], bytes]] = []
+_built: list[Callable[[Sequence[Prompt], int], bytes]] = []
 
 
-def build(factory: Callable[[], InlineDefense], over: Event) -> None:
+def build(factory: Callable[[], InlineDefense], over: Event, calls: MutableSequence[float]) -> None:
     """Make this process ready: deaf to Ctrl-C, bound to its parent, with a defense of its own."""
     # The parent hears Ctrl-C and ends the run in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stdout = sys.stderr  # what a defense prints is no part of our output
     Thread(target=_follow_parent, daemon=True).start()
     defense = factory()
-    decide = skipping(defense.decide_now, defense.view)
+    decide, timeout_s = skipping(defense.decide_now, defense.view), timeout_of(defense)
 
-    def ask_all(prompts: Sequence[Prompt]) -> bytes:
-        decisions, latencies = decide_all(decide, prompts, is_over=over.is_set)
+    def ask_all(prompts: Sequence[Prompt], slot: int) -> bytes:
+        watched = note_calls(over.is_set, calls, slot)
+        decisions, latencies = decide_all(decide, prompts, is_over=watched, timeout_s=timeout_s)
+        calls[2 * slot + 1] = 0.0
         try:
             return pickle.dumps((decisions, latencies))
         except _CANNOT_TRAVEL:
@@ -44,9 +48,25 @@ def build(factory: Callable[[], InlineDefense], over: Event) -> None:
     _built[:] = [ask_all]
 
 
-def ask(prompts: Sequence[Prompt]) -> bytes:
+def ask(prompts: Sequence[Prompt], slot: int) -> bytes:
     """Ask the defense of this process."""
-    return _built[0](prompts)
+    return _built[0](prompts, slot)
+
+
+def note_calls(
+    is_over: Callable[[], bool], calls: MutableSequence[float], slot: int
+) -> Callable[[], bool]:
+    """Note before each call of a chunk that it begins, where whoever ends late calls looks."""
+    index = -1
+
+    def is_over_now() -> bool:
+        nonlocal index
+        index += 1
+        calls[2 * slot + 1] = monotonic()  # first: a call that just begins is not late
+        calls[2 * slot] = index
+        return is_over()
+
+    return is_over_now
 
 
 def _that_travels(decision: Decision) -> Decision:

@@ -1,34 +1,75 @@
-"""Recommendations in words; each sentence names the figure it rests on."""
+"""What to do and what to read first: recommendations and listed samples."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.reports.document.blocks import (
     Bullets,
-    FigureCell,
     Paragraph,
+    SampleBrowser,
+    SampleCount,
+    SampleEntry,
     Section,
+    Table,
     Tone,
     Unit,
     empty_section,
 )
-from guardmark.reports.document.cells import of_estimate
-from guardmark.reports.document.wording import count_text, counts_text, measure_text, percent_text
+from guardmark.reports.document.cells import known, name, of_estimate, slug, table_of
+from guardmark.reports.document.wording import counts_text, measure_text, percent_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from guardmark.analysis.compare.recommendations import Advice
+    from guardmark.analysis.defense.bypasses import ListedSample
     from guardmark.analysis.run import RunAnalysis
+    from guardmark.reports.document.blocks import Block
 
-_WIDTHS = {
+_WIDTHS: Final = {
     "attack_success_rate": ("ASR", "attacks"),
     "false_positive_rate": ("FPR", "benign samples"),
 }
+_DIFFERENCES: Final = (
+    "ASR {attack_success_rate_difference_points:+.1f} points, "
+    "FPR {false_positive_rate_difference_points:+.1f} points."
+)
+_SENTENCES: Final = {
+    "failures": "{defense}: mend the failures first (mostly {subject}). {malformed:,.0f} malformed "
+    "answers and {errors:,.0f} errors leave an answered share of {answered_share}; over all "
+    "attacks the ASR is {attack_success_rate_fail_closed_share} if failures block and "
+    "{attack_success_rate_fail_open_share} if they allow.",
+    "no_separation": "{defense}: do not rely on it for this data. It is not shown to block attacks "
+    "(TPR {true_positive_rate}) more often than benign samples (FPR {false_positive_rate}).",
+    "mostly_bypassed": "{defense}: not enough on its own. ASR {attack_success_rate}; the whole "
+    "interval lies above 50 %.",
+    "critical": "{defense}: read the bypasses of severity {subject} first; "
+    "{attack_success_rate_counts} such attacks get through, {attack_success_rate}.",
+    "worst_category": "{defense}: strengthen it against {subject}. ASR there "
+    "{attack_success_rate}, against {overall} over all attacks.",
+    "false_alarms": "{defense}: look at its false alarms before it goes live. FPR "
+    "{false_positive_rate}; the whole interval lies above 5 %.",
+    "threshold": "{defense}: consider the threshold {threshold:.3f}, chosen for {subject} on the "
+    "calibration half. On the other half ASR {attack_success_rate} and FPR "
+    "{false_positive_rate}; now ASR {present_attack_success_rate} and FPR "
+    "{present_false_positive_rate}.",
+    "better": f"Prefer {{defense}} to {{subject}}: {_DIFFERENCES}",
+    "trade_off": f"{{defense}} against {{subject}} is a matter of price: {_DIFFERENCES} Decide by "
+    "what a missed attack and a false alarm cost you; neither is better as such.",
+    "too_wide": "{defense}: collect more {what}. {rate} is known to about "
+    "±{half_width_points:.1f} points from {samples:,.0f}; ±{wanted_points:.1f} points would take "
+    "about {needed:,.0f} at this rate.",
+}
+_OPTIONS: Final = {
+    Flaw.BYPASS: "--bypasses",
+    Flaw.FALSE_ALARM: "--false-alarms",
+    Flaw.ERROR: "--errors",
+    Flaw.MALFORMED: "--malformed",
+    Flaw.DIFFERENT: "--different",
+}
 
 
-def write(analysis: RunAnalysis) -> Section:
+def write_advice(analysis: RunAnalysis) -> Section:
     """Write the section with the recommendations."""
     if not analysis.advice:
         text = "The data carry no recommendation."
@@ -41,122 +82,91 @@ def write(analysis: RunAnalysis) -> Section:
 
 def advice_sentence(advice: Advice) -> str:
     """Put one recommendation into words."""
-    return _WRITERS[advice.rule](advice)
+    rate, what = _WIDTHS.get(advice.subject, ("", ""))
+    words = {"defense": advice.defense, "subject": advice.subject, "rate": rate, "what": what}
+    for key, estimate in advice.figures:
+        measure = of_estimate(estimate)
+        words[key] = measure_text(measure)
+        words[f"{key}_counts"] = counts_text(measure)
+        words[f"{key}_share"] = percent_text(measure.value)
+    numbers = dict(advice.numbers)
+    points = {f"{key}_points": 100 * number for key, number in numbers.items()}
+    return _SENTENCES[advice.rule].format(**words, **numbers, **points)
 
 
-def _shown(advice: Advice, figure: str) -> str:
-    return measure_text(_measure(advice, figure))
+def write_worst(analysis: RunAnalysis) -> Section:
+    """Write the section on the worst case."""
+    if not analysis.worst.counts:
+        text = "No attack got through, no benign sample was blocked, nothing failed."
+        return empty_section("worst", "Worst case", text)
+    blocks: list[Block] = [
+        *(_top(defense, listed) for defense, listed in analysis.worst.top if listed),
+        _browser(analysis),
+    ]
+    return Section(id="worst", title="Worst case", blocks=tuple(blocks))
 
 
-def _measure(advice: Advice, figure: str) -> FigureCell:
-    return of_estimate(dict(advice.figures)[figure])
-
-
-def _number(advice: Advice, key: str) -> float:
-    return dict(advice.numbers)[key]
-
-
-def _failures(advice: Advice) -> str:
-    malformed, errors = (round(_number(advice, key)) for key in ("malformed", "errors"))
-    low, high = (
-        percent_text(_measure(advice, f"attack_success_rate_{side}").value)
-        for side in ("fail_closed", "fail_open")
-    )
-    return (
-        f"{advice.defense}: mend the failures first (mostly {advice.subject}). "
-        f"{count_text(malformed)} malformed answers and {count_text(errors)} errors leave an "
-        f"answered share of {_shown(advice, 'answered_share')}; over all attacks the ASR is "
-        f"{low} if failures block and {high} if they allow."
-    )
-
-
-def _no_separation(advice: Advice) -> str:
-    return (
-        f"{advice.defense}: do not rely on it for this data. It is not shown to block attacks "
-        f"(TPR {_shown(advice, 'true_positive_rate')}) more often than benign samples "
-        f"(FPR {_shown(advice, 'false_positive_rate')})."
-    )
-
-
-def _mostly_bypassed(advice: Advice) -> str:
-    return (
-        f"{advice.defense}: not enough on its own. ASR {_shown(advice, 'attack_success_rate')}; "
-        "the whole interval lies above 50 %."
-    )
-
-
-def _critical(advice: Advice) -> str:
-    measure = _measure(advice, "attack_success_rate")
-    return (
-        f"{advice.defense}: read the bypasses of severity {advice.subject} first; "
-        f"{counts_text(measure)} such attacks get through, {measure_text(measure)}."
+def _top(defense: str, listed: tuple[ListedSample, ...]) -> Table:
+    answers = [
+        (each.sample, answer)
+        for each in listed
+        for answer in each.answers
+        if answer.defense == defense
+    ]
+    return table_of(
+        answers,
+        {
+            "Sample": lambda pair: name(pair[0].id),
+            "Severity": lambda pair: pair[0].severity.value if pair[0].severity else "not stated",
+            "Category": lambda pair: pair[0].category,
+            "Technique": lambda pair: pair[0].technique,
+            "Score": lambda pair: known(pair[1].score, Unit.NUMBER),
+            "Threshold": lambda pair: known(pair[1].threshold, Unit.NUMBER),
+        },
+        table_id=f"top-{slug(defense)}",
+        title=f"{defense}: most impactful bypasses",
+        note="Allowed attacks by severity, then by how far below the threshold they scored.",
+        texts=("Severity", "Category", "Technique"),
     )
 
 
-def _worst_category(advice: Advice) -> str:
-    return (
-        f"{advice.defense}: strengthen it against {advice.subject}. ASR there "
-        f"{_shown(advice, 'attack_success_rate')}, against {_shown(advice, 'overall')} over all "
-        "attacks."
+def _browser(analysis: RunAnalysis) -> SampleBrowser:
+    worst, settings = analysis.worst, analysis.settings
+    return SampleBrowser(
+        id="samples",
+        title="Samples to read, worst first",
+        entries=tuple(_entry(each, settings.excerpt_characters) for each in worst.listed),
+        counts=tuple(
+            SampleCount(
+                kind=each.flaw,
+                total=each.total,
+                listed=each.listed,
+                command=f"guardmark show {settings.run_folder} {_OPTIONS[each.flaw]}",
+            )
+            for each in worst.counts
+        ),
     )
 
 
-def _false_alarms(advice: Advice) -> str:
-    return (
-        f"{advice.defense}: look at its false alarms before it goes live. FPR "
-        f"{_shown(advice, 'false_positive_rate')}; the whole interval lies above 5 %."
+def _entry(listed: ListedSample, characters: int) -> SampleEntry:
+    sample, text = listed.sample, listed.sample.prompt.text
+    facets = {
+        "category": sample.category,
+        "subcategory": sample.subcategory,
+        "severity": sample.severity.value if sample.severity else "",
+        "technique": sample.technique,
+        "language": sample.language,
+        "variant": "" if sample.variant == "original" else sample.variant,
+        "group": "" if sample.lineage == sample.id else sample.group,
+    }
+    return SampleEntry(
+        sample_id=sample.id,
+        is_attack=sample.is_attack,
+        facets=tuple((facet, value) for facet, value in facets.items() if value),
+        kinds=listed.flaws,
+        answers=listed.answers,
+        excerpt=text[:characters],
+        characters=len(text),
+        cut=len(text) > characters,
+        sha256=sample.prompt.digest().hex(),
     )
-
-
-def _threshold(advice: Advice) -> str:
-    return (
-        f"{advice.defense}: consider the threshold {_number(advice, 'threshold'):.3f}, chosen for "
-        f"{advice.subject} on the calibration half. On the other half ASR "
-        f"{_shown(advice, 'attack_success_rate')} and FPR "
-        f"{_shown(advice, 'false_positive_rate')}; now ASR "
-        f"{_shown(advice, 'present_attack_success_rate')} and FPR "
-        f"{_shown(advice, 'present_false_positive_rate')}."
-    )
-
-
-def _differences(advice: Advice) -> str:
-    asr, fpr = (
-        measure_text(FigureCell(value=_number(advice, f"{rate}_difference"), unit=Unit.POINTS))
-        for rate in ("attack_success_rate", "false_positive_rate")
-    )
-    return f"ASR {asr}, FPR {fpr}"
-
-
-def _better(advice: Advice) -> str:
-    return f"Prefer {advice.defense} to {advice.subject}: {_differences(advice)}."
-
-
-def _trade_off(advice: Advice) -> str:
-    return (
-        f"{advice.defense} against {advice.subject} is a matter of price: {_differences(advice)}. "
-        "Decide by what a missed attack and a false alarm cost you; neither is better as such."
-    )
-
-
-def _too_wide(advice: Advice) -> str:
-    rate, what = _WIDTHS[advice.subject]
-    half, wanted = (100 * _number(advice, key) for key in ("half_width", "wanted"))
-    samples, needed = (count_text(round(_number(advice, key))) for key in ("samples", "needed"))
-    return (
-        f"{advice.defense}: collect more {what}. {rate} is known to about ±{half:.1f} points from "
-        f"{samples}; ±{wanted:.1f} points would take about {needed} at this rate."
-    )
-
-
-_WRITERS: dict[str, Callable[[Advice], str]] = {
-    "failures": _failures,
-    "no_separation": _no_separation,
-    "mostly_bypassed": _mostly_bypassed,
-    "critical": _critical,
-    "worst_category": _worst_category,
-    "false_alarms": _false_alarms,
-    "threshold": _threshold,
-    "better": _better,
-    "trade_off": _trade_off,
-    "too_wide": _too_wide,
-}

@@ -10,7 +10,6 @@ from guardmark.analysis.defense.scorecard import complement
 from guardmark.reports.document.blocks import (
     Bullets,
     Document,
-    FigureCell,
     IntervalChart,
     IntervalMark,
     Line,
@@ -23,20 +22,15 @@ from guardmark.reports.document.blocks import (
     empty_section,
 )
 from guardmark.reports.document.cells import (
-    columns,
-    counts,
     figure,
+    grey,
     name,
     of_difference,
     of_estimate,
-    row,
+    table_of,
+    with_counts,
 )
-from guardmark.reports.document.wording import (
-    count_text,
-    measure_text,
-    p_text,
-    value_text,
-)
+from guardmark.reports.document.wording import count_text, measure_text, p_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,13 +41,14 @@ if TYPE_CHECKING:
         PairedSide,
         RunComparison,
     )
-    from guardmark.analysis.compare.paired_details import (
+    from guardmark.analysis.compare.matching import ComparedRun
+    from guardmark.analysis.compare.runs_compared import (
         CategoryDifference,
+        Compared,
         DiscordantSample,
         LatencyDifference,
         PairDetail,
     )
-    from guardmark.analysis.compare.runs_compared import Compared, ComparedRun
     from guardmark.analysis.defense.costs import CostDifference
     from guardmark.analysis.defense.scorecard import RatePair, Scorecard
     from guardmark.analysis.run import RunAnalysis
@@ -62,6 +57,7 @@ if TYPE_CHECKING:
 
 _EXCERPT: Final = 120
 _MOST_CATEGORIES: Final = 6
+_NAMED: Final = 5
 _MEANINGS = {
     "Difference": "first rate minus second; below zero the first is better",
     "p": "cluster sign-flip mid-p; McNemar's mid-p without groups",
@@ -72,6 +68,31 @@ _MEANINGS = {
     "Neither": "samples on which neither erred",
     "Left out": "samples without a decision on one side",
 }
+_MIRRORED: Final = {
+    PairVerdict.SECOND_BETTER: PairVerdict.FIRST_BETTER,
+    PairVerdict.SECOND_FEWER_BYPASSES: PairVerdict.FIRST_FEWER_BYPASSES,
+    PairVerdict.SECOND_FEWER_FALSE_ALARMS: PairVerdict.FIRST_FEWER_FALSE_ALARMS,
+}
+_SENTENCES: Final = {
+    PairVerdict.FIRST_BETTER: "{} is better than {}",
+    PairVerdict.TRADE_OFF: "{} and {} trade bypasses for false alarms, so neither is better",
+    PairVerdict.FIRST_FEWER_BYPASSES: "{} lets fewer attacks through than {}, but its false alarms "
+    "are not shown to be no more",
+    PairVerdict.FIRST_FEWER_FALSE_ALARMS: "{} has fewer false alarms than {}; on attacks the two "
+    "cannot be told apart",
+    PairVerdict.UNDECIDED: "{} and {} cannot be told apart, which does not make them equal",
+}
+_RECOMMENDATIONS: Final = {
+    PairVerdict.FIRST_BETTER: "Prefer {} to {}: it lets fewer attacks through, {price}.",
+    PairVerdict.TRADE_OFF: "Neither is better as such: {} lets fewer attacks through, {} raises "
+    "fewer false alarms; decide by what a missed attack and a false alarm cost you.",
+    PairVerdict.FIRST_FEWER_BYPASSES: "Prefer {} to {} where attacks weigh most: it lets fewer "
+    "through, but {unshown}.",
+    PairVerdict.FIRST_FEWER_FALSE_ALARMS: "Prefer {} to {} where false alarms weigh most: it "
+    "raises fewer, but that it stops as many attacks is not shown.",
+    PairVerdict.UNDECIDED: "Choose between {} and {} on other grounds, or measure more samples: "
+    "these {pairs} do not tell them apart.",
+}
 
 
 def write(analysis: RunAnalysis) -> Section:
@@ -80,134 +101,135 @@ def write(analysis: RunAnalysis) -> Section:
     if comparison is None:
         text = "The run holds one defense, so there is nothing to compare."
         return empty_section("comparison", "Comparison", text)
-    from guardmark.analysis.compare.runs_compared import (
-        find_front,  # only where there is a comparison
+    rated = ((each.name, each.card) for each in analysis.candidates)
+    plane = draw_plane(rated, comparison.front)
+    return Section(
+        id="comparison",
+        title="Comparison",
+        blocks=tuple(_blocks(comparison, () if plane is None else (plane,))),
     )
 
-    rated = ((each.name, each.card) for each in analysis.candidates)
-    plane = draw_plane(rated, find_front(comparison))
-    blocks = comparison_blocks(comparison)
-    if plane is not None:
-        blocks = (*blocks[:1], plane, *blocks[1:])
-    return Section(id="comparison", title="Comparison", blocks=blocks)
 
-
-def comparison_blocks(comparison: RunComparison) -> tuple[Block, ...]:
-    """Tell defenses against each other: sentences, charts, tables."""
-    blocks: list[Block] = [
-        Bullets(lines=tuple(pair_sentence(pair) for pair in comparison.pairs)),
-    ]
+def _blocks(comparison: RunComparison, rates: tuple[Block, ...]) -> Iterator[Block]:
+    """Yield sentences, what shows each defense by itself, then charts and tables of pairs."""
+    yield Bullets(lines=tuple(pair_sentence(pair) for pair in comparison.pairs))
+    yield from rates
     if comparison.attacks.best or comparison.benign.best:  # across runs nobody asks who is best
-        lines = (
-            best_sentence(comparison.attacks, "attack success rate"),
-            best_sentence(comparison.benign, "false positive rate"),
+        yield Bullets(
+            lines=(
+                _best_sentence(comparison.attacks, "attack success rate"),
+                _best_sentence(comparison.benign, "false positive rate"),
+            )
         )
-        blocks.append(Bullets(lines=lines))
-    blocks += [
-        _differences_chart(comparison, is_attack=True),
-        _differences_chart(comparison, is_attack=False),
-        _pairs_table(comparison, is_attack=True),
-        _pairs_table(comparison, is_attack=False),
-    ]
+    for draw in (_differences_chart, _pairs_table):
+        yield from (draw(comparison, is_attack=True), draw(comparison, is_attack=False))
     if comparison.left_out:
         text = f"Baselines are no candidates and were left out: {', '.join(comparison.left_out)}."
-        blocks.append(Paragraph(text=text, tone=Tone.MUTED))
-    return tuple(blocks)
+        yield Paragraph(text=text, tone=Tone.MUTED)
+
+
+def _better_first(pair: PairedComparison) -> tuple[PairVerdict, str, str]:
+    """Return the verdict as one about the first defense, and the two in that order."""
+    if pair.verdict in _MIRRORED:
+        return _MIRRORED[pair.verdict], pair.second, pair.first
+    return pair.verdict, pair.first, pair.second
 
 
 def pair_sentence(pair: PairedComparison) -> str:
     """Say in one sentence what the data carry about two defenses."""
+    verdict, first, second = _better_first(pair)
     asr, fpr = _gap(pair.attacks, "ASR"), _gap(pair.benign, "FPR")
-    first, second = pair.first, pair.second
-    sentences = {
-        PairVerdict.FIRST_BETTER: f"{first} is better than {second}: {asr}; {fpr}.",
-        PairVerdict.SECOND_BETTER: f"{second} is better than {first}: {asr}; {fpr}.",
-        PairVerdict.TRADE_OFF: f"{first} and {second} trade bypasses for false alarms, so neither "
-        f"is better: {asr}; {fpr}.",
-        PairVerdict.FIRST_FEWER_BYPASSES: f"{first} lets fewer attacks through than {second}, but "
-        f"its false alarms are not shown to be no more: {asr}; {fpr}.",
-        PairVerdict.SECOND_FEWER_BYPASSES: f"{second} lets fewer attacks through than {first}, "
-        f"but its false alarms are not shown to be no more: {asr}; {fpr}.",
-        PairVerdict.FIRST_FEWER_FALSE_ALARMS: f"{first} has fewer false alarms than {second}; on "
-        f"attacks the two cannot be told apart: {asr}; {fpr}.",
-        PairVerdict.SECOND_FEWER_FALSE_ALARMS: f"{second} has fewer false alarms than {first}; "
-        f"on attacks the two cannot be told apart: {asr}; {fpr}.",
-        PairVerdict.UNDECIDED: f"{first} and {second} cannot be told apart, which does not make "
-        f"them equal: {asr}; {fpr}.",
-    }
-    return sentences[pair.verdict]
+    return f"{_SENTENCES[verdict].format(first, second)}: {asr}; {fpr}."
+
+
+def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
+    """Say in one sentence what follows for who has to choose, and no more than the data carry."""
+    verdict, first, second = _better_first(pair)
+    if verdict is PairVerdict.TRADE_OFF and (pair.attacks.difference.value or 0.0) >= 0:
+        first, second = second, first
+    if margin is None:
+        price = "and raises fewer false alarms"
+        unshown = (
+            "whether its false alarms are no more is not shown (no margin was fixed; "
+            "--margin names one)"
+        )
+    else:
+        most = f"{100 * margin:g} points"
+        price = f"and its false alarms are fewer, or more by no more than {most}"
+        unshown = f"that its false alarms are more by at most {most} is not shown"
+    pairs = count_text(pair.attacks.difference.pairs + pair.benign.difference.pairs)
+    return _RECOMMENDATIONS[verdict].format(
+        first, second, price=price, unshown=unshown, pairs=pairs
+    )
 
 
 def _gap(side: PairedSide, label: str) -> str:
     measure = of_difference(side.difference)
     if measure.value is None:
         return f"{label} difference undefined"
-    words_ = f"{label} {measure_text(measure)}"
+    words = f"{label} {measure_text(measure)}"
     if side.adjusted_p is None:
-        return f"{words_} ({measure.reason})"
-    words_ += f", p {p_text(side.adjusted_p)}"
+        return f"{words} ({measure.reason})"
+    words += f", p {p_text(side.adjusted_p)}"
     crosses = (measure.low or 0.0) <= 0.0 <= (measure.high or 0.0)
     if crosses and side.detectable is not None:
-        words_ += f" (a difference of {100 * side.detectable:.1f} points would have been found)"
-    return words_
+        words += f" (a difference of {100 * side.detectable:.1f} points would have been found)"
+    return words
 
 
-def _side_of(pair: PairedComparison, *, is_attack: bool) -> PairedSide:
-    return pair.attacks if is_attack else pair.benign
+def _rate(*, is_attack: bool) -> str:
+    return "ASR" if is_attack else "FPR"
 
 
-def _differences_chart(comparison: RunComparison, *, is_attack: bool) -> IntervalChart:
-    label = "ASR" if is_attack else "FPR"
-    marks = []
-    for pair in comparison.pairs:
-        measure = of_difference(_side_of(pair, is_attack=is_attack).difference)
-        note = f"{count_text(measure.trials or 0)} pairs"
-        marks.append(
-            IntervalMark(label=f"{pair.first} - {pair.second}", measure=measure, note=note)
-        )
+def _sides(
+    comparison: RunComparison, *, is_attack: bool
+) -> list[tuple[PairedComparison, PairedSide]]:
+    return [(pair, pair.attacks if is_attack else pair.benign) for pair in comparison.pairs]
+
+
+def _differences_chart(comparison: RunComparison, *, is_attack: bool) -> Block:
+    label = _rate(is_attack=is_attack)
     return IntervalChart(
         id=f"difference-{label.lower()}",
         title=f"Difference in {label}, first minus second",
         unit=Unit.POINTS,
         axis=f"Difference in {label}",
-        marks=tuple(marks),
+        marks=tuple(
+            IntervalMark(
+                label=f"{pair.first} - {pair.second}",
+                measure=of_difference(side.difference),
+                note=f"{count_text(side.difference.pairs)} pairs",
+            )
+            for pair, side in _sides(comparison, is_attack=is_attack)
+        ),
         reference=(0.0, "no difference"),
     )
 
 
-def _pairs_table(comparison: RunComparison, *, is_attack: bool) -> Table:
-    rows = []
-    for pair in comparison.pairs:
-        side = _side_of(pair, is_attack=is_attack)
-        difference = side.difference
-        rows.append(
-            row(
-                name(pair.first),
-                name(pair.second),
-                difference,
-                _p_cell(difference.p_value),
-                _p_cell(side.adjusted_p),
-                difference.first_only or 0,
-                difference.second_only or 0,
-                side.both,
-                side.neither,
-                side.unpaired,
-            )
-        )
+def _pairs_table(comparison: RunComparison, *, is_attack: bool) -> Block:
     label = "attacks (ASR)" if is_attack else "benign samples (FPR)"
-    return Table(
-        id=f"pairs-{'asr' if is_attack else 'fpr'}",
+    return table_of(
+        _sides(comparison, is_attack=is_attack),
+        {
+            "First": lambda each: name(each[0].first),
+            "Second": lambda each: name(each[0].second),
+            "Difference": lambda each: each[1].difference,
+            "p": lambda each: figure(each[1].difference.p_value, Unit.P_VALUE),
+            "p (Holm)": lambda each: figure(each[1].adjusted_p, Unit.P_VALUE),
+            "Only first": lambda each: each[1].difference.first_only or 0,
+            "Only second": lambda each: each[1].difference.second_only or 0,
+            "Both": lambda each: each[1].both,
+            "Neither": lambda each: each[1].neither,
+            "Left out": lambda each: each[1].unpaired,
+        },
+        table_id=f"pairs-{_rate(is_attack=is_attack).lower()}",
         title=f"Pairs on the same {label}",
-        columns=columns("First", "Second", *_MEANINGS, texts=("Second",), meanings=_MEANINGS),
-        rows=tuple(rows),
+        texts=("Second",),
+        meanings=_MEANINGS,
         note="Samples without a decision on one side are left out and counted, never taken as "
         "allowed.",
         collapsed=not is_attack,
     )
-
-
-def _p_cell(p_value: float | None) -> FigureCell:
-    return figure(p_value, Unit.P_VALUE)
 
 
 def draw_plane(
@@ -252,39 +274,7 @@ def _ends(low: float | None, high: float | None) -> tuple[tuple[float, float], .
     return () if low is None or high is None else ((low, high),)
 
 
-_NAMED = 5
-
-
-def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
-    """Say in one sentence what follows for who has to choose, and no more than the data carry."""
-    first, second = pair.first, pair.second
-    if pair.verdict in _SECOND_WINS:
-        first, second = second, first
-    if pair.verdict in {PairVerdict.FIRST_BETTER, PairVerdict.SECOND_BETTER}:
-        return f"Prefer {first} to {second}: it lets fewer attacks through, {_price(margin)}."
-    if pair.verdict is PairVerdict.TRADE_OFF:
-        careful, lenient = (first, second) if _below(pair.attacks) else (second, first)
-        return (
-            f"Neither is better as such: {careful} lets fewer attacks through, {lenient} raises "
-            "fewer false alarms; decide by what a missed attack and a false alarm cost you."
-        )
-    if pair.verdict in {PairVerdict.FIRST_FEWER_BYPASSES, PairVerdict.SECOND_FEWER_BYPASSES}:
-        return (
-            f"Prefer {first} to {second} where attacks weigh most: it lets fewer through, but "
-            f"{_unshown(margin)}."
-        )
-    if pair.verdict is PairVerdict.UNDECIDED:
-        return (
-            f"Choose between {first} and {second} on other grounds, or measure more samples: "
-            f"these {count_text(_pairs(pair))} do not tell them apart."
-        )
-    return (
-        f"Prefer {first} to {second} where false alarms weigh most: it raises fewer, but that it "
-        "stops as many attacks is not shown."
-    )
-
-
-def best_sentence(best: BestSet, rate: str) -> str:
+def _best_sentence(best: BestSet, rate: str) -> str:
     """Say who has the lowest rate, who cannot be told apart from that, and the test of all."""
     if not best.best:
         return f"Lowest {rate}: undefined."
@@ -301,11 +291,6 @@ def best_sentence(best: BestSet, rate: str) -> str:
     return f"Lowest {rate}: {best.best}; {alike}.{omnibus}"
 
 
-def caveats(compared: Compared) -> Iterator[str]:
-    """Say what a reader must know before leaning on a comparison."""
-    yield from run_caveats(compared.runs, compared.remarks)
-
-
 def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator[str]:
     """Say in which respects runs are not whole, or differ beside their defenses."""
     for run in runs:
@@ -315,20 +300,16 @@ def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator
                 f"{count_text(run.planned)} records are stored."
             )
         if run.unmatched:
-            yield _unmatched_words(run)
+            named = ", ".join(run.unmatched[:_NAMED])
+            more = " ..." if len(run.unmatched) > _NAMED else ""
+            yield (
+                f"{count_text(len(run.unmatched))} of {count_text(run.samples)} samples of "
+                f"{run.label} have no partner and are left out: {named}{more}."
+            )
     yield from remarks
 
 
-def _unmatched_words(run: ComparedRun) -> str:
-    """Say which samples of a run have no partner."""
-    named = ", ".join(run.unmatched[:_NAMED]) + (" ..." if len(run.unmatched) > _NAMED else "")
-    return (
-        f"{count_text(len(run.unmatched))} of {count_text(run.samples)} samples of {run.label} "
-        f"have no partner and are left out: {named}."
-    )
-
-
-def cost_sentence(cost: CostDifference, names: tuple[str, str]) -> str:
+def _cost_sentence(cost: CostDifference, names: tuple[str, str]) -> str:
     """Say how much two defenses consume."""
     what = "attacks" if cost.is_attack else "benign samples"
     rows = zip(names, (cost.first, cost.second), strict=True)
@@ -346,38 +327,6 @@ def cost_sentence(cost: CostDifference, names: tuple[str, str]) -> str:
     )
 
 
-_SECOND_WINS = frozenset(
-    {
-        PairVerdict.SECOND_BETTER,
-        PairVerdict.SECOND_FEWER_BYPASSES,
-        PairVerdict.SECOND_FEWER_FALSE_ALARMS,
-    }
-)
-
-
-def _below(side: PairedSide) -> bool:
-    return (side.difference.value or 0.0) < 0
-
-
-def _pairs(pair: PairedComparison) -> int:
-    return pair.attacks.difference.pairs + pair.benign.difference.pairs
-
-
-def _price(margin: float | None) -> str:
-    if margin is None:
-        return "and raises fewer false alarms"
-    return f"and its false alarms are fewer, or more by no more than {100 * margin:g} points"
-
-
-def _unshown(margin: float | None) -> str:
-    if margin is None:
-        return (
-            "whether its false alarms are no more is not shown (no margin was fixed; "
-            "--margin names one)"
-        )
-    return f"that its false alarms are more by at most {100 * margin:g} points is not shown"
-
-
 def comparison_document(compared: Compared, *, texts: bool = True) -> Document:
     """Tell a comparison: advice first, then rates, pairs, and samples to read."""
     runs = ", ".join(run.label for run in compared.runs)
@@ -385,10 +334,10 @@ def comparison_document(compared: Compared, *, texts: bool = True) -> Document:
         title="Defenses compared",
         subtitle=f"{runs}: the same {count_text(compared.attacks)} attacks and "
         f"{count_text(compared.benign)} benign samples.",
-        caveats=tuple(caveats(compared)),
+        caveats=tuple(run_caveats(compared.runs, compared.remarks)),
         sections=(
             Section(id="advice", title="What follows", blocks=(_advice(compared),)),
-            Section(id="rates", title="Rates", blocks=_rates(compared)),
+            Section(id="rates", title="Rates", blocks=tuple(_rates(compared))),
             *(
                 _pair(number, detail, compared, texts=texts)
                 for number, detail in enumerate(compared.details, start=1)
@@ -407,86 +356,79 @@ def _advice(compared: Compared) -> Bullets:
     return Bullets(lines=tuple(lines))
 
 
-def _rates(compared: Compared) -> tuple[Block, ...]:
-    sentences, *differences = comparison_blocks(compared.comparison)
+def _rates(compared: Compared) -> Iterator[Block]:
     plane = draw_plane(((each.name, each.rates) for each in compared.rates), compared.front)
     drawn = () if plane is None else (plane,)
-    return (
-        *(sentences, _rates_table(compared), *drawn, *differences),
-        Paragraph(text=_method(compared)),
+    yield from _blocks(compared.comparison, (_rates_table(compared), *drawn))
+    unit = "groups of variants" if compared.is_grouped else "samples"
+    yield Paragraph(
+        text=f"First rate minus second; below zero the first is better. "
+        f"{100 * compared.confidence:.0f} % Bonett-Price intervals and McNemar's mid-p, by sign "
+        f"flips over {unit}; Holm over all pairs of a rate. Only samples that both answered count."
     )
 
 
 def _rates_table(compared: Compared) -> Table:
-    rows = []
-    for each in compared.rates:
-        asr = of_estimate(each.rates.attack_success_rate)
-        fpr = of_estimate(each.rates.false_positive_rate)
-        chosen = "yes" if each.name in compared.front else ""
-        rows.append(row(name(each.name), asr, counts(asr), fpr, counts(fpr), chosen))
-    note = "Worth choosing: no other is shown to beat it on both sides." if compared.front else ""
-    return Table(
-        id="each",
+    return table_of(
+        compared.rates,
+        {
+            "Defense": lambda each: name(each.name),
+            "ASR|of attacks": lambda each: with_counts(each.rates.attack_success_rate),
+            "FPR|of benign": lambda each: with_counts(each.rates.false_positive_rate),
+            "Worth choosing": lambda each: "yes" if each.name in compared.front else "",
+        },
+        table_id="each",
         title="Each by itself, on the samples both have",
-        columns=columns(
-            *("Defense", "ASR", "of attacks", "FPR", "of benign", "Worth choosing"),
-            texts=("Worth choosing",),
-            meanings={"ASR": "attack success rate", "FPR": "false positive rate"},
-        ),
-        rows=tuple(rows),
-        note=note,
+        texts=("Worth choosing",),
+        meanings={"ASR": "attack success rate", "FPR": "false positive rate"},
+        note="Worth choosing: no other is shown to beat it on both sides."
+        if compared.front
+        else "",
     )
 
 
 def _pair(number: int, detail: PairDetail, compared: Compared, *, texts: bool) -> Section:
     names = (detail.first, detail.second)
     lines = [_latency(each, names) for each in detail.latency if each.median.value is not None]
-    lines += [cost_sentence(cost, names) for cost in detail.costs]
-    told = [each for each in detail.categories if _is_telling(each, compared.confidence)]
-    lines += [_category(each) for each in sorted(told, key=_telling)[:_MOST_CATEGORIES]]
+    lines += [_cost_sentence(cost, names) for cost in detail.costs]
+    telling = [each for each in detail.categories if _is_telling(each, compared.confidence)]
+    lines += [_category(each) for each in sorted(telling, key=_rank)[:_MOST_CATEGORIES]]
     if detail.discordant:
         total = count_text(detail.first_only + detail.second_only)
         lines.append(f"They differ on {total} samples; to read first:")
     lines += [_sample(each, texts=texts) for each in detail.discordant]
-    blocks = [Bullets(lines=tuple(lines or ("Both agree on every sample.",)))]
-    title = f"{detail.first} against {detail.second}"
-    if detail.categories:
-        return Section(
-            id=f"pair-{number}", title=title, blocks=(*blocks, _categories(number, detail))
-        )
-    return Section(id=f"pair-{number}", title=title, blocks=tuple(blocks))
+    sentences = Bullets(lines=tuple(lines or ("Both agree on every sample.",)))
+    return Section(
+        id=f"pair-{number}",
+        title=f"{detail.first} against {detail.second}",
+        blocks=(sentences, *((_categories(number, detail),) if detail.categories else ())),
+    )
 
 
 def _category(each: CategoryDifference) -> str:
-    label = "ASR" if each.is_attack else "FPR"
     p_value = "" if each.side.adjusted_p is None else f", p {p_text(each.side.adjusted_p)}"
     few = " (few samples)" if each.is_greyed else ""
     gap = measure_text(of_difference(each.side.difference))
-    return f"{label} in {each.category}: {gap}{p_value}{few}"
+    return f"{_rate(is_attack=each.is_attack)} in {each.category}: {gap}{p_value}{few}"
 
 
 def _categories(number: int, detail: PairDetail) -> Table:
-    return Table(
-        id=f"categories-{number}",
+    table = table_of(
+        detail.categories,
+        {
+            "Category": lambda each: each.category,
+            "Rate": lambda each: _rate(is_attack=each.is_attack),
+            "Difference": lambda each: each.side.difference,
+            "p (Holm)": lambda each: figure(each.side.adjusted_p, Unit.P_VALUE),
+            "Pairs": lambda each: each.side.difference.pairs,
+        },
+        table_id=f"categories-{number}",
         title="By category",
-        columns=columns(
-            *("Category", "Rate", "Difference", "p (Holm)", "Pairs"),
-            texts=("Rate",),
-            meanings={"Difference": "first rate minus second"},
-        ),
-        rows=tuple(
-            row(
-                each.category,
-                "ASR" if each.is_attack else "FPR",
-                each.side.difference,
-                _p_cell(each.side.adjusted_p),
-                each.side.difference.pairs,
-                greyed=each.is_greyed,
-            )
-            for each in detail.categories
-        ),
+        texts=("Rate",),
+        meanings={"Difference": "first rate minus second"},
         collapsed=True,
     )
+    return grey(table, (each.is_greyed for each in detail.categories))
 
 
 def _sample(each: DiscordantSample, *, texts: bool) -> str:
@@ -518,15 +460,6 @@ def _is_telling(each: CategoryDifference, confidence: float) -> bool:
     return bool(each.side.difference.value) and (is_sure or not each.is_greyed)
 
 
-def _telling(each: CategoryDifference) -> tuple[float, float]:
+def _rank(each: CategoryDifference) -> tuple[float, float]:
     p_value = 1.0 if each.side.adjusted_p is None else each.side.adjusted_p
     return (p_value, -abs(each.side.difference.value or 0.0))
-
-
-def _method(compared: Compared) -> str:
-    unit = "groups of variants" if compared.is_grouped else "samples"
-    return (
-        f"First rate minus second; below zero the first is better. {compared.confidence:.0%} "
-        f"Bonett-Price intervals and McNemar's mid-p, by sign flips over {unit}; Holm over all "
-        "pairs of a rate. Only samples that both answered count."
-    ).replace("%", " %", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.analysis.gate.limits import GateStatus, GateUnit
+from guardmark.analysis.gate import GateStatus, GateUnit
 from guardmark.reports.document.blocks import (
     Bullets,
     Document,
@@ -15,13 +15,13 @@ from guardmark.reports.document.blocks import (
     Tone,
     Unit,
 )
-from guardmark.reports.document.cells import columns, figure, name, row, words
+from guardmark.reports.document.cells import figure, name, table_of, words
 from guardmark.reports.document.wording import count_text, measure_text, p_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from guardmark.analysis.gate.limits import GateCheck, GateResult
+    from guardmark.analysis.gate import GateCheck, GateResult
 
 
 UNITS: Final = {
@@ -155,24 +155,19 @@ def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) 
 
 
 def _limits(checks: Sequence[GateCheck]) -> Table:
-    return Table(
-        id="gate",
+    return table_of(
+        checks,
+        {
+            "Status": lambda each: words(STATUS[each.standing], _TONES[each.standing]),
+            "Rule": lambda each: name(each.rule),
+            "Defense": lambda each: name(each.defense),
+            "Of": lambda each: each.subject,
+            "Figure": figure_text,
+            "Limit": lambda each: figure(each.limit, UNITS[each.unit]),
+            "n": lambda each: each.trials,
+            "n that would decide": lambda each: each.needed,
+        },
+        table_id="gate",
         title="",
-        columns=columns(
-            *("Status", "Rule", "Defense", "Of", "Figure", "Limit", "n", "n that would decide"),
-            texts=("Rule", "Defense", "Of"),
-        ),
-        rows=tuple(
-            row(
-                words(STATUS[check.standing], _TONES[check.standing]),
-                name(check.rule),
-                name(check.defense),
-                check.subject,
-                figure_text(check),
-                figure(check.limit, UNITS[check.unit]),
-                check.trials,
-                check.needed,
-            )
-            for check in checks
-        ),
+        texts=("Rule", "Defense", "Of"),
     )

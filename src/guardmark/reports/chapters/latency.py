@@ -10,19 +10,18 @@ from guardmark.reports.document.blocks import (
     Bullets,
     Histogram,
     Paragraph,
-    Row,
     Section,
     Table,
-    Tone,
     Unit,
     empty_section,
 )
-from guardmark.reports.document.cells import columns, name, of_quantile, row, slug
+from guardmark.reports.document.cells import mute, name, of_quantile, slug, table_of
 from guardmark.reports.document.wording import count_text, value_text
 
 if TYPE_CHECKING:
+    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.latency import LatencyHistogram
-    from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
+    from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
     from guardmark.store.columns import PartUsage
 
@@ -41,7 +40,7 @@ def write(analysis: RunAnalysis) -> Section:
     """Write the section on latency."""
     timed = [each for each in analysis.defenses if _timed(each)]
     remarks = tuple(line for each in analysis.defenses for line in _remarks(each))
-    spent = spending_blocks(analysis)
+    spent = _spending(analysis)
     if not timed:
         nothing = " ".join(["No answer was timed.", *remarks])
         if not spent:
@@ -69,31 +68,28 @@ def _timed(defense: DefenseAnalysis) -> int:
 
 
 def _table(timed: list[DefenseAnalysis]) -> Table:
-    rows = []
-    for defense in timed:
-        for side in (defense.latency.attacks, defense.latency.benign):
-            if not side.timed:
-                continue
-            rows.append(
-                row(
-                    name(defense.name),
-                    "attacks" if side.is_attack else "benign",
-                    *(of_quantile(quantile) for quantile in side.quantiles),
-                    side.timed,
-                    side.timeouts,
-                    tone=Tone.MUTED if defense.is_baseline else Tone.PLAIN,
-                )
-            )
-    return Table(
-        id="latency-table",
+    sides = [
+        (each, side)
+        for each in timed
+        for side in (each.latency.attacks, each.latency.benign)
+        if side.timed
+    ]
+    table = table_of(
+        sides,
+        {
+            "Defense": lambda pair: name(pair[0].name),
+            "Samples": lambda pair: "attacks" if pair[1].is_attack else "benign",
+            "p50|p95|p99": lambda pair: tuple(map(of_quantile, pair[1].quantiles)),
+            "Timed": lambda pair: pair[1].timed,
+            "Timeouts": lambda pair: pair[1].timeouts,
+        },
+        table_id="latency-table",
         title="Service time",
-        columns=columns(
-            *("Defense", "Samples", "p50", "p95", "p99", "Timed", "Timeouts"), texts=("Samples",)
-        ),
-        rows=tuple(rows),
+        texts=("Samples",),
         note="Intervals are order statistics and assume no shape. A quantile the sample is too "
         "small for is undefined. Timeouts count as at least as long as was waited.",
     )
+    return mute(table, (pair[0].is_baseline for pair in sides))
 
 
 def _remarks(defense: DefenseAnalysis) -> list[str]:
@@ -133,52 +129,62 @@ _STAGES: Final = {
 }
 
 
-def spending_blocks(analysis: RunAnalysis) -> tuple[Block, ...]:
+def possibly_billed_sentence(count: int) -> str:
+    """Say that calls were under way when a command was stopped."""
+    calls = "1 call was" if count == 1 else f"{count_text(count)} calls were"
+    return (
+        f"{calls} under way when a command on this run was killed or stopped; without an answer "
+        "in the records, but possibly billed."
+    )
+
+
+def _spending(analysis: RunAnalysis) -> tuple[Block, ...]:
     """Write what was consumed; nothing where no service reported any."""
     spent = analysis.spending
     if not spent:
         return ()
     priced = [each.cost for each in spent if each.cost is not None]
-    note = (
+    total = (
         f"Together {_money(sum(priced))}, in the currency of the price table."
         if priced
         else "No price is known; prices: in the configuration says what tokens cost."
     )
-    note += " Counts what services reported of answered calls; kept answers cost nothing again."
-    return (
-        Table(
-            id=SPENDING_TABLE,
-            title="What the calls consumed",
-            columns=columns(
-                *("Part", "At", "Calls", "Kept", "Tokens read", "Tokens written", "Cost"),
-                texts=("At",),
-            ),
-            rows=tuple(_spending_row(each) for each in spent),
-            note=note,
-        ),
+    total += " Counts what services reported of answered calls; kept answers cost nothing again."
+    if count := analysis.status.possibly_billed:
+        total += f" Lower bounds: {possibly_billed_sentence(count)}"
+    table = table_of(
+        spent,
+        {
+            "Part": lambda each: name(each.part),
+            "At": _stage,
+            "Calls": lambda each: each.calls,
+            "Kept": lambda each: each.recalled,
+            "Tokens read": lambda each: _tokens(each.tokens_read),
+            "Tokens written": lambda each: _tokens(each.tokens_written),
+            "Cost": _cost,
+        },
+        table_id=SPENDING_TABLE,
+        title="What the calls consumed",
+        texts=("At",),
+        note=total,
     )
+    return (table,)
 
 
-def _spending_row(spent: PartUsage) -> Row:
-    at = _STAGES.get(spent.stage, spent.stage)
-    if spent.layer.partition("/")[0] != FIRST_LAYER:
-        at += f" ({spent.layer})"
-    cost = "not priced" if spent.cost is None else _money(spent.cost)
-    if spent.cost is not None and spent.priced < spent.calls:
-        cost += f" for {count_text(spent.priced)}"
-    return row(
-        name(spent.part),
-        at,
-        spent.calls,
-        spent.recalled,
-        _tokens(spent.tokens_read),
-        _tokens(spent.tokens_written),
-        cost,
-    )
+def _stage(usage: PartUsage) -> str:
+    stage = _STAGES.get(usage.stage, usage.stage)
+    return stage if usage.layer.partition("/")[0] == FIRST_LAYER else f"{stage} ({usage.layer})"
 
 
-def _tokens(found: int | None) -> str:
-    return "not reported" if found is None else count_text(found)
+def _cost(usage: PartUsage) -> str:
+    if usage.cost is None:
+        return "not priced"
+    partly = f" for {count_text(usage.priced)}" if usage.priced < usage.calls else ""
+    return _money(usage.cost) + partly
+
+
+def _tokens(tokens: int | None) -> str:
+    return "not reported" if tokens is None else count_text(tokens)
 
 
 def _money(amount: float) -> str:

@@ -36,10 +36,10 @@ class MatrixRates:
 
     arm: str
     scope: str
-    variant: str
     harm: Estimate
     alarm: Estimate
-    allowed: Estimate | None
+    variant: str = ALL
+    allowed: Estimate | None = None
 
 
 def matrix_document(lines: Sequence[MatrixLine], *, source: str) -> Document:
@@ -83,21 +83,17 @@ def matrix_rates(analysis: RunAnalysis | None) -> Iterator[MatrixRates]:
         return
     if analysis.pipeline is None:
         for defense in analysis.defenses:
-            card = defense.card
             yield MatrixRates(
                 arm=defense.name,
                 scope="defense",
-                variant=ALL,
-                harm=card.attack_success_rate,
-                alarm=card.false_positive_rate,
-                allowed=None,
+                harm=defense.card.attack_success_rate,
+                alarm=defense.card.false_positive_rate,
             )
         return
     for arm in analysis.pipeline.arms:
         yield MatrixRates(
             arm=arm.name,
             scope="system",
-            variant=ALL,
             harm=arm.system.attack_success_rate,
             alarm=arm.system.over_refusal_rate,
             allowed=None if arm.guard is None else arm.guard.allow,

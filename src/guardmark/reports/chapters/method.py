@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.document.blocks import (
-    Bullets,
-    Facts,
-    Paragraph,
-    Section,
-    Table,
-    TextCell,
-    Tone,
-)
-from guardmark.reports.document.cells import columns, name, row, words
+from guardmark.reports.chapters.latency import possibly_billed_sentence
+from guardmark.reports.document.blocks import Bullets, Facts, Paragraph, Section, Table, Tone
+from guardmark.reports.document.cells import name, table_of, words
 from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
-    from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
+    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
 
 
@@ -73,18 +67,15 @@ def _warnings(analysis: RunAnalysis) -> tuple[str, ...]:
             "No sample names a group, so intervals take every sample as independent. If some "
             "are variants of one idea, the intervals are too narrow."
         )
-    small = sum(
-        1
-        for each in analysis.taxonomy.categories
-        if 0 < each.attacks < analysis.settings.min_per_category
-    )
+    categories = (each.attacks for each in analysis.taxonomy.categories)
+    small = sum(0 < attacks < analysis.settings.min_per_category for attacks in categories)
     if small:
         lines.append(
             f"{count_text(small)} categories hold fewer than "
             f"{count_text(analysis.settings.min_per_category)} attacks and are greyed."
         )
     lines.append("The rates describe this data. " + _mix_words(analysis))
-    lines.extend(line for each in analysis.defenses for line in _about(each))
+    lines += [_about_stop(each) for each in analysis.defenses if each.stopped]
     return tuple(lines)
 
 
@@ -92,50 +83,26 @@ def _mix_words(analysis: RunAnalysis) -> str:
     weighted = [(each.name, each.deployment) for each in analysis.defenses if each.deployment]
     if not weighted:
         return "Whether it resembles the traffic you expect was not assessed here."
-    said = "; ".join(
+    rates = "; ".join(
         f"{name} ASR {percent_text(found.attack_success_rate.value)} (worth "
         f"{count_text(round(found.worth_attacks))} attacks), FPR "
         f"{percent_text(found.false_positive_rate.value)} (worth "
         f"{count_text(round(found.worth_benign))} benign samples)"
         for name, found in weighted
     )
-    return f"Weighted to the deployment's stated mix, without interval: {said}."
+    return f"Weighted to the deployment's stated mix, without interval: {rates}."
 
 
-def _about_stop(defense: DefenseAnalysis) -> list[str]:
-    if not defense.stopped:
-        return []
-    card = defense.card
-    method = card.attack_success_rate.method
-    used = card.attack_success_rate.trials + card.false_positive_rate.trials
+def _about_stop(defense: DefenseAnalysis) -> str:
+    asr, fpr = defense.card.attack_success_rate, defense.card.false_positive_rate
     decided = "; ".join(each.sentence for each in defense.stopped)
-    line = (
+    return (
         f"{defense.name} was stopped early: {decided}. Its ASR, TPR and FPR stand on the "
-        f"{count_text(used)} answers by then, with an interval that holds however often one "
-        f"looks ({method}). All its other figures, slices among them, count every stored answer "
-        "and keep their usual intervals: they are exploratory, and its slices are greyed. "
-        "Comparisons with it use a betting sequence and the paired e-value."
+        f"{count_text(asr.trials + fpr.trials)} answers by then, with an interval that holds "
+        f"however often one looks ({asr.method}). All its other figures, slices among them, count "
+        "every stored answer and keep their usual intervals: they are exploratory, and its slices "
+        "are greyed. Comparisons with it use a betting sequence and the paired e-value."
     )
-    return [line]
-
-
-def _about(defense: DefenseAnalysis) -> list[str]:
-    counts, lines = defense.card.confusion, _about_stop(defense)
-    if counts.malformed or counts.errors:
-        lines.append(
-            f"{defense.name}: {count_text(counts.malformed)} malformed answers and "
-            f"{count_text(counts.errors)} errors among {count_text(counts.total)} samples."
-        )
-    for estimate, what in (
-        (defense.card.attack_success_rate, "attacks"),
-        (defense.card.false_positive_rate, "benign samples"),
-    ):
-        if estimate.trials and (estimate.few_groups or estimate.low is None):
-            lines.append(
-                f"{defense.name}: the {what} fall into {estimate.groups} groups only; "
-                "do not lean on their interval."
-            )
-    return lines
 
 
 _HASH = 16
@@ -158,84 +125,71 @@ def write_configuration(analysis: RunAnalysis) -> Section:
             "figures stand on the last attempt, and the earlier ones are kept in the records."
         )
         blocks.insert(0, Paragraph(text=text))
+    if status.possibly_billed:
+        sentence = possibly_billed_sentence(status.possibly_billed)
+        text = f"{sentence} What calls used is a lower bound."
+        blocks.insert(0, Paragraph(text=text))
     return Section(id="configuration", title="Configuration", blocks=tuple(blocks))
 
 
 def _facts(analysis: RunAnalysis) -> Facts:
     manifest, samples = analysis.manifest, analysis.samples
-    pairs: list[tuple[str, TextCell]] = [
-        ("Run", name(manifest.name)),
-        ("Date (UTC)", words(manifest.created_utc)),
-        ("Evaluator", words(manifest.evaluator or "not named")),
-        ("guardmark", words(manifest.guardmark_version)),
-        ("Configuration hash", name(manifest.config_sha256[:_HASH])),
-        ("Data hash", name(manifest.data_sha256[:_HASH])),
-        (
-            "Samples",
-            words(
-                f"{count_text(samples.attacks)} attacks, {count_text(samples.benign)} benign, "
-                f"in {count_text(samples.groups)} groups"
-            ),
+    counted = (
+        f"{count_text(samples.attacks)} attacks, {count_text(samples.benign)} benign, "
+        f"in {count_text(samples.groups)} groups"
+    )
+    policies = f"on malformed: {manifest.on_malformed.value}; on error: {manifest.on_error.value}"
+    head = analysis.status.head
+    return Facts(
+        title="The run",
+        pairs=(
+            ("Run", name(manifest.name)),
+            ("Date (UTC)", words(manifest.created_utc)),
+            ("Evaluator", words(manifest.evaluator or "not named")),
+            ("guardmark", words(manifest.guardmark_version)),
+            ("Configuration hash", name(manifest.config_sha256[:_HASH])),
+            ("Data hash", name(manifest.data_sha256[:_HASH])),
+            ("Samples", words(counted)),
+            ("Repeats", words(str(manifest.repeats))),
+            ("Seed", words(str(manifest.seed))),
+            ("Policies", words(policies)),
+            ("Confidence", words(percent_text(analysis.settings.confidence))),
+            *((("Head of the records", name(head)),) if head else ()),
         ),
-        ("Repeats", words(str(manifest.repeats))),
-        ("Seed", words(str(manifest.seed))),
-        (
-            "Policies",
-            words(
-                f"on malformed: {manifest.on_malformed.value}; on error: {manifest.on_error.value}"
-            ),
-        ),
-        ("Confidence", words(percent_text(analysis.settings.confidence))),
-    ]
-    if analysis.status.head:
-        pairs.append(("Head of the records", name(analysis.status.head)))
-    return Facts(title="The run", pairs=tuple(pairs))
+    )
 
 
 def _defenses(analysis: RunAnalysis) -> Table:
-    rows = []
-    for defense in analysis.defenses:
-        part = defense.part
-        threshold = "" if defense.threshold is None else f"{defense.threshold:g}"
-        rows.append(
-            row(
-                name(part.name),
-                part.type or "unknown",
-                part.version or "not stated",
-                part.view or "not stated",
-                threshold,
-                name(part.fingerprint[:_HASH]),
-            )
-        )
-    titles = ("Defense", "Type", "Version", "View", "Threshold", "Fingerprint")
-    return Table(
-        id="defenses",
+    return table_of(
+        analysis.defenses,
+        {
+            "Defense": lambda each: name(each.part.name),
+            "Type": lambda each: each.part.type or "unknown",
+            "Version": lambda each: each.part.version or "not stated",
+            "View": lambda each: each.part.view or "not stated",
+            "Threshold": lambda each: "" if each.threshold is None else f"{each.threshold:g}",
+            "Fingerprint": lambda each: name(each.part.fingerprint[:_HASH]),
+        },
+        table_id="defenses",
         title="Defenses",
-        columns=columns(*titles, texts=titles),
-        rows=tuple(rows),
+        texts=("Type", "Version", "View", "Threshold", "Fingerprint"),
         note="The view is what of a prompt a defense is shown; the same defense may look good on "
         "one and be blind on another.",
     )
 
 
 def _data(analysis: RunAnalysis) -> Table:
-    rows = tuple(
-        row(
-            name(data.name),
-            data.version or "not stated",
-            ", ".join(data.files),
-            data.attacks,
-            data.benign,
-            name(data.sha256[:_HASH]),
-        )
-        for data in analysis.manifest.data
-    )
-    return Table(
-        id="data",
+    return table_of(
+        analysis.manifest.data,
+        {
+            "Data set": lambda each: name(each.name),
+            "Version": lambda each: each.version or "not stated",
+            "Files": lambda each: ", ".join(each.files),
+            "Attacks": lambda each: each.attacks,
+            "Benign": lambda each: each.benign,
+            "Hash": lambda each: name(each.sha256[:_HASH]),
+        },
+        table_id="data",
         title="Data",
-        columns=columns(
-            *("Data set", "Version", "Files", "Attacks", "Benign", "Hash"),
-            texts=("Version", "Files", "Hash"),
-        ),
-        rows=rows,
+        texts=("Version", "Files", "Hash"),
     )

@@ -2,39 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.chapters.pipeline_trust import trust_blocks, warnings_of
-from guardmark.reports.document.blocks import Bullets, Paragraph, Row, Section, Table, Tone
+from guardmark.analysis.pipeline.card import NOTES, RESPONSE_UNSAFE
+from guardmark.reports.document.blocks import (
+    Bullets,
+    Document,
+    Paragraph,
+    Section,
+    Table,
+    Tone,
+    Unit,
+)
 from guardmark.reports.document.cells import (
     columns,
-    counts,
+    figure,
+    grey,
     name,
-    of_estimate,
+    of_ratio,
+    present,
+    rate_text,
     row,
     slug,
+    table_of,
+    with_counts,
 )
-from guardmark.reports.document.wording import count_text, measure_text
+from guardmark.reports.document.wording import (
+    count_text,
+    percent_text,
+    value_text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from guardmark.analysis.defense.scorecard import Scorecard
     from guardmark.analysis.pipeline.arms import ArmAnalysis, PipelineAnalysis
-    from guardmark.analysis.pipeline.card import EndPair, ScopeCard
+    from guardmark.analysis.pipeline.card import EndPair, LegacyCard, ScopeCard, VariantRates
+    from guardmark.analysis.pipeline.judges import HumanCheck, JudgeQuality
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.core.estimate import Estimate
     from guardmark.reports.document.blocks import Block
+    from guardmark.reports.document.cells import Value
 
-CARD_TABLES = ("pipeline-system", "pipeline-model", "pipeline-defense")
+CARD_TABLES: Final = ("pipeline-system", "pipeline-model", "pipeline-defense")
 """Ids of the three cards."""
 
-_RATES = {
-    "Attack success": "attacks to which an unsafe answer came out",
-    "Over-refusal": "benign samples that were blocked, refused or not answered",
-    "Harmful help": "attacks to which an unsafe answer met the request",
-    "Unsafe to benign": "benign samples to which an unsafe answer came out",
-    "Balanced error": "mean of attack success and over-refusal rate",
-}
+_MALFORMED_ENOUGH: Final = 0.01
+_INFERRED: Final = "inferred"
+_OF_ANSWERS: Final = "of all answers in this arm"
 
 
 def write(analysis: RunAnalysis) -> Section | None:
@@ -42,226 +58,400 @@ def write(analysis: RunAnalysis) -> Section | None:
     pipeline = analysis.pipeline
     if pipeline is None:
         return None
-    blocks: list[Block] = [
-        Bullets(lines=tuple(f"{arm.name}: {_arm_sentence(arm)}" for arm in pipeline.arms)),
-        *_shared(analysis.manifest.shared_answers),
+    arms, human = pipeline.arms, pipeline.human
+    blocks = present(
+        _shared(analysis.manifest.shared_answers),
         _scope_table(
-            pipeline.arms,
-            scope="system",
+            [(arm.name, arm.system) for arm in arms],
+            title="System: what comes out",
             note="Over everything whose end is known: blocked, or answered and judged. A blocked "
             "attack did no harm; a blocked benign sample was refused.",
         ),
         _scope_table(
-            pipeline.arms,
-            scope="model",
+            [(arm.name, arm.model) for arm in arms],
+            title="Model, given that the guard allows",
             note="Given that the guard allowed: how the target model does on what reaches it.",
         ),
-        _guard_table(analysis, pipeline),
-    ]
-    warnings = warnings_of(pipeline)
-    if warnings:
-        blocks.append(Bullets(lines=warnings, tone=Tone.WARNING))
-    gains = _gain_table(pipeline.arms)
-    if gains is not None:
-        blocks.append(gains)
-    blocks.append(_bounds_table(pipeline.arms))
-    blocks.append(_bucket_table(pipeline.arms))
-    blocks.extend(_variant_table(arm) for arm in pipeline.arms if len(arm.variants) > 1)
-    blocks.extend(trust_blocks(pipeline))
-    return Section(id="pipeline", title=_title(pipeline), blocks=tuple(blocks))
+        _guard_table(arms, {each.name: each.card for each in analysis.defenses}),
+        Bullets(lines=warnings_of(pipeline), tone=Tone.WARNING),
+        _gain_table(arms) if any(arm.gain is not None for arm in arms) else None,
+        _bounds_table(arms),
+        _bucket_table(arms),
+        *(_variant_table(arm) for arm in arms if len(arm.variants) > 1),
+        _coverage_table(arms),
+        _judge_table(pipeline),
+        _judging_table(pipeline) if len(pipeline.judgings) > 1 else None,
+        *(() if human is None else (_human_table(human), _corrected_table(arms))),
+        *_legacy_blocks(arms),
+    )
+    title = f"Pipeline: guard, {pipeline.model}, judge"
+    return Section(id="pipeline", title=title, blocks=tuple(blocks))
 
 
-def _shared(arms: Sequence[str]) -> tuple[Block, ...]:
+def _shared(arms: Sequence[str]) -> Paragraph | None:
+    text = "Each answer of the target model was generated once and serves the arms"
+    rest = "what differs between them is the guard."
     if not arms:
-        return ()
-    told = f"{', '.join(arms[:-1])} and {arms[-1]}"
-    return (
-        Paragraph(
-            text="Each answer of the target model was generated once and serves the arms "
-            f"{told}; what differs between them is the guard."
-        ),
-    )
-
-
-def _arm_sentence(arm: ArmAnalysis) -> str:
-    """Say in one sentence what comes out of an arm."""
-    harm, refused = arm.system.attack_success_rate, arm.system.over_refusal_rate
-    unknown = arm.coverage.known.trials - arm.coverage.known.successes
-    return (
-        f"{_share(harm)} of {count_text(harm.trials)} attacks got an unsafe answer, "
-        f"{_share(refused)} of {count_text(refused.trials)} benign samples were blocked, refused "
-        f"or not answered; {count_text(unknown)} without a known end"
-    )
-
-
-def _share(estimate: Estimate) -> str:
-    return measure_text(of_estimate(estimate))
-
-
-def _title(pipeline: PipelineAnalysis) -> str:
-    return f"Pipeline: guard, {pipeline.model}, judge"
-
-
-def _scope_table(arms: Sequence[ArmAnalysis], *, scope: str, note: str) -> Table:
-    rows = []
-    for arm in arms:
-        card: ScopeCard = arm.system if scope == "system" else arm.model
-        known = card.attack_success_rate.trials + card.over_refusal_rate.trials
-        rows.append(
-            row(
-                name(arm.name),
-                card.attack_success_rate,
-                card.over_refusal_rate,
-                card.harmful_help_rate,
-                card.benign_unsafe_rate,
-                card.balanced_error,
-                known,
-            )
-        )
-    title = "System: what comes out" if scope == "system" else "Model, given that the guard allows"
-    return Table(
-        id=f"pipeline-{scope}",
-        title=title,
-        columns=columns(
-            *("Arm", *_RATES, "Known"),
-            meanings={**_RATES, "Known": "samples whose end is known at this scope"},
-        ),
-        rows=tuple(rows),
-        note=note,
-    )
-
-
-def _guard_table(analysis: RunAnalysis, pipeline: PipelineAnalysis) -> Table:
-    cards = {each.name: each.card for each in analysis.defenses}
-    rows = []
-    for arm in pipeline.arms:
-        if arm.guard is None:
-            continue
-        card = cards[arm.name]
-        rows.append(
-            row(
-                name(arm.name),
-                card.attack_success_rate,
-                card.false_positive_rate,
-                arm.guard.allow,
-                arm.guard.block,
-                arm.guard.malformed,
-                arm.guard.error,
-            )
-        )
-    others = ("Allows", "Blocks", "Malformed", "Errors")
-    return Table(
-        id="pipeline-defense",
-        title="Defense: what the guard decides",
-        columns=columns(
-            *("Guard", "ASR", "FPR", *others),
-            meanings={
-                "ASR": "attacks the guard allowed, of those it decided",
-                "FPR": "benign samples the guard blocked, of those it decided",
-                **dict.fromkeys(others, "of all it was asked"),
-            },
-        ),
-        rows=tuple(rows),
-        note="" if rows else "The run has no guard.",
-    )
-
-
-def _gain_table(arms: Sequence[ArmAnalysis]) -> Table | None:
-    rows = tuple(
-        row(name(arm.name), arm.gain.attack_success_rate, arm.gain.over_refusal_rate)
-        for arm in arms
-        if arm.gain is not None
-    )
-    if not rows:
         return None
-    return Table(
-        id="pipeline-gain",
+    return Paragraph(text=f"{text} {', '.join(arms[:-1])} and {arms[-1]}; {rest}")
+
+
+def warnings_of(pipeline: PipelineAnalysis) -> tuple[str, ...]:
+    """Say what a reader of the cards must know before leaning on them."""
+    return (*_data_warnings(pipeline), *_judge_warnings(pipeline), *_arm_warnings(pipeline.arms))
+
+
+def _data_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
+    inferred = sum(n for source, n in pipeline.label_sources if source.startswith(_INFERRED))
+    if inferred:
+        yield (
+            f"The label of {count_text(inferred)} samples was inferred from a name, not stated: "
+            "a benign sample in such a pack counts as an attack."
+        )
+    cards = [arm.system for arm in pipeline.arms]
+    for rates, what in (
+        ([card.attack_success_rate for card in cards], "attacks"),
+        ([card.over_refusal_rate for card in cards], "benign samples"),
+    ):
+        if rates and not any(rate.trials for rate in rates):
+            yield f"No {what} with a known end: that side of every card is undefined, not zero."
+
+
+def _judge_warnings(pipeline: PipelineAnalysis) -> Iterator[str]:
+    if not pipeline.judgings:
+        yield "No judge labelled the answers: only what a guard blocked has a known end."
+        return
+    first = pipeline.judgings[0]
+    for judge in first.judges:
+        share = judge.malformed.value
+        if share is not None and share > _MALFORMED_ENOUGH:
+            yield f"The judge {judge.name} gave {percent_text(share)} malformed verdicts."
+        if judge.without_mode:
+            yield (
+                f"The judge {judge.name} did not say how the answer met the request for "
+                f"{count_text(judge.without_mode)} answers: refusals of the model among them "
+                "count as help, so over-refusal is a lower limit."
+            )
+    if first.tied:
+        yield f"The judges are tied on {count_text(first.tied)} answers; these count as malformed."
+
+
+def _arm_warnings(arms: Sequence[ArmAnalysis]) -> Iterator[str]:
+    for arm in arms:
+        if arm.guard is not None and arm.guard.allow.trials and not arm.guard.allow.successes:
+            yield f"{arm.name} allowed nothing: its system card says nothing about the model."
+        if not arm.coverage.model_evaluable.successes:
+            yield f"{arm.name}: no answer was both let through and judged; its model card is empty."
+
+
+def _scope_table(cards: Sequence[tuple[str, ScopeCard]], *, title: str, note: str) -> Table:
+    return table_of(
+        cards,
+        {
+            "Arm": lambda pair: name(pair[0]),
+            "Attack success": lambda pair: pair[1].attack_success_rate,
+            "Over-refusal": lambda pair: pair[1].over_refusal_rate,
+            "Harmful help": lambda pair: pair[1].harmful_help_rate,
+            "Unsafe to benign": lambda pair: pair[1].benign_unsafe_rate,
+            "Balanced error": lambda pair: pair[1].balanced_error,
+            "Known": lambda pair: (
+                pair[1].attack_success_rate.trials + pair[1].over_refusal_rate.trials
+            ),
+        },
+        table_id=f"pipeline-{cards[0][1].scope}",
+        title=title,
+        note=note,
+        meanings={
+            "Attack success": "attacks to which an unsafe answer came out",
+            "Over-refusal": "benign samples that were blocked, refused or not answered",
+            "Harmful help": "attacks to which an unsafe answer met the request",
+            "Unsafe to benign": "benign samples to which an unsafe answer came out",
+            "Balanced error": "mean of attack success and over-refusal rate",
+            "Known": "samples whose end is known at this scope",
+        },
+    )
+
+
+def _guard_table(arms: Sequence[ArmAnalysis], cards: dict[str, Scorecard]) -> Table:
+    guards = [(arm.name, arm.guard) for arm in arms if arm.guard is not None]
+    return table_of(
+        guards,
+        {
+            "Guard": lambda pair: name(pair[0]),
+            "ASR": lambda pair: cards[pair[0]].attack_success_rate,
+            "FPR": lambda pair: cards[pair[0]].false_positive_rate,
+            "Allows": lambda pair: pair[1].allow,
+            "Blocks": lambda pair: pair[1].block,
+            "Malformed": lambda pair: pair[1].malformed,
+            "Errors": lambda pair: pair[1].error,
+        },
+        table_id="pipeline-defense",
+        title="Defense: what the guard decides",
+        note="" if guards else "The run has no guard.",
+        meanings={
+            "ASR": "attacks the guard allowed, of those it decided",
+            "FPR": "benign samples the guard blocked, of those it decided",
+            **dict.fromkeys(("Allows", "Blocks", "Malformed", "Errors"), "of all it was asked"),
+        },
+    )
+
+
+def _gain_table(arms: Sequence[ArmAnalysis]) -> Table:
+    return table_of(
+        [(arm.name, arm.gain) for arm in arms if arm.gain is not None],
+        {
+            "Guard": lambda pair: name(pair[0]),
+            "Attack success": lambda pair: pair[1].attack_success_rate,
+            "Over-refusal": lambda pair: pair[1].over_refusal_rate,
+        },
+        table_id="pipeline-gain",
         title="What a guard changes against no guard, paired",
-        columns=columns("Guard", "Attack success", "Over-refusal"),
-        rows=rows,
         note="Both arms see the same answers of the model; negative means less.",
     )
 
 
+def _both(rates: EndPair | ScopeCard | VariantRates) -> tuple[Value, ...]:
+    return *with_counts(rates.attack_success_rate), *with_counts(rates.over_refusal_rate)
+
+
 def _bounds_table(arms: Sequence[ArmAnalysis]) -> Table:
-    rows = []
-    for arm in arms:
-        known = (arm.system.attack_success_rate, arm.system.over_refusal_rate)
-        rows.append(_pair_row(arm.name, "known ends (headline)", known))
-        for label, pair in (
+    readings = [
+        (arm.name, label, rates)
+        for arm in arms
+        for label, rates in (
+            ("known ends (headline)", arm.system),
             ("under the run's policy", arm.under_policy),
             ("fail-open: unknown ends go the attacker's way", arm.fail_open),
             ("fail-closed: unknown ends were blocked", arm.fail_closed),
-        ):
-            if pair is not None:
-                rows.append(_pair_row(arm.name, label, _rates(pair)))
-    return Table(
-        id="pipeline-bounds",
+        )
+        if rates is not None
+    ]
+    return table_of(
+        readings,
+        {
+            "Arm": lambda each: name(each[0]),
+            "Reading": lambda each: each[1],
+            "Attack success|Counts|Over-refusal|Counts": lambda each: _both(each[2]),
+        },
+        table_id="pipeline-bounds",
         title="How far the rates could move",
-        columns=columns(
-            *("Arm", "Reading", "Attack success", "Counts", "Over-refusal", "Counts"),
-            texts=("Reading",),
-        ),
-        rows=tuple(rows),
+        texts=("Reading",),
         collapsed=True,
     )
 
 
-def _rates(pair: EndPair) -> tuple[Estimate, Estimate]:
-    return pair.attack_success_rate, pair.over_refusal_rate
-
-
-def _pair_row(arm: str, label: str, pair: tuple[Estimate, Estimate]) -> Row:
-    harm, refused = of_estimate(pair[0]), of_estimate(pair[1])
-    return row(name(arm), label, harm, counts(harm), refused, counts(refused))
-
-
 def _bucket_table(arms: Sequence[ArmAnalysis]) -> Table:
-    rows = tuple(
-        row(
-            name(arm.name),
-            f"{bucket.unit}, {'attack' if bucket.is_attack else 'benign'}",
-            bucket.fully_safe,
-            bucket.partially_unsafe,
-            bucket.consistently_unsafe,
-            bucket.fully_safe.trials,
-        )
-        for arm in arms
-        for bucket in arm.buckets
-        if bucket.fully_safe.trials
-    )
-    return Table(
-        id="pipeline-buckets",
+    buckets = [(arm.name, each) for arm in arms for each in arm.buckets if each.fully_safe.trials]
+    return table_of(
+        buckets,
+        {
+            "Arm": lambda pair: name(pair[0]),
+            "Unit": lambda pair: f"{pair[1].unit}, {'attack' if pair[1].is_attack else 'benign'}",
+            "Fully safe": lambda pair: pair[1].fully_safe,
+            "Partially unsafe": lambda pair: pair[1].partially_unsafe,
+            "Consistently unsafe": lambda pair: pair[1].consistently_unsafe,
+            "Units": lambda pair: pair[1].fully_safe.trials,
+        },
+        table_id="pipeline-buckets",
         title="Once or always: prompt rows over repeats, base prompts over variants",
-        columns=columns(
-            *("Arm", "Unit", "Fully safe", "Partially unsafe", "Consistently unsafe", "Units"),
-            texts=("Unit",),
-        ),
-        rows=rows,
         note="Only known ends count; a unit without any is left out.",
+        texts=("Unit",),
         collapsed=True,
     )
 
 
 def _variant_table(arm: ArmAnalysis) -> Table:
-    rows = []
-    for each in arm.variants:
-        harm, refused = of_estimate(each.attack_success_rate), of_estimate(each.over_refusal_rate)
-        cells = (
-            name(each.variant),
-            harm,
-            counts(harm),
-            refused,
-            counts(refused),
-            of_estimate(each.allowed),
-        )
-        rows.append(row(*cells, greyed=harm.greyed or refused.greyed))
-    return Table(
-        id=f"pipeline-variants-{slug(arm.name)}",
+    table = table_of(
+        arm.variants,
+        {
+            "Variant": lambda each: name(each.variant),
+            "Attack success|Counts|Over-refusal|Counts": _both,
+            "Let through": lambda each: each.allowed,
+        },
+        table_id=f"pipeline-variants-{slug(arm.name)}",
         title=f"{arm.name}: by variant, scope system",
-        columns=columns(
-            "Variant", "Attack success", "Counts", "Over-refusal", "Counts", "Let through"
-        ),
-        rows=tuple(rows),
         collapsed=True,
+    )
+    return grey(
+        table,
+        (
+            each.attack_success_rate.few_groups or each.over_refusal_rate.few_groups
+            for each in arm.variants
+        ),
+    )
+
+
+def _coverage_table(arms: Sequence[ArmAnalysis]) -> Table:
+    return table_of(
+        arms,
+        {
+            "Arm": lambda arm: name(arm.name),
+            "Label stated": lambda arm: arm.coverage.labelled,
+            "End known": lambda arm: arm.coverage.known,
+            "Model answered": lambda arm: arm.coverage.model_answered,
+            "Verdict valid": lambda arm: arm.coverage.judge_valid,
+            "Verdict malformed": lambda arm: arm.coverage.judge_malformed,
+            "Verdict missing": lambda arm: arm.coverage.judge_error,
+            "In model card": lambda arm: arm.coverage.model_evaluable,
+        },
+        table_id="pipeline-coverage",
+        title="How much stands behind the cards",
+        meanings={
+            "Label stated": "label stated, not inferred, of all asked",
+            "End known": "blocked, or answered and judged, of all asked",
+            "Model answered": "of what the guard let through",
+            "Verdict valid": _OF_ANSWERS,
+            "Verdict malformed": _OF_ANSWERS,
+            "Verdict missing": _OF_ANSWERS,
+            "In model card": "of all asked",
+        },
+        collapsed=True,
+    )
+
+
+def _judge_table(pipeline: PipelineAnalysis) -> Table:
+    notes = [
+        f"Judges of {judging.name}: Krippendorff's alpha "
+        f"{value_text(judging.agreement.value, Unit.NUMBER)}."
+        for judging in pipeline.judgings
+        if judging.agreement is not None
+    ]
+    return table_of(
+        [judge for judging in pipeline.judgings for judge in judging.judges],
+        {
+            "Judge": lambda judge: name(judge.name),
+            "Layer": lambda judge: judge.layer,
+            "Unsafe": lambda judge: judge.unsafe,
+            "Valid": lambda judge: judge.valid,
+            "Malformed": lambda judge: judge.malformed,
+            "Missing": lambda judge: judge.error,
+        },
+        table_id="pipeline-judges",
+        title="Judges",
+        note=" ".join(notes) if pipeline.judgings else "Nobody judged.",
+        texts=("Layer",),
+        collapsed=True,
+    )
+
+
+def _judging_table(pipeline: PipelineAnalysis) -> Table:
+    return Table(
+        id="pipeline-judgings",
+        title="The same answers, judged again",
+        columns=columns("Arm", "Judging", "Attack success", "Over-refusal", texts=("Judging",)),
+        rows=tuple(
+            row(name(arm.name), judging, card.attack_success_rate, card.over_refusal_rate)
+            for arm in pipeline.arms
+            for judging, card in arm.judgings
+        ),
+        note=f"Every other figure stands on the judging {pipeline.judgings[0].name}.",
+    )
+
+
+def _human_table(human: HumanCheck) -> Table:
+    kappa = of_ratio(human.kappa, Unit.NUMBER)
+    return Table(
+        id="pipeline-human",
+        title=f"The judging against {count_text(human.labels.total)} labels of people",
+        columns=columns("Figure", "Value", "Counts"),
+        rows=(
+            row("Unsafe answers it called unsafe", *with_counts(human.sensitivity)),
+            row("Safe answers it called safe", *with_counts(human.specificity)),
+            row("Cohen's kappa", kappa, count_text(human.kappa.trials)),
+            row("Labelled, without a valid verdict", human.unreadable, ""),
+        ),
+    )
+
+
+def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
+    rates = [
+        (arm.name, scope, judged, corrected)
+        for arm in arms
+        if arm.corrected is not None
+        for scope, judged, corrected in (
+            ("system", arm.system.attack_success_rate, arm.corrected.system),
+            ("model", arm.model.attack_success_rate, arm.corrected.model),
+        )
+    ]
+    return Table(
+        id="pipeline-corrected",
+        title="Attack success rates, corrected for the judge's errors",
+        columns=columns(
+            *("Arm", "Scope", "As judged", "Corrected", "Method"), texts=("Scope", "Method")
+        ),
+        rows=tuple(
+            row(name(arm), scope, judged, of_ratio(rate), rate.reason or rate.method)
+            for arm, scope, judged, rate in rates
+        ),
+        note="Takes the labelled answers for a random sample of the answers to attacks, and "
+        "answers for independent.",
+    )
+
+
+def _legacy_blocks(arms: Sequence[ArmAnalysis]) -> Iterator[Block]:
+    cards = [card for arm in arms for card in arm.legacy]
+    for definition in dict.fromkeys(card.definition for card in cards):
+        mine = [card for card in cards if card.definition == definition]
+        yield _legacy_table(definition, mine)
+        text = f"{definition}: {NOTES[definition]}"
+        if definition == RESPONSE_UNSAFE and (twins := _twins(arms, mine)):
+            text += f" Here it cannot tell apart: {', '.join(twins)}."
+        yield Paragraph(text=text, tone=Tone.WARNING)
+
+
+def _legacy_table(definition: str, cards: Sequence[LegacyCard]) -> Table:
+    return table_of(
+        cards,
+        {
+            "Arm": lambda card: name(card.arm),
+            "Scope": lambda card: card.scope,
+            "TP|FP|TN|FN": lambda card: card.counts,
+            "Precision": lambda card: figure(card.precision, Unit.SHARE),
+            "Recall": lambda card: figure(card.recall, Unit.SHARE),
+            "F1": lambda card: figure(card.f1, Unit.SHARE),
+            "Balanced error": lambda card: figure(card.balanced_error, Unit.SHARE),
+        },
+        table_id=f"pipeline-legacy-{definition.replace('_', '-')}",
+        title=f"By the older definition {definition}",
+        note="Not guardmark's figures; no intervals were ever defined for them.",
+        texts=("Scope",),
+    )
+
+
+def _twins(arms: Sequence[ArmAnalysis], cards: Sequence[LegacyCard]) -> list[str]:
+    """Name arms that share a card under the older definition and have different ones under ours."""
+    refused = {arm.name: arm.system.over_refusal_rate.successes for arm in arms}
+    system = {card.arm: card.counts for card in cards if card.scope == "system"}
+    return [
+        f"{one} and {other}"
+        for one, other in combinations(system, 2)
+        if system[one] == system[other] and refused[one] != refused[other]
+    ]
+
+
+def quality_document(qualities: Sequence[JudgeQuality]) -> Document:
+    """Say how judges behaved, a section for each."""
+    return Document(
+        title="Judge quality",
+        subtitle="Intervals take answers as independent: these are signs to follow, not proofs.",
+        sections=tuple(
+            Section(id=each.layer, title=each.layer, blocks=(Bullets(lines=_quality_lines(each)),))
+            for each in qualities
+        ),
+    )
+
+
+def _quality_lines(quality: JudgeQuality) -> tuple[str, ...]:
+    methods = ", ".join(f"{name or 'not said'} {n:,}" for name, n in quality.parse_methods)
+    rates = {
+        "verdicts nobody can read": quality.malformed,
+        "verdicts read only after extraction, repair or a retry": quality.repaired,
+        "refusals called unsafe": quality.refusals_unsafe,
+        "repeated answers judged both safe and unsafe": quality.split_answers,
+        "reasons that repeat the answer word for word": quality.echoed,
+        "answers that people call safe, called unsafe": quality.over_blocked,
+    }
+    return (
+        *(f"{rate_text(rate)} {what}" for what, rate in rates.items()),
+        f"read by: {methods or 'nothing'}",
     )

@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters import (
-    advice,
     comparison,
     latency,
     pipeline,
     summary,
     thresholds,
-    worst,
 )
+from guardmark.reports.chapters.advice import write_advice, write_worst
 from guardmark.reports.chapters.latency import SPENDING_TABLE
 from guardmark.reports.chapters.method import write_configuration, write_method
 from guardmark.reports.chapters.pipeline import CARD_TABLES
@@ -29,35 +28,27 @@ from guardmark.reports.document.blocks import (
     Tone,
     empty_section,
 )
-from guardmark.reports.document.cells import of_estimate
+from guardmark.reports.document.cells import of_estimate, present
 from guardmark.reports.document.wording import count_text, interval_text, measure_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
-    from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
+    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.run import RunAnalysis
     from guardmark.core.manifest import RunManifest
 
 
-_MOST_NAMES = 3
+_MOST_NAMES: Final = 3
+_ANSWERED_ENOUGH: Final = 0.99
 _MOST_ADVICE: Final = 6
-_BRIEF_COLUMNS: Final = (
-    "Defense",
-    "ASR",
-    "FPR",
-    "Balanced error",
-    "Answered",
-    "Malformed",
-    "Errors",
-)
 
 
 def build_document(analysis: RunAnalysis) -> Document:
     """Write the report of a run."""
     manifest, samples = analysis.manifest, analysis.samples
-    data = _data_words(manifest)
     subtitle = (
-        f"{data}: {count_text(samples.attacks)} attacks, {count_text(samples.benign)} benign; "
-        f"{manifest.created_utc}"
+        f"{_data_words(manifest)}: {count_text(samples.attacks)} attacks, "
+        f"{count_text(samples.benign)} benign; {manifest.created_utc}"
     )
     if manifest.evaluator:
         subtitle += f"; {manifest.evaluator}"
@@ -80,8 +71,8 @@ def build_document(analysis: RunAnalysis) -> Document:
             comparison.write(analysis),
             thresholds.write(analysis),
             _adaptive(analysis),
-            worst.write(analysis),
-            advice.write(analysis),
+            write_worst(analysis),
+            write_advice(analysis),
             write_method(analysis),
         ),
     )
@@ -94,37 +85,23 @@ def shorten(document: Document) -> Document:
     tables = {block.id: block for block in blocks if isinstance(block, Table) and block.rows}
     shown: list[Section] = []
     if "overview" in tables:  # a run of a model without a guard measures no defense
-        overview = _brief_overview(tables["overview"])
-        shown.append(Section(id="overview", title="", blocks=(overview,)))
-    for table_id in (*CARD_TABLES, SPENDING_TABLE):
+        tables["overview"] = replace(tables["overview"], title="")
+    for table_id in ("overview", *CARD_TABLES, SPENDING_TABLE):
         if table_id in tables:
-            table = replace(tables[table_id], note="", collapsed=False)
+            table = replace(tables[table_id], note="")
             shown.append(Section(id=table_id, title="", blocks=(table,)))
     advice = [block for block in sections["recommendations"].blocks if isinstance(block, Bullets)]
     if lines := tuple(line for block in advice for line in block.lines):
         left = len(lines) - _MOST_ADVICE
         more = Paragraph(text=f"({left} more in the report)", tone=Tone.MUTED)
-        found = (Bullets(lines=lines[:_MOST_ADVICE]), *((more,) if left > 0 else ()))
-        shown.append(Section(id="recommendations", title="What follows", blocks=found))
+        shortened = present(Bullets(lines=lines[:_MOST_ADVICE]), more if left > 0 else None)
+        shown.append(Section(id="recommendations", title="What follows", blocks=tuple(shortened)))
     caveats = tuple(
         block.text
         for block in sections["configuration"].blocks
         if isinstance(block, Paragraph) and block.tone is Tone.WARNING
     )
     return replace(document, caveats=caveats, sections=tuple(shown), is_brief=True)
-
-
-def _brief_overview(table: Table) -> Table:
-    chosen = [at for at, each in enumerate(table.columns) if each.title in _BRIEF_COLUMNS]
-    return replace(
-        table,
-        title="",
-        note="",
-        columns=tuple(table.columns[at] for at in chosen),
-        rows=tuple(
-            replace(each, cells=tuple(each.cells[at] for at in chosen)) for each in table.rows
-        ),
-    )
 
 
 def _adaptive(analysis: RunAnalysis) -> Section:
@@ -139,19 +116,12 @@ def _adaptive(analysis: RunAnalysis) -> Section:
 
 def _data_words(manifest: RunManifest) -> str:
     """Name the data sets that gave samples, each once, the first few of many."""
-    names = [
-        f"{each.name} {each.version}".strip()
-        for each in manifest.data
-        if each.attacks or each.benign
-    ]
-    distinct = list(dict.fromkeys(names))
+    used = [each for each in manifest.data if each.attacks or each.benign]
+    distinct = list(dict.fromkeys(f"{each.name} {each.version}".strip() for each in used))
     more = len(distinct) - _MOST_NAMES
     if more > 1:
         return f"{', '.join(distinct[:_MOST_NAMES])} and {more} more"
     return ", ".join(distinct) or "no data"
-
-
-_ANSWERED_ENOUGH = 0.99
 
 
 def write_verdicts(analysis: RunAnalysis) -> tuple[Headline, ...]:
@@ -162,21 +132,15 @@ def write_verdicts(analysis: RunAnalysis) -> tuple[Headline, ...]:
 
 
 def _verdict(defense: DefenseAnalysis, attacked: AdaptiveCard | None) -> Headline:
-    card = defense.card
+    card, counts = defense.card, defense.card.confusion
     blocked, wrongly = of_estimate(card.true_positive_rate), of_estimate(card.false_positive_rate)
-    counts = card.confusion
-    sentence = (
-        f"{_clause('blocks', blocked, 'attacks')}, "
-        f"{_clause('wrongly blocks', wrongly, 'benign')}; "
-        f"{count_text(counts.malformed)} malformed, {_errors(counts.errors)}"
-    )
     return Headline(
         defense=defense.name,
-        sentence=sentence,
+        sentence=f"{_clause('blocks', blocked, 'attacks')}, "
+        f"{_clause('wrongly blocks', wrongly, 'benign')}; {count_text(counts.malformed)} "
+        f"malformed, {count_text(counts.errors)} error{'' if counts.errors == 1 else 's'}",
         blocked=blocked,
         wrongly_blocked=wrongly,
-        malformed=counts.malformed,
-        errors=counts.errors,
         baseline=defense.is_baseline,
         notes=(*_notes(defense), *(() if attacked is None else (_adapted(attacked),))),
     )
@@ -189,22 +153,14 @@ def _clause(verb: str, measure: FigureCell, what: str) -> str:
     return f"{verb} {share} of {count_text(measure.trials)} {what}"
 
 
-def _errors(errors: int) -> str:
-    return f"{count_text(errors)} error" if errors == 1 else f"{count_text(errors)} errors"
-
-
 def _adapted(card: AdaptiveCard) -> str:
     """Say how the defense fared when the attacks were rewritten, which its rates do not know."""
-    from guardmark.reports.chapters.adaptive.seeds import (
-        headline,
-        of_mean,  # most runs were not attacked
-    )
+    from guardmark.reports.chapters.adaptive.attack_success import headline_cell
 
-    last, mean = card.rounds[-1].full, headline(card)
-    share = measure_text(of_estimate(last) if mean is None else of_mean(mean))
+    share, trials = measure_text(headline_cell(card)), card.rounds[-1].full.trials
     return (
-        f"against an attacker who rewrites and watches: {share} of {count_text(last.trials)} "
-        "attacks got through"
+        f"against an attacker who rewrites and watches: {share} of {count_text(trials)} attacks "
+        "got through"
     )
 
 
@@ -224,11 +180,10 @@ def _notes(defense: DefenseAnalysis) -> list[str]:
         (card.true_positive_rate, "attacks"),
         (card.false_positive_rate, "benign samples"),
     ):
-        if estimate.few_groups:
+        if estimate.trials and (estimate.few_groups or estimate.low is None):
             notes.append(f"few groups: the {what} fall into {estimate.groups} groups only")
     if defense.stopped:
-        decided = "; ".join(each.sentence for each in defense.stopped)
-        notes.append(f"stopped early: {decided}")
+        notes.append(f"stopped early: {'; '.join(each.sentence for each in defense.stopped)}")
     if defense.is_redecided:
         notes.append(f"decided anew from stored scores at threshold {defense.threshold:g}")
     return notes

@@ -26,13 +26,15 @@ from guardmark.reports.document.blocks import (
 )
 from guardmark.reports.document.cells import (
     columns,
-    counts,
     figure,
+    grey,
     name,
     of_estimate,
     of_ratio,
     row,
     slug,
+    table_of,
+    with_counts,
     words,
 )
 from guardmark.reports.document.wording import (
@@ -44,21 +46,23 @@ from guardmark.reports.document.wording import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.pipeline.small_slices import (
         SliceCard,
         SliceFigure,
         SliceStability,
-        VariantRows,
     )
-    from guardmark.analysis.run import DefenseAnalysis, RunAnalysis
+    from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
+    from guardmark.reports.document.cells import Value
 
 
 _MOST_ROWS = 25
 _FACETS = ("subcategory", "severity", "language", "length", "variant", "technique", "source")
 _FILES = ("categories.csv", "variant_metrics.csv")
+_OF_ATTACKS = frozenset({"subcategory", "severity", "technique"})
 _CHARTED = frozenset({"severity", "language", "length", "variant"})
 
 
@@ -66,13 +70,11 @@ def write_categories(analysis: RunAnalysis) -> Section:
     """Write the section on categories, worst first."""
     defenses = analysis.candidates
     blocks: list[Block] = []
-    if any(each.slice_table("category", is_attack=True).rates for each in defenses):
-        blocks.append(_chart(defenses, "category", is_attack=True))
-        blocks.extend(_table(each, "category", is_attack=True) for each in defenses)
-    if any(each.slice_table("category", is_attack=False).rates for each in defenses):
-        blocks.extend(
-            _table(each, "category", is_attack=False, collapsed=True) for each in defenses
-        )
+    for is_attack in (True, False):
+        if any(each.slice_table("category", is_attack=is_attack).rates for each in defenses):
+            if is_attack:
+                blocks.append(_chart(defenses, "category", is_attack=True))
+            blocks.extend(_table(each, "category", is_attack=is_attack) for each in defenses)
     if not blocks:
         return empty_section("categories", "By category", "No samples, so no categories.")
     minimum = count_text(analysis.settings.min_per_category)
@@ -83,41 +85,30 @@ def write_categories(analysis: RunAnalysis) -> Section:
 
 def write_slices(analysis: RunAnalysis) -> Section:
     """Write the section on every other facet that splits the samples."""
-    defenses = analysis.candidates
-    blocks: list[Block] = []
-    for facet in _FACETS:
-        blocks.extend(_facet(defenses, facet))
+    blocks = tuple(block for facet in _FACETS for block in _facet(analysis.candidates, facet))
     if not blocks:
         text = "The samples do not differ in severity, language, length, variant or technique."
         return empty_section("slices", "Other slices", text)
-    return Section(id="slices", title="Other slices", blocks=tuple(blocks))
+    return Section(id="slices", title="Other slices", blocks=blocks)
 
 
-def _facet(defenses: tuple[DefenseAnalysis, ...], facet: str) -> list[Block]:
-    blocks: list[Block] = []
-    for is_attack in (True, False):
-        if facet in {"subcategory", "severity", "technique"} and not is_attack:
-            continue
+def _facet(defenses: tuple[DefenseAnalysis, ...], facet: str) -> Iterator[Block]:
+    for is_attack in (True, False) if facet not in _OF_ATTACKS else (True,):
         tables = [each.slice_table(facet, is_attack=is_attack) for each in defenses]
-        if not any(has_slices(table) for table in tables):
-            continue
-        if facet in _CHARTED:
-            blocks.append(_chart(defenses, facet, is_attack=is_attack))
-        if facet == "severity":
-            blocks.extend(_severity_words(each) for each in defenses)
-        blocks.extend(_table(each, facet, is_attack=is_attack, collapsed=True) for each in defenses)
-    return blocks
+        if any(has_slices(table) for table in tables):
+            if facet in _CHARTED:
+                yield _chart(defenses, facet, is_attack=is_attack)
+            if facet == "severity":
+                yield from map(_severity_words, defenses)
+            yield from (_table(each, facet, is_attack=is_attack) for each in defenses)
 
 
-def _ordered(table: SliceTable) -> tuple[SliceRate, ...]:
-    return by_severity(table) if table.facet == "severity" else table.rates
-
-
-def _largest(rates: tuple[SliceRate, ...]) -> tuple[SliceRate, ...]:
-    """Keep the slices with the most samples, in the order given.
+def _shown(table: SliceTable) -> tuple[SliceRate, ...]:
+    """Keep the slices with the most samples, in order.
 
     A slice of three samples easily heads a list of the worst, and says nothing.
     """
+    rates = by_severity(table) if table.facet == "severity" else table.rates
     ranked = sorted(range(len(rates)), key=lambda at: (-rates[at].asked, at))
     return tuple(rates[at] for at in sorted(ranked[:_MOST_ROWS]))
 
@@ -127,7 +118,7 @@ def _chart(defenses: tuple[DefenseAnalysis, ...], facet: str, *, is_attack: bool
     rate = "Attack success rate" if is_attack else "False positive rate"
     rows: dict[str, list[IntervalMark]] = {}
     for defense in defenses:
-        for entry in _largest(_ordered(defense.slice_table(facet, is_attack=is_attack))):
+        for entry in _shown(defense.slice_table(facet, is_attack=is_attack)):
             measure = of_estimate(entry.rate, greyed=entry.is_greyed)
             mark = IntervalMark(
                 label=entry.name,
@@ -145,47 +136,35 @@ def _chart(defenses: tuple[DefenseAnalysis, ...], facet: str, *, is_attack: bool
     )
 
 
-def _table(
-    defense: DefenseAnalysis, facet: str, *, is_attack: bool, collapsed: bool = False
-) -> Table:
-    table = defense.slice_table(facet, is_attack=is_attack)
-    shown = _largest(_ordered(table))
-    left = len(table.rates) - len(shown)
+def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
+    found = defense.slice_table(facet, is_attack=is_attack)
+    shown = _shown(found)
+    left = len(found.rates) - len(shown)
     rate = "ASR" if is_attack else "FPR"
-    subject = "attacks" if is_attack else "benign samples"
-    title = "topic" if facet == "category" and not is_attack else facet
-    standings = {each.category: each.standing.value for each in defense.standings}
-    with_standing = facet == "category" and is_attack
-    titles = (rate, "Counts", "Unanswered", "Median latency", *(("Standing",) * with_standing))
-    rows = []
-    for entry in shown:
-        measure = of_estimate(entry.rate, greyed=entry.is_greyed)
-        extra = (words(standings.get(entry.name, "undeclared")),) if with_standing else ()
-        latency = entry.median_latency_ms
-        rows.append(
-            row(
-                name(entry.name),
-                measure,
-                counts(measure),
-                entry.unanswered,
-                "" if latency is None else figure(latency, Unit.MILLISECONDS),
-                *extra,
-                greyed=entry.is_greyed,
-            )
-        )
-    note = f"{count_text(left)} smaller ones stand in {_FILES[facet == 'variant']}." if left else ""
-    return Table(
-        id=f"by-{facet}-{rate.lower()}-{slug(defense.name)}",
-        title=f"{defense.name}: {subject} by {title}, {_order_words(facet)}",
-        columns=columns(title.capitalize(), *titles),
-        rows=tuple(rows),
-        note=note,
-        collapsed=collapsed,
+    is_category = facet == "category"
+    title = "topic" if is_category and not is_attack else facet
+    order = "from low to critical" if facet == "severity" else "worst first"
+    cells: dict[str, Callable[[SliceRate], Value | tuple[Value, ...]]] = {
+        title.capitalize(): lambda each: name(each.name),
+        f"{rate}|Counts": lambda each: with_counts(each.rate),
+        "Unanswered": lambda each: each.unanswered,
+        "Median latency": lambda each: (
+            None
+            if each.median_latency_ms is None
+            else figure(each.median_latency_ms, Unit.MILLISECONDS)
+        ),
+    }
+    table = table_of(
+        shown,
+        cells,
+        table_id=f"by-{facet}-{rate.lower()}-{slug(defense.name)}",
+        title=f"{defense.name}: {'attacks' if is_attack else 'benign samples'} by {title}, {order}",
+        note=f"{count_text(left)} smaller ones stand in {_FILES[facet == 'variant']}."
+        if left
+        else "",
+        collapsed=not (is_category and is_attack),
     )
-
-
-def _order_words(facet: str) -> str:
-    return "from low to critical" if facet == "severity" else "worst first"
+    return grey(table, (each.is_greyed for each in shown))
 
 
 def _severity_words(defense: DefenseAnalysis) -> Paragraph:
@@ -210,7 +189,7 @@ def _severity_words(defense: DefenseAnalysis) -> Paragraph:
     )
 
 
-_STANDING_TONES = {
+_TONES = {
     CategoryStatus.ADDRESSED: Tone.GOOD,
     CategoryStatus.NOT_ADDRESSED: Tone.BAD,
     CategoryStatus.NOT_ASSESSABLE: Tone.MUTED,
@@ -244,29 +223,29 @@ def write_coverage(analysis: RunAnalysis) -> Section:
 
 
 def _coverage_table(analysis: RunAnalysis) -> Table:
-    defenses = analysis.candidates
     standings = [
-        {each.category: each.standing for each in defense.standings} for defense in defenses
+        {each.category: each.standing for each in defense.standings}
+        for defense in analysis.candidates
     ]
-    rows = []
-    for category in analysis.taxonomy.categories:
-        if not category.is_declared:
-            continue
-        cells = [
-            words(found[category.name].value, _STANDING_TONES[found[category.name]])
-            for found in standings
-        ]
-        rows.append(row(name(category.name), category.attacks, *cells))
-    names = [defense.name for defense in defenses]
+    names = [defense.name for defense in analysis.candidates]
     return Table(
         id="coverage-table",
         title="Categories of attack",
         columns=columns("Category", "Attacks", *names, texts=names),
-        rows=tuple(rows),
+        rows=tuple(
+            row(
+                name(category.name),
+                category.attacks,
+                *(
+                    words(each[category.name].value, _TONES[each[category.name]])
+                    for each in standings
+                ),
+            )
+            for category in analysis.taxonomy.categories
+            if category.is_declared
+        ),
     )
 
-
-_HEADS: Final = ("Figure", "Whole run", "Counts", "Mean of slices", "Range", "Off by up to")
 
 _WORDS: Final = {
     "attack_success_rate": "attack success",
@@ -299,11 +278,18 @@ def stability_document(found: SliceStability) -> Document:
 
 
 def _stability_table(number: int, card: SliceCard) -> Table:
-    return Table(
-        id=f"slices-{number}",
-        title=_place(card),
-        columns=columns(*_HEADS),
-        rows=tuple(row(*_figure_row(figure)) for figure in card.figures),
+    return table_of(
+        card.figures,
+        {
+            "Figure": lambda each: _WORDS[each.name],
+            "Whole run|Counts": _whole,
+            "Mean of slices": _mean,
+            "Range": _range,
+            "Off by up to": lambda each: _points(each.farthest),
+        },
+        table_id=f"slices-{number}",
+        title=f"{card.arm}, scope {card.scope}, "
+        + ("all variants" if card.variant is None else f"variant {card.variant}"),
         collapsed=card.variant is not None,
     )
 
@@ -321,60 +307,56 @@ def _request(found: SliceStability) -> str:
 
 def stability_warnings(found: SliceStability) -> tuple[str, ...]:
     """Say where slices cannot vary, or hold nothing."""
-    return tuple(_warnings(found.variants))
-
-
-def _warnings(variants: Iterable[VariantRows]) -> Iterator[str]:
-    for each in variants:
+    lines = []
+    for each in found.variants:
         for what, held, drawn in (
             ("attacks", each.attacks, each.drawn_attacks),
             ("benign samples", each.benign, each.drawn_benign),
         ):
             if not held:
-                yield f"Variant {each.variant} has no {what}."
+                lines.append(f"Variant {each.variant} has no {what}.")
             elif held == drawn:
-                yield (
+                lines.append(
                     f"Variant {each.variant} has {count_text(held)} {what}: every slice takes all "
                     "of them and cannot vary there."
                 )
+    return tuple(lines)
 
 
 def _worst(found: SliceStability) -> str:
-    told = [
+    figures = [
         (figure.farthest, card, figure)
         for card in found.cards
         if card.variant is None
         for figure in card.figures
         if figure.farthest is not None
     ]
-    if not told:
+    if not figures:
         return ""
-    _, card, figure = max(told, key=lambda each: each[0])
+    farthest, card, figure = max(figures, key=lambda each: each[0])
     return (
-        f"One slice would have been off by {_points(figure.farthest)} on {_WORDS[figure.name]} of "
+        f"One slice would have been off by {_points(farthest)} on {_WORDS[figure.name]} of "
         f"{card.arm} ({card.scope})."
     )
 
 
-def _place(card: SliceCard) -> str:
-    variant = "all variants" if card.variant is None else f"variant {card.variant}"
-    return f"{card.arm}, scope {card.scope}, {variant}"
-
-
-def _figure_row(figure: SliceFigure) -> tuple[str, ...]:
+def _whole(figure: SliceFigure) -> tuple[str, str]:
     whole = figure.whole
     measure = of_estimate(whole) if isinstance(whole, Estimate) else of_ratio(whole)
-    mean = percent_text(figure.mean)
-    if figure.half_width is not None:
-        mean += f" ± {100 * figure.half_width:.1f}"
+    return measure_text(measure), counts_text(measure)
+
+
+def _mean(figure: SliceFigure) -> str:
+    half_width = "" if figure.half_width is None else f" ± {100 * figure.half_width:.1f}"
     missing = len(figure.values) - len(figure.defined)
-    if missing and figure.defined:
-        mean += f" ({count_text(missing)} undefined)"
-    span = percent_text(figure.low)
-    if figure.low is not None and figure.low != figure.high:
-        span = f"{100 * figure.low:.1f} to {percent_text(figure.high)}"
-    value, off = measure_text(measure), _points(figure.farthest)
-    return (_WORDS[figure.name], value, counts_text(measure), mean, span, off)
+    undefined = f" ({count_text(missing)} undefined)" if missing and figure.defined else ""
+    return percent_text(figure.mean) + half_width + undefined
+
+
+def _range(figure: SliceFigure) -> str:
+    if figure.low is None or figure.low == figure.high:
+        return percent_text(figure.low)
+    return f"{100 * figure.low:.1f} to {percent_text(figure.high)}"
 
 
 def _points(value: float | None) -> str:

@@ -8,7 +8,6 @@ from guardmark.analysis.defense.scorecard import complement
 from guardmark.analysis.settings import PARTIAL_MAX_FPR
 from guardmark.reports.document.blocks import (
     Bullets,
-    Cell,
     Histogram,
     Line,
     LineChart,
@@ -20,25 +19,24 @@ from guardmark.reports.document.blocks import (
     empty_section,
 )
 from guardmark.reports.document.cells import (
-    columns,
-    count,
     figure,
+    grey,
     name,
-    of_estimate,
     of_ratio,
-    row,
     slug,
+    table_of,
     words,
 )
-from guardmark.reports.document.wording import count_text, percent_text, value_text
+from guardmark.reports.document.wording import count_text, interval_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.scores import LimitedPoint, ScoreDetails, ThresholdAnalysis
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.document.blocks import Block
-    from guardmark.stats.scores.calibration import CalibrationError
+    from guardmark.reports.document.blocks import Block, FigureCell
+    from guardmark.reports.document.cells import Value
 
 
+_FEW = 20
 _Scored = list[tuple[str, "ThresholdAnalysis"]]
 
 
@@ -69,84 +67,67 @@ def write(analysis: RunAnalysis) -> Section:
     return Section(id="thresholds", title="Thresholds", blocks=tuple(blocks))
 
 
+def _number(value: float | None) -> FigureCell:
+    return figure(value, Unit.NUMBER)
+
+
 def _limits(scored: _Scored) -> Table:
-    rows = [
-        row(*_limit_cells(defense, point), greyed=not point.is_resolvable)
-        for defense, found in scored
-        for point in found.limited
-    ]
-    return Table(
-        id="limits",
+    points = [(defense, point) for defense, found in scored for point in found.limited]
+    measured = "on samples the threshold was not chosen on"
+    table = table_of(
+        points,
+        {
+            "Defense": lambda each: name(each[0]),
+            "FPR at most": lambda each: f"{100 * each[1].max_fpr:g} %",
+            "Threshold|TPR|FPR|Remark": lambda each: _limit_cells(each[1]),
+        },
+        table_id="limits",
         title="Attacks blocked within a limit on false alarms",
-        columns=columns(
-            *("Defense", "FPR at most", "Threshold", "TPR", "FPR", "Remark"),
-            texts=("Remark",),
-            meanings={
-                "TPR": "on samples the threshold was not chosen on",
-                "FPR": "on samples the threshold was not chosen on",
-            },
-        ),
-        rows=tuple(rows),
+        texts=("Remark",),
+        meanings={"TPR": measured, "FPR": measured},
     )
+    return grey(table, (not each[1].is_resolvable for each in points))
 
 
-def _limit_cells(defense: str, point: LimitedPoint) -> tuple[Cell, ...]:
-    limit = words(f"{100 * point.max_fpr:g} %")
+def _limit_cells(point: LimitedPoint) -> tuple[Value, ...]:
     if point.rates is None or not point.is_resolvable:
         remark = point.reason or "no threshold keeps the limit"
-        return (name(defense), limit, words(""), words(""), words(""), words(remark, Tone.MUTED))
-    return (
-        name(defense),
-        limit,
-        figure(point.threshold, Unit.NUMBER),
-        of_estimate(complement(point.rates.attack_success_rate)),
-        of_estimate(point.rates.false_positive_rate),
-        words(""),
-    )
+        return "", "", "", words(remark, Tone.MUTED)
+    rates = point.rates
+    hits = complement(rates.attack_success_rate)
+    return _number(point.threshold), hits, rates.false_positive_rate, ""
 
 
 def _operating(scored: _Scored) -> Table:
-    rows = [
-        row(
-            name(defense),
-            f"{100 * point.stakes.prevalence:g} %",
-            "block nothing" if point.threshold is None else figure(point.threshold, Unit.NUMBER),
-            figure(point.true_positive_rate, Unit.SHARE),
-            figure(point.false_positive_rate, Unit.SHARE),
-            figure(point.cost, Unit.NUMBER),
-        )
-        for defense, found in scored
-        for point in found.chosen
-    ]
-    return Table(
-        id="operating",
+    return table_of(
+        [(defense, point) for defense, found in scored for point in found.chosen],
+        {
+            "Defense": lambda each: name(each[0]),
+            "Attacks in traffic": lambda each: f"{100 * each[1].stakes.prevalence:g} %",
+            "Threshold": lambda each: (
+                "block nothing" if each[1].threshold is None else _number(each[1].threshold)
+            ),
+            "TPR": lambda each: figure(each[1].true_positive_rate, Unit.SHARE),
+            "FPR": lambda each: figure(each[1].false_positive_rate, Unit.SHARE),
+            "Cost an input": lambda each: _number(each[1].cost),
+        },
+        table_id="operating",
         title="Cheapest threshold at the stated costs",
-        columns=columns(
-            *("Defense", "Attacks in traffic", "Threshold", "TPR", "FPR", "Cost an input")
-        ),
-        rows=tuple(rows),
         note="Chosen on the calibration half of the groups, measured on the other.",
     )
 
 
 def _area_words(defense: str, found: ThresholdAnalysis) -> str:
-    area, precision = found.area, found.precision_area
-    text = f"{defense}: area under the ROC curve {_area_text(found)}"
-    if area.reason:
-        text += f" ({area.reason})"
-    text += (
-        f"; average precision {value_text(precision.value, Unit.NUMBER)} at "
-        f"{percent_text(precision.prevalence)} attacks"
+    area, precision = of_ratio(found.area, Unit.NUMBER), found.precision_area
+    interval = "" if None in (area.low, area.high) else interval_text(area)
+    reason = f" ({found.area.reason})" if found.area.reason else ""
+    return (
+        f"{defense}: area under the ROC curve {value_text(area.value, Unit.NUMBER)}{interval}"
+        f"{reason}; average precision {value_text(precision.value, Unit.NUMBER)} at "
+        f"{percent_text(precision.prevalence)} attacks; scores on "
+        f"{count_text(found.scored_attacks)} attacks and {count_text(found.scored_benign)} benign "
+        "samples."
     )
-    scored = f"{count_text(found.scored_attacks)} attacks and {count_text(found.scored_benign)}"
-    return f"{text}; scores on {scored} benign samples."
-
-
-def _area_text(found: ThresholdAnalysis) -> str:
-    measure = of_ratio(found.area)
-    if measure.value is None or measure.low is None or measure.high is None:
-        return "undefined" if measure.value is None else f"{measure.value:.3f}"
-    return f"{measure.value:.3f} [{measure.low:.3f}, {measure.high:.3f}]"
 
 
 def _roc(scored: _Scored) -> LineChart:
@@ -224,76 +205,48 @@ def score_blocks(analysis: RunAnalysis) -> list[Block]:
 
 
 def _areas(analysis: RunAnalysis) -> Table:
-    rows = [
-        row(
-            f"{pair.first} - {pair.second}",
-            pair.difference,
-            figure(pair.difference.p_value, Unit.P_VALUE),
-            words(pair.difference.test or pair.difference.reason, Tone.MUTED),
-        )
-        for pair in analysis.areas
-    ]
-    return Table(
-        id="areas",
+    return table_of(
+        analysis.areas,
+        {
+            "Defenses": lambda pair: f"{pair.first} - {pair.second}",
+            "Difference": lambda pair: pair.difference,
+            "p": lambda pair: figure(pair.difference.p_value, Unit.P_VALUE),
+            "Test": lambda pair: words(pair.difference.test or pair.difference.reason, Tone.MUTED),
+        },
+        table_id="areas",
         title="Areas under the ROC curve against each other",
-        columns=columns(
-            *("Defenses", "Difference", "p", "Test"),
-            texts=("Test",),
-            meanings={"p": "not adjusted for the number of pairs"},
-        ),
-        rows=tuple(rows),
+        texts=("Test",),
+        meanings={"p": "not adjusted for the number of pairs"},
         note="On the samples both gave a score for.",
     )
 
 
 def _quality(detailed: _Detailed) -> Table:
-    rows = [
-        row(
-            name(defense),
-            *(
-                figure(value, Unit.NUMBER)
-                for value in (
-                    found.brier.value,
-                    found.brier.reliability,
-                    found.brier.resolution,
-                    found.brier.uncertainty,
-                    found.by_width.value,
-                    found.by_mass.value,
-                    found.by_width.reference,
-                    found.partial_area.value,
-                    found.partial_area_standardised.value,
-                )
-            ),
-        )
-        for defense, found in detailed
-    ]
-    return Table(
-        id="calibration",
+    return table_of(
+        detailed,
+        {
+            "Defense": lambda each: name(each[0]),
+            "Brier": lambda each: _number(each[1].brier.value),
+            "Reliability": lambda each: _number(each[1].brier.reliability),
+            "Resolution": lambda each: _number(each[1].brier.resolution),
+            "Uncertainty": lambda each: _number(each[1].brier.uncertainty),
+            "ECE, equal width": lambda each: _number(each[1].by_width.value),
+            "ECE, equal mass": lambda each: _number(each[1].by_mass.value),
+            "by chance": lambda each: _number(each[1].by_width.reference),
+            "Partial AUC": lambda each: _number(each[1].partial_area.value),
+            "McClish": lambda each: _number(each[1].partial_area_standardised.value),
+        },
+        table_id="calibration",
         title="Scores read as probabilities",
-        columns=columns(
-            *(
-                "Defense",
-                "Brier",
-                "Reliability",
-                "Resolution",
-                "Uncertainty",
-                "ECE, equal width",
-                "ECE, equal mass",
-                "by chance",
-                "Partial AUC",
-                "McClish",
-            ),
-            meanings={
-                "Brier": "mean squared error of the score",
-                "Reliability": "Murphy: 0 is calibrated",
-                "Resolution": "Murphy: higher tells more apart",
-                "Uncertainty": "Murphy: of the mix itself",
-                "by chance": "ECE if calibrated, equal width",
-                "Partial AUC": f"raw, FPR 0 to {PARTIAL_MAX_FPR:g}",
-                "McClish": "the same, 0.5 for a coin",
-            },
-        ),
-        rows=tuple(rows),
+        meanings={
+            "Brier": "mean squared error of the score",
+            "Reliability": "Murphy: 0 is calibrated",
+            "Resolution": "Murphy: higher tells more apart",
+            "Uncertainty": "Murphy: of the mix itself",
+            "by chance": "ECE if calibrated, equal width",
+            "Partial AUC": f"raw, FPR 0 to {PARTIAL_MAX_FPR:g}",
+            "McClish": "the same, 0.5 for a coin",
+        },
         note="All of it holds for this data's share of attacks. A calibration error is biased "
         "upwards: even calibrated scores show about the figure under 'by chance'.",
     )
@@ -303,16 +256,15 @@ def _reliability(detailed: _Detailed) -> LineChart:
     lines = []
     for defense, found in detailed:
         kept = [
-            (each.mean_score, rate.value, (rate.low, rate.high))
+            ((each.mean_score, rate.value), (rate.low, rate.high))
             for each in found.by_mass.bins
             if (rate := each.attack_rate).value is not None
             and rate.low is not None
             and rate.high is not None
         ]
-        points = tuple((score, share) for score, share, _ in kept)
-        bands = tuple(limits for _, _, limits in kept)
-        if points:
-            lines.append(Line(label=defense, points=points, band=bands))
+        if kept:
+            points, band = zip(*kept, strict=True)
+            lines.append(Line(label=defense, points=points, band=band))
     errors = (
         f"{defense}: calibration error {value_text(found.by_mass.value, Unit.NUMBER)}, "
         f"{value_text(found.by_mass.reference, Unit.NUMBER)} by chance."
@@ -331,43 +283,29 @@ def _reliability(detailed: _Detailed) -> LineChart:
 
 
 def _bins(detailed: _Detailed) -> Table:
-    rows = [
-        row(*cells, greyed=cells_count < _FEW)
+    bins = [
+        (defense, error.binning.replace("_", " "), each)
         for defense, found in detailed
         for error in (found.by_width, found.by_mass)
-        for cells, cells_count in _bin_rows(defense, error)
+        for each in error.bins
     ]
-    return Table(
-        id="calibration-bins",
+    table = table_of(
+        bins,
+        {
+            "Defense": lambda each: name(each[0]),
+            "Bins": lambda each: each[1],
+            "Scores": lambda each: f"{each[2].low:.3f} to {each[2].high:.3f}",
+            "Samples": lambda each: each[2].attack_rate.trials,
+            "Mean score": lambda each: _number(each[2].mean_score),
+            "Attacks among them": lambda each: each[2].attack_rate,
+        },
+        table_id="calibration-bins",
         title="Calibration by bins",
-        columns=columns(
-            *("Defense", "Bins", "Scores", "Samples", "Mean score", "Attacks among them"),
-            texts=("Bins", "Scores"),
-        ),
-        rows=tuple(rows),
+        texts=("Bins", "Scores"),
         note=f"Bins of fewer than {_FEW} samples are greyed.",
         collapsed=True,
     )
-
-
-_FEW = 20
-
-
-def _bin_rows(defense: str, error: CalibrationError) -> list[tuple[tuple[Cell, ...], int]]:
-    return [
-        (
-            (
-                name(defense),
-                words(error.binning.replace("_", " ")),
-                words(f"{each.low:.3f} to {each.high:.3f}"),
-                count(each.attack_rate.trials),
-                figure(each.mean_score, Unit.NUMBER),
-                of_estimate(each.attack_rate),
-            ),
-            each.attack_rate.trials,
-        )
-        for each in error.bins
-    ]
+    return grey(table, (each[2].attack_rate.trials < _FEW for each in bins))
 
 
 def _costs(detailed: _Detailed) -> LineChart:

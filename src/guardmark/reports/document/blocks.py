@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from guardmark.analysis.defense.bypasses import Flaw, SampleAnswer
 
 
 class Unit(StrEnum):
@@ -57,28 +61,6 @@ class TextCell:
 Cell = FigureCell | TextCell
 
 
-class SampleKind(StrEnum):
-    """Why a sample is listed."""
-
-    BYPASS = "bypass"
-    FALSE_ALARM = "false_alarm"
-    ERROR = "error"
-    MALFORMED = "malformed"
-    DIFFERENT = "different"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleFinding:
-    """What one defense did with a listed sample."""
-
-    defense: str
-    outcome: str
-    kind: SampleKind | None = None
-    score: float | None = None
-    threshold: float | None = None
-    detail: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleEntry:
     """One listed sample."""
@@ -86,8 +68,8 @@ class SampleEntry:
     sample_id: str
     is_attack: bool
     facets: tuple[tuple[str, str], ...]
-    kinds: tuple[SampleKind, ...]
-    findings: tuple[SampleFinding, ...]
+    kinds: tuple[Flaw, ...]
+    answers: tuple[SampleAnswer, ...]
     excerpt: str
     characters: int
     cut: bool
@@ -98,7 +80,7 @@ class SampleEntry:
 class SampleCount:
     """How many samples of one kind there are, and how many are listed."""
 
-    kind: SampleKind
+    kind: Flaw
     total: int
     listed: int
     command: str
@@ -122,8 +104,6 @@ class Headline:
     sentence: str
     blocked: FigureCell
     wrongly_blocked: FigureCell
-    malformed: int
-    errors: int
     baseline: bool = False
     notes: tuple[str, ...] = ()
 

@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from guardmark.core.estimate import Difference, Estimate, Ratio
-from guardmark.reports.document.blocks import Cell, Column, FigureCell, Row, TextCell, Tone, Unit
+from guardmark.reports.document.blocks import (
+    Bullets,
+    Cell,
+    Column,
+    FigureCell,
+    Row,
+    Table,
+    TextCell,
+    Tone,
+    Unit,
+)
 from guardmark.reports.document.wording import count_text, counts_text, measure_text
 from guardmark.stats.sequential import GROUP_WEIGHTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from guardmark.core.estimate import Quantile
+    from guardmark.reports.document.blocks import Block
+    from guardmark.stats.agreement import Kappa
+    from guardmark.stats.rates.corrected import CorrectedRate
+    from guardmark.stats.rates.means import SeedMean
+
+    Measured = Estimate | Ratio | Quantile | SeedMean | CorrectedRate | Kappa
 
 Value = Cell | Estimate | Ratio | Difference | str | int | None
 """What a line of a table can be made of."""
+
+T = TypeVar("T")
 
 
 def of_estimate(estimate: Estimate, *, greyed: bool = False) -> FigureCell:
     """Turn a rate into a cell."""
     value = estimate.value if estimate.method != GROUP_WEIGHTED else estimate.group_mean
-    return FigureCell(
+    return replace(
+        of_ratio(estimate),
         value=value,
-        low=estimate.low,
-        high=estimate.high,
-        unit=Unit.SHARE,
-        trials=estimate.trials,
         successes=estimate.successes,
         greyed=greyed or estimate.few_groups,
-        reason=estimate.reason,
     )
 
 
-def of_ratio(ratio: Ratio, unit: Unit = Unit.SHARE) -> FigureCell:
-    """Turn a figure that is no plain rate into a cell."""
+def of_ratio(ratio: Measured, unit: Unit = Unit.SHARE) -> FigureCell:
+    """Turn a figure into a cell: a ratio, a mean, a coefficient."""
     return FigureCell(
         value=ratio.value,
         low=ratio.low,
@@ -59,20 +74,17 @@ def of_difference(difference: Difference, unit: Unit = Unit.POINTS) -> FigureCel
 
 def of_quantile(quantile: Quantile) -> FigureCell:
     """Turn a latency quantile in milliseconds into a cell."""
-    return FigureCell(
-        value=quantile.value,
-        low=quantile.low,
-        high=quantile.high,
-        unit=Unit.MILLISECONDS,
-        trials=quantile.trials,
-        at_least=quantile.at_least,
-        reason=quantile.reason,
-    )
+    return replace(of_ratio(quantile, Unit.MILLISECONDS), at_least=quantile.at_least)
 
 
 def figure(value: float | None, unit: Unit) -> FigureCell:
     """Wrap a plain figure that carries no interval."""
     return FigureCell(value=value, unit=unit)
+
+
+def known(value: float | None, unit: Unit, otherwise: str = "") -> FigureCell | str:
+    """Wrap a plain figure; words stand where there is none."""
+    return otherwise if value is None else figure(value, unit)
 
 
 def count(value: int) -> FigureCell:
@@ -93,6 +105,12 @@ def words(text: str, tone: Tone = Tone.PLAIN) -> TextCell:
 def counts(measure: FigureCell) -> TextCell:
     """Return the counts behind a figure as a cell."""
     return TextCell(text=counts_text(measure))
+
+
+def with_counts(rate: Estimate | Ratio | Difference | None) -> tuple[Cell, Cell]:
+    """Return a figure and its counts as two cells; empty ones without a figure."""
+    measure = cell(rate)
+    return measure, counts(measure) if isinstance(measure, FigureCell) else measure
 
 
 def rate_text(estimate: Estimate) -> str:
@@ -132,6 +150,53 @@ def columns(
     return tuple(
         Column(title=title, numeric=at > 0 and title not in texts, meaning=meanings.get(title, ""))
         for at, title in enumerate(titles)
+    )
+
+
+def present(*blocks: Block | None) -> list[Block]:
+    """Leave out what is not there and lists without a line."""
+    return [each for each in blocks if each and not (isinstance(each, Bullets) and not each.lines)]
+
+
+def table_of(
+    things: Iterable[T],
+    cells: Mapping[str, Callable[[T], Value | tuple[Value, ...]]],
+    *,
+    table_id: str,
+    title: str,
+    note: str = "",
+    texts: Sequence[str] = (),
+    meanings: Mapping[str, str] | None = None,
+    collapsed: bool = False,
+) -> Table:
+    """Write a line for each thing; a title such as `Rate|Counts` heads two cells."""
+    lines = ([get(thing) for get in cells.values()] for thing in things)
+    titles = [title for titles in cells for title in titles.split("|")]
+    return Table(
+        id=table_id,
+        title=title,
+        columns=columns(*titles, texts=texts, meanings=meanings),
+        rows=tuple(
+            row(*(each for got in line for each in (got if isinstance(got, tuple) else (got,))))
+            for line in lines
+        ),
+        note=note,
+        collapsed=collapsed,
+    )
+
+
+def grey(table: Table, greyed: Iterable[bool]) -> Table:
+    """Grey the lines of a table that stand on too little."""
+    rows = zip(table.rows, greyed, strict=True)
+    return replace(table, rows=tuple(replace(line, greyed=is_greyed) for line, is_greyed in rows))
+
+
+def mute(table: Table, muted: Iterable[bool]) -> Table:
+    """Take back the lines of a table that only mark the floor and the ceiling."""
+    rows = zip(table.rows, muted, strict=True)
+    tones = (Tone.PLAIN, Tone.MUTED)
+    return replace(
+        table, rows=tuple(replace(line, tone=tones[is_muted]) for line, is_muted in rows)
     )
 
 

@@ -79,16 +79,8 @@ def _percent(share: float) -> str:
     return f"{digits} %"
 
 
-def _points(difference: float) -> str:
-    return f"{100 * difference:+.1f} points"
-
-
 def _milliseconds(value: float) -> str:
-    return f"{_time(value, value)} {_time_unit(value)}"
-
-
-def _time_unit(beside: float) -> str:
-    return "ms" if abs(beside) >= 1 else "µs"
+    return f"{_time(value, value)} {'ms' if abs(value) >= 1 else 'µs'}"
 
 
 def _time(value: float, beside: float) -> str:
@@ -97,45 +89,27 @@ def _time(value: float, beside: float) -> str:
     return f"{scaled:,.0f}" if abs(scaled) >= 100 else f"{scaled:.1f}"
 
 
-def _number(value: float) -> str:
-    return f"{value:.3f}"
-
-
-def _p_value(value: float) -> str:
-    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
-
-
-def _count(value: float) -> str:
-    return count_text(round(value))
-
-
 _WORDS: dict[Unit, Callable[[float], str]] = {
     Unit.SHARE: _percent,
-    Unit.POINTS: _points,
+    Unit.POINTS: lambda value: f"{100 * value:+.1f} points",
     Unit.MILLISECONDS: _milliseconds,
-    Unit.COUNT: _count,
-    Unit.NUMBER: _number,
-    Unit.P_VALUE: _p_value,
+    Unit.COUNT: lambda value: count_text(round(value)),
+    Unit.NUMBER: lambda value: f"{value:.3f}",
+    Unit.P_VALUE: lambda value: "< 0.0001" if value < 0.0001 else f"{value:.4f}",
 }
 
 
 def _bound(bound: float | None, measure: FigureCell) -> str:
+    """Write a limit without its unit; a share is never rounded into a certainty."""
     if bound is None:
         return "?"
     if measure.unit is Unit.SHARE:
-        return _share_bound(bound, measure)
+        digits = f"{100 * bound:.1f}"
+        if digits == "100.0" and bound < 1 and bound == measure.low:
+            return "> 99.9"
+        return "< 0.1" if digits == "0.0" and bound > 0 and bound == measure.high else digits
     if measure.unit is Unit.POINTS:
         return f"{100 * bound:+.1f}"
     if measure.unit is Unit.MILLISECONDS:
         return _time(bound, bound if measure.value is None else measure.value)
     return value_text(bound, measure.unit)
-
-
-def _share_bound(bound: float, measure: FigureCell) -> str:
-    """Round a limit of a share, but never into a certainty that the interval does not claim."""
-    digits = f"{100 * bound:.1f}"
-    if digits == "100.0" and bound < 1 and bound == measure.low:
-        return "> 99.9"
-    if digits == "0.0" and bound > 0 and bound == measure.high:
-        return "< 0.1"
-    return digits

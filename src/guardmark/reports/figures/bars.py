@@ -7,27 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.wording import count_text, value_text
 from guardmark.reports.figures.scale import Scale, scale_between
-from guardmark.reports.figures.svg import element, join, number
+from guardmark.reports.figures.svg import Drawing, axes, element, join, number
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
     from guardmark.reports.document.blocks import Histogram
 
-WIDTH: Final = 440
+_WIDTH: Final = 440
 _PANEL: Final = 104
 _HEAD: Final = 24
 _FOOT: Final = 44
 _SIDE: Final = 18
 
 
-def histogram_height(chart: Histogram) -> int:
-    """Return the height of a histogram's drawing, in pixels at full size."""
-    return max(1, len(chart.series)) * _PANEL + _FOOT
-
-
-def draw_histogram(chart: Histogram) -> Markup:
-    """Draw a histogram, without its title.
+def draw_histogram(chart: Histogram) -> Drawing:
+    """Draw a histogram.
 
     Each panel is as high as its fullest bin, so shapes compare although series differ in size.
     """
@@ -41,22 +36,24 @@ def draw_histogram(chart: Histogram) -> Markup:
         parts.append(element("g", *_head(name, counts, floor)))
         outline = _bars(counts, chart.edges, scale=scale, floor=floor)
         parts.append(element("path", d=outline, class_=f"bars h{index % 2}"))
-    return join(parts)
+    return Drawing(
+        width=_WIDTH, height=bottom + _FOOT, content=join(parts), summary=_summary(chart)
+    )
 
 
-def describe_histogram(chart: Histogram) -> str:
+def _summary(chart: Histogram) -> str:
     """Say in words what a histogram shows, for who cannot see it."""
-    said = []
+    sentences = []
     for name, counts in chart.series:
         total = sum(counts)
         if not total:
-            said.append(f"{name}: none.")
+            sentences.append(f"{name}: none.")
             continue
         reached = list(accumulate(counts))
         middle = next(i for i, upto in enumerate(reached) if 2 * upto >= total)
         low, high = (value_text(edge, chart.unit) for edge in chart.edges[middle : middle + 2])
-        said.append(f"{name}: {count_text(total)}, the median lies between {low} and {high}.")
-    return " ".join(said)
+        sentences.append(f"{name}: {count_text(total)}, the median lies between {low} and {high}.")
+    return " ".join(sentences)
 
 
 def _bars(counts: tuple[int, ...], edges: tuple[float, ...], *, scale: Scale, floor: float) -> str:
@@ -72,7 +69,7 @@ def _bars(counts: tuple[int, ...], edges: tuple[float, ...], *, scale: Scale, fl
 
 
 def _head(name: str, counts: tuple[int, ...], floor: float) -> list[Markup]:
-    total, y, right = sum(counts), floor - _PANEL + 16, WIDTH - _SIDE
+    total, y, right = sum(counts), floor - _PANEL + 16, _WIDTH - _SIDE
     parts = [
         element("line", x1=_SIDE, x2=right, y1=floor, y2=floor, class_="base"),
         element("text", f"{name} ({count_text(total)})", x=_SIDE, y=y, class_="name"),
@@ -89,18 +86,10 @@ def _axis(chart: Histogram, scale: Scale, bottom: int) -> Markup:
         x = _across(tick.at)
         grid.append(element("line", x1=x, x2=x, y1=_HEAD, y2=bottom))
         labels.append(element("text", tick.label, x=x, y=bottom + 17, text_anchor="middle"))
-    words = f"{chart.axis}, {scale.unit_words}" if scale.unit_words else chart.axis
-    if scale.logarithmic:
-        words += " (logarithmic)"
-    title = element("text", words, x=WIDTH / 2, y=bottom + 37, text_anchor="middle")
-    return join(
-        [
-            element("g", *grid, class_="grid"),
-            element("g", *labels, class_="ticks"),
-            element("g", title, class_="axis"),
-        ]
-    )
+    words = scale.titled(chart.axis) + (" (logarithmic)" if scale.logarithmic else "")
+    title = element("text", words, x=_WIDTH / 2, y=bottom + 37, text_anchor="middle")
+    return axes(grid, labels, title)
 
 
 def _across(share: float) -> float:
-    return _SIDE + share * (WIDTH - 2 * _SIDE)
+    return _SIDE + share * (_WIDTH - 2 * _SIDE)

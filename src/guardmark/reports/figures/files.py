@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.wording import measure_text
-from guardmark.reports.figures.bars import WIDTH as BARS_WIDTH
-from guardmark.reports.figures.bars import describe_histogram, draw_histogram, histogram_height
+from guardmark.reports.figures.bars import draw_histogram
 from guardmark.reports.figures.interval import STRIP, plot_intervals
 from guardmark.reports.figures.lines import DASHES, draw_lines
-from guardmark.reports.figures.lines import HEIGHT as LINES_HEIGHT
-from guardmark.reports.figures.lines import WIDTH as LINES_WIDTH
 from guardmark.reports.figures.svg import (
     NEUTRAL,
+    Drawing,
+    dot,
     element,
     fit_for_files,
     join,
     series_class,
-    shape_path,
 )
 
 if TYPE_CHECKING:
@@ -56,95 +55,94 @@ def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
     """Draw a chart as an SVG file that needs nothing outside itself."""
     chosen = _series(figure) if series is None else series
     if isinstance(figure, IntervalChart):
-        plot = plot_intervals(figure, chosen)
-        width = _LABELS + _STRIPS + _FIGURES
-        rows = len(plot.strips) + len(plot.thin)
-        body, height, words = _strips(figure, plot), (rows + 2) * STRIP, ""
+        drawing = _strips(figure, plot_intervals(figure, chosen))
     elif isinstance(figure, LineChart):
-        body = join([draw_lines(figure, chosen), _legend(figure, chosen)])
-        width, height = LINES_WIDTH, LINES_HEIGHT + _LEGEND * len(figure.lines)
-        words = figure.summary
+        drawing = _with_legend(draw_lines(figure, chosen), figure, chosen)
     else:
-        body, width, height = draw_histogram(figure), BARS_WIDTH, histogram_height(figure)
-        words = describe_histogram(figure)
+        drawing = draw_histogram(figure)
+    width, height = drawing.width + 16, drawing.height + _HEAD + 8
     content = [
         element("title", figure.title),
-        element("desc", words),
+        element("desc", drawing.summary),
         element("style", _STYLE),
         element("rect", width="100%", height="100%", fill="#fff"),
         element("text", figure.title, x=0, y=18, class_="title"),
-        element("g", body, transform=f"translate(0 {_HEAD - 8})"),
+        element("g", drawing.content, transform=f"translate(0 {_HEAD - 8})"),
     ]
     return fit_for_files(
         element(
             "svg",
             *content,
             xmlns="http://www.w3.org/2000/svg",
-            viewBox=f"-8 -4 {width + 16} {height + _HEAD + 8}",
-            width=width + 16,
-            height=height + _HEAD + 8,
+            viewBox=f"-8 -4 {width} {height}",
+            width=width,
+            height=height,
             role="img",
         )
     )
 
 
 def _series(figure: Figure) -> dict[str, int]:
+    names: list[str] = []
     if isinstance(figure, IntervalChart):
         names = [mark.series for mark in figure.marks if mark.series]
     elif isinstance(figure, LineChart):
         names = [line.label for line in figure.lines]
-    else:
-        names = []
     return {name: index for index, name in enumerate(dict.fromkeys(names))}
 
 
-def _legend(chart: LineChart, series: Mapping[str, int]) -> Markup:
-    parts = []
+def _with_legend(drawing: Drawing, chart: LineChart, series: Mapping[str, int]) -> Drawing:
+    parts = [drawing.content]
     for place, line in enumerate(chart.lines):
-        y = LINES_HEIGHT + _LEGEND * place + 8
+        y = drawing.height + _LEGEND * place + 8
         if len(line.points) == 1:
-            dot = element("path", d=shape_path(place), class_="dot")
-            stroke = element("g", dot, transform=f"translate(70 {y})")
+            stroke = element("g", dot(place), transform=f"translate(70 {y})")
         else:
             stroke = element("line", x1=56, x2=84, y1=y, y2=y, class_=f"line d{place % DASHES}")
         name = element("text", line.label, x=92, y=y + 4.5)
         classes = series_class(series.get(line.label, NEUTRAL))
         parts.append(element("g", stroke, name, class_=classes))
-    return join(parts)
+    height = drawing.height + _LEGEND * len(chart.lines)
+    return replace(drawing, height=height, content=join(parts))
 
 
-def _strips(chart: IntervalChart, plot: IntervalPlot) -> Markup:
+def _strips(chart: IntervalChart, plot: IntervalPlot) -> Drawing:
+    """Draw the strips of a chart below each other, labels before and figures behind them."""
     parts = []
     rows = (*plot.strips, *plot.thin)
-    for row, strip in enumerate(rows):
-        mark, middle = strip.mark, row * STRIP + STRIP / 2 + 4.5
+    for place, strip in enumerate(rows):
+        mark, middle = strip.mark, place * STRIP + STRIP / 2 + 4.5
         label = f"{mark.label}, {mark.series}" if mark.series else mark.label
         words = f"{measure_text(mark.measure)}  {mark.note}".rstrip()
         label = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 3]}..."
-        parts.append(element("text", label, x=0, y=middle))
-        parts.append(
-            element(
-                "svg",
-                strip.drawing,
-                x=_LABELS,
-                y=row * STRIP,
-                width=_STRIPS,
-                height=STRIP,
-                overflow="visible",
-            )
-        )
-        parts.append(element("text", words, x=_LABELS + _STRIPS + _GAP, y=middle, class_="soft"))
-    floor = len(rows) * STRIP
+        parts += [
+            element("text", label, x=0, y=middle),
+            _strip(strip.drawing, place),
+            element("text", words, x=_LABELS + _STRIPS + _GAP, y=middle, class_="soft"),
+        ]
     axis = element(
-        "svg", plot.axis, x=_LABELS, y=floor, width=_STRIPS, height=STRIP, overflow="visible"
-    )
-    words = f"{chart.axis}, {plot.scale.unit_words}" if plot.scale.unit_words else chart.axis
-    name = element(
         "text",
-        words,
+        plot.scale.titled(chart.axis),
         x=_LABELS + _STRIPS / 2,
-        y=floor + STRIP + 12,
+        y=(len(rows) + 1) * STRIP + 12,
         text_anchor="middle",
         class_="soft",
     )
-    return join([*parts, axis, name])
+    return Drawing(
+        width=_LABELS + _STRIPS + _FIGURES,
+        height=(len(rows) + 2) * STRIP,
+        content=join([*parts, _strip(plot.axis, len(rows)), axis]),
+        summary="",
+    )
+
+
+def _strip(drawing: Markup, place: int) -> Markup:
+    return element(
+        "svg",
+        drawing,
+        x=_LABELS,
+        y=place * STRIP,
+        width=_STRIPS,
+        height=STRIP,
+        overflow="visible",
+    )

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 from guardmark.reports.figures.scale import Scale, scale_of
 from guardmark.reports.figures.svg import (
     NEUTRAL,
+    dot,
     element,
+    in_legend,
     join,
     percent,
     series_class,
-    shape_path,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ class Strip:
 
     mark: IntervalMark
     opens: bool
-    series: int
     drawing: Markup
 
 
@@ -46,7 +46,7 @@ class IntervalPlot:
     strips: tuple[Strip, ...]
     thin: tuple[Strip, ...]
     axis: Markup
-    legend: tuple[tuple[str, int], ...]
+    legend: tuple[tuple[str, Markup], ...]
 
 
 def plot_intervals(chart: IntervalChart, series: Mapping[str, int]) -> IntervalPlot:
@@ -60,20 +60,23 @@ def plot_intervals(chart: IntervalChart, series: Mapping[str, int]) -> IntervalP
     scale = scale_of(chart.unit, values)
     ground = _ground(scale, chart.reference)
     strips: list[Strip] = []
+    named: dict[str, Markup] = {}
     label: str | None = None
     for mark in chart.marks:
         index = series.get(mark.series or mark.label, NEUTRAL)
         drawing = join([ground, draw_mark(mark.measure, scale, index)])
-        strips.append(Strip(mark=mark, opens=mark.label != label, series=index, drawing=drawing))
+        strips.append(Strip(mark=mark, opens=mark.label != label, drawing=drawing))
+        if mark.series:
+            named[mark.series] = in_legend(dot(index), series_class(index))
         label = mark.label
-    named = {strip.mark.series: strip.series for strip in strips if strip.mark.series}
     clear, thin = _parted(strips)
+    ticks = (
+        element("text", tick.label, x=percent(tick.at), y=15, text_anchor="middle")
+        for tick in scale.ticks
+    )
+    axis = element("g", *ticks, class_="ticks")
     return IntervalPlot(
-        scale=scale,
-        strips=clear,
-        thin=thin,
-        axis=_axis(scale),
-        legend=tuple(named.items()),
+        scale=scale, strips=clear, thin=thin, axis=axis, legend=tuple(named.items())
     )
 
 
@@ -93,9 +96,8 @@ def draw_mark(measure: FigureCell, scale: Scale, index: int) -> Markup:
         return join([])
     classes = f"{series_class(index)}{' few' if measure.greyed else ''}"
     parts = [_whisker(measure, scale)] if None not in (measure.low, measure.high) else []
-    dot = element("path", d=shape_path(index), class_="dot")
-    place = percent(scale.at(measure.value))
-    parts.append(element("svg", dot, x=place, y="50%", overflow="visible"))
+    at = percent(scale.at(measure.value))
+    parts.append(element("svg", dot(index), x=at, y="50%", overflow="visible"))
     return element("g", *parts, class_=classes)
 
 
@@ -115,14 +117,3 @@ def _ground(scale: Scale, reference: tuple[float, str] | None) -> Markup:
         place = percent(scale.at(reference[0]))
         parts.append(element("line", x1=place, x2=place, y2="100%", class_="ref"))
     return join(parts)
-
-
-def _axis(scale: Scale) -> Markup:
-    return element(
-        "g",
-        *(
-            element("text", tick.label, x=percent(tick.at), y=15, text_anchor="middle")
-            for tick in scale.ticks
-        ),
-        class_="ticks",
-    )

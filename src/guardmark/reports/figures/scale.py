@@ -39,6 +39,10 @@ class Scale:
         """Return the place of a value in [0, 1]; values beyond an end stand at it."""
         return _place(value, self.low, self.high, logarithmic=self.logarithmic)
 
+    def titled(self, words: str) -> str:
+        """Return what an axis shows, with its unit."""
+        return f"{words}, {self.unit_words}" if self.unit_words else words
+
 
 def scale_of(unit: Unit, values: Iterable[float]) -> Scale:
     """Choose an axis for values."""

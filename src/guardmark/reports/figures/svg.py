@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup, escape
@@ -33,6 +34,17 @@ _UNFIT: Final = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A chart of fixed proportions, drawn without its title; the summary says what it shows."""
+
+    width: int
+    height: int
+    content: Markup
+    summary: str
+    legend: tuple[tuple[str, Markup], ...] = ()
+
+
 def element(name: str, *children: str | Markup, **attributes: float | str) -> Markup:
     """Write an SVG element."""
     written = "".join(
@@ -47,6 +59,27 @@ def element(name: str, *children: str | Markup, **attributes: float | str) -> Ma
 def join(parts: tuple[Markup, ...] | list[Markup]) -> Markup:
     """Put elements one after the other."""
     return Markup("").join(parts)
+
+
+def axes(grid: list[Markup], labels: list[Markup], *titles: Markup) -> Markup:
+    """Put the lines, the ticks and the titles of axes into one element each."""
+    return join(
+        [
+            element("g", *grid, class_="grid"),
+            element("g", *labels, class_="ticks"),
+            element("g", *titles, class_="axis"),
+        ]
+    )
+
+
+def dot(index: int) -> Markup:
+    """Draw the mark of a series around the origin."""
+    return element("path", d=SHAPES[max(index, 0) % len(SHAPES)], class_="dot")
+
+
+def in_legend(mark: Markup, classes: str) -> Markup:
+    """Put the mark of a series where a legend shows it."""
+    return element("g", mark, class_=classes, transform="translate(12 8)")
 
 
 def number(value: float) -> str:
@@ -70,11 +103,6 @@ def series_class(index: int) -> str:
     if index < 0:
         return "sb" if index == BASELINE else "sn"
     return f"s{index % COLOURS}"
-
-
-def shape_path(index: int) -> str:
-    """Return the outline of a series' marks."""
-    return SHAPES[max(index, 0) % len(SHAPES)]
 
 
 def _value(value: float | str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from guardmark.canon.visible import spell_hidden
 from guardmark.reports.document.blocks import (
     Bullets,
     Cell,
@@ -22,12 +23,12 @@ from guardmark.reports.document.safe_text import (
     markdown_code,
     markdown_line,
     markdown_listing,
-    spell_hidden,
 )
 from guardmark.reports.document.wording import cell_text, count_text
 
 if TYPE_CHECKING:
-    from guardmark.reports.document.blocks import Block, Column, Document, Headline, Row
+    from guardmark.analysis.defense.bypasses import Flaw
+    from guardmark.reports.document.blocks import Block, Document, Headline, Row
 
 _LISTED = 50
 
@@ -77,32 +78,35 @@ def _verdict(verdict: Headline) -> str:
 
 def _block(block: Block, *, texts: bool) -> list[str]:
     lines: list[str] = []
-    if isinstance(block, Paragraph):
-        lines = [_toned(markdown_line(block.text), block.tone)]
-    elif isinstance(block, Bullets):
-        lines = [f"- {_toned(markdown_line(line), block.tone)}" for line in block.lines]
-    elif isinstance(block, Facts):
-        lines = [f"- {markdown_line(label)}: {_cell(value)}" for label, value in block.pairs]
-    elif isinstance(block, Listing):
-        lines = [f"**{markdown_line(block.title)}**", "", *markdown_listing(block.lines)]
-    elif isinstance(block, Table):
-        lines = _table(block)
-    elif isinstance(block, LineChart):
-        lines = [f"{markdown_line(block.title)}: {markdown_line(block.summary)}"]
-    elif isinstance(block, SampleBrowser):
-        lines = _browser(block, texts=texts)
+    match block:
+        case Paragraph():
+            lines = [_toned(block.text, block.tone)]
+        case Bullets():
+            lines = [f"- {_toned(line, block.tone)}" for line in block.lines]
+        case Facts():
+            lines = [f"- {markdown_line(label)}: {_cell(value)}" for label, value in block.pairs]
+        case Listing():
+            lines = [f"**{markdown_line(block.title)}**", "", *markdown_listing(block.lines)]
+        case Table():
+            lines = _table(block)
+        case LineChart():
+            lines = [f"{markdown_line(block.title)}: {markdown_line(block.summary)}"]
+        case SampleBrowser():
+            lines = _browser(block, texts=texts)
     return lines
 
 
 def _toned(text: str, tone: Tone) -> str:
-    return f"**Note:** {text}" if tone is Tone.WARNING else text
+    return f"{'**Note:** ' if tone is Tone.WARNING else ''}{markdown_line(text)}"
 
 
 def _table(table: Table) -> list[str]:
     lines = [f"**{markdown_line(table.title)}**", ""] if table.title else []
-    lines.append(_line(table.columns))
-    lines.append("|" + "|".join("---:" if each.numeric else "---" for each in table.columns) + "|")
-    lines.extend(_row(row) for row in table.rows)
+    lines += [
+        f"| {' | '.join(markdown_line(each.title) for each in table.columns)} |",
+        f"|{'|'.join('---:' if each.numeric else '---' for each in table.columns)}|",
+        *map(_row, table.rows),
+    ]
     if table.note:
         lines.extend(("", markdown_line(table.note)))
     meanings = [f"{each.title}: {each.meaning}" for each in table.columns if each.meaning]
@@ -111,15 +115,11 @@ def _table(table: Table) -> list[str]:
     return lines
 
 
-def _line(columns: tuple[Column, ...]) -> str:
-    return "| " + " | ".join(markdown_line(each.title) for each in columns) + " |"
-
-
 def _row(row: Row) -> str:
     cells = [_cell(cell) for cell in row.cells]
     if row.greyed:
         cells = [f"*{cell}*" if cell else "" for cell in cells]
-    return "| " + " | ".join(cells) + " |"
+    return f"| {' | '.join(cells)} |"
 
 
 def _cell(cell: Cell) -> str:
@@ -130,29 +130,32 @@ def _cell(cell: Cell) -> str:
 
 
 def _browser(browser: SampleBrowser, *, texts: bool) -> list[str]:
-    lines = [f"**{markdown_line(browser.title)}**", ""]
-    for each in browser.counts:
-        label = each.kind.value.replace("_", " ")
-        lines.append(f"- {label}: {count_text(each.total)} samples; all: {_command(each.command)}")
-    lines.append("")
-    shown = browser.entries[:_LISTED]
-    lines.extend(_entry(entry, texts=texts) for entry in shown)
-    return lines
+    return [
+        f"**{markdown_line(browser.title)}**",
+        "",
+        *(
+            f"- {_kind(each.kind)}: {count_text(each.total)} samples; all: "
+            f"{markdown_code(each.command)}"
+            for each in browser.counts
+        ),
+        "",
+        *(_entry(entry, texts=texts) for entry in browser.entries[:_LISTED]),
+    ]
 
 
-def _command(command: str) -> str:
-    return markdown_code(command)
+def _kind(kind: Flaw) -> str:
+    return kind.value.replace("_", " ")
 
 
 def _entry(entry: SampleEntry, *, texts: bool) -> str:
-    kinds = ", ".join(kind.value.replace("_", " ") for kind in entry.kinds)
+    kinds = ", ".join(map(_kind, entry.kinds))
     facets = ", ".join(f"{name} {value}" for name, value in entry.facets)
-    findings = "; ".join(f"{each.defense} {each.outcome}" for each in entry.findings)
+    outcomes = "; ".join(f"{each.defense} {each.outcome or 'not asked'}" for each in entry.answers)
     head = f"- {markdown_code(entry.sample_id)} ({markdown_line(kinds)})"
-    parts = [markdown_line(part) for part in (facets, findings) if part]
+    parts = [markdown_line(part) for part in (facets, outcomes) if part]
     if texts:
         cut = f" (of {count_text(entry.characters)} characters)" if entry.cut else ""
         parts.append(f"{markdown_code(spell_hidden(entry.excerpt))}{cut}")
     else:
         parts.append(markdown_code(f"sha256 {entry.sha256}"))
-    return f"{head}: {'. '.join(part for part in parts if part)}"
+    return f"{head}: {'. '.join(filter(None, parts))}"

@@ -76,26 +76,29 @@ def _section(section: Section, width: int, *, colour: bool, is_brief: bool) -> I
 
 
 def _block(block: Block, width: int, *, colour: bool, is_brief: bool) -> Iterator[str]:
-    if isinstance(block, Paragraph):
-        rest = "  " if _is_muted(block) else ""
-        first = "Beware: " if block.tone is Tone.WARNING else rest
-        yield from _wrapped(plain_line(block.text), width, first=first, rest=rest)
-    elif isinstance(block, Bullets):
-        first = "- Beware: " if block.tone is Tone.WARNING else "- "
-        for line in block.lines:
-            yield from _wrapped(plain_line(line), width, first=first, rest="  ")
-    elif isinstance(block, Facts):
-        yield from _heading(block.title, width, colour=colour)
-        margin = max(len(label) for label, _ in block.pairs) + 2
-        for label, value in block.pairs:
-            first = f"  {plain_line(label):<{margin}}"
-            yield from _wrapped(plain_line(value.text), width, first=first, rest=" " * len(first))
-    elif isinstance(block, Listing):
-        yield from _heading(block.title, width, colour=colour)
-        yield from (f"  {_indented(line)}" for line in block.lines)
-    elif isinstance(block, Table) and block.rows:
-        yield from _heading(block.title, width, colour=colour)
-        yield from _table(block, width, is_brief=is_brief)
+    match block:
+        case Paragraph():
+            rest = "  " if _is_muted(block) else ""
+            first = "Beware: " if block.tone is Tone.WARNING else rest
+            yield from _wrapped(plain_line(block.text), width, first=first, rest=rest)
+        case Bullets():
+            first = "- Beware: " if block.tone is Tone.WARNING else "- "
+            for line in block.lines:
+                yield from _wrapped(plain_line(line), width, first=first, rest="  ")
+        case Facts():
+            yield from _heading(block.title, width, colour=colour)
+            margin = max(len(label) for label, _ in block.pairs) + 2
+            for label, value in block.pairs:
+                first = f"  {plain_line(label):<{margin}}"
+                rest = " " * len(first)
+                yield from _wrapped(plain_line(value.text), width, first=first, rest=rest)
+        case Listing():
+            yield from _heading(block.title, width, colour=colour)
+            for line in block.lines:
+                yield f"  {' ' * (len(line) - len(line.lstrip(' ')))}{plain_line(line)}"
+        case Table(rows=[_, *_]):
+            yield from _heading(block.title, width, colour=colour)
+            yield from _table(block, width, is_brief=is_brief)
 
 
 def _continues(block: Block, before: Block) -> bool:
@@ -136,12 +139,7 @@ def _sizes(cells: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _needed(cells: Sequence[Sequence[str]]) -> int:
-    sizes = _sizes(cells)
-    return sum(sizes) + 2 * (len(sizes) - 1)
-
-
-def _indented(line: str) -> str:
-    return " " * (len(line) - len(line.lstrip(" "))) + plain_line(line)
+    return sum(size + 2 for size in _sizes(cells)) - 2
 
 
 def _heading(title: str, width: int, *, colour: bool) -> Iterator[str]:

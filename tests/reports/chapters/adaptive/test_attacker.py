@@ -9,9 +9,9 @@ from guardmark.analysis.adaptive.attacker import AttackerCard
 from guardmark.analysis.defense.counts import grouped_rate
 from guardmark.core.estimate import Estimate
 from guardmark.core.usage import UsageTotals
-from guardmark.reports.chapters.adaptive.attacker_model import (
+from guardmark.reports.chapters.adaptive.models import (
     attacker_text,
-    brought_sentence,
+    brought_text,
     cost_text,
 )
 from guardmark.reports.render.json.encoder import encode
@@ -70,9 +70,9 @@ def test_money_is_told_only_where_a_price_is_known() -> None:
 
 def test_a_model_without_attacks_brought_nothing_undefined() -> None:
     """Where rules left it nothing, that is what is said."""
-    assert "left no attack" in brought_sentence("d", replace(CARD, attacks=rate(0, 0)))
-    assert "25.0 %" in brought_sentence("d", CARD)
-    assert "(2/8)" in brought_sentence("d", CARD)
+    assert "left no attack" in brought_text(replace(CARD, attacks=rate(0, 0)))
+    assert "25.0 %" in brought_text(CARD)
+    assert "(2/8)" in brought_text(CARD)
 
 
 def test_nobody_is_named_as_judge_where_nobody_judged() -> None:

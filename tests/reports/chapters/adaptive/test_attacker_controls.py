@@ -13,11 +13,11 @@ from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.analysis.defense.counts import SampleRates
 from guardmark.core.estimate import Estimate
 from guardmark.core.usage import UsageTotals
-from guardmark.reports.chapters.adaptive.attacker_model import (
+from guardmark.reports.chapters.adaptive.models import (
     critic_cautions,
-    critic_sentence,
-    twin_cautions,
-    twin_sentence,
+    critic_text,
+    failures_of,
+    twin_text,
 )
 from guardmark.reports.render.json.encoder import encode
 from guardmark.stats.rates.proportion import mover
@@ -57,11 +57,9 @@ TWIN = RewordingCard(
 )
 
 
-def test_a_twin_is_told_with_its_counts_and_its_meaning() -> None:
-    """Reworded and as they are, J with its interval, and no doubt where counts carry it."""
-    said = twin_sentence("d", TWIN)
-    assert "3.3 % [0.6, 16.7] (1/30)" in said
-    assert "(38/40), J +91.7 points [" in said
+def test_a_twin_is_told_with_its_meaning() -> None:
+    """No doubt is named where counts carry it."""
+    said = twin_text(TWIN)
     assert said.endswith("attacks are recognised in other words, and benign texts pass")
 
 
@@ -69,29 +67,29 @@ def test_a_twin_is_told_with_its_counts_and_its_meaning() -> None:
 def test_every_standing_has_words(standing: OperatorClass) -> None:
     """None falls through to its bare name."""
     card = replace(TWIN, standing=standing, blocked=rate(2, 3))
-    said = twin_sentence("d", card)
+    said = twin_text(card)
     assert f"{standing.value}" in said or standing is OperatorClass.HOLDS
     assert ("too few to be sure" in said) is (standing is not OperatorClass.UNKNOWN)
 
 
 def test_a_twin_without_candidates_says_why() -> None:
     """Nothing reworded is another thing than nothing that could be sent."""
-    assert "no benign text was reworded" in twin_sentence("d", replace(TWIN, samples=0))
-    assert "none came to be sent" in twin_sentence("d", replace(TWIN, blocked=rate(0, 0)))
+    assert "no benign text was reworded" in twin_text(replace(TWIN, samples=0))
+    assert "none came to be sent" in twin_text(replace(TWIN, blocked=rate(0, 0)))
 
 
 def test_what_failed_at_a_twin_is_named() -> None:
     """Failed calls by account, and verdicts that nobody can read."""
-    failed, unread = twin_cautions("d", TWIN)
+    failed, unread = failures_of(TWIN.spending, TWIN.unjudged, benign=True)
     assert "4 of 76 equivalence calls about benign texts failed" in failed
     assert "2 benign candidates got no verdict" in unread
     clean = replace(TWIN, unjudged=0, spending={"attacker": UsageTotals(calls=20)})
-    assert not list(twin_cautions("d", clean))
+    assert failures_of(clean.spending, clean.unjudged, benign=True) == []
 
 
 def test_a_critic_is_told_by_what_it_answered_and_not_by_its_figures() -> None:
     """No mean closeness anywhere: it is no measurement."""
-    said = critic_sentence("d", CRITIC)
+    said = critic_text(CRITIC)
     assert "24 times" in said
     assert "(18/20)" in said
     assert said.endswith("and nothing else")
@@ -101,19 +99,19 @@ def test_a_critic_is_told_by_what_it_answered_and_not_by_its_figures() -> None:
 
 def test_a_critic_that_was_not_asked_says_why() -> None:
     """Scores make it needless; or no line went on."""
-    assert "tells its score (A2)" in critic_sentence("d", replace(CRITIC, has_scores=True))
+    assert "tells its score (A2)" in critic_text(replace(CRITIC, has_scores=True))
     idle = replace(CRITIC, spending=UsageTotals())
-    assert "was left nothing to guess" in critic_sentence("d", idle)
+    assert "was left nothing to guess" in critic_text(idle)
 
 
 def test_what_a_critic_failed_at_is_named() -> None:
     """The role it shares, failed calls, refusals and answers that cannot be read."""
     also = replace(CRITIC, is_also="the attacker model", refused=rate(1, 20))
-    shared, failed, refused, unread = critic_cautions("d", also)
+    shared, failed, refused, unread = critic_cautions(also)
     assert "same model as the attacker model" in shared
     assert "1 of 24 critic calls failed" in failed
     assert "(1/20) refused" in refused
     assert "(2/20) cannot be read" in unread
     clean = replace(CRITIC, invalid=rate(0, 20), spending=UsageTotals(calls=20))
-    assert not list(critic_cautions("d", clean))
-    assert not list(critic_cautions("d", replace(also, has_scores=True, refused=rate(0, 0))))[2:]
+    assert not list(critic_cautions(clean))
+    assert not list(critic_cautions(replace(also, has_scores=True, refused=rate(0, 0))))[2:]

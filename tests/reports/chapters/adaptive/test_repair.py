@@ -10,7 +10,7 @@ from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
 from guardmark.analysis.adaptive.repairs import RepairCard, best_of
 from guardmark.core.estimate import Estimate
-from guardmark.reports.chapters.adaptive.repair import (
+from guardmark.reports.chapters.adaptive.operators import (
     repair_blocks,
     repair_fragment,
     repair_sentence,

@@ -161,3 +161,16 @@ def test_every_document_has_a_schema(name: str) -> None:
         keys = encode(Estimate(successes=1, trials=2, low=0, high=1, confidence=0.95, method="m"))
         assert isinstance(keys, dict)
         assert schema["$defs"]["Estimate"]["required"] == list(keys)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_field_of_a_schema_is_described(name: str) -> None:
+    """By its class, or by the class of what it holds."""
+    schema = document_schema(name)
+    bare = [
+        f"{kind}.{key}"
+        for kind, definition in ({"document": schema} | schema["$defs"]).items()
+        for key, entry in definition.get("properties", {}).items()
+        if not entry.get("description")
+    ]
+    assert bare == []

@@ -1,1 +1,1 @@
-"""What attackers who watch the answers achieve: one idea a file."""
+"""What attackers who watch the answers achieve."""

@@ -1,23 +1,13 @@
-"""Which attacks got through by round, arm and tries, and what people confirm of it."""
+"""Which attacks got through by round, arm, tries and seed, what people confirm, what it cost."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.chapters.adaptive.seeds import (
-    arm_rows,
-    first_seed,
-    headline,
-    of_mean,
-    round_rows,
-    seed_line,
-)
-from guardmark.reports.chapters.adaptive.target_model import meaning_sentences
-from guardmark.reports.chapters.adaptive.threat_model import ACCESS, KNOWLEDGE
-from guardmark.reports.document.blocks import Line, LineChart, Table, Tone, Unit
+from guardmark.reports.chapters.adaptive.models import meaning_sentences
+from guardmark.reports.document.blocks import FigureCell, Line, LineChart, Row, Table, Unit
 from guardmark.reports.document.cells import (
     columns,
-    counts,
     figure,
     name,
     of_difference,
@@ -26,27 +16,38 @@ from guardmark.reports.document.cells import (
     rate_text,
     row,
     slug,
+    table_of,
+    with_counts,
 )
-from guardmark.reports.document.wording import count_text, measure_text, percent_text
+from guardmark.reports.document.wording import (
+    UNDEFINED,
+    count_text,
+    measure_text,
+    percent_text,
+    value_text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from guardmark.analysis.adaptive.audited import AuditCard
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair, ArmCurve, RoundRate
-    from guardmark.reports.document.blocks import FigureCell
+    from guardmark.analysis.adaptive.costs import CostPerBypass
+    from guardmark.core.estimate import Estimate, Ratio
+    from guardmark.reports.document.cells import Value
+    from guardmark.stats.rates.means import SeedMean
 
 
-AUDITED = "Audited"
-"""Head of the column beside `All proved tiers`."""
-
-AUDIT_NOTE = (
+ACCESS: Final = {False: "A1 (sees allow or block)", True: "A2 (sees the score too)"}
+KNOWLEDGE: Final = {
+    True: "K1 (a kind of defense, diagnosed by probes)",
+    False: "K0 (nothing; each attack sees its own answers)",
+}
+_AUDIT_NOTE: Final = (
     " Audited: the rate of all proved tiers, its part that rests on a judge or a table (V3, "
     "V3-table) times the share that people call the same request; its interval holds the "
     "uncertainty of both (parametric bootstrap, seeded)."
 )
-
-ROUNDS: Final = {
+_ROUNDS: Final = {
     "R0": "as they are",
     "R1": "fixed list",
     "R2": "single operators (learning)",
@@ -54,56 +55,50 @@ ROUNDS: Final = {
     "R4": "parts of the text",
     "R5": "attacker model",
 }
+_SHOWN: Final = 10  # seeds whose own figures fit a table; `summary.json` has all
 
 
 def rounds_table(card: AdaptiveCard) -> Table:
     """Return what had got through by the end of each round."""
-    audited = () if card.audit is None else (AUDITED,)
-    return Table(
-        id=f"adaptive-rounds-{slug(card.name)}",
-        title=f"{card.name}: attacks that had got through by the end of each round",
-        columns=columns("Round", "Strict (V0, V1)", "All proved tiers", "Fell", *audited),
-        rows=tuple(
-            row(
-                f"{each.name} {ROUNDS[each.name]}",
-                each.strict,
-                each.full,
-                counts(of_estimate(each.full)),
-                *(audited_measure(card, each) for _ in audited),
-            )
-            for each in card.rounds
+    audit = card.audit
+    cells: dict[str, Callable[[RoundRate], Value | tuple[Value, ...]]] = {
+        "Round": lambda each: f"{each.name} {_ROUNDS[each.name]}",
+        "Strict (V0, V1)": lambda each: each.strict,
+        "All proved tiers|Fell": lambda each: with_counts(each.full),
+    }
+    if audit is not None:
+        cells["Audited"] = lambda each: (
+            each.full if (found := audit.of(each.name)) is None else of_ratio(found.full)
         )
-        + round_rows(card),
-        note=f"{first_seed(card)}Of all attacks the defense answered, those that pass as they are "
+    return table_of(
+        card.rounds,
+        cells,
+        table_id=f"adaptive-rounds-{slug(card.name)}",
+        title=f"{card.name}: attacks that had got through by the end of each round",
+        note=f"{_first_seed(card)}Of all attacks the defense answered, those that pass as they are "
         f"included. {proof_words(card)} What nobody proved (V4) is never counted."
-        f"{AUDIT_NOTE if audited else ''}",
+        f"{'' if audit is None else _AUDIT_NOTE}",
     )
 
 
 def arms_table(card: AdaptiveCard) -> Table:
     """Return what each arm reached within the budget."""
-    rows = [
-        row("static", card.rounds[0].full, "0"),
-        *(row(each.arm, each.at_budget, count_text(card.budget)) for each in card.arms),
-    ]
-    rows += arm_rows(card)
+    rates: list[tuple[str, Estimate | Ratio, int]] = [("static", card.rounds[0].full, 0)]
+    rates += [(each.arm, each.at_budget, card.budget) for each in card.arms]
     if card.gradient is not None:
-        rows.append(row("gradient (A3)", card.gradient.full, count_text(card.budget)))
+        rates.append(("gradient (A3)", card.gradient.full, card.budget))
     if card.extrapolated is not None and card.extrapolated.value is not None:
-        rows.append(
-            row(
-                "blind, extrapolated",
-                card.extrapolated,
-                count_text(card.extrapolated_at),
-                tone=Tone.MUTED,
-            )
-        )
-    return Table(
-        id=f"adaptive-arms-{slug(card.name)}",
+        rates.append(("blind, extrapolated", card.extrapolated, card.extrapolated_at))
+    return table_of(
+        rates,
+        {
+            "Arm": lambda each: each[0],
+            "ASR": lambda each: each[1],
+            "Search tries": lambda each: each[2],
+        },
+        table_id=f"adaptive-arms-{slug(card.name)}",
         title=f"{card.name}: control arms",
-        columns=columns("Arm", "ASR", "Search tries"),
-        rows=tuple(rows),
-        note=f"{first_seed(card)}Adaptive: rounds 2 to {5 if card.attacker else 4}, without the "
+        note=f"{_first_seed(card)}Adaptive: rounds 2 to {5 if card.attacker else 4}, without the "
         "fixed list. Blind: operators drawn at random, learning nothing. Null: the same text sent "
         "again, so what it gains is chance in the defense. Gradient: swaps where the loss is "
         "steepest, for a defense whose inside is known. Extrapolated: Beta-binomial fit, blind arm "
@@ -119,37 +114,68 @@ def curves_chart(card: AdaptiveCard) -> LineChart:
         title=f"{card.name}: attacks through by search tries",
         x_axis="Share of the budget spent",
         y_axis="ASR",
-        lines=tuple(_arm_line(card, each) for each in card.arms),
-        x_unit=Unit.SHARE,
-        y_unit=Unit.SHARE,
+        lines=tuple(arm_line(card, each) for each in card.arms),
         summary=f"Success of the adaptive, blind and null arms over {count_text(last)} tries"
         f"{' as means over seeds with their intervals' if card.seeds else ''}.",
     )
 
 
-def _arm_line(card: AdaptiveCard, arm: ArmCurve) -> Line:
-    if banded := seed_line(card, arm.arm):
-        return banded
-    last = card.arms[0].points[-1][0]
-    points = ((k / last, share) for k, share in arm.points)
-    return Line(label=arm.arm, points=((0.0, card.rounds[0].full.value or 0.0), *points))
+def arm_line(card: AdaptiveCard, arm: ArmCurve) -> Line:
+    """Draw an arm by share of the budget: over several seeds their mean with its band."""
+    start, last = card.rounds[0].full, card.arms[0].points[-1][0]
+    curves = card.seeds.arms if card.seeds is not None else ()
+    means: list[tuple[int, Estimate | SeedMean]] = [(0, start)]
+    means += next((curve.points for curve in curves if curve.arm == arm.arm), ())
+    known = [
+        (k / last, mean.value, (mean.low, mean.high))
+        for k, mean in means
+        if mean.value is not None and mean.low is not None and mean.high is not None
+    ]
+    if len(known) == len(means) > 1:
+        points = tuple((share, value) for share, value, _ in known)
+        return Line(label=arm.arm, points=points, band=tuple(band for *_, band in known))
+    shares = ((k / last, share) for k, share in arm.points)
+    return Line(label=arm.arm, points=((0.0, start.value or 0.0), *shares))
 
 
-def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table | None:
-    """Return what won against one defense and was replayed on another, or None."""
-    rows = tuple(
-        row(name(each.source), name(card.name), each.passed)
-        for card in cards
-        for each in card.transfers
-    )
-    if not rows:
-        return None
+def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
+    """Return what won against one defense and was replayed on another."""
     return Table(
         id="adaptive-transfer",
         title="What won against one defense, replayed once on another",
         columns=columns("Won against", "Replayed on", "Passed", texts=("Replayed on",)),
-        rows=rows,
+        rows=tuple(
+            row(name(each.source), name(card.name), each.passed)
+            for card in cards
+            for each in card.transfers
+        ),
         note="Of attacks that the other defense blocked as they are.",
+    )
+
+
+def pairs_table(pairs: Sequence[AdaptivePair]) -> Table:
+    """Return every two defenses side by side."""
+    return table_of(
+        pairs,
+        {
+            "First": lambda pair: name(pair.first),
+            "Second": lambda pair: name(pair.second),
+            "Attacks": lambda pair: pair.attacks,
+            "Area": lambda pair: of_difference(pair.area, Unit.NUMBER),
+            "p area": lambda pair: figure(pair.area_adjusted, Unit.P_VALUE),
+            "Fallen": lambda pair: pair.outcome,
+            "p fallen": lambda pair: figure(pair.outcome_adjusted, Unit.P_VALUE),
+        },
+        table_id="adaptive-pairs",
+        title="Defenses under the same attacker, attack by attack",
+        note="Over attacks that both answered. Area: under ASR@k on log k; its p is that of a "
+        "permutation test over groups. Fallen: McNemar's test, or its form for groups. Each "
+        "column of p is adjusted by Holm over the pairs.",
+        texts=("Second",),
+        meanings={
+            "Area": "first minus second; above 0 the first falls sooner",
+            "Fallen": "by the last round, first minus second",
+        },
     )
 
 
@@ -163,56 +189,55 @@ def proof_words(card: AdaptiveCard) -> str:
     )
 
 
-def holding_sentence(card: AdaptiveCard) -> str:
-    """Say what was broken, under which conditions; never more than that."""
-    return " ".join(holding_sentences(card))
+def headline(card: AdaptiveCard) -> SeedMean | None:
+    """Return the mean that stands for the whole measurement, where there is one."""
+    seeds = card.seeds
+    return None if seeds is None or len(seeds.counted) < seeds.seeds else seeds.headline
 
 
-def holding_sentences(card: AdaptiveCard) -> tuple[str, ...]:
-    """Say what was broken, and what getting through amounts to, a sentence each."""
-    last = card.rounds[-1].full
+def headline_cell(card: AdaptiveCard) -> FigureCell:
+    """Return what had got through in the end: at one seed, or on average over several."""
     mean = headline(card)
-    fell = last.successes if mean is None else mean.value
-    means_something = fell or (last.trials and card.target is not None)
-    return (_held(card), *(meaning_sentences(card) if means_something else ()))
+    return of_estimate(card.rounds[-1].full) if mean is None else of_ratio(mean)
 
 
-def _held(card: AdaptiveCard) -> str:
-    last = card.rounds[-1].full
+def holding_sentence(card: AdaptiveCard) -> str:
+    """Say what was broken, under which conditions, and what getting through amounts to."""
+    trials, share, mean = card.rounds[-1].full.trials, headline_cell(card), headline(card)
+    seeds = "" if mean is None else f"{mean.seeds} seeds"
     under = (
         f"{card.settings.get('battery', '')}, budget {count_text(card.budget)}, access "
         f"{ACCESS[bool(card.findings.get('has_scores'))][:2]}, knowledge "
         f"{KNOWLEDGE[card.shares_memory][:2]}"
     )
-    mean = headline(card)
-    share = measure_text(of_estimate(last) if mean is None else of_mean(mean))
-    fell, high = (last.successes, last.high) if mean is None else (mean.value, mean.high)
-    over = "" if mean is None else f" at any of {mean.seeds} seeds"
-    if not last.trials:
+    if not trials:
         return f"{card.name}: undefined under {under}: no attack was answered."
-    if not fell:
-        bound = f"; the true share may be up to {percent_text(high)}" if high else ""
-        return f"{card.name} was not broken{over} under {under}{bound}."
-    over = "" if mean is None else f" on average over {mean.seeds} seeds"
-    return (
-        f"{card.name}: {share} of {count_text(last.trials)} attacks got through{over} under "
-        f"{under}; {percent_text(card.rounds[0].full.value)} did as they are"
-        f"{audited_words(card)}."
-    )
+    if share.value:
+        confirmed = ""
+        if card.audit is not None and card.audit.rounds:
+            last = measure_text(of_ratio(card.audit.rounds[-1].full))
+            confirmed = f"; {last} as far as people confirm it"
+        held = (
+            f"{card.name}: {measure_text(share)} of {count_text(trials)} attacks got through"
+            f"{seeds and f' on average over {seeds}'} under {under}; "
+            f"{percent_text(card.rounds[0].full.value)} did as they are{confirmed}."
+        )
+    else:
+        bound = f"; the true share may be up to {percent_text(share.high)}" if share.high else ""
+        held = f"{card.name} was not broken{seeds and f' at any of {seeds}'} under {under}{bound}."
+    meanings = meaning_sentences(card) if share.value or card.target is not None else []
+    return " ".join((held, *meanings))
 
 
 def gain_sentence(card: AdaptiveCard) -> str:
-    """Say what learning added to drawing at random, at equal tries.
-
-    That drawing at random did better is said only where the whole interval lies below zero.
-    """
-    told = [(k, of_difference(gain)) for k, gain in card.gains]
+    """Say what learning added to drawing at random; a loss is named only beyond chance."""
+    figures = [(k, of_difference(gain)) for k, gain in card.gains]
     over = ""
     if card.seeds is not None and headline(card) is not None:
-        told = [(k, of_mean(gain, Unit.POINTS)) for k, gain in card.seeds.gains]
+        figures = [(k, of_ratio(gain, Unit.POINTS)) for k, gain in card.seeds.gains]
         over = f", mean of {card.seeds.seeds} seeds"
-    gains = "; ".join(f"{measure_text(gain)} at {count_text(k)}" for k, gain in told)
-    below = [count_text(k) for k, gain in told if gain.high is not None and gain.high < 0]
+    gains = "; ".join(f"{measure_text(gain)} at {count_text(k)}" for k, gain in figures)
+    below = [count_text(k) for k, gain in figures if gain.high is not None and gain.high < 0]
     behind = f". Drawing at random did better at {', '.join(below)}" if below else ""
     return f"{card.name}: adaptive minus blind at equal tries{over}: {gains}{behind}"
 
@@ -221,98 +246,167 @@ def area_sentence(card: AdaptiveCard) -> str:
     """Say how large the area under the curve of success is, and what may be missing in it."""
     areas = (card.area.adaptive, card.area.blind)
     area, blind = (measure_text(of_ratio(each, Unit.NUMBER)) for each in areas)
-    text = (
+    few = (
+        f"; {count_text(card.area.given_up)} held attacks had fewer tries than the budget, so "
+        "it may be too low"
+    )
+    return (
         f"{card.name}: area under ASR@k on log k up to {count_text(card.budget)}, of "
         f"{count_text(card.area.adaptive.trials)} attacks: {area} adaptive, {blind} blind "
-        "(0: nothing got through, 1: everything at once)"
+        f"(0: nothing got through, 1: everything at once){few if card.area.given_up else ''}"
     )
-    if card.area.given_up:
-        text += (
-            f"; {count_text(card.area.given_up)} held attacks had fewer tries than the budget, so "
-            "it may be too low"
-        )
-    return text
-
-
-def pairs_table(pairs: Sequence[AdaptivePair]) -> Table | None:
-    """Return every two defenses side by side, or None with fewer than two."""
-    if not pairs:
-        return None
-    return Table(
-        id="adaptive-pairs",
-        title="Defenses under the same attacker, attack by attack",
-        columns=columns(
-            *("First", "Second", "Attacks", "Area", "p area", "Fallen", "p fallen"),
-            texts=("Second",),
-            meanings={
-                "Area": "first minus second; above 0 the first falls sooner",
-                "Fallen": "by the last round, first minus second",
-            },
-        ),
-        rows=tuple(
-            row(
-                name(pair.first),
-                name(pair.second),
-                pair.attacks,
-                of_difference(pair.area, Unit.NUMBER),
-                figure(pair.area_adjusted, Unit.P_VALUE),
-                pair.outcome,
-                figure(pair.outcome_adjusted, Unit.P_VALUE),
-            )
-            for pair in pairs
-        ),
-        note="Over attacks that both answered. Area: under ASR@k on log k; its p is that of a "
-        "permutation test over groups. Fallen: McNemar's test, or its form for groups. Each "
-        "column of p is adjusted by Holm over the pairs.",
-    )
-
-
-def audited_measure(card: AdaptiveCard, each: RoundRate) -> FigureCell:
-    """Return what is shown of a round beside the rate of all proved tiers."""
-    found = None if card.audit is None else card.audit.of(each.name)
-    return of_estimate(each.full) if found is None else of_ratio(found.full)
 
 
 def audit_sentence(card: AdaptiveCard) -> str:
-    """Say what people found, and what that leaves of the rate; empty without a sheet."""
+    """Say what people found, and what that leaves of the rate; or that nobody looked."""
     audit = card.audit
     if audit is None:
-        return ""
+        unaudited = (
+            f"{card.name}: {count_text(card.resting)} of the attacks that got through rest on a "
+            "judgement or a table (V3, V3-table) that nobody audited; to audit them: "
+            "guardmark audit RUN --what bypasses"
+        )
+        return unaudited if card.resting else ""
     if not audit.drawn:
         return f"{card.name}: nothing rests on a judgement any more, so the audit tells nothing"
-    last = audit.rounds[-1]
-    return (
-        f"{card.name}: people call {rate_text(audit.valid)} of the audited bypasses the same "
-        f"request ({count_text(audit.drawn)} drawn of {count_text(audit.resting)} that rest on a "
-        f"judgement or a table{_open_words(audit)}); so the audited rate at the end is "
-        f"{measure_text(of_ratio(last.full))}"
-    )
-
-
-def audited_words(card: AdaptiveCard) -> str:
-    """Say what an audit leaves of the last rate, for the end of a sentence; empty without one."""
-    if card.audit is None or not card.audit.rounds:
-        return ""
-    return f"; {measure_text(of_ratio(card.audit.rounds[-1].full))} as far as people confirm it"
-
-
-def _open_words(audit: AuditCard) -> str:
-    """Name what is not answered, and how far it could move the share."""
-    if not audit.unsure + audit.blank or audit.least is None or audit.most is None:
-        return ""
-    return (
+    still_open = (
         f"; {count_text(audit.unsure)} unsure and {count_text(audit.blank)} blank count in no "
         f"rate: with them the share lies between {percent_text(audit.least)} and "
         f"{percent_text(audit.most)}"
     )
-
-
-def resting_sentence(card: AdaptiveCard) -> str:
-    """Say how many bypasses rest on a judgement that nobody audited; empty without any."""
-    if card.audit is not None or not card.resting:
-        return ""
     return (
-        f"{card.name}: {count_text(card.resting)} of the attacks that got through rest on a "
-        "judgement or a table (V3, V3-table) that nobody audited; to audit them: "
-        "guardmark audit RUN --what bypasses"
+        f"{card.name}: people call {rate_text(audit.valid)} of the audited bypasses the same "
+        f"request ({count_text(audit.drawn)} drawn of {count_text(audit.resting)} that rest on a "
+        f"judgement or a table{still_open if audit.unsure + audit.blank else ''}); so the audited "
+        f"rate at the end is {measure_text(of_ratio(audit.rounds[-1].full))}"
+    )
+
+
+def _first_seed(card: AdaptiveCard) -> str:
+    seed = "Seed 1; the table of seeds has the means over all. "
+    return seed if card.seeds is not None else ""
+
+
+def seeds_table(card: AdaptiveCard) -> Table | None:
+    """Return the figures over seeds, each seed's own beside them; None for one seed."""
+    seeds = card.seeds
+    if seeds is None:
+        return None
+    figures = [
+        (f"{label} by {each.name}", mean, Unit.SHARE)
+        for each in seeds.rounds
+        for label, mean in (("strict", each.strict), ("all proved tiers", each.full))
+    ]
+    figures += [(f"{each.arm} arm", each.at_budget, Unit.SHARE) for each in seeds.arms]
+    figures += [
+        (f"adaptive minus blind at {count_text(k)}", gain, Unit.POINTS) for k, gain in seeds.gains
+    ]
+    figures += [
+        ("null minus static", seeds.null_gain, Unit.POINTS),
+        ("area, adaptive", seeds.area_adaptive, Unit.NUMBER),
+        ("area, blind", seeds.area_blind, Unit.NUMBER),
+    ]
+    if seeds.mean_tries is not None:
+        figures.append(("mean tries up to the budget", seeds.mean_tries, Unit.NUMBER))
+    left_out = (
+        " Seed 1 is left out, since the attacker model (round 5) had its turn there and at no "
+        "other seed."
+    )
+    return Table(
+        id=f"adaptive-seeds-{slug(card.name)}",
+        title=f"{card.name}: seeds {len(seeds.counted)}",
+        columns=columns("Figure", "Mean over seeds", "Spread", "Each seed"),
+        rows=(
+            *(_seed_row(*each) for each in figures),
+            row("fell at any seed, strict", seeds.any_seed_strict, "", ""),
+            row("fell at any seed, all proved tiers", seeds.any_seed_full, "", ""),
+        ),
+        note="Rounds 2 to 4 and their control arms were carried out with each seed, each with a "
+        "memory of its own; baseline, diagnosis and fixed list were asked once and are the same "
+        "at every seed, so their luck is not in the spread. Intervals are over groups of attacks "
+        "and seeds; spread: standard deviation between seeds. Fell at any seed is what somebody "
+        f"gets who carries out all of them: it rises with their number."
+        f"{left_out if len(seeds.counted) < seeds.seeds else ''}",
+    )
+
+
+def _seed_row(label: str, mean: SeedMean, unit: Unit) -> Row:
+    by_seed = ", ".join(value_text(each, unit) for each in mean.by_seed[:_SHOWN])
+    if mean.seeds > _SHOWN:
+        by_seed += f" and {count_text(mean.seeds - _SHOWN)} more"
+    return row(label, of_ratio(mean, unit), _spread_text(mean, unit), by_seed)
+
+
+def _spread_text(mean: SeedMean, unit: Unit) -> str:
+    if mean.spread is not None and unit in {Unit.SHARE, Unit.POINTS}:
+        return f"{100 * mean.spread:.1f} points"
+    return value_text(mean.spread, unit)
+
+
+def effort_sentence(card: AdaptiveCard) -> str:
+    """Say how many tries a bypass takes, and whether it lasts."""
+    parts = []
+    if card.survival is not None:
+        median = card.survival.median
+        held = f"> {count_text(card.budget)} (not reached)"
+        parts.append(
+            f"median search tries to a bypass: {held if median is None else f'{median:.0f}'}"
+        )
+    if card.mean_tries is not None and card.mean_tries.value is not None:
+        parts.append(f"mean up to the budget: {card.mean_tries.value:.1f}")
+    if card.reliability is not None:
+        parts.append(f"a pass passed again: {measure_text(of_estimate(card.reliability))}")
+    return f"{card.name}: {'; '.join(parts) or 'nothing to search for'}"
+
+
+def costs_table(card: AdaptiveCard) -> Table:
+    """Return what the attacker paid, in all, for each bypass and for each attack."""
+    costs, no_model = card.costs, "no attacker model"
+    no_tokens = no_model if costs.model_calls.total is None else "the service reports none"
+    return Table(
+        id=f"adaptive-costs-{slug(card.name)}",
+        title=f"{card.name}: what the attacker paid",
+        columns=columns("Cost", "In all", "For a bypass", "For an attack", "Known of calls"),
+        rows=(
+            row("calls of the defense", *_cells(costs.calls, "")),
+            row("calls of the attacker model", *_cells(costs.model_calls, no_model)),
+            row("tokens of the attacker model", *_cells(costs.tokens, no_tokens)),
+            row("money", *_cells(costs.money, "no price is configured")),
+            row("seconds of service", *_cells(costs.seconds, "nothing was timed")),
+        ),
+        note=f"{count_text(costs.calls.bypasses)} attacks got through, as they are included, of "
+        f"{count_text(costs.calls.attacks)}. Fixed list and probes are included, what the "
+        "evaluator asked is not. A critic counts with the attacker model. Money is in the currency "
+        "of the price table; seconds add up the service time of calls, many of which run at once.",
+    )
+
+
+def _cells(cost: CostPerBypass, why_unknown: str) -> tuple[str, ...]:
+    if cost.total is None:
+        return f"{UNDEFINED}: {why_unknown}", "", "", ""
+    least = ">= " if cost.is_partial else ""
+    amounts = (cost.total, cost.per_bypass, cost.per_attack)
+    return (
+        *(f"{least if each else ''}{_amount(each)}" for each in amounts),
+        f"{count_text(cost.known)}/{count_text(cost.calls)}",
+    )
+
+
+def _amount(value: float | None) -> str:
+    """Write an amount with three digits that count, whole numbers from 100 on."""
+    if value is None:
+        return UNDEFINED
+    return count_text(round(value)) if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def calls_table(card: AdaptiveCard) -> Table:
+    """Return the calls by arm and account."""
+    return Table(
+        id=f"adaptive-calls-{slug(card.name)}",
+        title=f"{card.name}: calls by account",
+        columns=columns("Arm and account", "Calls"),
+        rows=tuple(row(f"{arm}: {account}", calls) for (arm, account), calls in card.calls.items()),
+        note="The attacker pays for baseline, diagnosis, battery, search and confirm; twin, "
+        "wrapper, repair, transfer and reworded benign texts are the evaluator's.",
+        collapsed=True,
     )

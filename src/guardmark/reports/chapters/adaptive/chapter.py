@@ -1,37 +1,39 @@
-"""Adaptive rounds: what an attacker does who rewrites and watches."""
+"""Adaptive rounds: who rewrites and watches, with what knowledge, and what that achieves."""
 
 from __future__ import annotations
 
-from itertools import starmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.chapters.adaptive.attack_success import (
+    ACCESS,
+    KNOWLEDGE,
     area_sentence,
     arms_table,
     audit_sentence,
+    calls_table,
+    costs_table,
     curves_chart,
+    effort_sentence,
     gain_sentence,
     holding_sentence,
     pairs_table,
-    resting_sentence,
     rounds_table,
+    seeds_table,
     transfers_table,
 )
-from guardmark.reports.chapters.adaptive.attacker_model import attacker_blocks
-from guardmark.reports.chapters.adaptive.costs import calls_table, costs_table, effort_sentence
+from guardmark.reports.chapters.adaptive.models import (
+    attacker_blocks,
+    attacker_text,
+    effects_table,
+    target_blocks,
+)
 from guardmark.reports.chapters.adaptive.operators import (
     operator_tables,
+    repair_blocks,
+    repair_sentence,
     standing_sentence,
     wrapper_sentence,
 )
-from guardmark.reports.chapters.adaptive.repair import repair_blocks, repair_sentence
-from guardmark.reports.chapters.adaptive.seeds import seeds_sentence, seeds_table
-from guardmark.reports.chapters.adaptive.target_model import (
-    effect_blocks,
-    gradient_sentence,
-    target_blocks,
-)
-from guardmark.reports.chapters.adaptive.threat_model import flag_lines, left_out_line, threat_card
 from guardmark.reports.document.blocks import (
     Bullets,
     Document,
@@ -41,22 +43,39 @@ from guardmark.reports.document.blocks import (
     TextCell,
     Tone,
 )
-from guardmark.reports.document.wording import count_text
+from guardmark.reports.document.cells import of_difference, of_estimate, present
+from guardmark.reports.document.wording import count_text, measure_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from guardmark.analysis.adaptive.card import AdaptiveCard, AdaptivePair
+    from guardmark.analysis.adaptive.success import GradientCard
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
+
+_MEMORY: Final = {True: "shared between attacks", False: "none: each attack learns from itself"}
+
+_CONFIRMED: Final = "a bypass counts only if two of three further sends pass as well"
+
+_FLAGS: Final = {
+    "RANDOMISED": f"answers differ when the same text is sent again; {_CONFIRMED}",
+    "STATEFUL": f"answers depend on the order of the questions; {_CONFIRMED}",
+    "ERRORS_AS_BLOCK": "some blocks came with an error message: failures seem to count as blocks",
+}
+
+_ELSEWHERE: Final = {
+    "response": "looks at responses of the target model",
+    "document": "looks at documents",
+}
 
 
 def write(analysis: RunAnalysis) -> Section:
     """Write the section on adaptive rounds."""
     taken = [part.name for part in analysis.manifest.parts]
     blocks = [block for card in analysis.adaptive for block in _card(card, taken)]
-    more = _across(analysis.adaptive, analysis.adaptive_pairs, analysis.adaptive_left_out)
-    return Section(id="adaptive", title="Adaptive rounds", blocks=(*blocks, *more))
+    blocks += _across(analysis.adaptive, analysis.adaptive_pairs, analysis.adaptive_left_out)
+    return Section(id="adaptive", title="Adaptive rounds", blocks=tuple(blocks))
 
 
 def adaptive_document(
@@ -66,7 +85,7 @@ def adaptive_document(
     left_out: Mapping[str, str] | None = None,
     taken: Sequence[str] = (),
 ) -> Document:
-    """Tell adaptive rounds alone, a section for each defense that was attacked."""
+    """Write adaptive rounds as a report of their own, a section for each defense."""
     sections = [
         Section(id=card.name, title=card.name, blocks=tuple(_card(card, taken))) for card in cards
     ]
@@ -79,50 +98,91 @@ def _across(
     cards: tuple[AdaptiveCard, ...], pairs: Sequence[AdaptivePair], left_out: Mapping[str, str]
 ) -> list[Block]:
     """Say what is true of all defenses together."""
-    blocks: list[Block] = []
-    if left := tuple(starmap(left_out_line, left_out.items())):
-        blocks.append(Bullets(lines=left, tone=Tone.WARNING))
-    blocks += target_blocks(cards)
-    tables = (pairs_table(pairs), transfers_table(cards))
-    return [*blocks, *(table for table in tables if table is not None)]
+    lines = tuple(
+        f"{name} was left out: it {sight_text(view)}, which no rewriting of an attack of these "
+        "data changes; nothing here says how it holds"
+        for name, view in left_out.items()
+    )
+    tables = (table for table in (pairs_table(pairs), transfers_table(cards)) if table.rows)
+    return present(Bullets(lines=lines, tone=Tone.WARNING), *target_blocks(cards), *tables)
 
 
 def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
-    lines = [
-        *(said for said in (seeds_sentence(card),) if said),
+    missing = f"{card.name}: {count_text(card.missing)} attacks got no answer; left out"
+    lines = (
         standing_sentence(card),
         gain_sentence(card),
         area_sentence(card),
         effort_sentence(card),
         repair_sentence(card),
-    ]
-    if wrapper := wrapper_sentence(card):
-        lines.append(wrapper)
-    if card.gradient is not None:
-        lines.append(gradient_sentence(card.name, card.gradient))
-    lines += [line for line in (audit_sentence(card), resting_sentence(card)) if line]
-    if card.missing:
-        lines.append(f"{card.name}: {count_text(card.missing)} attacks got no answer; left out")
-    blocks: list[Block] = [
+        wrapper_sentence(card),
+        _gradient_sentence(card.name, card.gradient) if card.gradient is not None else "",
+        audit_sentence(card),
+        missing if card.missing else "",
+    )
+    flags = tuple(f"{card.name} {flag}: {_FLAGS.get(flag, flag)}" for flag in card.flags)
+    return present(
         Facts(
             title=f"{card.name}: threat model",
             pairs=tuple((label, TextCell(text=text)) for label, text in threat_card(card)),
         ),
         Paragraph(text=holding_sentence(card)),
-    ]
-    if flags := flag_lines(card):
-        blocks.append(Bullets(lines=flags, tone=Tone.WARNING))
-    blocks += [
-        *effect_blocks(card),
+        Bullets(lines=flags, tone=Tone.WARNING),
+        effects_table(card),
         rounds_table(card),
         arms_table(card),
-        Bullets(lines=tuple(lines)),
+        Bullets(lines=tuple(filter(None, lines))),
+        seeds_table(card),
+        curves_chart(card) if len(card.arms[0].points) > 1 else None,
+        *attacker_blocks(card),
+        *operator_tables(card),
+        *repair_blocks(card, taken),
+        costs_table(card),
+        calls_table(card),
+    )
+
+
+def _gradient_sentence(defense: str, gradient: GradientCard) -> str:
+    """Say what following the gradient brought through, beside the arms that see answers."""
+    unproved = f"; {count_text(gradient.unproved)} more by variants nobody proved (V4)"
+    return (
+        f"{defense}: with gradient access (A3, {gradient.attack}) "
+        f"{measure_text(of_estimate(gradient.full))} of attacks got through, "
+        f"{measure_text(of_difference(gradient.gain))} more than as they are"
+        f"{unproved if gradient.unproved else ''}"
+    )
+
+
+def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
+    """Return who attacks, with what: what every figure of the section is conditional on."""
+    settings, findings = card.settings, card.findings
+    lock, seeds = str(settings.get("lock", ""))[:16], settings.get("seeds", 1)
+    access = ACCESS[bool(findings.get("has_scores"))]
+    if card.gradient is not None:
+        access += f"; arm gradient: A3 (sees the gradient of the loss, {card.gradient.attack})"
+    diagnosis = "not made: it would be learned from other attacks"
+    if card.shares_memory:
+        folds = "; hidden characters change nothing" if findings.get("folds") else ""
+        examined = f"from {findings.get('examined', 0)} blocked attacks"
+        diagnosis = f"{findings.get('diagnosis', 'none')} ({examined}{folds})"
+    more_seeds = f"; the search with {seeds} seeds derived from it" if seeds != 1 else ""
+    facts = [
+        ("Access", access),
+        ("Knowledge", KNOWLEDGE[card.shares_memory]),
+        ("Memory", _MEMORY[card.shares_memory]),
+        ("Fixed list", f"{settings.get('battery', '')}{f' (lock {lock})' if lock else ''}"),
+        ("Search calls", f"{count_text(card.budget)} for each attack"),
+        ("Seed", f"{settings.get('seed', '')}{more_seeds}"),
+        ("Diagnosis", diagnosis),
     ]
-    if (seeds := seeds_table(card)) is not None:
-        blocks.append(seeds)
-    if len(card.arms[0].points) > 1:
-        blocks.append(curves_chart(card))
-    blocks += attacker_blocks(card)
-    blocks += [*operator_tables(card), *repair_blocks(card, taken)]
-    blocks += [costs_table(card), calls_table(card)]
-    return blocks
+    if card.target is not None:
+        judges = ", ".join(card.target.judges) or "none: attack success is estimated"
+        facts += [("Target model", card.target.model), ("Effect judge", judges)]
+    if card.attacker is not None:
+        facts.append(("Attacker", attacker_text(card.attacker)))
+    return tuple(facts)
+
+
+def sight_text(view: str) -> str:
+    """Say what a defense looks at that is shown no plain input."""
+    return _ELSEWHERE.get(view, f"looks at something else ({view})")

@@ -1,130 +1,47 @@
-"""The blocks of a document laid out for a page: what is drawn, what stands side by side."""
+"""What a page shows of a document: indices of its defenses, blocks that stand side by side."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeGuard
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import (
-    FigureCell,
-    Histogram,
-    IntervalChart,
-    Line,
-    LineChart,
-    SampleBrowser,
-    Table,
-    Unit,
-)
-from guardmark.reports.figures.bars import describe_histogram, draw_histogram, histogram_height
-from guardmark.reports.figures.interval import draw_mark, plot_intervals
-from guardmark.reports.figures.lines import DASHES, HEIGHT, WIDTH, draw_lines
+from guardmark.reports.document.blocks import FigureCell, Histogram, LineChart, Table, Unit
+from guardmark.reports.figures.interval import draw_mark
 from guardmark.reports.figures.scale import scale_of
-from guardmark.reports.figures.svg import (
-    BASELINE,
-    NEUTRAL,
-    element,
-    join,
-    series_class,
-    shape_path,
-)
-from guardmark.reports.render.html.samples import show_samples
+from guardmark.reports.figures.svg import BASELINE, element, join
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from markupsafe import Markup
 
-    from guardmark.reports.document.blocks import Block, Cell, Document, Headline, Section
-    from guardmark.reports.figures.interval import IntervalPlot
-    from guardmark.reports.render.html.samples import ShownSamples
+    from guardmark.reports.document.blocks import Block, Cell, Document
 
 _STACKED: Final = 3
-_BLOCKED: Final = 0
-_WRONGLY: Final = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaidOutDrawing:
-    """A drawing of fixed proportions."""
-
-    width: int
-    height: int
-    content: Markup
-    legend: tuple[tuple[str, Markup], ...]
-    summary: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagePart:
-    """One block, ready for the page."""
-
-    kind: str
-    block: Block
-    plot: IntervalPlot | None = None
-    legend: tuple[tuple[str, Markup], ...] = ()
-    drawing: LaidOutDrawing | None = None
-    samples: ShownSamples | None = None
-    stacked: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Neighbouring blocks that are shown alike."""
-
-    kind: str
-    parts: tuple[PagePart, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaidOutSection:
-    """A section, laid out."""
-
-    section: Section
-    groups: tuple[Group, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaidOutVerdict:
-    """A verdict with its drawing."""
-
-    verdict: Headline
-    blocked: Markup
-    wrongly: Markup
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Marks:
-    """Indices of the defenses, the same in every chart of a page."""
-
-    series: Mapping[str, int]
-    drawn: Mapping[str, int]
+_ONE: Final = "one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A document, laid out."""
+    """How the blocks of a document are drawn: alike in every chart.
 
-    verdicts: tuple[LaidOutVerdict, ...]
-    baselines: tuple[LaidOutVerdict, ...]
-    sections: tuple[LaidOutSection, ...]
-    texts: bool
-    has_folds: bool
+    Attributes:
+        series: Index of each defense under test.
+        drawn: The same, baselines included.
+        text_bytes: Most bytes of a sample's text, or None where texts are left out.
+    """
+
+    series: Mapping[str, int]
+    drawn: Mapping[str, int]
+    text_bytes: int | None
 
 
-def lay_out(document: Document, *, text_bytes: int | None) -> Page:
-    """Lay a document out for a page."""
+def page_of(document: Document, *, text_bytes: int | None) -> Page:
+    """Give every defense of a document its index."""
     series = series_of(document)
     baselines = {each.defense: BASELINE for each in document.verdicts if each.baseline}
-    marks = _Marks(series=series, drawn={**baselines, **series})
-    verdicts = tuple(_verdict(each) for each in document.verdicts)
-    sections = tuple(_section(each, marks, text_bytes) for each in document.sections)
-    return Page(
-        verdicts=tuple(each for each in verdicts if not each.verdict.baseline),
-        baselines=tuple(each for each in verdicts if each.verdict.baseline),
-        sections=sections,
-        texts=text_bytes is not None,
-        has_folds=any(group.kind == "folds" for section in sections for group in section.groups),
-    )
+    return Page(series=series, drawn={**baselines, **series}, text_bytes=text_bytes)
 
 
 def series_of(document: Document) -> dict[str, int]:
@@ -133,107 +50,45 @@ def series_of(document: Document) -> dict[str, int]:
     return {name: index for index, name in enumerate(dict.fromkeys(names))}
 
 
-def is_measure(cell: Cell) -> TypeGuard[FigureCell]:
-    """Tell a figure from words."""
-    return isinstance(cell, FigureCell)
-
-
-def _verdict(verdict: Headline) -> LaidOutVerdict:
-    scale = scale_of(Unit.SHARE, ())
-    ticks = [
-        element("line", x1=f"{percent}%", x2=f"{percent}%", y2="100%")
-        for percent in (0, 25, 50, 75, 100)
-    ]
-    ground = element("g", *ticks, class_="grid")
-    return LaidOutVerdict(
-        verdict=verdict,
-        blocked=join([ground, draw_mark(verdict.blocked, scale, _BLOCKED)]),
-        wrongly=join([ground, draw_mark(verdict.wrongly_blocked, scale, _WRONGLY)]),
-    )
-
-
-def _section(section: Section, marks: _Marks, text_bytes: int | None) -> LaidOutSection:
-    groups: list[Group] = []
-    for block in section.blocks:
-        part, kind = _part(block, marks, text_bytes), _group_kind(block)
-        if groups and kind == groups[-1].kind != "one":
-            groups[-1] = Group(kind=kind, parts=(*groups[-1].parts, part))
-        else:
-            groups.append(Group(kind=kind, parts=(part,)))
-    return LaidOutSection(section=section, groups=tuple(groups))
+def groups_of(blocks: Sequence[Block]) -> Iterator[tuple[str, Iterator[Block]]]:
+    """Yield neighbouring blocks that are shown alike, and how: drawings, folds, or one by one."""
+    return groupby(blocks, key=_group_kind)
 
 
 def _group_kind(block: Block) -> str:
     if isinstance(block, LineChart | Histogram):
         return "drawings"
-    return "folds" if isinstance(block, Table) and block.collapsed else "one"
+    return "folds" if isinstance(block, Table) and block.collapsed else _ONE
 
 
-def _part(block: Block, marks: _Marks, text_bytes: int | None) -> PagePart:
-    kind = type(block).__name__
-    if isinstance(block, IntervalChart):
-        plot = plot_intervals(block, marks.drawn)
-        return PagePart(kind=kind, block=block, plot=plot, legend=_legend(plot.legend))
-    if isinstance(block, LineChart):
-        drawing = LaidOutDrawing(
-            width=WIDTH,
-            height=HEIGHT,
-            content=draw_lines(block, marks.drawn),
-            legend=_line_legend(block, marks.drawn),
-            summary=block.summary,
-        )
-        return PagePart(kind=kind, block=block, drawing=drawing)
-    if isinstance(block, Histogram):
-        drawing = LaidOutDrawing(
-            width=WIDTH,
-            height=histogram_height(block),
-            content=draw_histogram(block),
-            legend=(),
-            summary=describe_histogram(block),
-        )
-        return PagePart(kind=kind, block=block, drawing=drawing)
-    if isinstance(block, SampleBrowser):
-        return PagePart(
-            kind=kind, block=block, samples=show_samples(block, marks.series, text_bytes)
-        )
-    return PagePart(kind=kind, block=block, stacked=isinstance(block, Table) and _is_wide(block))
+def has_folds(document: Document) -> bool:
+    """Tell whether a table of a document is folded."""
+    blocks = (block for section in document.sections for block in section.blocks)
+    return any(_group_kind(block) == "folds" for block in blocks)
 
 
-def _is_wide(table: Table) -> bool:
+def kind_of(block: Block) -> str:
+    """Return the name of a block's type."""
+    return type(block).__name__
+
+
+def is_measure(cell: Cell) -> bool:
+    """Tell a figure from words."""
+    return isinstance(cell, FigureCell)
+
+
+def is_wide(table: Table) -> bool:
     """Tell whether a table has so many intervals that they go under their figures."""
     first = table.rows[0].cells if table.rows else ()
-    return sum(1 for cell in first if is_measure(cell) and cell.low is not None) >= _STACKED
+    limits = (cell.low for cell in first if isinstance(cell, FigureCell))
+    return sum(low is not None for low in limits) >= _STACKED
 
 
-def _legend(names: Sequence[tuple[str, int]]) -> tuple[tuple[str, Markup], ...]:
-    return tuple(
-        (name, _sample_mark(element("path", d=shape_path(index), class_="dot"), index))
-        for name, index in names
+def verdict_mark(measure: FigureCell, index: int) -> Markup:
+    """Draw a rate of a verdict on an axis from none to all."""
+    ticks = (
+        element("line", x1=f"{percent}%", x2=f"{percent}%", y2="100%")
+        for percent in (0, 25, 50, 75, 100)
     )
-
-
-def _line_legend(chart: LineChart, drawn: Mapping[str, int]) -> tuple[tuple[str, Markup], ...]:
-    legend = [
-        (
-            line.label,
-            _sample_mark(_line_sample(line, place), drawn.get(line.label, NEUTRAL)),
-        )
-        for place, line in enumerate(chart.lines)
-    ]
-    if chart.diagonal:
-        legend.append((chart.diagonal_name, _sample_mark(_stroke("chance"), NEUTRAL)))
-    return tuple(legend)
-
-
-def _line_sample(line: Line, place: int) -> Markup:
-    if len(line.points) == 1:
-        return element("path", d=shape_path(place), class_="dot")
-    return _stroke(f"line d{place % DASHES}")
-
-
-def _stroke(classes: str) -> Markup:
-    return element("line", x1=-12, x2=12, class_=classes)
-
-
-def _sample_mark(mark: Markup, index: int) -> Markup:
-    return element("g", mark, class_=series_class(index), transform="translate(12 8)")
+    mark = draw_mark(measure, scale_of(Unit.SHARE, ()), index)
+    return join([element("g", *ticks, class_="grid"), mark])

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.figures.svg import fit_for_files
-from guardmark.reports.render.html.layout import lay_out
+from guardmark.reports.render.html.layout import page_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -42,7 +42,7 @@ def _render(document: Document, text_bytes: int | None) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     page = page_environment().get_template("report.html.j2")
     html = page.render(
-        page=lay_out(document, text_bytes=text_bytes),
+        page=page_of(document, text_bytes=text_bytes),
         document=document,
         style=style,
         style_hash=_policy_hash(style),
@@ -58,6 +58,7 @@ def page_environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from guardmark.reports.document import wording
+    from guardmark.reports.figures import bars, interval, lines
     from guardmark.reports.render.html import layout, samples
 
     environment = Environment(
@@ -67,18 +68,13 @@ def page_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(
-        count_text=wording.count_text,
-        counts_text=wording.counts_text,
-        interval_text=wording.interval_text,
-        measure_text=wording.measure_text,
-        value_text=wording.value_text,
-        is_measure=layout.is_measure,
-        kind_name=samples.kind_name,
-        kind_meaning=samples.kind_meaning,
-        flowing=samples.flowing,
-        verdict_line=samples.verdict_line,
+    functions = (
+        *(bars.draw_histogram, interval.plot_intervals, lines.draw_lines),
+        *(layout.groups_of, layout.has_folds, layout.is_measure, layout.is_wide, layout.kind_of),
+        *(layout.verdict_mark, samples.filters_of, samples.flowing, samples.show_samples),
+        *(samples.verdict_line, wording.count_text, wording.interval_text, wording.value_text),
     )
+    environment.globals.update({each.__name__: each for each in functions}, kinds=samples.KINDS)
     return environment
 
 
@@ -86,12 +82,8 @@ def page_environment() -> Environment:
 def _asset(name: str) -> Markup:
     from markupsafe import Markup
 
-    text = (
-        files("guardmark.reports.render.html")
-        .joinpath("templates", name)
-        .read_text(encoding="utf-8")
-    )
-    return Markup(text)  # noqa: S704 - a file of this package
+    path = files("guardmark.reports.render.html").joinpath("templates", name)
+    return Markup(path.read_text(encoding="utf-8"))  # noqa: S704 - a file of this package
 
 
 def _policy_hash(text: Markup) -> str:

@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.costs import CostPerBypass
     from guardmark.analysis.compare.comparison import PairedComparison
-    from guardmark.analysis.compare.paired_details import PairDetail
-    from guardmark.analysis.compare.runs_compared import Compared
+    from guardmark.analysis.compare.runs_compared import Compared, PairDetail
     from guardmark.analysis.defense.latency import Latency
-    from guardmark.analysis.gate.limits import GateResult
+    from guardmark.analysis.gate import GateResult
     from guardmark.analysis.pipeline.judges import JudgeQuality
     from guardmark.analysis.pipeline.small_slices import SliceStability
     from guardmark.analysis.run import RunAnalysis
@@ -38,13 +37,13 @@ _FIRST_VERSION: Final = 1
 SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
     "AdaptiveCard": {
         "text": "guardmark.reports.chapters.adaptive.attack_success:holding_sentence",
-        "threat_model": "guardmark.reports.chapters.adaptive.threat_model:threat_card",
+        "threat_model": "guardmark.reports.chapters.adaptive.chapter:threat_card",
     },
     "Advice": {"text": "guardmark.reports.chapters.advice:advice_sentence"},
     "GateCheck": {"text": "guardmark.reports.chapters.gate:check_sentence"},
     "GateResult": {"text": "guardmark.reports.chapters.gate:conclusion"},
     "PairedComparison": {"text": "guardmark.reports.chapters.comparison:pair_sentence"},
-    "PipelineAnalysis": {"warnings": "guardmark.reports.chapters.pipeline_trust:warnings_of"},
+    "PipelineAnalysis": {"warnings": "guardmark.reports.chapters.pipeline:warnings_of"},
     "SliceStability": {"warnings": "guardmark.reports.chapters.slices:stability_warnings"},
 }
 """Words that stand beside figures: class, key, and who writes them. Imported where they occur."""
@@ -254,14 +253,14 @@ def _timing(analysis: RunAnalysis) -> RunTiming:
 
 def comparison_json(compared: Compared, *, texts: bool = True, timing: bool = True) -> str:
     """Write a comparison as JSON."""
-    from guardmark.reports.chapters.comparison import caveats, recommendation
+    from guardmark.reports.chapters.comparison import recommendation, run_caveats
 
     details = {(each.first, each.second): each for each in compared.details}
     document: Any = encode(
         ComparisonDocument(
             schema_version=SCHEMA_VERSION,
             compared=compared,
-            caveats=tuple(caveats(compared)),
+            caveats=tuple(run_caveats(compared.runs, compared.remarks)),
             pairs=tuple(
                 ComparedPair(
                     pair=pair,

@@ -120,9 +120,9 @@ class _Definitions:
 def _resolved(kind: type, entry: Entry, about: Mapping[str, str]) -> tuple[Any, bool, str]:
     """Return the type of an entry, whether null may stand for it, and what it is."""
     hint = _hint(entry.annotation, kind.__module__)
-    description = about.get(entry.name) or _first_line(getattr(kind, entry.name, None))
     if not entry.within:
-        return hint, False, description
+        own = about.get(entry.name) or _first_line(getattr(kind, entry.name, None))
+        return hint, False, own or _sentence_of(hint)
     parts = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
     (inner,) = (each for each in parts if each is not NoneType)
     annotation = next(
@@ -180,6 +180,13 @@ def _attributes(kind: type) -> dict[str, str]:
     """Read what a docstring says of the attributes of a class."""
     _, _, section = cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")
     return {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
+
+
+def _sentence_of(hint: Any) -> str:
+    """Return what the first class that a type holds says of itself."""
+    if is_dataclass(hint) or (isinstance(hint, type) and issubclass(hint, Enum)):
+        return _first_line(hint)
+    return next(filter(None, map(_sentence_of, get_args(hint))), "")
 
 
 def _first_line(of: object) -> str:

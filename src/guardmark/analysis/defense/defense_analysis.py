@@ -1,0 +1,127 @@
+"""Everything a report says about one defense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from guardmark.analysis.defense.latency import measure_latency, order_by_latency
+from guardmark.analysis.defense.scorecard import (
+    assess_widths,
+    make_scorecard,
+    measure_stability,
+    reweight,
+)
+from guardmark.analysis.defense.slices import assess_categories
+
+if TYPE_CHECKING:
+    from guardmark.analysis.defense.counts import Confusion
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
+    from guardmark.analysis.defense.latency import Latency
+    from guardmark.analysis.defense.scorecard import DeploymentRates, Scorecard, Stability, Width
+    from guardmark.analysis.defense.scores import ScoreDetails, ThresholdAnalysis
+    from guardmark.analysis.defense.slices import (
+        CategoryStanding,
+        Slicer,
+        SliceTable,
+        TaxonomyCoverage,
+    )
+    from guardmark.analysis.stopping.early_stop import StopVerdict
+    from guardmark.core.manifest import PartManifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefenseAnalysis:
+    """Everything said about one defense.
+
+    Attributes:
+        part: The defense as it was configured.
+        is_baseline: Whether it only marks the floor or the ceiling.
+        threshold: Score from which it blocks, or None when unknown.
+        is_redecided: Whether its decisions follow from a threshold chosen after the run.
+        card: Headline figures.
+        standings: How it stands towards each declared category.
+        thresholds: What its scores could do, or None without scores.
+        stability: How its answers vary over repeats, or None without repeats.
+        scores: What its scores are worth as probabilities, or None without scores.
+        deployment: Its rates at the stated mix of a deployment, or None without one.
+        stopped: What its rules decided when they ended it early; empty otherwise.
+    """
+
+    DERIVED: ClassVar = ("counts",)
+
+    part: PartManifest = field(
+        metadata={"json": ("name", "type", "version", "fingerprint", "view")}
+    )
+    is_baseline: bool
+    threshold: float | None
+    is_redecided: bool
+    card: Scorecard = field(metadata={"json": "rates"})
+    slices: tuple[SliceTable, ...]
+    standings: tuple[CategoryStanding, ...] = field(metadata={"json": "categories"})
+    latency: Latency = field(metadata={"json": False})
+    thresholds: ThresholdAnalysis | None
+    widths: tuple[Width, ...]
+    stability: Stability | None
+    scores: ScoreDetails | None = None
+    deployment: DeploymentRates | None = None
+    stopped: tuple[StopVerdict, ...] = field(default=(), metadata={"json": "stopped_early"})
+
+    @property
+    def counts(self) -> Confusion:
+        """How often each outcome occurred."""
+        return self.card.confusion
+
+    @property
+    def name(self) -> str:
+        """Name of the defense."""
+        return self.part.name
+
+    def slice_table(self, facet: str, *, is_attack: bool) -> SliceTable:
+        """Return the error rates by one facet."""
+        for table in self.slices:
+            if table.facet == facet and table.is_attack == is_attack:
+                return table
+        raise KeyError(facet)
+
+
+def analyse_defense(
+    frame: Frame, arm: DefenseColumn, *, slicers: list[Slicer], taxonomy: TaxonomyCoverage
+) -> DefenseAnalysis:
+    """Compute everything a report says about one defense."""
+    settings, card = frame.settings, make_scorecard(frame, arm)
+    by_latency = order_by_latency(arm)
+    slices = [table for slicer in slicers for table in slicer.tables(arm, by_latency=by_latency)]
+    stopped = frame.stopped(arm)
+    if stopped:
+        slices = [table.greyed() for table in slices]
+    thresholds, scores = _analyse_scores(frame, arm)
+    return DefenseAnalysis(
+        part=arm.part,
+        is_baseline=arm.is_baseline,
+        threshold=arm.threshold,
+        is_redecided=arm.is_redecided,
+        card=card,
+        slices=tuple(slices),
+        standings=assess_categories(
+            taxonomy, slices[0], overall=card.false_positive_rate, settings=settings
+        ),
+        latency=measure_latency(frame, arm),
+        thresholds=thresholds,
+        widths=assess_widths(card, settings),
+        stability=measure_stability(frame, arm),
+        scores=scores,
+        deployment=reweight(frame, arm),
+        stopped=stopped,
+    )
+
+
+def _analyse_scores(
+    frame: Frame, arm: DefenseColumn
+) -> tuple[ThresholdAnalysis | None, ScoreDetails | None]:
+    if not arm.is_scored.any():
+        return None, None
+    # Loaded by runs that need it alone: it is a good part of a short run's start.
+    from guardmark.analysis.defense.scores import analyse_thresholds, detail_scores
+
+    return analyse_thresholds(frame, arm), detail_scores(frame, arm)

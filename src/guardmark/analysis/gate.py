@@ -1,0 +1,354 @@
+"""A release gate as values: what must hold, and how each limit stands.
+
+A limit is held when the whole confidence interval lies on its good side, broken when the whole
+interval lies beyond, and open when it lies inside: then the data cannot decide, and the number
+of samples that would is given. All limits must hold, so no correction for their number is
+needed (intersection-union); tests against a baseline run are adjusted by Holm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+
+from guardmark.analysis.defense.counts import estimate_share
+from guardmark.analysis.defense.frame import ERROR, MALFORMED
+from guardmark.analysis.defense.latency import measure_latency, order_by_latency
+from guardmark.analysis.defense.scorecard import estimate_rates
+from guardmark.analysis.defense.slices import Slicer
+from guardmark.core.errors import UnknownName
+from guardmark.stats.distributions import two_sided_z
+from guardmark.stats.quantiles import quantile_ranks
+from guardmark.stats.sequential import GROUP_WEIGHTED
+from guardmark.store.reader import RunState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from guardmark.analysis.compare.comparison import PairedComparison, PairedSide
+    from guardmark.analysis.defense.frame import DefenseColumn, Frame
+    from guardmark.core.estimate import Difference, Estimate, Quantile
+    from guardmark.store.reader import RunStatus
+
+EVERY_CATEGORY: Final = "*"
+"""Stands in a policy for all categories that are not named."""
+
+
+class GateStatus(StrEnum):
+    """How a limit stands."""
+
+    HELD = "held"
+    BROKEN = "broken"
+    OPEN = "open"
+
+
+class GateUnit(StrEnum):
+    """What the figures of a check count in."""
+
+    SHARE = "share"
+    POINTS = "points"
+    MILLISECONDS = "milliseconds"
+    RECORDS = "records"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatePolicy:
+    """What a release must hold; a limit that is None is not checked.
+
+    Attributes:
+        asr_upper: Attack success rate at most this, in [0, 1].
+        fpr_upper: False positive rate at most this, in [0, 1].
+        max_malformed: Share of malformed answers at most this, in [0, 1].
+        max_errors: Share of errors at most this, in [0, 1].
+        latency_p95_upper_ms: 95th percentile of the latency at most this, attacks and benign
+            samples apart.
+        regression_margin: Rates at most this much above those of a baseline run.
+        per_category: Category, or `*` for all others, and its largest attack success rate.
+        defenses: Names of the defenses to check; all candidates when empty.
+    """
+
+    asr_upper: float | None = None
+    fpr_upper: float | None = None
+    max_malformed: float | None = None
+    max_errors: float | None = None
+    latency_p95_upper_ms: float | None = None
+    regression_margin: float | None = None
+    per_category: tuple[tuple[str, float], ...] = ()
+    defenses: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it limits nothing."""
+        return replace(self, defenses=()) == GatePolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateCheck:
+    """One limit and what the data say about it.
+
+    Attributes:
+        rule: Name of the setting, such as `asr_upper`.
+        defense: Name of the defense; empty for a rule about the run.
+        subject: What was measured: `attacks`, `benign`, `samples`, or a category.
+        limit: The limit.
+        value: The figure, or None when undefined.
+        low: Lower bound, or None.
+        high: Upper bound, or None.
+        trials: What the figure rests on.
+        needed: About how many samples would decide at this rate, or None when that cannot be
+            said.
+        p_value: p of a regression test, adjusted by Holm; None otherwise.
+        reason: Why it is open, where that is not the width of the interval; or empty.
+    """
+
+    rule: str
+    defense: str
+    subject: str
+    standing: GateStatus
+    unit: GateUnit
+    limit: float
+    value: float | None
+    low: float | None
+    high: float | None
+    trials: int
+    needed: int | None = None
+    p_value: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """Every check of a gate.
+
+    Attributes:
+        checks: By defense, in the order of the policy.
+        confidence: Nominal coverage of the intervals.
+    """
+
+    DERIVED: ClassVar = ("standing",)
+
+    checks: tuple[GateCheck, ...]
+    confidence: float
+
+    @property
+    def standing(self) -> GateStatus:
+        """Broken if any limit is; otherwise open if any is; otherwise held."""
+        standings = {check.standing for check in self.checks}
+        worst = (each for each in (GateStatus.BROKEN, GateStatus.OPEN) if each in standings)
+        return next(worst, GateStatus.HELD)
+
+
+def check_limits(frame: Frame, policy: GatePolicy) -> tuple[GateCheck, ...]:
+    """Check the limits of a policy that one run can answer."""
+    arms = gated_arms(frame, policy)
+    limits = _category_limits(frame, policy)
+    slicer = Slicer(frame, "category") if limits else None
+    checks: list[GateCheck] = []
+    for arm in arms:
+        checks.extend(_rates(frame, arm, policy))
+        if slicer is not None:
+            checks.extend(_categories(frame, arm, slicer, limits))
+        checks.extend(_latencies(frame, arm, policy.latency_p95_upper_ms))
+    return tuple(checks)
+
+
+def gated_arms(frame: Frame, policy: GatePolicy) -> tuple[DefenseColumn, ...]:
+    """Return the defenses a policy is about."""
+    return tuple(map(frame.arm, policy.defenses)) or frame.candidates()
+
+
+def check_regression(
+    pairs: Sequence[PairedComparison], margin: float, *, alpha: float, names: Mapping[str, str]
+) -> tuple[GateCheck, ...]:
+    """Check that rates did not rise against a baseline run.
+
+    Broken when the rise is significant and material: p below alpha and more than the margin.
+    Held when the whole interval lies at or below the margin.
+    """
+    return tuple(
+        _regression(side, (rule, names[pair.first], subject), margin=margin, alpha=alpha)
+        for pair in pairs
+        for side, rule, subject in (
+            (pair.attacks, "regression_asr", "attacks"),
+            (pair.benign, "regression_fpr", "benign"),
+        )
+    )
+
+
+def check_complete(status: RunStatus, *, subject: str = "run") -> tuple[GateCheck, ...]:
+    """Check that a run has come to its end."""
+    if status.state is RunState.COMPLETE:
+        return ()
+    check = _check(
+        ("complete", "", subject),
+        float(status.planned),
+        None,
+        unit=GateUnit.RECORDS,
+        trials=status.stored,
+        reason=f"the {subject} is not complete; the same `guardmark run` continues it",
+    )
+    return (replace(check, value=float(status.stored)),)
+
+
+def needed_trials(
+    value: float | None, limit: float, *, confidence: float, design_effect: float = 1.0
+) -> int | None:
+    """Return about how many samples would decide whether a rate holds a limit.
+
+    The Wilson interval leaves out a limit L exactly when (p - L)^2 > z^2 L (1 - L) / n.
+    """
+    rate = 0.0 if value is None else value
+    if rate == limit or limit in {0.0, 1.0}:
+        return None
+    z = two_sided_z(confidence)
+    return math.ceil(design_effect * z * z * limit * (1 - limit) / (rate - limit) ** 2)
+
+
+def _rates(frame: Frame, arm: DefenseColumn, policy: GatePolicy) -> Iterator[GateCheck]:
+    if frame.stops is not None and frame.stopped(arm):
+        # Where looking decided when to stop, only an interval for every look covers.
+        attacks = frame.stops.estimate(arm.name, is_attack=True)
+        benign = frame.stops.estimate(arm.name, is_attack=False)
+    else:
+        errors = estimate_rates(frame, arm)
+        attacks, benign = errors.attack_success_rate, errors.false_positive_rate
+    if policy.asr_upper is not None:
+        yield _of_rate(attacks, ("asr_upper", arm.name, "attacks"), policy.asr_upper)
+    if policy.fpr_upper is not None:
+        yield _of_rate(benign, ("fpr_upper", arm.name, "benign"), policy.fpr_upper)
+    for rule, limit, outcome in (
+        ("max_malformed", policy.max_malformed, MALFORMED),
+        ("max_errors", policy.max_errors, ERROR),
+    ):
+        if limit is not None:
+            share = estimate_share(frame, arm, arm.records.outcome == outcome)
+            yield _of_rate(share, (rule, arm.name, "samples"), limit)
+
+
+def _category_limits(frame: Frame, policy: GatePolicy) -> dict[str, float]:
+    """Return the limit of each category that the run has attacks of, or the policy names."""
+    named = dict(policy.per_category)
+    others = named.pop(EVERY_CATEGORY, None)
+    category = frame.samples.category
+    codes = np.unique(category.codes[frame.samples.is_attack]).tolist()
+    present = {category.names[code] for code in codes} - {""}
+    known = present | set(frame.manifest.categories)
+    for name in named:
+        if name not in known:
+            raise UnknownName("category of this run", name, known)
+    return named if others is None else dict.fromkeys(sorted(present), others) | named
+
+
+def _categories(
+    frame: Frame, arm: DefenseColumn, slicer: Slicer, limits: Mapping[str, float]
+) -> Iterator[GateCheck]:
+    attacks, _ = slicer.tables(arm, by_latency=order_by_latency(arm))
+    rates = {entry.name: entry.rate for entry in attacks.rates}
+    for name, limit in limits.items():
+        named = ("per_category", arm.name, name)
+        if name in rates:
+            check = _of_rate(rates[name], named, limit)
+        else:
+            needed = needed_trials(None, limit, confidence=frame.settings.confidence)
+            reason = "the run has no attack of this category"
+            check = _check(named, limit, None, needed=needed, reason=reason)
+        if frame.stopped(arm):
+            # Its slices have no interval that covers.
+            reason = "the defense was ended early by a rule, which makes its slices exploratory"
+            check = replace(check, standing=GateStatus.OPEN, needed=None, reason=reason)
+        yield check
+
+
+def _latencies(frame: Frame, arm: DefenseColumn, limit: float | None) -> Iterator[GateCheck]:
+    if limit is None:
+        return
+    latency = measure_latency(frame, arm)
+    for side, subject in ((latency.attacks, "attacks"), (latency.benign, "benign")):
+        p95 = next(each for each in side.quantiles if each.quantile == 0.95)
+        needed = quantile_ranks(p95.trials, p95.quantile, confidence=p95.confidence).needed
+        yield _check(
+            ("latency_p95_upper_ms", arm.name, subject),
+            limit,
+            p95,
+            unit=GateUnit.MILLISECONDS,
+            trials=p95.trials,
+            needed=needed if p95.trials < needed else None,
+            reason=p95.reason,
+        )
+
+
+def _check(
+    named: tuple[str, str, str],
+    limit: float,
+    figure: Estimate | Quantile | Difference | None,
+    *,
+    trials: int = 0,
+    unit: GateUnit = GateUnit.SHARE,
+    needed: int | None = None,
+    reason: str = "",
+) -> GateCheck:
+    """Hold a figure's interval against a limit; `named` are rule, defense and subject."""
+    low, high = (figure.low, figure.high) if figure else (None, None)
+    standing = GateStatus.OPEN
+    if high is not None and high <= limit:
+        standing = GateStatus.HELD
+    elif low is not None and low > limit:
+        standing = GateStatus.BROKEN
+    return GateCheck(
+        rule=named[0],
+        defense=named[1],
+        subject=named[2],
+        standing=standing,
+        unit=unit,
+        limit=limit,
+        value=figure.value if figure else None,
+        low=low,
+        high=high,
+        trials=trials,
+        needed=needed,
+        reason=reason,
+    )
+
+
+def _of_rate(estimate: Estimate, named: tuple[str, str, str], limit: float) -> GateCheck:
+    reason = estimate.reason if estimate.high is None else ""
+    check = _check(named, limit, estimate, trials=estimate.trials, reason=reason)
+    if estimate.method == GROUP_WEIGHTED:
+        # Where a rule ended a defense early, limits are those of the mean over groups.
+        check = replace(check, value=estimate.group_mean)
+    if check.standing is not GateStatus.OPEN:
+        return check
+    effect = estimate.design_effect or 1.0
+    needed = needed_trials(check.value, limit, confidence=estimate.confidence, design_effect=effect)
+    return replace(check, needed=needed)
+
+
+def _regression(
+    side: PairedSide, named: tuple[str, str, str], *, margin: float, alpha: float
+) -> GateCheck:
+    difference, p_value = side.difference, side.adjusted_p
+    standing, needed, value = GateStatus.OPEN, None, difference.value
+    if difference.high is not None and difference.high <= margin:
+        standing = GateStatus.HELD
+    elif value is not None and value > margin and p_value is not None and p_value < alpha:
+        standing = GateStatus.BROKEN
+    elif value is not None and difference.high is not None and value != margin:
+        # An interval's half-width shrinks with the root of the number of pairs.
+        half = difference.high - value if value < margin else value - (difference.low or 0.0)
+        wanted = abs(margin - value) if value < margin else value
+        needed = math.ceil(difference.pairs * (half / wanted) ** 2)
+    reason = "" if value is not None else (difference.reason or "no sample answered by both")
+    check = _check(
+        named,
+        margin,
+        difference,
+        unit=GateUnit.POINTS,
+        trials=difference.pairs,
+        needed=needed,
+        reason=reason,
+    )
+    return replace(check, standing=standing, p_value=p_value)

@@ -1,1 +1,0 @@
-"""Limits of a release gate, and how each stands."""

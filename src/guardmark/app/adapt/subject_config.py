@@ -1,0 +1,204 @@
+"""The configuration a finished run is attacked with: one's own, never the word of a folder.
+
+A run folder may come from anybody. What its manifest names is built only where that can run no
+foreign code, call nobody and read no file or variable, or where a person saw the list and agreed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from guardmark.app.adapt.attacker import is_configuration
+from guardmark.app.data.reading import resolved
+from guardmark.app.parts.loading import HELPERS, load_config, parse_config, part_settings
+from guardmark.app.results.opened_run import run_config
+from guardmark.app.verify.data_files import builtin_files, check_data
+from guardmark.app.verify.mismatches import Mismatches
+from guardmark.core.errors import ConfigError, IncomparableRuns, StoreError
+from guardmark.store import integrity
+from guardmark.store.reader import RecordReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from guardmark.app.parts.building import Parts
+    from guardmark.app.parts.loading import LoadedConfig
+    from guardmark.core.manifest import PartManifest, RunManifest
+    from guardmark.store.run_dir import RunDir
+
+
+INERT: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "defense": {
+        **dict.fromkeys(("allow-all", "block-all", "canonical", "chain", "coin"), ()),
+        "ngram": ("weights",),
+        "pattern": ("patterns", "keywords"),
+    },
+    "model": {"scripted": ("system_prompt_file",)},
+    "judge": {"panel": (), "rules": ("unsafe_file",)},
+}
+"""Kind and type of parts of ours that run no foreign code, call nobody and read no variable, to the
+settings that name a file where they are a plain text. A type that is not here reaches out."""
+_REMARKS: Final = {
+    "target": "Python code that is imported and run",
+    "env": "environment variable that is read and sent",
+    **dict.fromkeys(("url", "base_url", "preset"), "address that is called"),
+    **dict.fromkeys(("path", "weights", "patterns", "keywords"), "file or folder that is read"),
+}
+_LISTED: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustList:
+    """Everything that the parts a folder names would reach, a line each."""
+
+    folder: Path
+    lines: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """What a list that was read once is accepted by later."""
+        return f"sha256:{sha256(chr(10).join(self.lines).encode()).hexdigest()}"
+
+
+def require_untouched(folder: RunDir, *places: Path) -> None:
+    """Refuse a run whose records or data are not what was written, before anything is imported."""
+    damage = list(integrity.check(folder.records))
+    mismatches = Mismatches()
+    if not damage:
+        with RecordReader(folder.records) as reader:
+            check_data(reader, [*places, folder.path], mismatches, builtin=builtin_files())
+        damage = [
+            f"{each.file} is not what the run read ({each.place})." for each in mismatches.listed
+        ]
+    if damage:
+        raise StoreError(
+            f"{folder.path} is not what was measured: {damage[0]}\n"
+            f"Next: see everything that changed with guardmark verify {folder.path}; then run anew."
+        )
+
+
+def subject_config(
+    folder: RunDir,
+    manifest: RunManifest,
+    *,
+    own: Path | None,
+    trust: Callable[[TrustList], bool] | None,
+) -> LoadedConfig:
+    """Return the configuration to attack a finished run with; nothing of it is built yet."""
+    loaded = _own_config(manifest, own)
+    if loaded is None:
+        loaded = _stored_config(folder, manifest, has_attacker=own is not None, trust=trust)
+    run = loaded.config.run.model_copy(update={"seed": manifest.seed})
+    return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
+
+
+def _own_config(manifest: RunManifest, path: Path | None) -> LoadedConfig | None:
+    """Read a configuration that names defenses of the run; others tell of an attacker only."""
+    if path is None or not is_configuration(path):
+        return None
+    loaded = load_config(path)
+    measured = {part.name for part in manifest.parts if part.kind == "defense"}
+    return loaded if measured & loaded.config.defenses.keys() else None
+
+
+def _stored_config(
+    folder: RunDir,
+    manifest: RunManifest,
+    *,
+    has_attacker: bool,
+    trust: Callable[[TrustList], bool] | None,
+) -> LoadedConfig:
+    """Take the settings of the folder where they reach nothing, or somebody agreed to the list."""
+    document = resolved(run_config(manifest))
+    if has_attacker and document["adaptive"]:
+        document["adaptive"].update(dict.fromkeys(HELPERS))
+    listed = _reach(folder, document)
+    if not listed.lines:
+        # They serve parts that call; another's certificates must not serve those of one's own.
+        document |= {"services": {}, "prices": {}}
+        document["run"]["uvloop"] = False
+    elif trust is None:
+        names = list(dict.fromkeys(".".join(line.split(".")[:2]) for line in listed.lines))
+        raise ConfigError(
+            f"{folder.path} names parts that run code, call addresses or read files: "
+            f"{', '.join(names[:_LISTED])}{' ...' * (len(names) > _LISTED)}.\n"
+            "They are not built because a folder says so.\n"
+            "Next: name your own configuration of the run, --config CONFIG (with a file of an "
+            "attacker: adapt CONFIG -o RUN --config FILE);\n"
+            "or see everything that the folder names and agree to it: --trust."
+        )
+    elif not trust(listed):
+        raise ConfigError(f"Nothing was built: what {folder.path} names was not agreed to.")
+    import yaml
+
+    return parse_config(yaml.safe_dump(document), folder=Path.cwd(), shown_as=str(folder.path))
+
+
+def _reach(folder: RunDir, document: dict[str, Any]) -> TrustList:
+    """List every text in the settings of parts that are not inert; nothing is imported."""
+    lines = [
+        line
+        for kind, place, settings in part_settings(document)
+        if not _is_inert(kind, settings)
+        for line in _texts(".".join(place), settings)
+    ]
+    if lines:
+        lines += _texts("services", document["services"])
+    return TrustList(folder=folder.path, lines=tuple(lines))
+
+
+def _is_inert(kind: str, settings: Mapping[str, Any]) -> bool:
+    files = INERT.get(kind, {}).get(str(settings.get("type")))
+    if files is None or any(isinstance(settings.get(name), str) for name in files):
+        return False
+    if "timeout_s" in settings:  # stored where it is not the usual one: it could be a day
+        return False
+    members = settings.get("judges", [])
+    return isinstance(members, list) and all(
+        isinstance(each, dict) and _is_inert(kind, each) for each in members
+    )
+
+
+def _texts(place: str, value: object, *, key: str = "") -> Iterator[str]:
+    """Say each text of a setting with its place, in letters that every terminal shows."""
+    if isinstance(value, dict):
+        for name, below in value.items():
+            shown = json.dumps(str(name))[1:-1].replace(" ", "\\u0020")
+            yield from _texts(f"{place}.{shown}", below, key=str(name))
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _texts(f"{place}.{index}", below)
+    elif isinstance(value, str):
+        remark = _REMARKS.get(key) or ("file that is read" if key.endswith("_file") else "")
+        yield f"{place} {json.dumps(value)}{f'  ({remark})' if remark else ''}"
+
+
+def require_same(parts: Parts, manifest: RunManifest, *, shown_as: str) -> None:
+    """Refuse parts that are not, to the byte of their files, those of the run."""
+    now = {(part.kind, part.name): part for part in parts.manifests}
+    pairs = [(part, now.pop((part.kind, part.name), None)) for part in manifest.parts]
+    faults = [fault for before, after in pairs if (fault := _fault(before, after))]
+    faults += [f"{kind} {name!r} is not of the run" for kind, name in now]
+    if faults:
+        more = f"; and {len(faults) - _LISTED} more" if len(faults) > _LISTED else ""
+        raise IncomparableRuns(
+            f"{shown_as} is not what the run {manifest.name!r} measured: "
+            f"{'; '.join(faults[:_LISTED])}{more}.\n"
+            "Next: name the configuration the run was made with, or run anew, then adapt."
+        )
+
+
+def _fault(before: PartManifest, now: PartManifest | None) -> str:
+    """Say in what a part is another one than that of the run."""
+    if now is None:
+        return f"{before.kind} {before.name!r} is not in it"
+    if before.fingerprint == now.fingerprint:
+        return ""
+    old, new = before.settings, now.settings
+    changed = [key for key in {**old, **new} if old.get(key) != new.get(key)] if old else []
+    what = f"other settings ({', '.join(changed[:_LISTED])})" if changed else "other files"
+    return f"{before.kind} {before.name!r} has {what}"

@@ -1,0 +1,129 @@
+"""A run folder opened: which run a path means, its configuration, and how it is to be read."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from guardmark.analysis.settings import AnalysisSettings
+from guardmark.app.settings import Config
+from guardmark.core.errors import StoreError, UnknownName
+from guardmark.datasets.settings import FOR_BUILTIN
+from guardmark.store.reader import RecordReader
+from guardmark.store.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from guardmark.core.manifest import RunManifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedRun:
+    """A run whose records are open."""
+
+    folder: RunDir
+    reader: RecordReader
+
+    @property
+    def config(self) -> Config:
+        """The configuration it was made with."""
+        return run_config(self.reader.manifest())
+
+    @property
+    def settings(self) -> AnalysisSettings:
+        """How its records are to be read."""
+        return analysis_settings(self.reader)
+
+    def require_defense(self, name: str) -> None:
+        """Refuse a defense that the run has not."""
+        if name not in (known := self.reader.defenses()):
+            raise UnknownName("defense of this run", name, known)
+
+
+@contextmanager
+def open_run(path: Path) -> Iterator[OpenedRun]:
+    """Open the run a person means by a path."""
+    folder = find_run(path)
+    with RecordReader(folder.records) as reader:
+        yield OpenedRun(folder=folder, reader=reader)
+
+
+def find_run(path: Path) -> RunDir:
+    """Return the run a person means by a path."""
+    folder = path.parent if path.is_file() else path
+    if (folder / "records.sqlite").exists():
+        return RunDir(path=folder).checked()
+    below = sorted(found.parent for found in folder.glob("*/records.sqlite"))
+    below += sorted(found.parent for found in folder.glob("*/*/records.sqlite"))
+    if len(below) == 1:
+        return RunDir(path=below[0]).checked()
+    if not below:
+        raise StoreError(
+            f"There is no run in {path}: it holds no records.sqlite.\n"
+            "Name the folder that `guardmark run` printed."
+        )
+    names = "\n".join(f"  {found}" for found in below[-2:])
+    raise StoreError(f"{path} holds {len(below)} runs; name one. The newest:\n{names}")
+
+
+def run_config(manifest: RunManifest) -> Config:
+    """Return the configuration a run was made with."""
+    try:
+        return Config.model_validate(_without_effect(manifest.settings))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise StoreError(
+            f"The settings kept in run {manifest.name!r} are not those of this guardmark: "
+            f"{where}: {first['msg']}.\n"
+            f"Next: read it with the guardmark that wrote it, {manifest.guardmark_version}."
+        ) from error
+
+
+def _without_effect(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out settings that once were accepted and never had an effect, refused by now."""
+    settings = dict(kept)
+    pipeline, data = settings.get("pipeline"), settings.get("data")
+    if isinstance(pipeline, dict):
+        settings["pipeline"] = {
+            key: value for key, value in pipeline.items() if key != "system_prompt_name"
+        }
+    if isinstance(data, list):
+        settings["data"] = [
+            {key: value for key, value in entry.items() if key in FOR_BUILTIN}
+            if isinstance(entry, dict) and entry.get("builtin")
+            else entry
+            for entry in data
+        ]
+    return settings
+
+
+def analysis_settings(reader: RecordReader, config: Config | None = None) -> AnalysisSettings:
+    """Return how the records of a run are to be read."""
+    config = config or run_config(reader.manifest())
+    stats = config.stats
+    return replace(
+        AnalysisSettings.of(reader.manifest()),
+        margin=stats.margin,
+        prevalences=tuple(stats.prevalence),
+        cost_missed_attack=stats.cost_missed_attack,
+        cost_false_alarm=stats.cost_false_alarm,
+        non_inferiority_margin=stats.non_inferiority_margin,
+        replicates=stats.replicates,
+        weights=_weights(config, reader),
+        legacy_cards=tuple(config.pipeline.legacy_cards) if config.pipeline else (),
+    )
+
+
+def _weights(config: Config, reader: RecordReader) -> tuple[float, ...]:
+    """Weigh the samples by the deployment's mix; nothing is read without one."""
+    if not config.stats.deployment_mix:
+        return ()
+    from guardmark.datasets.checks.mix import mix_weights, read_mix
+
+    return mix_weights(list(reader.samples()), read_mix(config.stats.deployment_mix))

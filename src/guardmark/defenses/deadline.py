@@ -1,0 +1,119 @@
+"""How long a call in this process may take, and the alarm that ends it."""
+
+from __future__ import annotations
+
+import signal
+from threading import current_thread, main_thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from guardmark.config.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_AGAIN_S: Final = 0.5  # a part may swallow what is raised in it: it is raised again
+_ALARM: Final = getattr(signal, "SIGALRM", None)  # not there on Windows
+PATTERN_TIMEOUT_S: Final = 10.0
+"""Time of a defense that searches with regular expressions."""
+CODE_TIMEOUT_S: Final = 60.0
+"""Time of a function, and of a batch of a local model."""
+
+
+class Overrun(BaseException):
+    """Raised into a call that took all of its time; no `except Exception` of a part holds it."""
+
+
+class CallAlarm:
+    """Ends the call that this thread is in once its time is over, by an alarm of the system.
+
+    An alarm reaches what a thread of ours could not: `re` holds the interpreter, and looks for
+    signals while it searches. It works in the main thread only, and not on Windows.
+    """
+
+    __slots__ = ("_before", "_began", "_finished_s", "_look", "_stopped", "_timeout_s")
+
+    def __init__(
+        self,
+        timeout_s: float | None,
+        *,
+        finished_s: Callable[[], float] | None = None,
+        look: Callable[[], None] | None = None,
+    ) -> None:
+        """Take the time of one call, and what the calls before it took in this context."""
+        self._timeout_s = timeout_s
+        self._finished_s = finished_s
+        self._look = look
+        self._began = 0.0
+        self._before: Any = None
+        self._stopped = (0.0, 0.0)
+
+    def __enter__(self) -> Self:
+        """Set the alarm."""
+        if _ALARM is None or self._timeout_s is None or current_thread() is not main_thread():
+            self._timeout_s = None
+            return self
+        self._began = monotonic()
+        self._before = signal.signal(_ALARM, self._on_alarm)
+        self._stopped = signal.setitimer(signal.ITIMER_REAL, self._timeout_s, _AGAIN_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Put the alarm off, and set again what was set before."""
+        if _ALARM is None or self._timeout_s is None:
+            return
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(_ALARM, self._before)
+        left_s, interval_s = self._stopped
+        if left_s:  # somebody else's alarm
+            left_s = max(1e-3, left_s - (monotonic() - self._began))
+            signal.setitimer(signal.ITIMER_REAL, left_s, interval_s)
+
+    def _on_alarm(self, _number: int, _frame: object) -> None:
+        if self._look is not None:
+            self._look()
+        if self._timeout_s is None:
+            return
+        finished_s = 0.0 if self._finished_s is None else self._finished_s()
+        left_s = self._began + finished_s + self._timeout_s - monotonic()
+        if left_s <= 0:
+            raise Overrun(overrun_message(self._timeout_s))
+        signal.setitimer(signal.ITIMER_REAL, left_s, _AGAIN_S)
+
+
+def overrun_message(timeout_s: float) -> str:
+    """Say that a call took too long."""
+    return f"no answer within {timeout_s:g} s (timeout_s)"
+
+
+def timeout_of(defense: object) -> float | None:
+    """Return how long one call of a defense may take, or None where it has no limit."""
+    timeout_s: float | None = getattr(defense, "timeout_s", None)
+    return timeout_s
+
+
+def total_timeout(members: Sequence[object]) -> float | None:
+    """Return how long a call of several defenses, one after the other, may take."""
+    times = [timeout_of(member) for member in members]
+    return sum(each for each in times if each is not None) if None not in times else None
+
+
+def holds_interpreter(defense: object) -> bool:
+    """Tell whether nothing else runs in this process while a defense is in a call."""
+    return bool(getattr(defense, "holds_interpreter", False))
+
+
+class TimedSettings(Settings):
+    """Settings of a part that runs in this process."""
+
+    timeout_s: float = Field(CODE_TIMEOUT_S, gt=0, le=86_400)
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual_time(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave the usual time out: runs made before it could be set keep their fingerprint."""
+        values: dict[str, Any] = handler(self)
+        if self.timeout_s == type(self).model_fields["timeout_s"].default:
+            del values["timeout_s"]
+        return values

@@ -1,0 +1,194 @@
+"""Records, slices and the rates of a matrix as CSV, at full precision, safe in a spreadsheet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.canon.visible import csv_line, csv_text
+from guardmark.reports.chapters.matrix import matrix_rates
+from guardmark.store.export import COLUMNS, record_rows
+from guardmark.store.run_dir import whole_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
+    from guardmark.analysis.defense.slices import SliceRate, SliceTable
+    from guardmark.analysis.pipeline.arms import ArmAnalysis
+    from guardmark.analysis.pipeline.card import VariantRates
+    from guardmark.analysis.run import RunAnalysis
+    from guardmark.core.estimate import Estimate
+    from guardmark.reports.chapters.matrix import MatrixLine
+    from guardmark.store.reader import RecordReader
+
+HEAD: Final = (
+    "defense",
+    "facet",
+    "value",
+    "label",
+    "rate",
+    "asked",
+    "answered",
+    "errors_counted",
+    "estimate",
+    "low",
+    "high",
+    "confidence",
+    "method",
+    "groups",
+    "effective_n",
+    "design_effect",
+    "is_greyed",
+    "median_latency_ms",
+    "folded",
+)
+"""Columns; `errors_counted` is the number of attacks allowed or of benign samples blocked, `folded`
+how many rare values a row holds together, 0 for a value by itself."""
+
+MATRIX_HEAD: Final = (
+    "row_id",
+    "row_label",
+    "arm",
+    "scope",
+    "variant",
+    "attack_success_rate",
+    "attack_success_low",
+    "attack_success_high",
+    "attacks",
+    "false_alarm_rate",
+    "false_alarm_low",
+    "false_alarm_high",
+    "benign",
+    "allow_rate",
+    "run_dir",
+)
+"""Columns; a false alarm is an over-refusal at scope `system`, a blocked benign sample at scope
+`defense`."""
+
+
+def categories_csv(analysis: RunAnalysis) -> str:
+    """Write every slice of every defense but the variants."""
+    return _write(analysis, lambda table: table.facet != "variant")
+
+
+def variants_csv(analysis: RunAnalysis) -> str:
+    """Write the slices by variant and by technique, and the arms of a pipeline by variant."""
+    slices = _write(analysis, lambda table: table.facet in {"variant", "technique"})
+    arms = (
+        _arm_row(arm, each, is_attack=is_attack)
+        for arm in (analysis.pipeline.arms if analysis.pipeline else ())
+        for each in arm.variants
+        for is_attack in (True, False)
+    )
+    return slices + csv_text(arms)
+
+
+def _write(analysis: RunAnalysis, is_wanted: Callable[[SliceTable], bool]) -> str:
+    rows = (
+        _row(defense, table, entry)
+        for defense in analysis.defenses
+        for table in defense.slices
+        if is_wanted(table)
+        for entry in table.rates
+    )
+    return csv_text((HEAD, *rows))
+
+
+def _row(defense: DefenseAnalysis, table: SliceTable, entry: SliceRate) -> tuple[object, ...]:
+    rate = entry.rate
+    return (
+        defense.name,
+        table.facet,
+        entry.name,
+        "attack" if table.is_attack else "benign",
+        "attack_success_rate" if table.is_attack else "false_positive_rate",
+        entry.asked,
+        *_cells(rate),
+        "yes" if entry.is_greyed else "no",
+        _number(entry.median_latency_ms),
+        entry.folded,
+    )
+
+
+def _cells(rate: Estimate) -> tuple[object, ...]:
+    """Return the columns from `answered` to `design_effect`."""
+    return (
+        rate.trials,
+        rate.successes,
+        *map(_number, (rate.value, rate.low, rate.high)),
+        rate.confidence,
+        rate.method,
+        rate.groups,
+        *map(_number, (rate.effective_n, rate.design_effect)),
+    )
+
+
+def _arm_row(arm: ArmAnalysis, variant: VariantRates, *, is_attack: bool) -> tuple[object, ...]:
+    rate = variant.attack_success_rate if is_attack else variant.over_refusal_rate
+    return (
+        arm.name,
+        "variant",
+        variant.variant,
+        "attack" if is_attack else "benign",
+        "system_attack_success_rate" if is_attack else "system_over_refusal_rate",
+        None,
+        *_cells(rate),
+        "yes" if rate.few_groups else "no",
+        None,
+        0,
+    )
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def matrix_metrics(lines: Sequence[MatrixLine]) -> str:
+    """Write `matrix_metrics.csv`: every arm of every row, over all variants and by variant."""
+    rows = (
+        (
+            line.row_id,
+            line.label,
+            rates.arm,
+            rates.scope,
+            rates.variant,
+            *_figures(rates.harm),
+            *_figures(rates.alarm),
+            None if rates.allowed is None else rates.allowed.value,
+            line.run_dir,
+        )
+        for line in lines
+        for rates in matrix_rates(line.analysis)
+    )
+    return csv_text((MATRIX_HEAD, *rows))
+
+
+def matrix_pivot(lines: Sequence[MatrixLine], *, alarms: bool) -> str:
+    """Write one rate as a table of rows and arms by variant."""
+    found = [(line, rates) for line in lines for rates in matrix_rates(line.analysis)]
+    variants = list(dict.fromkeys(rates.variant for _, rates in found))
+    cells: dict[tuple[str, str], dict[str, float | None]] = {}
+    for line, rates in found:
+        value = rates.alarm.value if alarms else rates.harm.value
+        cells.setdefault((line.row_id, rates.arm), {})[rates.variant] = value
+    rows = (
+        (row_id, arm, *(values.get(variant) for variant in variants))
+        for (row_id, arm), values in cells.items()
+    )
+    return csv_text((("row_id", "arm", *variants), *rows))
+
+
+def _figures(estimate: Estimate) -> tuple[float | None, ...]:
+    return (estimate.value, estimate.low, estimate.high, estimate.trials)
+
+
+def write_csv(reader: RecordReader, path: Path) -> int:
+    """Write one row a record."""
+    count = 0
+    with whole_file(path) as file:
+        file.write(csv_line(COLUMNS).encode())
+        for rows in record_rows(reader):
+            file.write(csv_text(rows).encode())
+            count += len(rows)
+    return count

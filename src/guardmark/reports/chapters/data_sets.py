@@ -1,0 +1,111 @@
+"""A data set: whether it can carry conclusions, question by question, and what it consists of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from guardmark.reports.document.blocks import (
+    Bullets,
+    Document,
+    Paragraph,
+    Section,
+    Table,
+)
+from guardmark.reports.document.cells import name, present, slug, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from guardmark.datasets.checks.census import Census, Count
+    from guardmark.datasets.checks.issues import DataCheck, DataIssue
+    from guardmark.reports.document.blocks import Block
+
+_ROWS: Final = 16
+
+
+def check_document(check: DataCheck, shown_as: str) -> Document:
+    """Say whether data can carry the conclusions drawn from them."""
+    census = check.census
+    return Document(
+        title=shown_as,
+        subtitle=(
+            f"{census.total.samples:,} samples, {census.attacks.samples:,} attacks and "
+            f"{census.benign.samples:,} benign"
+        ),
+        sections=tuple(map(_question, check.findings)),
+    )
+
+
+def _question(finding: DataIssue) -> Section:
+    message = Paragraph(text=finding.message)
+    return Section(
+        id=slug(finding.aspect),
+        title=f"{finding.aspect}: {finding.status.value}",
+        blocks=tuple(present(message, Bullets(lines=finding.details))),
+    )
+
+
+def census_document(
+    census: Census, half_width: Callable[[float], float], *, shown_as: str
+) -> Document:
+    """Say what a data set consists of, a table for each facet that is stated."""
+    facets = {
+        "label": (census.total,),
+        "category of attacks": census.categories,
+        "subcategory of attacks": census.subcategories,
+        "severity of attacks": census.severities,
+        "topic of benign": census.topics,
+        "language": census.languages,
+        "technique": census.techniques,
+        "variant": census.variants,
+        "source": census.sources,
+    }
+    tables = [_facet(facet, each, half_width) for facet, each in facets.items() if each]
+    blocks: list[Block] = [*tables, *(Paragraph(text=text) for text in _texts(census))]
+    return Document(
+        title=shown_as, subtitle="", sections=(Section(id="data", title="", blocks=tuple(blocks)),)
+    )
+
+
+def _facet(facet: str, counts: Sequence[Count], half_width: Callable[[float], float]) -> Table:
+    shown = counts[:_ROWS] if len(counts) > _ROWS + 1 else counts
+    rest = counts[len(shown) :]
+
+    def half(samples: int) -> str:
+        return f"{100 * half_width(samples):.1f}" if samples else "-"
+
+    return table_of(
+        shown,
+        {
+            facet: lambda each: name(each.value),
+            "attacks|±": lambda each: (each.attacks, half(each.attacks)),
+            "benign|±": lambda each: (each.benign, half(each.benign)),
+            "groups": lambda each: each.groups,
+        },
+        table_id=slug(facet),
+        title="",
+        note=(
+            f"and {len(rest):,} more with {sum(each.samples for each in rest):,} samples"
+            if rest
+            else ""
+        ),
+    )
+
+
+def _texts(census: Census) -> list[str]:
+    lengths = census.lengths
+    measured = (
+        f"Characters: {lengths.shortest:,} to {lengths.longest:,}; 5 % up to {lengths.p5:,}, "
+        f"half up to {lengths.p50:,}, 95 % up to {lengths.p95:,}."
+        if lengths is not None
+        else ""
+    )
+    return [
+        *([measured] if measured else []),
+        (
+            f"{census.conversations:,} conversations of several messages; in "
+            f"{census.materials:,} a document or tool result is under test."
+        ),
+        *(f"{odd.kind}: {odd.samples:,} ({', '.join(odd.examples)})" for odd in census.oddities),
+        "± is half the interval of a rate of 50 % in points, were all samples independent.",
+    ]
