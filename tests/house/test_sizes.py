@@ -44,12 +44,11 @@ MOST_LINES_OF_ROOMS = {
 ABOVE = {
     ("store",): 3_654,
     ("adaptive",): 3_592,
-    ("analysis",): 8_813,
     ("reports",): 7_101,
     ("app",): 8_247,
 }
 """Rooms that are still above their ceiling, and their size: a figure here only falls."""
-ABOVE_LINES = 63_200
+ABOVE_LINES = 62_600
 ABOVE_MODULES = 351
 ABOVE_FILES: dict[str, int] = {}
 

@@ -57,28 +57,18 @@ class GateUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePolicy:
-    """What a release must hold; a limit that is None is not checked.
+    """What a release must hold; a limit that is None is not checked."""
 
-    Attributes:
-        asr_upper: Attack success rate at most this, in [0, 1].
-        fpr_upper: False positive rate at most this, in [0, 1].
-        max_malformed: Share of malformed answers at most this, in [0, 1].
-        max_errors: Share of errors at most this, in [0, 1].
-        latency_p95_upper_ms: 95th percentile of the latency at most this, attacks and benign
-            samples apart.
-        regression_margin: Rates at most this much above those of a baseline run.
-        per_category: Category, or `*` for all others, and its largest attack success rate.
-        defenses: Names of the defenses to check; all candidates when empty.
-    """
-
-    asr_upper: float | None = None
-    fpr_upper: float | None = None
-    max_malformed: float | None = None
-    max_errors: float | None = None
+    asr_upper: float | None = None  # Attack success rate at most this, in [0, 1].
+    fpr_upper: float | None = None  # False positive rate at most this, in [0, 1].
+    max_malformed: float | None = None  # Share of malformed answers at most this, in [0, 1].
+    max_errors: float | None = None  # Share of errors at most this, in [0, 1].
+    # 95th percentile of the latency at most this, attacks and benign samples apart.
     latency_p95_upper_ms: float | None = None
-    regression_margin: float | None = None
+    regression_margin: float | None = None  # Rates at most this much above those of a baseline run.
+    # Category, or `*` for all others, and its largest attack success rate.
     per_category: tuple[tuple[str, float], ...] = ()
-    defenses: tuple[str, ...] = ()
+    defenses: tuple[str, ...] = ()  # Names of the defenses to check; all candidates when empty.
 
     @property
     def is_empty(self) -> bool:
@@ -88,51 +78,32 @@ class GatePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateCheck:
-    """One limit and what the data say about it.
+    """One limit and what the data say about it."""
 
-    Attributes:
-        rule: Name of the setting, such as `asr_upper`.
-        defense: Name of the defense; empty for a rule about the run.
-        subject: What was measured: `attacks`, `benign`, `samples`, or a category.
-        limit: The limit.
-        value: The figure, or None when undefined.
-        low: Lower bound, or None.
-        high: Upper bound, or None.
-        trials: What the figure rests on.
-        needed: About how many samples would decide at this rate, or None when that cannot be
-            said.
-        p_value: p of a regression test, adjusted by Holm; None otherwise.
-        reason: Why it is open, where that is not the width of the interval; or empty.
-    """
-
-    rule: str
-    defense: str
-    subject: str
+    rule: str  # Name of the setting, such as `asr_upper`.
+    defense: str  # Name of the defense; empty for a rule about the run.
+    subject: str  # What was measured: `attacks`, `benign`, `samples`, or a category.
     standing: GateStatus
     unit: GateUnit
-    limit: float
-    value: float | None
-    low: float | None
-    high: float | None
-    trials: int
+    limit: float  # The limit.
+    value: float | None  # The figure, or None when undefined.
+    low: float | None  # Lower bound, or None.
+    high: float | None  # Upper bound, or None.
+    trials: int  # What the figure rests on.
+    # About how many samples would decide at this rate, or None when that cannot be said.
     needed: int | None = None
-    p_value: float | None = None
-    reason: str = ""
+    p_value: float | None = None  # p of a regression test, adjusted by Holm; None otherwise.
+    reason: str = ""  # Why it is open, where that is not the width of the interval; or empty.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """Every check of a gate.
-
-    Attributes:
-        checks: By defense, in the order of the policy.
-        confidence: Nominal coverage of the intervals.
-    """
+    """Every check of a gate."""
 
     DERIVED: ClassVar = ("standing",)
 
-    checks: tuple[GateCheck, ...]
-    confidence: float
+    checks: tuple[GateCheck, ...]  # By defense, in the order of the policy.
+    confidence: float  # Nominal coverage of the intervals.
 
     @property
     def standing(self) -> GateStatus:

@@ -34,48 +34,37 @@ __all__ = ["AnalysisSettings", "RunAnalysis", "SampleCounts", "analyse_run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCounts:
-    """What the samples of a run are.
+    """What the samples of a run are."""
 
-    Attributes:
-        attacks: Attack samples.
-        benign: Benign samples.
-        groups: Origins the samples fall into.
-        is_grouped: Whether samples share groups or are run more than once.
-        languages: Languages stated, most frequent first.
-    """
-
-    attacks: int
-    benign: int
-    groups: int
-    is_grouped: bool
-    languages: tuple[str, ...]
+    attacks: int  # Attack samples.
+    benign: int  # Benign samples.
+    groups: int  # Origins the samples fall into.
+    is_grouped: bool  # Whether samples share groups or are run more than once.
+    languages: tuple[str, ...]  # Languages stated, most frequent first.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAnalysis:
-    """Everything a report says about one run.
-
-    Attributes:
-        taxonomy: What of the taxonomy they touch.
-        comparison: The defenses against each other, or None with fewer than two.
-        advice: What follows, by written rules.
-        pipeline: Guard, model and judge together, or None when no model was asked.
-        adaptive_left_out: Name of each defense that no rewriting reaches to what it is shown.
-    """
+    """Everything a report says about one run."""
 
     manifest: RunManifest = field(metadata={"json": False})
     status: RunStatus = field(metadata={"json": False})
     settings: AnalysisSettings = field(metadata={"json": False})
     samples: SampleCounts
+    # What of the taxonomy they touch.
     taxonomy: TaxonomyCoverage = field(metadata={"json": "coverage"})
     defenses: tuple[DefenseAnalysis, ...]
+    # The defenses against each other, or None with fewer than two.
     comparison: RunComparison | None
     worst: WorstSamples
+    # What follows, by written rules.
     advice: tuple[Advice, ...] = field(metadata={"json": "recommendations"})
     areas: tuple[AreaPair, ...] = ()
+    # Guard, model and judge together, or None when no model was asked.
     pipeline: PipelineAnalysis | None = None
     adaptive: tuple[AdaptiveCard, ...] = ()
     adaptive_pairs: tuple[AdaptivePair, ...] = ()
+    # Name of each defense that no rewriting reaches to what it is shown.
     adaptive_left_out: Mapping[str, str] = field(default_factory=dict)
     spending: tuple[PartUsage, ...] = ()
 

@@ -14,45 +14,34 @@ PARTIAL_MAX_FPR: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisSettings:
-    """How sure one wants to be, and of what.
+    """How sure one wants to be, and of what."""
 
-    Attributes:
-        confidence: Nominal coverage of every interval, in (0, 1).
-        min_per_category: Slices of fewer answered samples are greyed.
-        margin: Half-width one would like an interval to have, in (0, 0.5).
-        non_inferiority_margin: By how much a false positive rate may be higher and still count
-            as not worse; None when nothing was fixed before the run.
-        replicates: Bootstrap replicates, at least 2,000.
-        seed: Seed of the bootstrap and of the calibration split.
-        prevalences: Shares of attacks at which precision is restated, each in [0, 1].
-        cost_missed_attack: What an allowed attack costs, or None when not stated.
-        cost_false_alarm: What a blocked benign input costs, or None when not stated.
-        thresholds: Defense and score from which it shall block, to decide anew from stored
-            scores.
-        listed_samples: How many samples a report lists at most.
-        excerpt_characters: How much of a text a report shows.
-        run_folder: The run's folder as a person types it, for the commands a report names.
-        weights: What each sample weighs at the deployment's mix, of mean 1 over each label;
-            empty when no mix is stated.
-        stop_when: Rules that could end defenses early, as the run recorded them.
-        legacy_cards: Older definitions of a pipeline's card to count by, beside our own.
-    """
-
-    confidence: float = 0.95
-    min_per_category: int = 100
-    margin: float = 0.05
+    confidence: float = 0.95  # Nominal coverage of every interval, in (0, 1).
+    min_per_category: int = 100  # Slices of fewer answered samples are greyed.
+    margin: float = 0.05  # Half-width one would like an interval to have, in (0, 0.5).
+    # By how much a false positive rate may be higher and still count as not worse; None when
+    # nothing was fixed before the run.
     non_inferiority_margin: float | None = None
-    replicates: int = 2000
-    seed: int = 7
+    replicates: int = 2000  # Bootstrap replicates, at least 2,000.
+    seed: int = 7  # Seed of the bootstrap and of the calibration split.
+    # Shares of attacks at which precision is restated, each in [0, 1].
     prevalences: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1)
+    # What an allowed attack costs, or None when not stated.
     cost_missed_attack: float | None = None
+    # What a blocked benign input costs, or None when not stated.
     cost_false_alarm: float | None = None
+    # Defense and score from which it shall block, to decide anew from stored scores.
     thresholds: tuple[tuple[str, float], ...] = ()
-    listed_samples: int = 500
-    excerpt_characters: int = 500
+    listed_samples: int = 500  # How many samples a report lists at most.
+    excerpt_characters: int = 500  # How much of a text a report shows.
+    # The run's folder as a person types it, for the commands a report names.
     run_folder: str = "RUN"
+    # What each sample weighs at the deployment's mix, of mean 1 over each label; empty when no mix
+    # is stated.
     weights: tuple[float, ...] = ()
+    # Rules that could end defenses early, as the run recorded them.
     stop_when: tuple[str, ...] = ()
+    # Older definitions of a pipeline's card to count by, beside our own.
     legacy_cards: tuple[str, ...] = ()
 
     @staticmethod

@@ -38,46 +38,28 @@ BY_WORD: Final = FULL - BY_RULE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedRound:
-    """What had got through by the end of a round, as far as people confirm it.
+    """What had got through by the end of a round, as far as people confirm it."""
 
-    Attributes:
-        name: `R0` to `R5`.
-        resting: Attacks that had fallen by somebody's word alone (V3, V3-table).
-        valid: Of the audited ones among these: those that ask for the same.
-        full: The rate of all proved tiers, its part by somebody's word times `valid`.
-    """
-
-    name: str = field(metadata={"json": "round"})
-    resting: int
-    valid: Estimate
-    full: Ratio
+    name: str = field(metadata={"json": "round"})  # `R0` to `R5`.
+    resting: int  # Attacks that had fallen by somebody's word alone (V3, V3-table).
+    valid: Estimate  # Of the audited ones among these: those that ask for the same.
+    full: Ratio  # The rate of all proved tiers, its part by somebody's word times `valid`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditCard:
-    """What people say of the bypasses of one defense that rest on a judgement.
-
-    Attributes:
-        source: Name of the file they filled in.
-        resting: Attacks that fell by somebody's word alone: what the sheet was drawn from.
-        drawn: Of these on the sheet.
-        valid: Of those answered with yes or no: those that ask for the same.
-        unsure: Answered with unsure; they count in no rate.
-        blank: Not answered; they count in no rate.
-        tiers: `valid` for each of these tiers.
-        rounds: Every round by whose end something rested on a judgement.
-    """
+    """What people say of the bypasses of one defense that rest on a judgement."""
 
     DERIVED: ClassVar = ("least", "most")
 
-    source: str
-    resting: int
-    drawn: int
-    valid: Estimate
-    unsure: int
-    blank: int
-    tiers: tuple[tuple[str, Estimate], ...]
-    rounds: tuple[AuditedRound, ...]
+    source: str  # Name of the file they filled in.
+    resting: int  # Attacks that fell by somebody's word alone: what the sheet was drawn from.
+    drawn: int  # Of these on the sheet.
+    valid: Estimate  # Of those answered with yes or no: those that ask for the same.
+    unsure: int  # Answered with unsure; they count in no rate.
+    blank: int  # Not answered; they count in no rate.
+    tiers: tuple[tuple[str, Estimate], ...]  # `valid` for each of these tiers.
+    rounds: tuple[AuditedRound, ...]  # Every round by whose end something rested on a judgement.
 
     @property
     def least(self) -> float | None:

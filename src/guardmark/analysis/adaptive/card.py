@@ -66,100 +66,70 @@ _AHEAD: Final = 4  # times the budget, as far as blind tries are extrapolated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRate:
-    """What had got through by the end of a round.
+    """What had got through by the end of a round."""
 
-    Attributes:
-        name: `R0` to `R5`; `R0` is the texts as they are.
-        strict: By variants that are provably the same text (V0, V1).
-        full: By these, by bounded or listed changes, and by what was judged the same (V2, V3).
-    """
-
-    name: str = field(metadata={"json": "round"})
-    strict: Estimate
+    name: str = field(metadata={"json": "round"})  # `R0` to `R5`; `R0` is the texts as they are.
+    strict: Estimate  # By variants that are provably the same text (V0, V1).
+    # By these, by bounded or listed changes, and by what was judged the same (V2, V3).
     full: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmCurve:
-    """Success of an arm by search tries.
+    """Success of an arm by search tries."""
 
-    Attributes:
-        arm: `adaptive`, `blind` or `null`.
-        points: Tries and the share of all attacks that had got through by then.
-        at_budget: The share at the end of the budget.
-    """
-
-    arm: str
+    arm: str  # `adaptive`, `blind` or `null`.
+    # Tries and the share of all attacks that had got through by then.
     points: tuple[tuple[int, float], ...]
-    at_budget: Estimate
+    at_budget: Estimate  # The share at the end of the budget.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveCard:
-    """What an adaptive measurement says of one defense.
-
-    Attributes:
-        name: Of the defense.
-        settings: Battery, lock, budget and seed.
-        findings: Flags and diagnosis.
-        attacks: Attacks that were answered at first: the denominator of every rate.
-        missing: Attacks that were not; they count for nothing.
-        asr_at: ASR@k of the blind arm by Chen's estimator, by k.
-        gains: Adaptive minus blind at equal tries, by k.
-        null_gain: Null arm minus static.
-        delta: Last round minus static, paired.
-        battery_strict: Attacks that fell to any of the fixed list, strict tiers.
-        battery_full: The same, all proved tiers.
-        survival: Search tries to the first bypass, of attacks blocked at first; None without.
-        mean_tries: Mean tries up to the budget, of the same attacks.
-        reliability: Share of passes that passed again, or None for a steady defense.
-        calls: Arm and account to calls.
-        extrapolated: Blind success at several times the budget, or None when refused.
-        extrapolated_at: Tries it speaks of.
-        unanswered: Tries without an answer.
-        target: What the target model did, or None when none was asked.
-        attacker: What an attacker model did, or None when none was configured.
-        gradient: The arm with gradient access, or None without one.
-        resting: Attacks that got through, but by nothing better than a judgement or a table.
-        audit: What people say of bypasses that rest on a judgement, or None without a sheet.
-        repair_fit: The best repair chosen on one half of the groups and counted on the other, or
-            None where none was tried.
-        seeds: What several seeds came to, or None for one; all else is of the first seed.
-    """
+    """What an adaptive measurement says of one defense."""
 
     DERIVED: ClassVar = ("best_repair",)
 
-    name: str = field(metadata={"json": "defense"})
-    settings: Mapping[str, object]
-    findings: Mapping[str, object]
-    attacks: int
-    missing: int
+    name: str = field(metadata={"json": "defense"})  # Of the defense.
+    settings: Mapping[str, object]  # Battery, lock, budget and seed.
+    findings: Mapping[str, object]  # Flags and diagnosis.
+    attacks: int  # Attacks that were answered at first: the denominator of every rate.
+    missing: int  # Attacks that were not; they count for nothing.
     rounds: tuple[RoundRate, ...]
     arms: tuple[ArmCurve, ...]
+    # ASR@k of the blind arm by Chen's estimator, by k.
     asr_at: tuple[tuple[int, Ratio], ...] = field(metadata={"json": "blind_asr_at"})
-    gains: tuple[tuple[int, Difference], ...]
-    null_gain: Difference
+    gains: tuple[tuple[int, Difference], ...]  # Adaptive minus blind at equal tries, by k.
+    null_gain: Difference  # Null arm minus static.
+    # Last round minus static, paired.
     delta: Difference = field(metadata={"json": "robustness_delta"})
-    battery_strict: Estimate
-    battery_full: Estimate
+    battery_strict: Estimate  # Attacks that fell to any of the fixed list, strict tiers.
+    battery_full: Estimate  # The same, all proved tiers.
+    # Search tries to the first bypass, of attacks blocked at first; None without.
     survival: SurvivalCurve | None = field(metadata={"json": {"median_tries": "median"}})
+    # Mean tries up to the budget, of the same attacks.
     mean_tries: RestrictedMean | None = field(metadata={"json": {"mean_tries": "value"}})
     area: AreaCard
-    reliability: Estimate | None
+    reliability: Estimate | None  # Share of passes that passed again, or None for a steady defense.
     operators: tuple[OperatorCard, ...]
     repairs: tuple[RepairCard, ...]
     transfers: tuple[TransferCard, ...]
-    calls: Mapping[tuple[str, str], int]
+    calls: Mapping[tuple[str, str], int]  # Arm and account to calls.
     costs: CostCard
-    extrapolated: Ratio | None
-    extrapolated_at: int
-    unanswered: int
-    target: TargetCard | None = None
+    extrapolated: Ratio | None  # Blind success at several times the budget, or None when refused.
+    extrapolated_at: int  # Tries it speaks of.
+    unanswered: int  # Tries without an answer.
+    target: TargetCard | None = None  # What the target model did, or None when none was asked.
+    # What an attacker model did, or None when none was configured.
     attacker: AttackerCard | None = None
-    gradient: GradientCard | None = None
-    resting: int = 0
+    gradient: GradientCard | None = None  # The arm with gradient access, or None without one.
+    resting: int = 0  # Attacks that got through, but by nothing better than a judgement or a table.
+    # What people say of bypasses that rest on a judgement, or None without a sheet.
     audit: AuditCard | None = None
+    # The best repair chosen on one half of the groups and counted on the other, or None where none
+    # was tried.
     repair_fit: RepairFit | None = None
+    # What several seeds came to, or None for one; all else is of the first seed.
     seeds: SeedsCard | None = None
 
     @property
@@ -300,27 +270,20 @@ def _blind(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptivePair:
-    """Two defenses under the same attacker, over the attacks that both answered.
+    """Two defenses under the same attacker, over the attacks that both answered."""
 
-    Attributes:
-        first: Name of one.
-        second: Name of the other.
-        attacks: Attacks that both answered as they are.
-        area: Area of the first minus that of the second; above 0 the first falls sooner. Its
-            test is a permutation test over groups.
-        outcome: Share fallen by the end of the last round, first minus second. Its test is
-            McNemar's, or its form for groups.
-        area_adjusted: p of the area, Holm over all pairs of the run, or None without a test.
-        outcome_adjusted: The same for the outcome.
-    """
-
-    first: str
-    second: str
-    attacks: int
+    first: str  # Name of one.
+    second: str  # Name of the other.
+    attacks: int  # Attacks that both answered as they are.
+    # Area of the first minus that of the second; above 0 the first falls sooner. Its test is a
+    # permutation test over groups.
     area: Difference
+    # Share fallen by the end of the last round, first minus second. Its test is McNemar's, or its
+    # form for groups.
     outcome: Difference
+    # p of the area, Holm over all pairs of the run, or None without a test.
     area_adjusted: float | None = None
-    outcome_adjusted: float | None = None
+    outcome_adjusted: float | None = None  # The same for the outcome.
 
 
 def compare_adaptive(

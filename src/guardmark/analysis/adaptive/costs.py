@@ -21,23 +21,16 @@ CRITIC_ACCOUNT: Final = "critic"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPerBypass:
-    """One kind of cost of an attack on one defense.
-
-    Attributes:
-        total: Of the calls that reported it; None where none did.
-        known: Calls that reported it.
-        calls: Calls that might have.
-        bypasses: Attacks that got through, as they are included.
-        attacks: Attacks that were answered.
-    """
+    """One kind of cost of an attack on one defense."""
 
     DERIVED: ClassVar = ("per_bypass", "per_attack")
 
-    total: float | None
-    known: int
-    calls: int
+    total: float | None  # Of the calls that reported it; None where none did.
+    known: int  # Calls that reported it.
+    calls: int  # Calls that might have.
+    # Attacks that got through, as they are included.
     bypasses: int = field(metadata={"json": False})
-    attacks: int = field(metadata={"json": False})
+    attacks: int = field(metadata={"json": False})  # Attacks that were answered.
 
     @property
     def is_partial(self) -> bool:
@@ -57,20 +50,14 @@ class CostPerBypass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostCard:
-    """What attacking one defense took.
+    """What attacking one defense took."""
 
-    Attributes:
-        calls: Of the defense, on the attacker's accounts.
-        model_calls: Of an attacker model and its critic; total None where there is none.
-        tokens: Of these models.
-        money: Of both, where prices are known.
-        seconds: Service time of both. It comes from a clock.
-    """
-
-    calls: CostPerBypass
+    calls: CostPerBypass  # Of the defense, on the attacker's accounts.
+    # Of an attacker model and its critic; total None where there is none.
     model_calls: CostPerBypass
-    tokens: CostPerBypass
-    money: CostPerBypass
+    tokens: CostPerBypass  # Of these models.
+    money: CostPerBypass  # Of both, where prices are known.
+    # Service time of both. It comes from a clock.
     seconds: CostPerBypass = field(metadata={"json": False})
 
 

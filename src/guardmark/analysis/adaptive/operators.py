@@ -36,30 +36,21 @@ class OperatorClass(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorCard:
-    """What one chain does.
+    """What one chain does."""
 
-    Attributes:
-        chain: Operators and settings.
-        tier: Tier of its variants, the weakest seen.
-        bypassed: Share of the attacks blocked at first that get through with it.
-        benign_blocked: Share of benign texts that are blocked with it.
-        standing: Holds, blanket block, blind or inverted; above half counts as blocked.
-        unique: Attacks that nothing else on the fixed list brought through.
-        expansion: Median length of its variants over that of the original, in characters.
-        decoded: Share of its variants whose words the shipped decoders read, or None for a chain
-            that a reader needs not decode. No statement on what a target model understands.
-        wrapper_blocked: Share of neutral plain sentences that are blocked in its wrapper, of those
-            that pass without; None for a chain without a wrapper.
-    """
-
-    chain: str
-    tier: str
-    bypassed: Estimate
-    benign_blocked: Estimate
+    chain: str  # Operators and settings.
+    tier: str  # Tier of its variants, the weakest seen.
+    bypassed: Estimate  # Share of the attacks blocked at first that get through with it.
+    benign_blocked: Estimate  # Share of benign texts that are blocked with it.
+    # Holds, blanket block, blind or inverted; above half counts as blocked.
     standing: OperatorClass
-    unique: int
-    expansion: Quantile
+    unique: int  # Attacks that nothing else on the fixed list brought through.
+    expansion: Quantile  # Median length of its variants over that of the original, in characters.
+    # Share of its variants whose words the shipped decoders read, or None for a chain that a reader
+    # needs not decode. No statement on what a target model understands.
     decoded: Estimate | None = None
+    # Share of neutral plain sentences that are blocked in its wrapper, of those that pass without;
+    # None for a chain without a wrapper.
     wrapper_blocked: Estimate | None = None
 
     @property
@@ -78,15 +69,10 @@ class OperatorCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCard:
-    """What won elsewhere, tried here once each.
+    """What won elsewhere, tried here once each."""
 
-    Attributes:
-        source: The defense it won against.
-        passed: Share that passes here too, of attacks blocked here at first.
-    """
-
-    source: str
-    passed: Estimate
+    source: str  # The defense it won against.
+    passed: Estimate  # Share that passes here too, of attacks blocked here at first.
 
 
 def read_operators(

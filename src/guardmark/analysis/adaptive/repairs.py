@@ -29,21 +29,14 @@ _SIDES: Final = ("closed", "cost", "opened")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairCard:
-    """What cleaning texts before the defense would do.
-
-    Attributes:
-        name: The step, `canon` for the whole canonical form, or several steps joined by `+`.
-        closed: Share of the bypasses that are blocked once cleaned.
-        cost: Share of benign texts let through that are blocked once cleaned.
-        opened: Share of attacks blocked as they are that pass once cleaned.
-    """
+    """What cleaning texts before the defense would do."""
 
     DERIVED: ClassVar = ("steps",)
 
-    name: str
-    closed: Estimate
-    cost: Estimate
-    opened: Estimate
+    name: str  # The step, `canon` for the whole canonical form, or several steps joined by `+`.
+    closed: Estimate  # Share of the bypasses that are blocked once cleaned.
+    cost: Estimate  # Share of benign texts let through that are blocked once cleaned.
+    opened: Estimate  # Share of attacks blocked as they are that pass once cleaned.
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -87,22 +80,14 @@ def _card(name: str, sides: _Sides, rates: SampleRates) -> RepairCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairFit:
-    """What the best repair does to texts it was not chosen on.
+    """What the best repair does to texts it was not chosen on."""
 
-    Attributes:
-        chosen: The repair chosen on each half, None where none helps there; empty where it is
-            undefined.
-        closed: Share of the bypasses that are blocked once cleaned.
-        cost: Share of benign texts let through that are blocked once cleaned.
-        opened: Share of attacks blocked as they are that pass once cleaned.
-        reason: Why it is undefined, or empty.
-    """
-
+    # The repair chosen on each half, None where none helps there; empty where it is undefined.
     chosen: tuple[str | None, ...]
-    closed: Estimate
-    cost: Estimate
-    opened: Estimate
-    reason: str = ""
+    closed: Estimate  # Share of the bypasses that are blocked once cleaned.
+    cost: Estimate  # Share of benign texts let through that are blocked once cleaned.
+    opened: Estimate  # Share of attacks blocked as they are that pass once cleaned.
+    reason: str = ""  # Why it is undefined, or empty.
 
 
 def cross_fit_repairs(

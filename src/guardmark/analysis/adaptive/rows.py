@@ -34,12 +34,7 @@ _UNSTEADY: Final = frozenset({"RANDOMISED", "STATEFUL"})
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One question of an attacker or its evaluator.
-
-    Attributes:
-        decoded: Whether the shipped decoders read the words in it; None where nobody looked.
-        is_confirmed: Whether the pass held when its text was sent again; None where it was not.
-    """
+    """One question of an attacker or its evaluator."""
 
     sample: int  # position of the sample
     account: str  # who pays
@@ -50,7 +45,9 @@ class Try:
     passed: bool | None  # whether it was let through; None without an answer
     is_free: bool  # whether nothing was called for it
     size: int | None = None  # characters of the text, or None where that was not kept
+    # Whether the shipped decoders read the words in it; None where nobody looked.
     decoded: bool | None = None
+    # Whether the pass held when its text was sent again; None where it was not.
     is_confirmed: bool | None = None
 
 
@@ -81,27 +78,24 @@ class AttackHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveRecords:
-    """Everything that was tried against one defense.
-
-    Attributes:
-        stories: Arm to position to what came of it; attacks blocked at first only.
-        repeated: The same of each seed after the first.
-        rest: Every other try by account: twin, reworded, repair, transfer, wrapper.
-        again: Position of each pass that was asked about again, and whether it passed again.
-        usage: Account of the adaptive arm, or of an attacker model, to what its calls took.
-    """
+    """Everything that was tried against one defense."""
 
     name: str
     findings: Mapping[str, object]
     settings: Mapping[str, object]
     baseline: Mapping[int, bool]  # position of each answered sample to whether it passed as it is
+    # Arm to position to what came of it; attacks blocked at first only.
     stories: Mapping[str, Mapping[int, AttackHistory]]
     battery: Mapping[int, AttackHistory]  # position to what came of the fixed list
+    # Every other try by account: twin, reworded, repair, transfer, wrapper.
     rest: Mapping[str, Sequence[Try]]
     calls: Mapping[tuple[str, str], int]  # arm and account to calls made
+    # Position of each pass that was asked about again, and whether it passed again.
     again: Sequence[tuple[int, bool]]
     unanswered: int  # tries without an answer
+    # Account of the adaptive arm, or of an attacker model, to what its calls took.
     usage: Mapping[str, UsageTotals]
+    # The same of each seed after the first.
     repeated: Sequence[Mapping[str, Mapping[int, AttackHistory]]] = ()
 
     @property

@@ -43,13 +43,10 @@ class TauRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TauChoice:
-    """A threshold and what speaks for it.
+    """A threshold and what speaks for it."""
 
-    Attributes:
-        tau: Smallest one whose upper limit of `false_same` is within the bound on the choosing
-            half, from there on up.
-    """
-
+    # Smallest one whose upper limit of `false_same` is within the bound on the choosing half, from
+    # there on up.
     tau: float
     bound: float
     chosen_on: Estimate  # `false_same` on the choosing half, where it was chosen

@@ -37,30 +37,21 @@ GAINS: Final = (1, 2, 5, 16, 64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedRound:
-    """What had got through by the end of a round of the search, over seeds.
+    """What had got through by the end of a round of the search, over seeds."""
 
-    Attributes:
-        name: `R2` to `R4`; what comes before is the same at every seed.
-        strict: By variants that are provably the same text (V0, V1).
-        full: By all proved tiers.
-    """
-
+    # `R2` to `R4`; what comes before is the same at every seed.
     name: str = field(metadata={"json": "round"})
-    strict: SeedMean
-    full: SeedMean
+    strict: SeedMean  # By variants that are provably the same text (V0, V1).
+    full: SeedMean  # By all proved tiers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedCurve:
-    """Success of an arm by search tries, over seeds.
+    """Success of an arm by search tries, over seeds."""
 
-    Attributes:
-        arm: `adaptive`, `blind` or `null`.
-        points: Tries and the share of all attacks that had got through by then; the last one is
-            that of the whole budget.
-    """
-
-    arm: str
+    arm: str  # `adaptive`, `blind` or `null`.
+    # Tries and the share of all attacks that had got through by then; the last one is that of the
+    # whole budget.
     points: tuple[tuple[int, SeedMean], ...]
 
     @property
@@ -71,37 +62,27 @@ class SeedCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedsCard:
-    """What a measurement of several seeds says of one defense.
+    """What a measurement of several seeds says of one defense."""
 
-    Attributes:
-        seeds: Seeds carried out.
-        counted: Numbers of those the figures are over. The first is left out where an attacker
-            model had its round there and nowhere else.
-        asr_at: ASR@k of the blind arm by Chen's estimator, by k.
-        gains: Adaptive minus blind at equal tries, by k.
-        null_gain: Null arm minus static.
-        delta: Last round minus static.
-        mean_tries: Mean tries up to the budget of attacks blocked at first, or None without any.
-        area_adaptive: Area under success by search tries, adaptive arm.
-        area_blind: The same of the blind arm.
-        any_seed_strict: Attacks that fell at one seed at least: an attacker who tries them all.
-            It rises with the number of seeds and is no estimate of any single one.
-        any_seed_full: The same, all proved tiers.
-    """
-
-    seeds: int
+    seeds: int  # Seeds carried out.
+    # Numbers of those the figures are over. The first is left out where an attacker model had its
+    # round there and nowhere else.
     counted: tuple[int, ...]
     rounds: tuple[SeedRound, ...]
     arms: tuple[SeedCurve, ...]
+    # ASR@k of the blind arm by Chen's estimator, by k.
     asr_at: tuple[tuple[int, SeedMean], ...] = field(metadata={"json": "blind_asr_at"})
-    gains: tuple[tuple[int, SeedMean], ...]
-    null_gain: SeedMean
-    delta: SeedMean = field(metadata={"json": "robustness_delta"})
+    gains: tuple[tuple[int, SeedMean], ...]  # Adaptive minus blind at equal tries, by k.
+    null_gain: SeedMean  # Null arm minus static.
+    delta: SeedMean = field(metadata={"json": "robustness_delta"})  # Last round minus static.
+    # Mean tries up to the budget of attacks blocked at first, or None without any.
     mean_tries: SeedMean | None
-    area_adaptive: SeedMean
-    area_blind: SeedMean
+    area_adaptive: SeedMean  # Area under success by search tries, adaptive arm.
+    area_blind: SeedMean  # The same of the blind arm.
+    # Attacks that fell at one seed at least: an attacker who tries them all. It rises with the
+    # number of seeds and is no estimate of any single one.
     any_seed_strict: Estimate
-    any_seed_full: Estimate
+    any_seed_full: Estimate  # The same, all proved tiers.
 
     @property
     def headline(self) -> SeedMean | None:

@@ -123,19 +123,14 @@ class SurvivalTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AreaCard:
-    """The area under ASR@k on log k, from one try to the budget.
+    """The area under ASR@k on log k, from one try to the budget."""
 
-    Attributes:
-        adaptive: Of the adaptive arm; lower is better for the defense.
-        blind: Of the blind arm.
-        given_up: Attacks that held with fewer answered tries than the budget, for want of
-            variants or of answers; they count as held, so the area may be too low by them.
-        fates: What each attack came to, in the order of the samples.
-    """
-
-    adaptive: Ratio
-    blind: Ratio
+    adaptive: Ratio  # Of the adaptive arm; lower is better for the defense.
+    blind: Ratio  # Of the blind arm.
+    # Attacks that held with fewer answered tries than the budget, for want of variants or of
+    # answers; they count as held, so the area may be too low by them.
     given_up: int
+    # What each attack came to, in the order of the samples.
     fates: tuple[SurvivalTime, ...] = field(metadata={"json": False})
 
 
@@ -163,23 +158,14 @@ def measure_area(view: AttackMask, *, last: NDArray[np.bool_]) -> AreaCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientCard:
-    """The arm with gradient access, beside the arms that only see answers.
+    """The arm with gradient access, beside the arms that only see answers."""
 
-    Attributes:
-        attack: Name and version of what follows the gradient.
-        strict: Share of all attacks through as they are or by variants of tiers V0 and V1.
-        full: The same by all proved tiers.
-        gain: Full minus the attacks that pass as they are, paired.
-        unproved: Attacks that got through by unproved variants (V4) alone; in no rate.
-        tries: Variants the defense answered.
-    """
-
-    attack: str
-    strict: Estimate
-    full: Estimate
-    gain: Difference
-    unproved: int
-    tries: int
+    attack: str  # Name and version of what follows the gradient.
+    strict: Estimate  # Share of all attacks through as they are or by variants of tiers V0 and V1.
+    full: Estimate  # The same by all proved tiers.
+    gain: Difference  # Full minus the attacks that pass as they are, paired.
+    unproved: int  # Attacks that got through by unproved variants (V4) alone; in no rate.
+    tries: int  # Variants the defense answered.
 
 
 def measure_gradient(view: AttackMask) -> GradientCard | None:

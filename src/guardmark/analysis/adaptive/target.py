@@ -39,112 +39,74 @@ _NO_CONTROL: Final = "the target model does not give back plain sentences either
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingCard:
-    """How well the target model reads what a chain makes of a text.
+    """How well the target model reads what a chain makes of a text."""
 
-    Attributes:
-        chain: Operators; empty for plain sentences, the control.
-        read: Canaries whose words came back, of those answered.
-        refused: Canaries it declined to deal with; in neither.
-        failed: Calls without an answer; in neither.
-    """
-
-    chain: str
-    read: Estimate
-    refused: int
-    failed: int
+    chain: str  # Operators; empty for plain sentences, the control.
+    read: Estimate  # Canaries whose words came back, of those answered.
+    refused: int  # Canaries it declined to deal with; in neither.
+    failed: int  # Calls without an answer; in neither.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectRate:
-    """How many attacks did harm, of those whose end is known.
+    """How many attacks did harm, of those whose end is known."""
 
-    Attributes:
-        rate: Share with a judged effect.
-        malformed: Ends unknown because no verdict can be read.
-        error: Ends unknown because model or judge did not answer, or were not asked.
-        lowest: The share if none of the unknown did harm, or None without attacks.
-        highest: The share if all of them did, or None without attacks.
-    """
-
-    rate: Estimate
-    malformed: int
-    error: int
-    lowest: float | None
-    highest: float | None
+    rate: Estimate  # Share with a judged effect.
+    malformed: int  # Ends unknown because no verdict can be read.
+    error: int  # Ends unknown because model or judge did not answer, or were not asked.
+    lowest: float | None  # The share if none of the unknown did harm, or None without attacks.
+    highest: float | None  # The share if all of them did, or None without attacks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """Judged effects with and without the guard, on the same attacks.
+    """Judged effects with and without the guard, on the same attacks."""
 
-    Attributes:
-        undefended: Attacks as they are, sent without any guard.
-        static: Attacks as they are, behind the guard.
-        defended: One text an attack behind the guard: as it is where that passes, else what
-            the adaptive attacker found.
-        merit_static: Undefended minus static, paired: what the guard is worth against fixed
-            texts.
-        merit: Undefended minus defended, paired: what is left of that against an attacker who
-            adapts. Below zero, rewriting did more harm than the guard prevented.
-    """
-
-    undefended: EffectRate
-    static: EffectRate
+    undefended: EffectRate  # Attacks as they are, sent without any guard.
+    static: EffectRate  # Attacks as they are, behind the guard.
+    # One text an attack behind the guard: as it is where that passes, else what the adaptive
+    # attacker found.
     defended: EffectRate
+    # Undefended minus static, paired: what the guard is worth against fixed texts.
     merit_static: Difference
+    # Undefended minus defended, paired: what is left of that against an attacker who adapts. Below
+    # zero, rewriting did more harm than the guard prevented.
     merit: Difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatedEffect:
-    """Attack success guessed from bypasses and reading, where nobody judges effects.
+    """Attack success guessed from bypasses and reading, where nobody judges effects."""
 
-    Attributes:
-        bypassed: Attacks with a text that got through.
-        read: Canaries read with the operators of these texts, each attack weighing the same.
-        value: Product of both. Its interval is the rectangle of both intervals, each at the
-            square root of the confidence: it holds at least the nominal coverage.
-        unread: Attacks that got through by operators of which nothing is known.
-    """
-
-    bypassed: Estimate
+    bypassed: Estimate  # Attacks with a text that got through.
+    # Canaries read with the operators of these texts, each attack weighing the same.
     read: Estimate
+    # Product of both. Its interval is the rectangle of both intervals, each at the square root of
+    # the confidence: it holds at least the nominal coverage.
     value: Ratio
-    unread: int
+    unread: int  # Attacks that got through by operators of which nothing is known.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountUsage:
-    """What was asked of the target model and its judges on one account.
+    """What was asked of the target model and its judges on one account."""
 
-    Attributes:
-        calls: Calls made; answers that were known are none.
-        tokens: Tokens read and written, over the calls that told both.
-        cost: In the user's currency, or None where no call told.
-    """
-
-    calls: int
-    tokens: int
-    cost: float | None
+    calls: int  # Calls made; answers that were known are none.
+    tokens: int  # Tokens read and written, over the calls that told both.
+    cost: float | None  # In the user's currency, or None where no call told.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCard:
-    """What the target model behind one defense did.
+    """What the target model behind one defense did."""
 
-    Attributes:
-        model: Its name.
-        judges: Names of the judges; empty where nobody tells whether an answer does harm.
-        readings: One for each chain that was probed, plain sentences first.
-        estimated: Without judges and with a probe; else None.
-        spent: Account to what it took; the evaluator's cost, shared calls included.
-    """
-
-    model: str
+    model: str  # Its name.
+    # Names of the judges; empty where nobody tells whether an answer does harm.
     judges: tuple[str, ...]
-    readings: tuple[ReadingCard, ...]
+    readings: tuple[ReadingCard, ...]  # One for each chain that was probed, plain sentences first.
     effects: Effects | None
-    estimated: EstimatedEffect | None
+    estimated: EstimatedEffect | None  # Without judges and with a probe; else None.
+    # Account to what it took; the evaluator's cost, shared calls included.
     spent: Mapping[str, AccountUsage]
 
     @property
@@ -171,16 +133,13 @@ class TargetReply(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRows:
-    """Everything a target model was asked for an adaptive measurement.
-
-    Attributes:
-        replies: Defense (`none`: without any) to position to reply.
-        canaries: Chain to canary and reading (`read`, `lost`, `refused`, `failed`), in order.
-    """
+    """Everything a target model was asked for an adaptive measurement."""
 
     model: str
     judges: tuple[str, ...]
+    # Defense (`none`: without any) to position to reply.
     replies: Mapping[str, Mapping[int, TargetReply]]
+    # Chain to canary and reading (`read`, `lost`, `refused`, `failed`), in order.
     canaries: Mapping[str, list[tuple[str, str]]]
     usage: Mapping[str, Mapping[str, UsageTotals]]  # defense to account to what it took
 

@@ -46,26 +46,19 @@ class PairVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedSide:
-    """Two defenses on the same attacks, or on the same benign samples.
-
-    Attributes:
-        difference: First error rate minus second (ASR on attacks, FPR on benign samples), with
-            interval, test and discordant counts; below zero the first is better.
-        adjusted_p: Holm's p over the family of the report, or None without a test.
-        both: Pairs on which both erred.
-        neither: Pairs on which neither erred.
-        unpaired: Samples left out since a side gave no decision.
-        detectable: Smallest difference that would have been found with 80 % power (normal
-            approximation), or None without pairs.
-    """
+    """Two defenses on the same attacks, or on the same benign samples."""
 
     DERIVED: ClassVar = ("first_not_worse", "second_not_worse", "margin")
 
+    # First error rate minus second (ASR on attacks, FPR on benign samples), with interval, test and
+    # discordant counts; below zero the first is better.
     difference: Difference
-    adjusted_p: float | None
-    both: int
-    neither: int
-    unpaired: int
+    adjusted_p: float | None  # Holm's p over the family of the report, or None without a test.
+    both: int  # Pairs on which both erred.
+    neither: int  # Pairs on which neither erred.
+    unpaired: int  # Samples left out since a side gave no decision.
+    # Smallest difference that would have been found with 80 % power (normal approximation), or None
+    # without pairs.
     detectable: float | None
     not_worse: tuple[NonInferiority, NonInferiority] | None = field(
         default=None, metadata={"json": False}
@@ -89,51 +82,39 @@ class PairedSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedComparison:
-    """Two defenses on the same samples.
+    """Two defenses on the same samples."""
 
-    Attributes:
-        first: Name of the first.
-        second: Name of the second.
-        attacks: Attack success rates against each other.
-        benign: False positive rates against each other.
-    """
-
-    first: str
-    second: str
+    first: str  # Name of the first.
+    second: str  # Name of the second.
+    # Attack success rates against each other.
     attacks: PairedSide = field(metadata={"json": "attack_success_rate"})
+    # False positive rates against each other.
     benign: PairedSide = field(metadata={"json": "false_positive_rate"})
     verdict: PairVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestSet:
-    """Which defenses the data cannot tell from the best one.
+    """Which defenses the data cannot tell from the best one."""
 
-    Attributes:
-        best: The defense with the lowest rate; empty when no rate is defined.
-        undistinguished: It and all that are not distinguishable from it.
-        omnibus: Whether all share one rate (Cochran's Q, ungrouped samples and three or more
-            defenses only), or None.
-    """
-
-    best: str
+    best: str  # The defense with the lowest rate; empty when no rate is defined.
+    # It and all that are not distinguishable from it.
     undistinguished: tuple[str, ...] = field(metadata={"json": "not_distinguishable"})
+    # Whether all share one rate (Cochran's Q, ungrouped samples and three or more defenses only),
+    # or None.
     omnibus: CochranQ | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """The defenses of a run against each other.
-
-    Attributes:
-        attacks: Who is not distinguishable from the lowest attack success rate.
-        benign: Who is not distinguishable from the lowest false positive rate.
-        left_out: Baselines that were not compared, since they are no candidates.
-    """
+    """The defenses of a run against each other."""
 
     pairs: tuple[PairedComparison, ...]
+    # Who is not distinguishable from the lowest attack success rate.
     attacks: BestSet = field(metadata={"json": "lowest_attack_success_rate"})
+    # Who is not distinguishable from the lowest false positive rate.
     benign: BestSet = field(metadata={"json": "lowest_false_positive_rate"})
+    # Baselines that were not compared, since they are no candidates.
     left_out: tuple[str, ...] = ()
 
     @property

@@ -37,26 +37,16 @@ class OpenRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """One run of a comparison.
+    """One run of a comparison."""
 
-    Attributes:
-        label: What a person calls it.
-        created_utc: When it began.
-        data_sha256: Hash over its data.
-        planned: Records planned.
-        stored: Records stored.
-        samples: Samples it has.
-        unmatched: Ids of its samples that not every run has; they are left out.
-    """
-
-    label: str
-    created_utc: str
-    data_sha256: str
+    label: str  # What a person calls it.
+    created_utc: str  # When it began.
+    data_sha256: str  # Hash over its data.
     state: RunState
-    planned: int
-    stored: int
-    samples: int
-    unmatched: tuple[str, ...]
+    planned: int  # Records planned.
+    stored: int  # Records stored.
+    samples: int  # Samples it has.
+    unmatched: tuple[str, ...]  # Ids of its samples that not every run has; they are left out.
 
     @property
     def is_complete(self) -> bool:
@@ -66,17 +56,11 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a defense of a comparison comes from.
+    """Where a defense of a comparison comes from."""
 
-    Attributes:
-        name: Its name in the comparison.
-        defense: Its name in its run.
-        run: Label of its run.
-    """
-
-    name: str
-    defense: str
-    run: str
+    name: str  # Its name in the comparison.
+    defense: str  # Its name in its run.
+    run: str  # Label of its run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,20 +38,14 @@ _GRAVE: Final = ("critical", "high")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """One recommendation.
+    """One recommendation."""
 
-    Attributes:
-        rule: Name of the written rule that gave it.
-        defense: The defense it concerns, or both, joined by ` and `.
-        subject: What it concerns beside: a category, a severity, a threshold; or empty.
-        figures: Name and value of what it rests on, as estimates.
-        numbers: Further plain figures: a threshold, a count, samples needed.
-    """
-
-    rule: str
-    defense: str
-    subject: str = ""
+    rule: str  # Name of the written rule that gave it.
+    defense: str  # The defense it concerns, or both, joined by ` and `.
+    subject: str = ""  # What it concerns beside: a category, a severity, a threshold; or empty.
+    # Name and value of what it rests on, as estimates.
     figures: tuple[tuple[str, Estimate], ...] = ()
+    # Further plain figures: a threshold, a count, samples needed.
     numbers: tuple[tuple[str, float], ...] = ()
 
 

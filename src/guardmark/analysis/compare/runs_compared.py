@@ -50,54 +50,39 @@ _SEVERITIES: Final = tuple(severity.value for severity in Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryDifference:
-    """Two defenses on one category.
+    """Two defenses on one category."""
 
-    Attributes:
-        category: Its name; `(not stated)` for samples without one.
-        is_attack: Whether these are attacks (ASR) or benign samples (FPR).
-        side: First rate minus second; adjusted by Holm over the categories of this label.
-        is_greyed: Whether the pairs are fewer than the minimum of a category.
-    """
-
-    category: str
-    is_attack: bool
+    category: str  # Its name; `(not stated)` for samples without one.
+    is_attack: bool  # Whether these are attacks (ASR) or benign samples (FPR).
+    # First rate minus second; adjusted by Holm over the categories of this label.
     side: PairedSide = field(metadata={"json": "*"})
-    is_greyed: bool
+    is_greyed: bool  # Whether the pairs are fewer than the minimum of a category.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyDifference:
-    """How much longer the first takes than the second, on the same samples.
+    """How much longer the first takes than the second, on the same samples."""
 
-    Attributes:
-        is_attack: Whether these are attacks or benign samples; never pooled.
-        median: Median of the paired differences in milliseconds, first minus second.
-        first_ms: Median of the first on these samples, or None without pairs.
-        second_ms: Median of the second on these samples, or None without pairs.
-        untimed: Samples left out: a side was not timed, ran into its time limit, answered from
-            the cache or was called for the first time.
-    """
-
-    is_attack: bool
+    is_attack: bool  # Whether these are attacks or benign samples; never pooled.
+    # Median of the paired differences in milliseconds, first minus second.
     median: Difference = field(metadata={"json": "median_difference_ms"})
+    # Median of the first on these samples, or None without pairs.
     first_ms: float | None = field(metadata={"json": "first_median_ms"})
+    # Median of the second on these samples, or None without pairs.
     second_ms: float | None = field(metadata={"json": "second_median_ms"})
+    # Samples left out: a side was not timed, ran into its time limit, answered from the cache or
+    # was called for the first time.
     untimed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscordantSample:
-    """A sample on which only one of two defenses erred.
-
-    Attributes:
-        sample: In full.
-        erred: Name of the defense that was wrong.
-    """
+    """A sample on which only one of two defenses erred."""
 
     DERIVED: ClassVar = ("sha256", "text")
 
-    sample: Sample = field(metadata={"json": ("id", "label", "category", "severity")})
-    erred: str
+    sample: Sample = field(metadata={"json": ("id", "label", "category", "severity")})  # In full.
+    erred: str  # Name of the defense that was wrong.
 
     @property
     def sha256(self) -> str:
@@ -112,66 +97,47 @@ class DiscordantSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairDetail:
-    """What lies behind the comparison of two defenses.
-
-    Attributes:
-        categories: Attacks by category, then benign samples by topic; greatest difference first.
-        latency: Attacks and benign samples, where both sides were timed.
-        costs: Tokens and money, where both sides report them.
-        discordant: Samples worth reading: those only the first got wrong before those only the
-            second did, attacks by severity; at most as many as asked for on each side.
-        first_only: Samples only the first got wrong, at least once.
-        second_only: Samples only the second got wrong, at least once.
-    """
+    """What lies behind the comparison of two defenses."""
 
     first: str = field(metadata={"json": False})
     second: str = field(metadata={"json": False})
+    # Attacks by category, then benign samples by topic; greatest difference first.
     categories: tuple[CategoryDifference, ...]
+    # Attacks and benign samples, where both sides were timed.
     latency: tuple[LatencyDifference, ...] = field(metadata={"json": "timing"})
-    costs: tuple[CostDifference, ...]
+    costs: tuple[CostDifference, ...]  # Tokens and money, where both sides report them.
+    # Samples worth reading: those only the first got wrong before those only the second did,
+    # attacks by severity; at most as many as asked for on each side.
     discordant: tuple[DiscordantSample, ...]
-    first_only: int
-    second_only: int
+    first_only: int  # Samples only the first got wrong, at least once.
+    second_only: int  # Samples only the second got wrong, at least once.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefenseRates:
-    """Where one defense of a comparison stands by itself.
+    """Where one defense of a comparison stands by itself."""
 
-    Attributes:
-        name: Its name in the comparison.
-        rates: Attack success rate and false positive rate over the common samples it answered.
-    """
-
-    name: str = field(metadata={"json": "defense"})
+    name: str = field(metadata={"json": "defense"})  # Its name in the comparison.
+    # Attack success rate and false positive rate over the common samples it answered.
     rates: RatePair = field(metadata={"json": ("attack_success_rate", "false_positive_rate")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Defenses against each other, in one run or across runs.
-
-    Attributes:
-        origins: Where each defense comes from.
-        attacks: Attacks compared.
-        benign: Benign samples compared.
-        is_grouped: Whether samples share groups or are run more than once.
-        confidence: Nominal coverage of the intervals.
-        margin: False positive rates higher by no more than this count as not worse; None when
-            nothing was fixed before the run.
-        comparison: Differences and tests.
-        front: Defenses that no other is shown to beat, fewer bypasses at no more false alarms;
-            empty where not every pair was compared.
-    """
+    """Defenses against each other, in one run or across runs."""
 
     runs: tuple[ComparedRun, ...]
+    # Where each defense comes from.
     origins: tuple[Origin, ...] = field(metadata={"json": "defenses"})
-    attacks: int
-    benign: int
-    is_grouped: bool
-    confidence: float
+    attacks: int  # Attacks compared.
+    benign: int  # Benign samples compared.
+    is_grouped: bool  # Whether samples share groups or are run more than once.
+    confidence: float  # Nominal coverage of the intervals.
     min_per_category: int = field(metadata={"json": False})
+    # False positive rates higher by no more than this count as not worse; None when nothing was
+    # fixed before the run.
     margin: float | None
+    # Differences and tests.
     comparison: RunComparison = field(
         metadata={
             "json": {
@@ -183,6 +149,8 @@ class Compared:
     )
     details: tuple[PairDetail, ...] = field(metadata={"json": False})
     rates: tuple[DefenseRates, ...]
+    # Defenses that no other is shown to beat, fewer bypasses at no more false alarms; empty where
+    # not every pair was compared.
     front: tuple[str, ...]
     remarks: tuple[str, ...] = field(metadata={"json": False})
 

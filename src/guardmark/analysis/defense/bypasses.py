@@ -70,14 +70,10 @@ class ListedSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlawCount:
-    """How many samples have a flaw, and how many of them are listed.
-
-    Attributes:
-        total: Samples of the run.
-    """
+    """How many samples have a flaw, and how many of them are listed."""
 
     flaw: Flaw
-    total: int
+    total: int  # Samples of the run.
     listed: int = field(metadata={"json": False})
 
 

@@ -49,21 +49,14 @@ class PartPrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostDifference:
-    """How much more the first consumes than the second, on the same samples.
+    """How much more the first consumes than the second, on the same samples."""
 
-    Attributes:
-        is_attack: Whether these are attacks or benign samples.
-        unit: Tokens, or money in the currency of the price table.
-        mean: Mean difference a sample, first minus second.
-        first: Mean of the first, a sample.
-        second: Mean of the second, a sample.
-    """
-
-    is_attack: bool
-    unit: CostUnit
+    is_attack: bool  # Whether these are attacks or benign samples.
+    unit: CostUnit  # Tokens, or money in the currency of the price table.
+    # Mean difference a sample, first minus second.
     mean: Difference = field(metadata={"json": "mean_difference"})
-    first: float = field(metadata={"json": "first_mean"})
-    second: float = field(metadata={"json": "second_mean"})
+    first: float = field(metadata={"json": "first_mean"})  # Mean of the first, a sample.
+    second: float = field(metadata={"json": "second_mean"})  # Mean of the second, a sample.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

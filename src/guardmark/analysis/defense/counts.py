@@ -29,21 +29,14 @@ _SPARE: Final = 8  # marks cost a byte each, the keys eight
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeCounts:
-    """How often each outcome occurred.
-
-    Attributes:
-        allow: Allowed.
-        block: Blocked.
-        malformed: Answered, but not understandably.
-        error: Not answered.
-    """
+    """How often each outcome occurred."""
 
     DERIVED: ClassVar = ("answered", "total")
 
-    allow: int
-    block: int
-    malformed: int
-    error: int
+    allow: int  # Allowed.
+    block: int  # Blocked.
+    malformed: int  # Answered, but not understandably.
+    error: int  # Not answered.
 
     @property
     def answered(self) -> int:
@@ -58,16 +51,11 @@ class OutcomeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confusion:
-    """Counts of one defense at scope `defense`; positive means blocked.
+    """Counts of one defense at scope `defense`; positive means blocked."""
 
-    Attributes:
-        attacks: Outcomes on attacks.
-        benign: Outcomes on benign samples.
-        error_kinds: Kind of error and how often, most frequent first.
-    """
-
-    attacks: OutcomeCounts
-    benign: OutcomeCounts
+    attacks: OutcomeCounts  # Outcomes on attacks.
+    benign: OutcomeCounts  # Outcomes on benign samples.
+    # Kind of error and how often, most frequent first.
     error_kinds: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -88,13 +76,10 @@ class Confusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """Samples sorted into slices, and within a slice into groups.
+    """Samples sorted into slices, and within a slice into groups."""
 
-    Attributes:
-        of_sample: Cell of each sample, shape (samples,); the smallest unsigned integers that
-            hold four times the number of cells, since every pass over the records reads them.
-    """
-
+    # Cell of each sample, shape (samples,); the smallest unsigned integers that hold four times the
+    # number of cells, since every pass over the records reads them.
     of_sample: NDArray[np.unsignedinteger]
     slices: NDArray[np.int64]  # slice of each cell, shape (cells,)
     slice_count: int  # how many slices there are; some may be empty

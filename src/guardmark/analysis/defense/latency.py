@@ -33,18 +33,13 @@ _BINS: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideLatency:
-    """Times of the answers to attacks, or to benign samples.
-
-    Attributes:
-        quantiles: p50, p95 and p99 in milliseconds.
-        timed: Measured answers, timeouts included.
-        timeouts: Calls that ran into the time limit; they count as at least that long.
-    """
+    """Times of the answers to attacks, or to benign samples."""
 
     is_attack: bool = field(metadata={"json": False})
+    # p50, p95 and p99 in milliseconds.
     quantiles: tuple[Quantile, ...] = field(metadata={"json": "quantiles_ms"})
-    timed: int
-    timeouts: int
+    timed: int  # Measured answers, timeouts included.
+    timeouts: int  # Calls that ran into the time limit; they count as at least that long.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,26 +53,17 @@ class LatencyHistogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """How long one defense takes.
-
-    Attributes:
-        concurrency: Calls in flight at most.
-        warmup: Calls made before measuring and left out.
-        cold_ms: First calls of the part in a process, left out above.
-        is_amortised: Whether times are shares of a batch's time.
-        is_from_plan: Whether times count from the planned send time (open loop).
-        cached: Answers from the cache, left out.
-    """
+    """How long one defense takes."""
 
     mode: LatencyMode
-    concurrency: int
-    warmup: int
+    concurrency: int  # Calls in flight at most.
+    warmup: int  # Calls made before measuring and left out.
     attacks: SideLatency
     benign: SideLatency
-    cold_ms: tuple[float, ...]
-    is_amortised: bool
-    is_from_plan: bool
-    cached: int
+    cold_ms: tuple[float, ...]  # First calls of the part in a process, left out above.
+    is_amortised: bool  # Whether times are shares of a batch's time.
+    is_from_plan: bool  # Whether times count from the planned send time (open loop).
+    cached: int  # Answers from the cache, left out.
     histogram: LatencyHistogram | None = field(metadata={"json": False})
 
 

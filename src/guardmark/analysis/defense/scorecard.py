@@ -43,15 +43,10 @@ _DECIDING = frozenset({Policy.BLOCK, Policy.ALLOW, Policy.FALLBACK_TO_MAIN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatePair:
-    """Both rates of errors under one reading of samples without an answer.
+    """Both rates of errors under one reading of samples without an answer."""
 
-    Attributes:
-        attack_success_rate: Attacks allowed.
-        false_positive_rate: Benign samples blocked.
-    """
-
-    attack_success_rate: Estimate
-    false_positive_rate: Estimate
+    attack_success_rate: Estimate  # Attacks allowed.
+    false_positive_rate: Estimate  # Benign samples blocked.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,36 +54,24 @@ class Scorecard:
     """The headline figures of one defense at scope `defense`.
 
     Rates stand on answered samples; a side without samples is undefined, never zero.
-
-    Attributes:
-        attack_success_rate: Attacks allowed, of those answered.
-        true_positive_rate: Attacks blocked, of those answered; also the recall.
-        false_positive_rate: Benign samples blocked, of those answered.
-        false_negative_rate: Attacks allowed, of those answered; at this scope the same as the
-            attack success rate.
-        answered_attacks: Attacks that got a decision, of all.
-        answered_benign: Benign samples that got a decision, of all.
-        answered: Samples that got a decision, of all.
-        fail_open: Every sample without a decision counted as allowed.
-        fail_closed: Every sample without a decision counted as blocked.
-        under_policy: The rates as the run's policy would have enforced them, or None when it
-            enforces nothing.
-        any_bypass: Groups of attacks of which at least one variant was allowed, or None when
-            no group has several.
     """
 
     confusion: Confusion = field(metadata={"json": False})
-    attack_success_rate: Estimate
-    true_positive_rate: Estimate
-    false_positive_rate: Estimate
+    attack_success_rate: Estimate  # Attacks allowed, of those answered.
+    true_positive_rate: Estimate  # Attacks blocked, of those answered; also the recall.
+    false_positive_rate: Estimate  # Benign samples blocked, of those answered.
+    # Attacks allowed, of those answered; at this scope the same as the attack success rate.
     false_negative_rate: Estimate
     ratios: BenchmarkRatios
-    answered_attacks: Estimate
-    answered_benign: Estimate
-    answered: Estimate
-    fail_open: RatePair
-    fail_closed: RatePair
+    answered_attacks: Estimate  # Attacks that got a decision, of all.
+    answered_benign: Estimate  # Benign samples that got a decision, of all.
+    answered: Estimate  # Samples that got a decision, of all.
+    fail_open: RatePair  # Every sample without a decision counted as allowed.
+    fail_closed: RatePair  # Every sample without a decision counted as blocked.
+    # The rates as the run's policy would have enforced them, or None when it enforces nothing.
     under_policy: RatePair | None
+    # Groups of attacks of which at least one variant was allowed, or None when no group has
+    # several.
     any_bypass: Estimate | None
     predictive: tuple[PredictiveValues, ...]
 
@@ -227,23 +210,15 @@ def _predictive(confusion: Confusion, settings: AnalysisSettings) -> tuple[Predi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRatios:
-    """Figures of one defense on answered samples.
+    """Figures of one defense on answered samples."""
 
-    Attributes:
-        precision: Blocked samples that are attacks; depends on the mix.
-        f1: Harmonic mean of precision and recall; depends on the mix.
-        balanced_error: Mean of false negative and false positive rate.
-        youden: True positive rate minus false positive rate.
-        correlation: Matthews correlation of label and decision; depends on the mix.
-        prevalence: Share of attacks among answered samples, or None without any.
-    """
-
-    precision: Ratio
-    f1: Ratio
-    balanced_error: Ratio
-    youden: Ratio
+    precision: Ratio  # Blocked samples that are attacks; depends on the mix.
+    f1: Ratio  # Harmonic mean of precision and recall; depends on the mix.
+    balanced_error: Ratio  # Mean of false negative and false positive rate.
+    youden: Ratio  # True positive rate minus false positive rate.
+    # Matthews correlation of label and decision; depends on the mix.
     correlation: Ratio = field(metadata={"json": "matthews_correlation"})
-    prevalence: float | None
+    prevalence: float | None  # Share of attacks among answered samples, or None without any.
 
 
 def estimate_ratios(frame: Frame, arm: DefenseColumn) -> BenchmarkRatios:
@@ -281,22 +256,15 @@ def _count(frame: Frame, arm: DefenseColumn) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Width:
-    """How wide one interval is, against what was wanted.
+    """How wide one interval is, against what was wanted."""
 
-    Attributes:
-        name: `attack_success_rate` or `false_positive_rate`.
-        half_width: Half the interval, or None without one.
-        trials: Answered samples behind it.
-        needed: Samples that would give the wanted half-width at this rate and with this design
-            effect, or None when the rate is undefined.
-        wanted: The wanted half-width.
-    """
-
-    name: str = field(metadata={"json": "rate"})
-    half_width: float | None
-    trials: int
+    name: str = field(metadata={"json": "rate"})  # `attack_success_rate` or `false_positive_rate`.
+    half_width: float | None  # Half the interval, or None without one.
+    trials: int  # Answered samples behind it.
+    # Samples that would give the wanted half-width at this rate and with this design effect, or
+    # None when the rate is undefined.
     needed: int | None
-    wanted: float
+    wanted: float  # The wanted half-width.
 
     @property
     def is_enough(self) -> bool:
@@ -325,18 +293,12 @@ class DeploymentRates:
     """Both error rates of one defense at the stated mix.
 
     They carry no interval: a weighted rate of few events has none that is known to cover here.
-
-    Attributes:
-        attack_success_rate: Attacks allowed, of those answered, by weight.
-        false_positive_rate: Benign samples blocked, of those answered, by weight.
-        worth_attacks: Unweighted attacks the weighted ones are worth (Kish).
-        worth_benign: The same for benign samples.
     """
 
-    attack_success_rate: Ratio
-    false_positive_rate: Ratio
-    worth_attacks: float
-    worth_benign: float
+    attack_success_rate: Ratio  # Attacks allowed, of those answered, by weight.
+    false_positive_rate: Ratio  # Benign samples blocked, of those answered, by weight.
+    worth_attacks: float  # Unweighted attacks the weighted ones are worth (Kish).
+    worth_benign: float  # The same for benign samples.
 
 
 def reweight(frame: Frame, arm: DefenseColumn) -> DeploymentRates | None:
@@ -377,17 +339,11 @@ def _weigh(weight: NDArray[np.float64], erred: Marks, confidence: float) -> tupl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stability:
-    """How the answers of one defense vary over repeats, counting blocks.
+    """How the answers of one defense vary over repeats, counting blocks."""
 
-    Attributes:
-        attacks: On attacks that were answered every time.
-        benign: On benign samples that were answered every time.
-        left_out: Samples that were not answered every time.
-    """
-
-    attacks: RepeatVariance
-    benign: RepeatVariance
-    left_out: int
+    attacks: RepeatVariance  # On attacks that were answered every time.
+    benign: RepeatVariance  # On benign samples that were answered every time.
+    left_out: int  # Samples that were not answered every time.
 
 
 def measure_stability(frame: Frame, arm: DefenseColumn) -> Stability | None:

@@ -53,53 +53,34 @@ class LimitedPoint:
     """The best a defense does within a limit on false alarms.
 
     The threshold was chosen on the calibration split and measured on the other samples.
-
-    Attributes:
-        max_fpr: The limit.
-        threshold: Score from which to block; None when none keeps the limit.
-        rates: Both error rates at it, on the samples it was not chosen on.
-        is_resolvable: Whether the calibration split has enough benign samples to show the
-            limit at all.
-        reason: Why not, or empty.
     """
 
-    max_fpr: float
-    threshold: float | None
-    rates: RatePair | None
+    max_fpr: float  # The limit.
+    threshold: float | None  # Score from which to block; None when none keeps the limit.
+    rates: RatePair | None  # Both error rates at it, on the samples it was not chosen on.
+    # Whether the calibration split has enough benign samples to show the limit at all.
     is_resolvable: bool
-    reason: str = ""
+    reason: str = ""  # Why not, or empty.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """Both rates at one threshold, on all scored samples.
+    """Both rates at one threshold, on all scored samples."""
 
-    Attributes:
-        threshold: Score from which to block.
-        true_positive_rate: Attacks blocked.
-        false_positive_rate: Benign samples blocked.
-        precision: Blocked samples that are attacks, at the benchmark's mix.
-    """
-
-    threshold: float
-    true_positive_rate: float
-    false_positive_rate: float
-    precision: float
+    threshold: float  # Score from which to block.
+    true_positive_rate: float  # Attacks blocked.
+    false_positive_rate: float  # Benign samples blocked.
+    precision: float  # Blocked samples that are attacks, at the benchmark's mix.
     true_positive_limits: tuple[float, float] = field(metadata={"json": False})
     precision_limits: tuple[float, float] = field(metadata={"json": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreHistogram:
-    """How scores spread over [0, 1] in bins of equal width.
+    """How scores spread over [0, 1] in bins of equal width."""
 
-    Attributes:
-        attacks: Attacks in each bin.
-        benign: Benign samples in each bin.
-    """
-
-    attacks: tuple[int, ...]
-    benign: tuple[int, ...]
+    attacks: tuple[int, ...]  # Attacks in each bin.
+    benign: tuple[int, ...]  # Benign samples in each bin.
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -109,31 +90,23 @@ class ScoreHistogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdAnalysis:
-    """What the scores of one defense could do.
+    """What the scores of one defense could do."""
 
-    Attributes:
-        area: Area under the ROC curve.
-        precision_area: Average precision, with the prevalence it holds for.
-        points: The ROC and precision-recall curves, from "block nothing" on, thinned.
-        chosen: Cheapest threshold at the stated costs for each stated prevalence, chosen on
-            the calibration split; its rates and cost are those of the other samples. Empty
-            without stated costs.
-        scored_attacks: Attacks with a score.
-        scored_benign: Benign samples with a score.
-        calibration_share: Share of groups in the calibration split.
-    """
-
-    area: Ratio = field(metadata={"json": "area_under_roc"})
+    area: Ratio = field(metadata={"json": "area_under_roc"})  # Area under the ROC curve.
+    # Average precision, with the prevalence it holds for.
     precision_area: AveragePrecision = field(
         metadata={"json": {"average_precision": "value", "prevalence": "prevalence"}}
     )
+    # The ROC and precision-recall curves, from "block nothing" on, thinned.
     points: tuple[CurvePoint, ...] = field(metadata={"json": "curve"})
     limited: tuple[LimitedPoint, ...]
+    # Cheapest threshold at the stated costs for each stated prevalence, chosen on the calibration
+    # split; its rates and cost are those of the other samples. Empty without stated costs.
     chosen: tuple[OperatingPoint, ...]
     histogram: ScoreHistogram
-    scored_attacks: int
-    scored_benign: int
-    calibration_share: float = 0.5
+    scored_attacks: int  # Attacks with a score.
+    scored_benign: int  # Benign samples with a score.
+    calibration_share: float = 0.5  # Share of groups in the calibration split.
 
 
 class _Scored(NamedTuple):
@@ -314,38 +287,26 @@ COST_PREVALENCES: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreDetails:
-    """What the scores of one defense are worth as probabilities.
-
-    Attributes:
-        by_width: Calibration error over ten bins of equal width.
-        by_mass: The same over ten bins of about equally many samples.
-        partial_area: Area under the ROC curve up to `PARTIAL_MAX_FPR`, as it is.
-        partial_area_standardised: The same brought to the scale where 0.5 is chance (McClish).
-        costs: Cheapest expected cost at each of `COST_PREVALENCES`, chosen and measured on the
-            same samples; empty without stated costs.
-    """
+    """What the scores of one defense are worth as probabilities."""
 
     brier: Brier
-    by_width: CalibrationError
-    by_mass: CalibrationError
-    partial_area: Ratio
-    partial_area_standardised: Ratio
+    by_width: CalibrationError  # Calibration error over ten bins of equal width.
+    by_mass: CalibrationError  # The same over ten bins of about equally many samples.
+    partial_area: Ratio  # Area under the ROC curve up to `PARTIAL_MAX_FPR`, as it is.
+    partial_area_standardised: Ratio  # The same brought to the scale where 0.5 is chance (McClish).
+    # Cheapest expected cost at each of `COST_PREVALENCES`, chosen and measured on the same samples;
+    # empty without stated costs.
     costs: tuple[OperatingPoint, ...] = field(metadata={"json": "expected_costs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AreaPair:
-    """The areas of two scoring defenses over the samples both scored.
+    """The areas of two scoring defenses over the samples both scored."""
 
-    Attributes:
-        first: Name of the first.
-        second: Name of the second.
-        difference: First area minus second, with the paired DeLong test, or the bootstrap of
-            groups where samples share them.
-    """
-
-    first: str
-    second: str
+    first: str  # Name of the first.
+    second: str  # Name of the second.
+    # First area minus second, with the paired DeLong test, or the bootstrap of groups where samples
+    # share them.
     difference: Difference
 
 

@@ -53,23 +53,16 @@ SEVERITIES: Final = tuple(severity.value for severity in Severity)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceRate:
-    """One error rate on one slice.
+    """One error rate on one slice."""
 
-    Attributes:
-        name: Value of the facet; `(not stated)` for samples without one; for several rare
-            values together `other (N values with fewer than 5 samples)`.
-        rate: Attacks allowed, or benign samples blocked, of those answered.
-        asked: Samples asked, answered or not.
-        is_greyed: Whether the samples are fewer than the minimum, or the groups too few.
-        folded: How many rare values it holds together; 0 for a value by itself.
-    """
-
+    # Value of the facet; `(not stated)` for samples without one; for several rare values together
+    # `other (N values with fewer than 5 samples)`.
     name: str
-    rate: Estimate
-    asked: int
+    rate: Estimate  # Attacks allowed, or benign samples blocked, of those answered.
+    asked: int  # Samples asked, answered or not.
     median_latency_ms: float | None = field(metadata={"json": False})
-    is_greyed: bool
-    folded: int = 0
+    is_greyed: bool  # Whether the samples are fewer than the minimum, or the groups too few.
+    folded: int = 0  # How many rare values it holds together; 0 for a value by itself.
 
     @property
     def unanswered(self) -> int:
@@ -79,16 +72,11 @@ class SliceRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceTable:
-    """One defense's error rate by the values of one facet.
+    """One defense's error rate by the values of one facet."""
 
-    Attributes:
-        facet: Name of the facet.
-        is_attack: Whether these are attacks (ASR) or benign samples (FPR).
-        rates: Worst first; slices without any answer after them; rare values together last.
-    """
-
-    facet: str
-    is_attack: bool
+    facet: str  # Name of the facet.
+    is_attack: bool  # Whether these are attacks (ASR) or benign samples (FPR).
+    # Worst first; slices without any answer after them; rare values together last.
     rates: tuple[SliceRate, ...]
 
     def greyed(self) -> SliceTable:
@@ -224,32 +212,22 @@ class CategoryStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryCount:
-    """How many attacks of one category the data holds.
+    """How many attacks of one category the data holds."""
 
-    Attributes:
-        name: Of the category, or `category/subcategory`.
-        attacks: Attack samples.
-        is_declared: Whether the taxonomy of the run declares it.
-    """
-
-    name: str
-    attacks: int
-    is_declared: bool = True
+    name: str  # Of the category, or `category/subcategory`.
+    attacks: int  # Attack samples.
+    is_declared: bool = True  # Whether the taxonomy of the run declares it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaxonomyCoverage:
-    """What of the taxonomy the data touches.
-
-    Attributes:
-        categories: Every declared category, then undeclared ones that occur.
-        subcategories: Likewise for subcategories.
-    """
+    """What of the taxonomy the data touches."""
 
     DERIVED: ClassVar = ("declared", "tested", "gaps", "undeclared")
 
+    # Every declared category, then undeclared ones that occur.
     categories: tuple[CategoryCount, ...]
-    subcategories: tuple[CategoryCount, ...]
+    subcategories: tuple[CategoryCount, ...]  # Likewise for subcategories.
 
     @property
     def tested(self) -> int:
@@ -276,15 +254,11 @@ class TaxonomyCoverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryStanding:
-    """How one defense stands towards one category.
+    """How one defense stands towards one category."""
 
-    Attributes:
-        category: Its name.
-        standing: Addressed when the lower bound of its true positive rate lies above the upper
-            bound of the overall false positive rate.
-    """
-
-    category: str
+    category: str  # Its name.
+    # Addressed when the lower bound of its true positive rate lies above the upper bound of the
+    # overall false positive rate.
     standing: CategoryStatus
 
 

@@ -54,68 +54,43 @@ _INFERRED = "inferred"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardGain:
-    """What an arm changes against the arm without a guard, paired; positive means more.
+    """What an arm changes against the arm without a guard, paired; positive means more."""
 
-    Attributes:
-        attack_success_rate: Difference of the attack success rates at scope `system`.
-        over_refusal_rate: Difference of the over-refusal rates at scope `system`.
-    """
-
-    attack_success_rate: Difference
-    over_refusal_rate: Difference
+    attack_success_rate: Difference  # Difference of the attack success rates at scope `system`.
+    over_refusal_rate: Difference  # Difference of the over-refusal rates at scope `system`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmAnalysis:
-    """Everything said about one arm.
+    """Everything said about one arm."""
 
-    Attributes:
-        name: Name of the guard, or `none`.
-        system: Card over everything that was asked.
-        model: Card over what the guard allowed.
-        fail_open: Everything without a known end goes the attacker's way.
-        fail_closed: Everything without a known end was blocked.
-        under_policy: As the run's policy makes it, or None when it enforces nothing.
-        guard: How often the guard gave each outcome, or None without a guard.
-        gain: Against the arm without a guard, or None where there is none.
-        corrected: Attack success rates corrected by labels of people, or None without any.
-        judgings: The system card under every judging, by name.
-    """
-
-    name: str
-    system: ScopeCard
-    model: ScopeCard
-    fail_open: EndPair
-    fail_closed: EndPair
-    under_policy: EndPair | None
-    guard: GuardRates | None
-    gain: GuardGain | None
+    name: str  # Name of the guard, or `none`.
+    system: ScopeCard  # Card over everything that was asked.
+    model: ScopeCard  # Card over what the guard allowed.
+    fail_open: EndPair  # Everything without a known end goes the attacker's way.
+    fail_closed: EndPair  # Everything without a known end was blocked.
+    under_policy: EndPair | None  # As the run's policy makes it, or None when it enforces nothing.
+    guard: GuardRates | None  # How often the guard gave each outcome, or None without a guard.
+    gain: GuardGain | None  # Against the arm without a guard, or None where there is none.
     coverage: PipelineCoverage
     variants: tuple[VariantRates, ...]
     buckets: tuple[RowBuckets, ...]
+    # Attack success rates corrected by labels of people, or None without any.
     corrected: CorrectedCard | None
-    judgings: tuple[tuple[str, ScopeCard], ...]
+    judgings: tuple[tuple[str, ScopeCard], ...]  # The system card under every judging, by name.
     legacy: tuple[LegacyCard, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineAnalysis:
-    """Everything said about the pipeline of a run.
+    """Everything said about the pipeline of a run."""
 
-    Attributes:
-        model: Name of the target model.
-        model_errors: Answers that never came, of all places the model was asked about.
-        arms: One for each, in the order of the configuration.
-        judgings: Of the run first; the cards stand on the first.
-        human: The first judging against people, or None without labels.
-        label_sources: How labels were come by, where the data say so, and how often.
-    """
-
-    model: str
-    model_errors: int
-    arms: tuple[ArmAnalysis, ...]
-    judgings: tuple[JudgingRates, ...]
-    human: HumanCheck | None
+    model: str  # Name of the target model.
+    model_errors: int  # Answers that never came, of all places the model was asked about.
+    arms: tuple[ArmAnalysis, ...]  # One for each, in the order of the configuration.
+    judgings: tuple[JudgingRates, ...]  # Of the run first; the cards stand on the first.
+    human: HumanCheck | None  # The first judging against people, or None without labels.
+    # How labels were come by, where the data say so, and how often.
     label_sources: tuple[tuple[str, int], ...]
 
 

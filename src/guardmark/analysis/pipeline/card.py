@@ -36,17 +36,14 @@ _LETS_THROUGH = frozenset({Policy.ALLOW, Policy.FALLBACK_TO_MAIN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """What came out of the pipeline, place by place.
-
-    Attributes:
-        is_helped: The answer met the request (a judge that names no answer mode is taken to
-            have seen an answer).
-    """
+    """What came out of the pipeline, place by place."""
 
     asked: NDArray[np.bool_]  # the arm was asked
     passed: NDArray[np.bool_]  # the input went on to the model
     is_known: NDArray[np.bool_]  # how it ended is known: blocked, or answered and judged
     is_unsafe: NDArray[np.bool_]  # an unsafe answer came out
+    # The answer met the request (a judge that names no answer mode is taken to have seen an
+    # answer).
     is_helped: NDArray[np.bool_]
     is_harmful_help: NDArray[np.bool_]  # an unsafe answer that met the request at least in part
 
@@ -62,76 +59,45 @@ class Ends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndPair:
-    """Both error rates under one reading of places without a known end.
+    """Both error rates under one reading of places without a known end."""
 
-    Attributes:
-        attack_success_rate: Attacks to which an unsafe answer came out.
-        over_refusal_rate: Benign samples that were blocked, refused or not answered.
-    """
-
-    attack_success_rate: Estimate
-    over_refusal_rate: Estimate
+    attack_success_rate: Estimate  # Attacks to which an unsafe answer came out.
+    over_refusal_rate: Estimate  # Benign samples that were blocked, refused or not answered.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeCard:
-    """The rates of an arm at one scope, over places whose end is known.
+    """The rates of an arm at one scope, over places whose end is known."""
 
-    Attributes:
-        scope: `system` (everything that was asked) or `model` (what the guard allowed).
-        attack_success_rate: Attacks to which an unsafe answer came out.
-        over_refusal_rate: Benign samples that were blocked, refused or not answered.
-        harmful_help_rate: Attacks to which an unsafe answer met the request.
-        benign_unsafe_rate: Benign samples to which an unsafe answer came out.
-        balanced_error: Mean of attack success and over-refusal rate.
-    """
-
-    scope: str
-    attack_success_rate: Estimate
-    over_refusal_rate: Estimate
-    harmful_help_rate: Estimate
-    benign_unsafe_rate: Estimate
-    balanced_error: Ratio
+    scope: str  # `system` (everything that was asked) or `model` (what the guard allowed).
+    attack_success_rate: Estimate  # Attacks to which an unsafe answer came out.
+    over_refusal_rate: Estimate  # Benign samples that were blocked, refused or not answered.
+    harmful_help_rate: Estimate  # Attacks to which an unsafe answer met the request.
+    benign_unsafe_rate: Estimate  # Benign samples to which an unsafe answer came out.
+    balanced_error: Ratio  # Mean of attack success and over-refusal rate.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardRates:
-    """How often a guard gave each outcome, of all it was asked.
+    """How often a guard gave each outcome, of all it was asked."""
 
-    Attributes:
-        allow: Allowed.
-        block: Blocked.
-        malformed: Answered, but not understandably.
-        error: Not answered.
-    """
-
-    allow: Estimate
-    block: Estimate
-    malformed: Estimate
-    error: Estimate
+    allow: Estimate  # Allowed.
+    block: Estimate  # Blocked.
+    malformed: Estimate  # Answered, but not understandably.
+    error: Estimate  # Not answered.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineCoverage:
-    """How much of what was asked stands behind the cards.
+    """How much of what was asked stands behind the cards."""
 
-    Attributes:
-        labelled: Places with a label that was stated and not inferred from a name, of all.
-        known: Places whose end is known, of all asked.
-        model_answered: Answers of the model, of all it was asked in this arm.
-        judge_valid: Answers called safe or unsafe, of all answers in this arm.
-        judge_malformed: Answers whose verdict nobody can read, of all answers.
-        judge_error: Answers whose verdict is missing, of all answers.
-        model_evaluable: Places the model card stands on, of all asked.
-    """
-
-    labelled: Estimate
-    known: Estimate
-    model_answered: Estimate
-    judge_valid: Estimate
-    judge_malformed: Estimate
-    judge_error: Estimate
-    model_evaluable: Estimate
+    labelled: Estimate  # Places with a label that was stated and not inferred from a name, of all.
+    known: Estimate  # Places whose end is known, of all asked.
+    model_answered: Estimate  # Answers of the model, of all it was asked in this arm.
+    judge_valid: Estimate  # Answers called safe or unsafe, of all answers in this arm.
+    judge_malformed: Estimate  # Answers whose verdict nobody can read, of all answers.
+    judge_error: Estimate  # Answers whose verdict is missing, of all answers.
+    model_evaluable: Estimate  # Places the model card stands on, of all asked.
 
 
 class PlaceRates:
@@ -299,17 +265,7 @@ NOTES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyCard:
-    """Counts of one arm under one older definition; no interval was ever defined for them.
-
-    Attributes:
-        arm: Name of the guard, or `none`.
-        definition: One of `DEFINITIONS`.
-        scope: `system` or `model`.
-        true_positives: See the note of the definition.
-        false_positives: As above.
-        true_negatives: As above.
-        false_negatives: As above.
-    """
+    """Counts of one arm under one older definition; no interval was ever defined for them."""
 
     DERIVED: ClassVar = (
         "note",
@@ -321,13 +277,13 @@ class LegacyCard:
         "balanced_error",
     )
 
-    arm: str = field(metadata={"json": False})
-    definition: str
-    scope: str
-    true_positives: int
-    false_positives: int
-    true_negatives: int
-    false_negatives: int
+    arm: str = field(metadata={"json": False})  # Name of the guard, or `none`.
+    definition: str  # One of `DEFINITIONS`.
+    scope: str  # `system` or `model`.
+    true_positives: int  # See the note of the definition.
+    false_positives: int  # As above.
+    true_negatives: int  # As above.
+    false_negatives: int  # As above.
 
     @property
     def note(self) -> str:
@@ -412,41 +368,26 @@ BASE_PROMPT: Final = "base prompt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBuckets:
-    """How often the answers of one unit were unsafe; intervals stand on base prompts.
+    """How often the answers of one unit were unsafe; intervals stand on base prompts."""
 
-    Attributes:
-        unit: `prompt row` (one sample over its repeats) or `base prompt` (all variants and
-            repeats of one origin).
-        is_attack: Whether the units are attacks.
-        fully_safe: No known answer was unsafe.
-        partially_unsafe: Some known answers were unsafe, some were not.
-        consistently_unsafe: Every known answer was unsafe.
-        unknown: Units none of whose ends is known; in no bucket.
-    """
-
+    # `prompt row` (one sample over its repeats) or `base prompt` (all variants and repeats of one
+    # origin).
     unit: str
-    is_attack: bool
-    fully_safe: Estimate
-    partially_unsafe: Estimate
-    consistently_unsafe: Estimate
-    unknown: int
+    is_attack: bool  # Whether the units are attacks.
+    fully_safe: Estimate  # No known answer was unsafe.
+    partially_unsafe: Estimate  # Some known answers were unsafe, some were not.
+    consistently_unsafe: Estimate  # Every known answer was unsafe.
+    unknown: int  # Units none of whose ends is known; in no bucket.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantRates:
-    """The rates of one arm at scope `system` on one variant.
+    """The rates of one arm at scope `system` on one variant."""
 
-    Attributes:
-        variant: Name of the variant.
-        attack_success_rate: Attacks to which an unsafe answer came out.
-        over_refusal_rate: Benign samples that were blocked, refused or not answered.
-        allowed: Samples the guard let through, of all it was asked.
-    """
-
-    variant: str
-    attack_success_rate: Estimate
-    over_refusal_rate: Estimate
-    allowed: Estimate
+    variant: str  # Name of the variant.
+    attack_success_rate: Estimate  # Attacks to which an unsafe answer came out.
+    over_refusal_rate: Estimate  # Benign samples that were blocked, refused or not answered.
+    allowed: Estimate  # Samples the guard let through, of all it was asked.
 
 
 def sort_rows(

@@ -55,15 +55,12 @@ class JudgeColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """The verdicts of one judging: one judge, or the majority of several.
-
-    Attributes:
-        mode: Answer mode most judges of the majority named; -1 where none did or they tie.
-    """
+    """The verdicts of one judging: one judge, or the majority of several."""
 
     name: str  # `run`, or the name of a later judging
     judges: tuple[JudgeColumns, ...]
     label: NDArray[np.int8]  # outcome code of the majority; malformed where valid verdicts are tied
+    # Answer mode most judges of the majority named; -1 where none did or they tie.
     mode: NDArray[np.int8]
     tied: int  # answers on which valid verdicts are tied
 

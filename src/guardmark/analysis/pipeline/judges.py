@@ -44,71 +44,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRates:
-    """What one judge said, of all it was asked.
+    """What one judge said, of all it was asked."""
 
-    Attributes:
-        name: Name of the judge.
-        layer: Where its verdicts are stored.
-        unsafe: Answers called unsafe, of those with a valid verdict.
-        valid: Valid verdicts, of all.
-        malformed: Verdicts nobody can read, of all.
-        error: Verdicts that never came, of all.
-        without_mode: Valid verdicts that do not say how the answer met the request.
-    """
-
-    name: str
-    layer: str
-    unsafe: Estimate
-    valid: Estimate
-    malformed: Estimate
-    error: Estimate
-    without_mode: int
+    name: str  # Name of the judge.
+    layer: str  # Where its verdicts are stored.
+    unsafe: Estimate  # Answers called unsafe, of those with a valid verdict.
+    valid: Estimate  # Valid verdicts, of all.
+    malformed: Estimate  # Verdicts nobody can read, of all.
+    error: Estimate  # Verdicts that never came, of all.
+    without_mode: int  # Valid verdicts that do not say how the answer met the request.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingRates:
-    """One judging: its judges, and how far they agree.
+    """One judging: its judges, and how far they agree."""
 
-    Attributes:
-        name: `run`, or the name of a later judging.
-        agreement: Krippendorff's alpha of several judges, or None with one.
-        tied: Answers on which valid verdicts are tied; counted as malformed.
-    """
-
-    name: str
+    name: str  # `run`, or the name of a later judging.
     judges: tuple[JudgeRates, ...]
-    agreement: Alpha | None
-    tied: int
+    agreement: Alpha | None  # Krippendorff's alpha of several judges, or None with one.
+    tied: int  # Answers on which valid verdicts are tied; counted as malformed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanCheck:
-    """A judging against the labels of people.
-
-    Attributes:
-        sensitivity: Unsafe answers the judging called unsafe.
-        specificity: Safe answers the judging called safe.
-        unreadable: Labelled answers without a valid verdict.
-    """
+    """A judging against the labels of people."""
 
     labels: JudgeLabels
-    sensitivity: Estimate
-    specificity: Estimate
+    sensitivity: Estimate  # Unsafe answers the judging called unsafe.
+    specificity: Estimate  # Safe answers the judging called safe.
     kappa: Kappa
-    unreadable: int
+    unreadable: int  # Labelled answers without a valid verdict.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedCard:
-    """Attack success rates of an arm, corrected for what the judge gets wrong.
+    """Attack success rates of an arm, corrected for what the judge gets wrong."""
 
-    Attributes:
-        model: Given that the guard allowed.
-        system: Over all attacks: the rate above times the share that was allowed.
-    """
-
-    model: CorrectedRate
-    system: CorrectedRate
+    model: CorrectedRate  # Given that the guard allowed.
+    system: CorrectedRate  # Over all attacks: the rate above times the share that was allowed.
 
 
 def rate_judging(rates: PlaceRates, judging: Judging) -> JudgingRates:
@@ -251,26 +224,22 @@ _ECHO_WORDS: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeQuality:
-    """How one judge behaved in a run.
-
-    Attributes:
-        parse_methods: Rung of the parse ladder and how often, most frequent first.
-        refusals_unsafe: Answers that begin as a refusal and were called unsafe, of all that do.
-        split_answers: Answers word for word the same that were judged both safe and unsafe, of
-            all answers that occur more than once.
-        echoed: Verdicts whose reason repeats six words of the answer in a row, of those with a
-            reason.
-        over_blocked: Answers that people call safe and the judge unsafe, of all answers that
-            people call safe and the judge gave a verdict on.
-    """
+    """How one judge behaved in a run."""
 
     layer: str  # where its verdicts are stored
     malformed: Estimate  # verdicts nobody can read, of all
     repaired: Estimate  # valid verdicts that were read only after extraction, repair or a retry
+    # Rung of the parse ladder and how often, most frequent first.
     parse_methods: tuple[tuple[str, int], ...]
+    # Answers that begin as a refusal and were called unsafe, of all that do.
     refusals_unsafe: Estimate
+    # Answers word for word the same that were judged both safe and unsafe, of all answers that
+    # occur more than once.
     split_answers: Estimate
+    # Verdicts whose reason repeats six words of the answer in a row, of those with a reason.
     echoed: Estimate
+    # Answers that people call safe and the judge unsafe, of all answers that people call safe and
+    # the judge gave a verdict on.
     over_blocked: Estimate
 
 

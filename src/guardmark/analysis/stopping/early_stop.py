@@ -46,20 +46,14 @@ _LOOKS: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopVerdict:
-    """How a rule was decided for a defense.
-
-    Attributes:
-        statement: The rule.
-        answer: `yes`, `no` or `reached`.
-        groups: Groups seen by then.
-    """
+    """How a rule was decided for a defense."""
 
     DERIVED: ClassVar = ("sentence",)
 
-    statement: StopStatement = field(metadata={"json": {"rule": "said"}})
-    answer: str
+    statement: StopStatement = field(metadata={"json": {"rule": "said"}})  # The rule.
+    answer: str  # `yes`, `no` or `reached`.
     look: int = field(metadata={"json": False})
-    groups: int
+    groups: int  # Groups seen by then.
 
     @property
     def sentence(self) -> str:

@@ -27,13 +27,9 @@ class StopKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopStatement:
-    """One rule about one defense, or about two.
+    """One rule about one defense, or about two."""
 
-    Attributes:
-        said: As it was typed.
-    """
-
-    said: str
+    said: str  # As it was typed.
     kind: StopKind
     defense: str = ""  # the defense it is about; empty for each one of the run
     other: str = ""

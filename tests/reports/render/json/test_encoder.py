@@ -56,7 +56,9 @@ class Outer:
     table: tuple[tuple[int, Inner], ...]
     listed: tuple[float, ...]
     by_pair: Mapping[tuple[str, str], int]
-    number: int
+    # A number that stands
+    # for itself.
+    number: int = 4  # At the end, too.
 
     @property
     def double(self) -> int:
@@ -125,6 +127,8 @@ def test_the_schema_is_made_of_the_same_declarations() -> None:
     assert schema["properties"]["one"]["description"] == "The first, which has a second line."
     assert schema["properties"]["double"] == {"type": "integer", "description": "Twice the number."}
     assert schema["properties"]["text"]["description"] == "Say something of it."
+    number = schema["properties"]["number"]["description"]
+    assert number == "A number that stands for itself. At the end, too."
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, np.float64("nan")])

@@ -1,15 +1,21 @@
-"""The JSON Schema of what the encoder writes, made from the types of the values."""
+"""The JSON Schema of what the encoder writes, made from the types of the values.
+
+A field is described where it stands: `trials: int  # How many trials were eligible.`, or by comment
+lines above it where the text is longer. Classes that strangers use list theirs in the docstring.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache
 from importlib import import_module
 from inspect import cleandoc, getsource
+from itertools import takewhile
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -176,10 +182,32 @@ def _names(module: str) -> dict[str, Any]:
     }
 
 
+@cache
 def _attributes(kind: type) -> dict[str, str]:
-    """Read what a docstring says of the attributes of a class."""
+    """Read what a class says of its attributes: in its docstring, or in comments of its fields."""
     _, _, section = cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")
-    return {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
+    written = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
+    return _comments(kind.__module__).get(kind.__name__, {}) | written
+
+
+@cache
+def _comments(module: str) -> dict[str, dict[str, str]]:
+    """Read the comments of fields, by class: those on the lines above it, and at its end."""
+    source = getsource(import_module(module))
+    lines = source.splitlines()
+    comments: dict[str, dict[str, str]] = defaultdict(dict)
+    for kind in ast.parse(source).body:
+        for node in kind.body if isinstance(kind, ast.ClassDef) else ():
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                above = list(takewhile(_is_comment, reversed(lines[: node.lineno - 1])))[::-1]
+                after = lines[(node.end_lineno or 0) - 1].encode()[node.end_col_offset :].decode()
+                text = " ".join(each.strip(" #") for each in (*above, after))
+                comments[kind.name][node.target.id] = text.strip()
+    return comments
+
+
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#")
 
 
 def _sentence_of(hint: Any) -> str:
