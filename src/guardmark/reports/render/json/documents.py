@@ -51,14 +51,9 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRun:
-    """What was run, and how far it came.
+    """What was run, and how far it came."""
 
-    Attributes:
-        manifest: What was run.
-        status: How far the run is.
-        settings: What the reader decided beforehand.
-    """
-
+    # What was run.
     manifest: RunManifest = field(
         metadata={
             "json": (
@@ -74,7 +69,9 @@ class SummaryRun:
             )
         }
     )
+    # How far the run is.
     status: RunStatus = field(metadata={"json": ("state", "planned", "stored", "retried")})
+    # What the reader decided beforehand.
     settings: AnalysisSettings = field(
         metadata={"json": ("confidence", "min_per_category", "margin")}
     )
@@ -82,119 +79,73 @@ class SummaryRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceTimes:
-    """Median latency of the slices of one facet.
+    """Median latency of the slices of one facet."""
 
-    Attributes:
-        facet: Name of the facet.
-        is_attack: Whether these are attacks or benign samples.
-        median_ms: Of all timed answers of each slice, or None without any.
-    """
-
-    facet: str
-    is_attack: bool
+    facet: str  # Name of the facet.
+    is_attack: bool  # Whether these are attacks or benign samples.
+    # Of all timed answers of each slice, or None without any.
     median_ms: Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTiming:
-    """Everything that comes from a clock.
+    """Everything that comes from a clock."""
 
-    Attributes:
-        created_utc: Start of the run.
-        defenses: Latencies of each defense.
-        slice_medians: Median latencies of the slices of each defense.
-        adaptive: Service time in seconds of what attacked each defense.
-    """
-
-    created_utc: str
-    defenses: Mapping[str, Latency]
+    created_utc: str  # Start of the run.
+    defenses: Mapping[str, Latency]  # Latencies of each defense.
+    # Median latencies of the slices of each defense.
     slice_medians: Mapping[str, tuple[SliceTimes, ...]]
-    adaptive: Mapping[str, CostPerBypass]
+    adaptive: Mapping[str, CostPerBypass]  # Service time in seconds of what attacked each defense.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The figures of a run.
+    """The figures of a run."""
 
-    Attributes:
-        schema_version: Raised when a field goes or changes its meaning.
-        run: What was run, and how far it came.
-        data: Each data set with version, hash and counts.
-        verdicts: The verdict line of each defense.
-        analysis: Everything a report says.
-        timing: Everything that comes from a clock.
-    """
-
-    schema_version: int
-    run: SummaryRun
-    data: tuple[DataManifest, ...]
-    verdicts: Mapping[str, str]
-    analysis: RunAnalysis = field(metadata={"json": "*"})
-    timing: RunTiming
+    schema_version: int  # Raised when a field goes or changes its meaning.
+    run: SummaryRun  # What was run, and how far it came.
+    data: tuple[DataManifest, ...]  # Each data set with version, hash and counts.
+    verdicts: Mapping[str, str]  # The verdict line of each defense.
+    analysis: RunAnalysis = field(metadata={"json": "*"})  # Everything a report says.
+    timing: RunTiming  # Everything that comes from a clock.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedPair:
-    """Two defenses side by side.
+    """Two defenses side by side."""
 
-    Attributes:
-        pair: Both rates against each other.
-        recommendation: What follows for a choice between the two.
-        detail: What lies behind, or None beyond the first twelve pairs.
-    """
-
-    pair: PairedComparison = field(metadata={"json": "*"})
-    recommendation: str
-    detail: PairDetail | None
+    pair: PairedComparison = field(metadata={"json": "*"})  # Both rates against each other.
+    recommendation: str  # What follows for a choice between the two.
+    detail: PairDetail | None  # What lies behind, or None beyond the first twelve pairs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonDocument:
-    """Defenses against each other, in one run or across runs.
+    """Defenses against each other, in one run or across runs."""
 
-    Attributes:
-        schema_version: Raised when a field goes or changes its meaning.
-        compared: The comparison.
-        caveats: What weakens it.
-        pairs: Every compared pair.
-    """
-
-    schema_version: int
-    compared: Compared = field(metadata={"json": "*"})
-    caveats: tuple[str, ...]
-    pairs: tuple[ComparedPair, ...]
+    schema_version: int  # Raised when a field goes or changes its meaning.
+    compared: Compared = field(metadata={"json": "*"})  # The comparison.
+    caveats: tuple[str, ...]  # What weakens it.
+    pairs: tuple[ComparedPair, ...]  # Every compared pair.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDocument:
-    """A gate and how each limit stands.
+    """A gate and how each limit stands."""
 
-    Attributes:
-        schema_version: Raised when a field goes or changes its meaning.
-        run: The run that was checked.
-        baseline: The run it was checked against, or None.
-        result: Every check.
-        caveats: What weakens them.
-    """
-
-    schema_version: int
-    run: str
-    baseline: str | None
-    result: GateResult = field(metadata={"json": "*"})
-    caveats: tuple[str, ...]
+    schema_version: int  # Raised when a field goes or changes its meaning.
+    run: str  # The run that was checked.
+    baseline: str | None  # The run it was checked against, or None.
+    result: GateResult = field(metadata={"json": "*"})  # Every check.
+    caveats: tuple[str, ...]  # What weakens them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StabilityDocument:
-    """How far small slices of a run lie from the whole.
+    """How far small slices of a run lie from the whole."""
 
-    Attributes:
-        schema_version: Raised when a field goes or changes its meaning.
-        stability: The figures.
-    """
-
-    schema_version: int
-    stability: SliceStability = field(metadata={"json": "*"})
+    schema_version: int  # Raised when a field goes or changes its meaning.
+    stability: SliceStability = field(metadata={"json": "*"})  # The figures.
 
 
 _DOCUMENTS: Final = {

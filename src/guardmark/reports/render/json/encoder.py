@@ -41,19 +41,12 @@ _WIDEST: Final = 400  # an estimate, all of its fields, is some 350 characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One key of an object.
+    """One key of an object."""
 
-    Attributes:
-        key: As JSON has it; `*` where the keys of the value stand for it.
-        name: Field or property that holds the value.
-        within: Attribute of this value that is meant; empty for the value itself.
-        annotation: Type of the field, as it is written in the class.
-    """
-
-    key: str
-    name: str
-    within: str
-    annotation: str
+    key: str  # As JSON has it; `*` where the keys of the value stand for it.
+    name: str  # Field or property that holds the value.
+    within: str  # Attribute of this value that is meant; empty for the value itself.
+    annotation: str  # Type of the field, as it is written in the class.
 
     @property
     def is_table(self) -> bool:

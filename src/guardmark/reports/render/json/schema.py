@@ -192,16 +192,16 @@ def _attributes(kind: type) -> dict[str, str]:
 
 @cache
 def _comments(module: str) -> dict[str, dict[str, str]]:
-    """Read the comments of fields, by class: those on the lines above it, and at its end."""
+    """Read the comments of fields, by class: above it, and at the end of its line."""
     source = getsource(import_module(module))
     lines = source.splitlines()
     comments: dict[str, dict[str, str]] = defaultdict(dict)
-    for kind in ast.parse(source).body:
-        for node in kind.body if isinstance(kind, ast.ClassDef) else ():
+    for kind in (each for each in ast.parse(source).body if isinstance(each, ast.ClassDef)):
+        for node in kind.body:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 above = list(takewhile(_is_comment, reversed(lines[: node.lineno - 1])))[::-1]
                 after = lines[(node.end_lineno or 0) - 1].encode()[node.end_col_offset :].decode()
-                text = " ".join(each.strip(" #") for each in (*above, after))
+                text = " ".join(each.lstrip(" #") for each in (*above, after))
                 comments[kind.name][node.target.id] = text.strip()
     return comments
 
