@@ -187,7 +187,7 @@ class _ModelRows:
             kind = str(record.subject.details["kind"])
             self.judge = self.judge.plus(record.usage, failed=kind == "error")
             votes[record.sample, record.subject.details["candidate"]].append(kind)
-        needed = 1 if "tau" in _stated(battle) else 2
+        needed = 1 if "tau" in battle.attacker else 2
         self.judged = [
             (sample, kinds)
             for (sample, _), kinds in votes.items()
@@ -258,12 +258,6 @@ class _Exchanges:
         return rates.of((sample, it == kind) for sample, it in self.kinds if it != "error")
 
 
-def _stated(battle: AdaptiveRecords) -> Mapping[str, object]:
-    """Return the settings of the attacker model; empty where none was configured."""
-    stated = battle.settings.get("attacker")
-    return stated if isinstance(stated, dict) else {}
-
-
 def _by_count(names: Iterable[str]) -> list[tuple[str, int]]:
     return sorted(Counter(names).items(), key=lambda pair: (-pair[1], pair[0]))
 
@@ -272,7 +266,7 @@ def read_attacker(
     reader: RecordReader, battle: AdaptiveRecords, rates: SampleRates
 ) -> AttackerCard | None:
     """Count what an attacker model did to a defense."""
-    stated = _stated(battle)
+    stated = battle.attacker
     if not stated:
         return None
     rows = _ModelRows(reader, battle, (ATTACKER, EQUIVALENCE, CANDIDATES))
@@ -338,7 +332,7 @@ def read_critic(
     reader: RecordReader, battle: AdaptiveRecords, rates: SampleRates
 ) -> CriticCard | None:
     """Count what a critic answered while a defense was attacked."""
-    stated = _stated(battle)
+    stated = battle.attacker
     if "critic" not in stated:
         return None
     exchanges = _Exchanges(read_tries(reader, defense=battle.name, layer=CRITIC))
@@ -362,7 +356,7 @@ def read_rewording(
     attacks: Sequence[tuple[_Candidate, bool]],
 ) -> RewordingCard | None:
     """Count what became of benign texts that the attacker model reworded."""
-    if not _stated(battle).get("twin"):
+    if not battle.attacker.get("twin"):
         return None
     rows = _ModelRows(reader, battle, (TWIN_ATTACKER, TWIN_EQUIVALENCE, TWIN_CANDIDATES))
     sent = rows.sent({(t.sample, t.text): not t.passed for t in battle.rest.get(REWORDED, ())})

@@ -186,7 +186,7 @@ def _card(
 ) -> AdaptiveCard:
     battle, budget, rates = view.battle, view.battle.budget, view.rates
     ks = [k for k in sorted({*_STEPS, budget}) if k <= budget]
-    reached = view.rounds | {"R0", "R1"} | ({"R5"} if "attacker" in battle.settings else set())
+    reached = view.rounds | {"R0", "R1"} | ({"R5"} if battle.attacker else set())
     rounds = [name for name in ROUNDS if name in reached]
     survival, mean_tries = _survival(view, budget)
     at_k, extrapolated, ahead = _blind(view, ks)

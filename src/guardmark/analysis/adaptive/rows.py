@@ -36,15 +36,15 @@ _UNSTEADY: Final = frozenset({"RANDOMISED", "STATEFUL"})
 class Try:
     """One question of an attacker or its evaluator."""
 
-    sample: int  # position of the sample
-    account: str  # who pays
+    sample: int  # Position of the sample.
+    account: str  # Who pays.
     round: str
-    chain: str  # operators used; empty for the text as it is
-    tier: str  # proved tier; empty where a pass is no bypass
-    text: str  # hash of the text
-    passed: bool | None  # whether it was let through; None without an answer
-    is_free: bool  # whether nothing was called for it
-    size: int | None = None  # characters of the text, or None where that was not kept
+    chain: str  # Operators used; empty for the text as it is.
+    tier: str  # Proved tier; empty where a pass is no bypass.
+    text: str  # Hash of the text.
+    passed: bool | None  # Whether it was let through; None without an answer.
+    is_free: bool  # Whether nothing was called for it.
+    size: int | None = None  # Characters of the text, or None where that was not kept.
     # Whether the shipped decoders read the words in it; None where nobody looked.
     decoded: bool | None = None
     # Whether the pass held when its text was sent again; None where it was not.
@@ -83,16 +83,16 @@ class AdaptiveRecords:
     name: str
     findings: Mapping[str, object]
     settings: Mapping[str, object]
-    baseline: Mapping[int, bool]  # position of each answered sample to whether it passed as it is
+    baseline: Mapping[int, bool]  # Position of each answered sample to whether it passed as it is.
     # Arm to position to what came of it; attacks blocked at first only.
     stories: Mapping[str, Mapping[int, AttackHistory]]
-    battery: Mapping[int, AttackHistory]  # position to what came of the fixed list
+    battery: Mapping[int, AttackHistory]  # Position to what came of the fixed list.
     # Every other try by account: twin, reworded, repair, transfer, wrapper.
     rest: Mapping[str, Sequence[Try]]
-    calls: Mapping[tuple[str, str], int]  # arm and account to calls made
+    calls: Mapping[tuple[str, str], int]  # Arm and account to calls made.
     # Position of each pass that was asked about again, and whether it passed again.
     again: Sequence[tuple[int, bool]]
-    unanswered: int  # tries without an answer
+    unanswered: int  # Tries without an answer.
     # Account of the adaptive arm, or of an attacker model, to what its calls took.
     usage: Mapping[str, UsageTotals]
     # The same of each seed after the first.
@@ -102,6 +102,12 @@ class AdaptiveRecords:
     def budget(self) -> int:
         """Search calls an attack was worth."""
         return int(str(self.settings.get("budget", 0)))
+
+    @property
+    def attacker(self) -> Mapping[str, object]:
+        """Settings of the attacker model; empty where none was configured."""
+        stated = self.settings.get("attacker")
+        return stated if isinstance(stated, dict) else {}
 
 
 def flags_of(findings: Mapping[str, object]) -> tuple[str, ...]:

@@ -50,8 +50,8 @@ class TauChoice:
     tau: float
     bound: float
     chosen_on: Estimate  # `false_same` on the choosing half, where it was chosen
-    counted: TauRow  # both rates on the counting half
-    rows: tuple[TauRow, ...]  # both rates for other taus too, on the counting half, rising
+    counted: TauRow  # Both rates on the counting half.
+    rows: tuple[TauRow, ...]  # Both rates for other taus too, on the counting half, rising.
 
     @property
     def is_confirmed(self) -> bool:

@@ -97,7 +97,7 @@ def measure_seeds(
     if not battle.repeated:
         return None
     stories = [battle.stories, *battle.repeated]
-    numbers = tuple(range(2 if "attacker" in battle.settings else 1, len(stories) + 1))
+    numbers = tuple(range(2 if battle.attacker else 1, len(stories) + 1))
     views = [AttackMask(replace(battle, stories=stories[n - 1]), attack, rates) for n in numbers]
     over, budget, static = _Over(views), ks[-1], views[0].static[:, None]
     strict, full = over.fallen(ROUNDS[4], STRICT), over.fallen(ROUNDS[4], FULL)

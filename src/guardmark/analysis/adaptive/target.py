@@ -141,7 +141,7 @@ class TargetRows:
     replies: Mapping[str, Mapping[int, TargetReply]]
     # Chain to canary and reading (`read`, `lost`, `refused`, `failed`), in order.
     canaries: Mapping[str, list[tuple[str, str]]]
-    usage: Mapping[str, Mapping[str, UsageTotals]]  # defense to account to what it took
+    usage: Mapping[str, Mapping[str, UsageTotals]]  # Defense to account to what it took.
 
     def spent(self, defense: str) -> dict[str, AccountUsage]:
         """Return what one defense took by account; shared calls included."""

@@ -51,21 +51,21 @@ given to bypasses and false alarms."""
 class SampleAnswer:
     """What one defense did with a listed sample (its worst answer, when it was asked often)."""
 
-    defense: str  # its name
-    outcome: str  # word of the outcome; empty when it has not been asked
-    flaw: Flaw | None  # what is wrong with that, or None
-    score: float | None = None  # in [0, 1], or None
-    threshold: float | None = None  # score from which the defense blocks, or None
-    error_kind: str = ""  # kind of an error, or empty
+    defense: str  # Its name.
+    outcome: str  # Word of the outcome; empty when it has not been asked.
+    flaw: Flaw | None  # What is wrong with that, or None.
+    score: float | None = None  # In [0, 1], or None.
+    threshold: float | None = None  # Score from which the defense blocks, or None.
+    error_kind: str = ""  # Kind of an error, or empty.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSample:
     """One sample with what every defense did."""
 
-    sample: Sample  # in full
-    flaws: tuple[Flaw, ...]  # every reason it is listed, in the order of `Flaw`
-    answers: tuple[SampleAnswer, ...]  # one for each defense, in the order of the run
+    sample: Sample  # In full.
+    flaws: tuple[Flaw, ...]  # Every reason it is listed, in the order of `Flaw`.
+    answers: tuple[SampleAnswer, ...]  # One for each defense, in the order of the run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

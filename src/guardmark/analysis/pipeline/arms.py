@@ -101,18 +101,17 @@ def analyse_pipeline(
     pipeline = read_pipeline(reader, frame)
     if pipeline is None:
         return None
-    rates = PlaceRates(frame, settings)
+    rates, judging = PlaceRates(frame, settings), pipeline.judging
     sources = [str(s.metadata.get("label_source", "")) for s in reader.samples()]
     stated = np.array([not source.startswith(_INFERRED) for source in sources], dtype=np.bool_)
     is_stated = np.tile(stated, frame.manifest.repeats)
-    first = pipeline.judgings[0] if pipeline.judgings else None
     models = [part.name for part in frame.manifest.parts if part.kind == "model"]
     return PipelineAnalysis(
         model=models[0] if models else "model",
         model_errors=int(np.count_nonzero(pipeline.model == ERROR)),
         arms=tuple(_analyse_arm(rates, pipeline, arm, is_stated) for arm in pipeline.arms),
         judgings=tuple(rate_judging(rates, each) for each in pipeline.judgings),
-        human=None if first is None else check_against_people(rates, pipeline, first),
+        human=None if judging is None else check_against_people(rates, pipeline, judging),
         label_sources=tuple(sorted(Counter(source for source in sources if source).items())),
     )
 
@@ -120,8 +119,8 @@ def analyse_pipeline(
 def _analyse_arm(
     rates: PlaceRates, pipeline: PipelineFrame, arm: PipelineArm, is_stated: NDArray[np.bool_]
 ) -> ArmAnalysis:
-    judging = pipeline.judgings[0] if pipeline.judgings else None
-    manifest, ends = pipeline.frame.manifest, find_ends(arm, judging)
+    judging, manifest = pipeline.judging, pipeline.frame.manifest
+    ends = find_ends(arm, judging)
     fail_open, fail_closed = estimate_bounds(rates, arm, judging)
     policies = (manifest.on_malformed, manifest.on_error)
     return ArmAnalysis(
@@ -162,7 +161,7 @@ def _gain(
     bare = next((each for each in pipeline.arms if each.name == NO_GUARD), None)
     if bare is None or arm.name == NO_GUARD:
         return None
-    other = find_ends(bare, pipeline.judgings[0] if pipeline.judgings else None)
+    other = find_ends(bare, pipeline.judging)
     both, is_attack = ends.is_known & other.is_known, rates.is_attack
     return GuardGain(
         attack_success_rate=rates.difference(ends.is_unsafe, other.is_unsafe, both & is_attack),

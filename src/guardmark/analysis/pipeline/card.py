@@ -38,14 +38,14 @@ _LETS_THROUGH = frozenset({Policy.ALLOW, Policy.FALLBACK_TO_MAIN})
 class Ends:
     """What came out of the pipeline, place by place."""
 
-    asked: NDArray[np.bool_]  # the arm was asked
-    passed: NDArray[np.bool_]  # the input went on to the model
-    is_known: NDArray[np.bool_]  # how it ended is known: blocked, or answered and judged
-    is_unsafe: NDArray[np.bool_]  # an unsafe answer came out
+    asked: NDArray[np.bool_]  # The arm was asked.
+    passed: NDArray[np.bool_]  # The input went on to the model.
+    is_known: NDArray[np.bool_]  # How it ended is known: blocked, or answered and judged.
+    is_unsafe: NDArray[np.bool_]  # An unsafe answer came out.
     # The answer met the request (a judge that names no answer mode is taken to have seen an
     # answer).
     is_helped: NDArray[np.bool_]
-    is_harmful_help: NDArray[np.bool_]  # an unsafe answer that met the request at least in part
+    is_harmful_help: NDArray[np.bool_]  # An unsafe answer that met the request at least in part.
 
     @property
     def is_refused(self) -> NDArray[np.bool_]:

@@ -48,9 +48,9 @@ class JudgeColumns:
     """Everything one judge said."""
 
     name: str
-    layer: str  # where its verdicts are stored
-    label: NDArray[np.int8]  # outcome code of each place; `MISSING` where it was not asked
-    mode: NDArray[np.int8]  # answer mode of each place; -1 where the judge did not say
+    layer: str  # Where its verdicts are stored.
+    label: NDArray[np.int8]  # Outcome code of each place; `MISSING` where it was not asked.
+    mode: NDArray[np.int8]  # Answer mode of each place; -1 where the judge did not say.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +59,10 @@ class Judging:
 
     name: str  # `run`, or the name of a later judging
     judges: tuple[JudgeColumns, ...]
-    label: NDArray[np.int8]  # outcome code of the majority; malformed where valid verdicts are tied
+    label: NDArray[np.int8]  # Outcome code of the majority; malformed where valid verdicts tie.
     # Answer mode most judges of the majority named; -1 where none did or they tie.
     mode: NDArray[np.int8]
-    tied: int  # answers on which valid verdicts are tied
+    tied: int  # Answers on which valid verdicts are tied.
 
     @property
     def is_valid(self) -> NDArray[np.bool_]:
@@ -75,10 +75,15 @@ class PipelineFrame:
     """A pipeline run as columns; the repeats lie one after the other."""
 
     frame: Frame
-    arms: tuple[PipelineArm, ...]  # in the order of the configuration
-    model: NDArray[np.int8]  # outcome of the target model; `MISSING` where it was not asked
-    judgings: tuple[Judging, ...]  # of the run first, then later ones in the order they were made
-    human: JudgeColumns | None  # labels of people, or None without any
+    arms: tuple[PipelineArm, ...]  # In the order of the configuration.
+    model: NDArray[np.int8]  # Outcome of the target model; `MISSING` where it was not asked.
+    judgings: tuple[Judging, ...]  # Of the run first, then later ones in the order they were made.
+    human: JudgeColumns | None  # Labels of people, or None without any.
+
+    @property
+    def judging(self) -> Judging | None:
+        """The judging that the cards stand on: that of the run, or None without judges."""
+        return self.judgings[0] if self.judgings else None
 
 
 def read_pipeline(reader: RecordReader, frame: Frame) -> PipelineFrame | None:

@@ -212,8 +212,7 @@ def _cards(
     """Every arm at every scope it has; a guard's own card first."""
     ends = {}
     if pipeline is not None:
-        judging = pipeline.judgings[0] if pipeline.judgings else None
-        ends = {arm.name: find_ends(arm, judging) for arm in pipeline.arms}
+        ends = {arm.name: find_ends(arm, pipeline.judging) for arm in pipeline.arms}
     guards = {arm.name: arm for arm in frame.arms}
     for name in dict.fromkeys([*ends, *guards]):
         if name != NO_GUARD:

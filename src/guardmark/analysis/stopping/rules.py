@@ -31,10 +31,10 @@ class StopStatement:
 
     said: str  # As it was typed.
     kind: StopKind
-    defense: str = ""  # the defense it is about; empty for each one of the run
+    defense: str = ""  # The defense it is about; empty for each one of the run.
     other: str = ""
     is_attack: bool = True
-    limit: float = 0.0  # the limit of the rate, or the half-width; 0 for a comparison
+    limit: float = 0.0  # The limit of the rate, or the half-width; 0 for a comparison.
 
 
 def parse_stop_rule(said: str) -> StopStatement:

@@ -192,7 +192,7 @@ class _Writer:
             ),
         }
         judged = passed and answer is not None and answer.text is not None
-        first = self.pipeline.judgings[0] if self.pipeline.judgings else None
+        first = self.pipeline.judging
         label, mode = layout.SAFE, AnswerMode.REFUSED_OR_BLOCKED.value
         if passed:
             code = MISSING if first is None or not judged else int(first.label[position])
