@@ -27,7 +27,7 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedConfig:
 
 def broken_off(place: RunLocation, *, is_kept: bool = False) -> None:
     """Begin a run in a place, and break it off."""
-    with suppress(KeyboardInterrupt), begun(place, now=NOW, started="now") as keep:
+    with suppress(KeyboardInterrupt), begun(place, now=NOW) as keep:
         RecordWriter(place.folder.records).close()
         if is_kept:
             keep()

@@ -158,6 +158,17 @@ class GateSettings(Settings):
 
 
 ReportFormat = Literal["html", "md", "json", "csv", "junit", "sarif"]
+REPORTS: dict[str, ReportFormat] = {
+    "summary.json": "json",
+    "comparison.json": "json",
+    "summary.md": "md",
+    "report.html": "html",
+    "categories.csv": "csv",
+    "variant_metrics.csv": "csv",
+    "junit.xml": "junit",
+    "results.sarif": "sarif",
+}
+"""Files of a run folder that `report` writes, each with the format by which it is asked for."""
 
 
 class Config(Settings):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,11 +40,11 @@ def plugins_command(*, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor_command(*, as_json: bool) -> None:
     """Examine this installation."""
-    from guardmark.app.run.environment import examine
+    from guardmark.app.run.description import examine
 
     findings = examine()
     if as_json:
-        click.echo(json.dumps([finding.as_json() for finding in findings], indent=2))
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
         return
     width = max(len(finding.subject) for finding in findings)
     for finding in findings:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("html", "md", "json", "csv", "junit", "sarif")
-"""What `report` can be asked for, in the order it is written."""
+"""What `report` can be asked for."""
 _LISTING: Final = frozenset({"html", "md"})
 
 

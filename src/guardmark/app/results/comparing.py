@@ -74,10 +74,16 @@ def label_runs(folders: Sequence[RunDir]) -> tuple[str, ...]:
 def slice_run(run: Path, request: SliceRequest) -> tuple[RunDir, SliceStability]:
     """Draw small slices of a run and write what they would have said; nothing is called."""
     folder = find_run(run)
-    found = read_slices(folder.records, request)
-    folder.write_text(folder.slice_stability.name, stability_json(found))
-    folder.write_text(folder.slice_stability_md.name, render_markdown(stability_document(found)))
-    return folder, found
+    stability = read_slices(folder.records, request)
+    write_slices(folder, stability)
+    return folder, stability
+
+
+def write_slices(folder: RunDir, stability: SliceStability) -> None:
+    """Write what small slices would have said into a folder."""
+    folder.write_text(folder.slice_stability.name, stability_json(stability))
+    document = stability_document(stability)
+    folder.write_text(folder.slice_stability_md.name, render_markdown(document))
 
 
 def read_slices(records: Path, request: SliceRequest) -> SliceStability:

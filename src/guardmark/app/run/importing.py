@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from guardmark import __version__
 from guardmark.app.data.reading import resolved
+from guardmark.app.run.description import describe_run, utc_text
 from guardmark.app.run.run_folder import RUNS, new_run
 from guardmark.app.settings import Config
 from guardmark.core.errors import ConfigError, DatasetError, StorageError, UnknownName
-from guardmark.core.manifest import DataManifest, PartManifest, Policy, RunManifest
+from guardmark.core.manifest import DataManifest, PartManifest, Policy
 from guardmark.core.record import Stage
-from guardmark.datasets.settings import data_sha256
 from guardmark.engine.plan import NO_GUARD
 from guardmark.importers.imported import Statements
 from guardmark.store.records import RecordWriter, RunState
@@ -27,23 +26,17 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from guardmark.core.manifest import RunManifest
     from guardmark.importers.imported import ImportedRun
 
-_TOOLS: Final = {
-    "garak": "guardmark.importers.garak:read_garak",
-    "inspect": "guardmark.importers.inspect_log:read_inspect",
-    "jailbreakbench": "guardmark.importers.jailbreakbench:read_jailbreakbench",
-    "minorbench": "guardmark.importers.minorbench:read_minorbench",
-    "promptfoo": "guardmark.importers.promptfoo:read_promptfoo",
+_TOOLS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "garak": ("guardmark.importers.garak:read_garak", ()),
+    "inspect": ("guardmark.importers.inspect_log:read_inspect", ("label", "unsafe")),
+    "jailbreakbench": ("guardmark.importers.jailbreakbench:read_jailbreakbench", ()),
+    "minorbench": ("guardmark.importers.minorbench:read_minorbench", ()),
+    "promptfoo": ("guardmark.importers.promptfoo:read_promptfoo", ("label", "model")),
 }
-_STATED: Final = {
-    "garak": (),
-    "inspect": ("label", "unsafe"),
-    "jailbreakbench": (),
-    "minorbench": (),
-    "promptfoo": ("label", "model"),
-}
-"""What a person may have to say of the files of a tool, since they do not say it themselves."""
+"""Tool to its reader, and to what a person may have to say of files that do not say it."""
 
 _TYPE: Final = "imported"
 
@@ -68,43 +61,46 @@ def import_run(
     said: Statements | None = None,
 ) -> Imported:
     """Read a finished run of another tool into records; nothing is called."""
-    found = _read(tool, path, said or Statements())
-    if not any(answer.decision or answer.response for row in found.rows for answer in row.answers):
+    imported = _read(tool, path, said or Statements())
+    answers = [answer for row in imported.rows for answer in row.answers]
+    if not any(answer.decision or answer.response for answer in answers):
         raise DatasetError(f"{path} holds neither a decision nor an answer: nothing to score.")
-    config = _config(found, path)
-    settings = json.dumps(resolved(config), sort_keys=True)
-    digest = sha256((settings + json.dumps(dict(found.files), sort_keys=True)).encode()).hexdigest()
+    config = _config(imported, path)
+    texts = [json.dumps(each, sort_keys=True) for each in (resolved(config), dict(imported.files))]
+    digest = sha256("".join(texts).encode()).hexdigest()
     folder = RunDir(path=out) if out is not None else new_run(RUNS, config.name, digest, now=now)
     if folder.records.exists():
         raise StorageError(
             f"{folder.path} holds a run already.\nNext: name another folder with -o."
         )
-    stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    folder.create()
-    with folder.lock(started=stamp), RecordWriter(folder.records) as writer:
+    with folder.lock(started=utc_text(now)), RecordWriter(folder.records) as writer:
         home = path.parent if path.is_file() else path
-        writer.put_manifest(_manifest(found, config, digest=digest, stamp=stamp, home=home))
-        writer.load_samples([row.sample for row in found.rows])
-        answers = _store(writer, found, guard=_guard_name(found))
+        writer.put_manifest(_manifest(imported, config, digest=digest, now=now, home=home))
+        writer.load_samples([row.sample for row in imported.rows])
+        _store(writer, imported, guard=_guard_name(imported))
         writer.finish(RunState.COMPLETE)
-    samples, warnings = len(found.rows), found.warnings
     return Imported(
-        folder=folder, config=config, samples=samples, answers=answers, warnings=warnings
+        folder=folder,
+        config=config,
+        samples=len(imported.rows),
+        answers=sum(answer.response is not None for answer in answers),
+        warnings=imported.warnings,
     )
 
 
 def _read(tool: str, path: Path, said: Statements) -> ImportedRun:
     if tool not in _TOOLS:
         raise UnknownName("tool", tool, _TOOLS)
+    reader, needed = _TOOLS[tool]
     for name in ("label", "model", "unsafe"):
-        if getattr(said, name) and name not in _STATED[tool]:
+        if getattr(said, name) and name not in needed:
             raise ConfigError(f"--{name} says nothing of files of {tool}. Leave it out.")
-    read = cast("Callable[[Path, Statements], ImportedRun]", resolve_name(_TOOLS[tool]))
+    read = cast("Callable[[Path, Statements], ImportedRun]", resolve_name(reader))
     return read(path, said)
 
 
-def _store(writer: RecordWriter, found: ImportedRun, *, guard: str) -> int:
-    planned = answers = 0
+def _store(writer: RecordWriter, found: ImportedRun, *, guard: str) -> None:
+    planned = 0
     for position, row in enumerate(found.rows):
         for answer in row.answers:
             for defense, stage, outcome in (
@@ -116,16 +112,16 @@ def _store(writer: RecordWriter, found: ImportedRun, *, guard: str) -> int:
                     batch = writer.record_batch(defense, stage, repeat=answer.repeat)
                     batch.add(position, outcome, latency_ns=None)
                     planned += 1
-            answers += answer.response is not None
     writer.plan(planned)
-    return answers
 
 
 def _config(found: ImportedRun, path: Path) -> Config:
     guard = _guard_name(found)
+    is_in_folder = path.is_file() and path.name == "results.jsonl"
     settings: dict[str, Any] = {
         "version": 1,
-        "name": _name(path.parent.name if _is_folder_run(path) else path.stem),
+        # A tool that gives each run a folder tells more by its name than by the file's.
+        "name": _name(path.parent.name if is_in_folder else path.stem),
         "data": [{"path": str(path)}],
         "defenses": {guard: {"type": _TYPE}} if guard else {},
         "run": {"repeats": max([1, *(len(row.answers) for row in found.rows)])},
@@ -142,13 +138,8 @@ def _config(found: ImportedRun, path: Path) -> Config:
     return Config.model_validate(settings)
 
 
-def _is_folder_run(path: Path) -> bool:
-    """Whether the tool gives each run a folder, whose name then tells more than the file's."""
-    return path.is_file() and path.name == "results.jsonl"
-
-
 def _manifest(
-    found: ImportedRun, config: Config, *, digest: str, stamp: str, home: Path
+    found: ImportedRun, config: Config, *, digest: str, now: datetime, home: Path
 ) -> RunManifest:
     attacks = sum(row.sample.is_attack for row in found.rows)
     seal = sha256()
@@ -163,32 +154,14 @@ def _manifest(
         files={str(home / name): sealed for name, sealed in found.files.items()},
     )
     named = [("defense", _guard_name(found)), ("model", found.model), ("judge", found.judge)]
-    on_malformed, on_error = config.policies
-    return RunManifest(
-        name=config.name,
-        guardmark_version=__version__,
-        config_sha256=digest,
-        data_sha256=data_sha256([data]),
-        created_utc=stamp,
-        seed=config.run.seed,
-        repeats=config.run.repeats,
-        confidence=config.stats.confidence,
-        min_per_category=config.stats.min_per_category,
-        on_malformed=on_malformed,
-        on_error=on_error,
-        latency_mode=config.latency.mode,
-        concurrency=config.run.concurrency,
-        warmup=0,
-        evaluator=f"imported from {found.tool} {found.created_utc}".strip(),
-        parts=tuple(
-            PartManifest(name=name, kind=kind, type=_TYPE, view="text" if kind == "defense" else "")
-            for kind, name in named
-            if name
-        ),
-        data=(data,),
-        categories={},
-        settings=resolved(config),
-    )
+    parts = [
+        PartManifest(name=name, kind=kind, type=_TYPE, view="text" if kind == "defense" else "")
+        for kind, name in named
+        if name
+    ]
+    manifest = describe_run(config, config_sha256=digest, now=now, parts=parts, data=[data])
+    evaluator = f"imported from {found.tool} {found.created_utc}".strip()
+    return replace(manifest, warmup=0, evaluator=evaluator)
 
 
 def _guard_name(found: ImportedRun) -> str:

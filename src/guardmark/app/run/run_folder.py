@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from guardmark.app.run.description import utc_text
+from guardmark.app.settings import REPORTS
 from guardmark.core.errors import StoreError
 from guardmark.datasets.loading import file_sha256
 from guardmark.datasets.settings import dataset_specs
@@ -51,17 +53,15 @@ def find_place(
 ) -> RunLocation:
     """Find the unfinished run that a command continues, or the folder of a new one.
 
-    A run is continued if its data files are unchanged. Comparing their hashes is enough:
-    which rows are taken and how they are read is part of the configuration's hash. So a run
-    over a million rows goes on at once.
+    Hashes of the data files are enough to compare: which rows are taken, and how they are read,
+    is part of the configuration's hash.
     """
     name, is_retry = loaded.config.name, start is Start.RETRY
+    new = new_run(RUNS, name, config_hash, now=now) if out is None else RunDir(path=out)
     if start is Start.FRESH:
-        return RunLocation(folder=_folder(out, name, config_hash, now=now), is_fresh=True)
+        return RunLocation(folder=new, is_fresh=True)
     folders = (
-        [RunDir(path=out)]
-        if out is not None
-        else runs_to_continue(RUNS, name, config_hash, also_complete=is_retry)
+        runs_to_continue(RUNS, name, config_hash, also_complete=is_retry) if out is None else [new]
     )
     files = None
     for folder in folders:
@@ -75,17 +75,16 @@ def find_place(
         if not strange:
             return RunLocation(folder=folder, has_samples=True)
         if out is not None:
-            raise foreign_run(folder, strange)
+            raise StoreError(
+                f"{folder.path} holds a run {strange}; it was left as it is.\n"
+                "Next: name another folder with -o, or set that run aside with --fresh."
+            )
     if is_retry:
         raise StoreError(
             "There is no run of this configuration and data whose errors could be asked about "
             "again.\nNext: leave out --retry-errors, or name the folder of the run with -o."
         )
-    return RunLocation(folder=_folder(out, name, config_hash, now=now))
-
-
-def _folder(out: Path | None, name: str, config_hash: str, *, now: datetime) -> RunDir:
-    return new_run(RUNS, name, config_hash, now=now) if out is None else RunDir(path=out)
+    return RunLocation(folder=new)
 
 
 def _file_hashes(loaded: LoadedConfig) -> dict[str, str]:
@@ -97,7 +96,7 @@ def _file_hashes(loaded: LoadedConfig) -> dict[str, str]:
 
 
 @contextmanager
-def begun(place: RunLocation, *, now: datetime, started: str) -> Iterator[Callable[[], None]]:
+def begun(place: RunLocation, *, now: datetime) -> Iterator[Callable[[], None]]:
     """Hold the folder of a run; take a beginning back that an exception ends too early."""
     folder, is_kept = place.folder, place.has_samples
     missing = [path for path in (folder.path, *folder.path.parents) if not path.exists()]
@@ -106,7 +105,7 @@ def begun(place: RunLocation, *, now: datetime, started: str) -> Iterator[Callab
         nonlocal is_kept
         is_kept = True
 
-    with folder.lock(started=started):
+    with folder.lock(started=utc_text(now)):
         aside = set_aside(folder, now=now) if place.is_fresh else {}
         is_ours = not folder.records.exists()
         try:
@@ -124,12 +123,14 @@ def _take_back(folder: RunDir, missing: list[Path], aside: dict[Path, Path]) -> 
             for path in missing[1:]:
                 path.rmdir()
             return
-        for suffix in ("", "-wal", "-shm"):
-            path = folder.records.with_name(folder.records.name + suffix)
+        for path in _record_files(folder):
             path.unlink(missing_ok=True)
-        restore(aside)
+        for path, earlier in aside.items():
+            earlier.rename(path)
 
 
+_NOT_ALWAYS = {"comparison.json", "junit.xml", "results.sarif"}
+"""Reports without which a run may be finished."""
 _STAMP = "%Y%m%dT%H%M%SZ"
 _SHOWN_OF_HASH = 8
 
@@ -167,9 +168,7 @@ def stored_manifest(folder: RunDir) -> RunManifest | None:
             )
         return None
     with RecordReader(folder.records) as reader:
-        if not reader.has_samples():
-            return None
-        return reader.manifest()
+        return reader.manifest() if reader.has_samples() else None
 
 
 def difference(manifest: RunManifest, *, config_hash: str, files: Mapping[str, str]) -> str:
@@ -181,32 +180,19 @@ def difference(manifest: RunManifest, *, config_hash: str, files: Mapping[str, s
     return f"over other data: {changed[0]} was changed since" if changed else ""
 
 
-def foreign_run(folder: RunDir, strange: str) -> StoreError:
-    """Return the error of a folder that holds another run than the one asked for."""
-    return StoreError(
-        f"{folder.path} holds a run {strange}; it was left as it is.\n"
-        "Next: name another folder with -o, or set that run aside with --fresh."
-    )
-
-
 def set_aside(folder: RunDir, *, now: datetime) -> dict[Path, Path]:
     """Rename records and seals of an earlier run, so that a fresh one starts in its folder."""
-    moved = {}
-    for suffix in ("", "-wal", "-shm"):
-        path = folder.records.with_name(folder.records.name + suffix)
-        if path.exists():
-            name = f"records.before-{now.strftime(_STAMP)}.sqlite{suffix}"
-            moved[path] = path.rename(path.with_name(name))
-    if folder.seals.exists():
-        name = f"seals.before-{now.strftime(_STAMP)}.jsonl"
-        moved[folder.seals] = folder.seals.rename(folder.seals.with_name(name))
-    return moved
+    return {
+        path: path.rename(path.with_name(f"{path.stem}.before-{now.strftime(_STAMP)}{path.suffix}"))
+        for path in (*_record_files(folder), folder.seals)
+        if path.exists()
+    }
 
 
-def restore(moved: Mapping[Path, Path]) -> None:
-    """Give the records that were set aside their names again."""
-    for path, aside in moved.items():
-        aside.rename(path)
+def _record_files(folder: RunDir) -> list[Path]:
+    """The file of the records, and those that SQLite keeps beside it."""
+    records = folder.records
+    return [records.with_name(f"{records.name}{suffix}") for suffix in ("", "-wal", "-shm")]
 
 
 def _family(base: Path, name: str) -> Path:
@@ -219,15 +205,19 @@ def _is_unfinished(folder: RunDir) -> bool:
             if reader.status().state is not RunState.COMPLETE:
                 return True
             # Killed while it wrote its reports: asking every service again would be a pity.
-            wanted = reader.manifest().settings.get("report")
+            return bool(missing_reports(folder, reader.manifest()))
     except StoreError:
         return False  # a damaged run is left alone; a new one starts beside it
-    reports = {
-        "json": folder.summary_json,
-        "md": folder.summary_md,
-        "csv": folder.variant_metrics_csv,
-        "html": folder.report_html,
-    }
-    return isinstance(wanted, list) and any(
-        name in wanted and not report.exists() for name, report in reports.items()
-    )
+
+
+def missing_reports(folder: RunDir, manifest: RunManifest) -> list[str]:
+    """Name the reports that a configuration asks for and every finished run has, and are gone."""
+    wanted = manifest.settings.get("report")
+    return [
+        name
+        for name, form in REPORTS.items()
+        if isinstance(wanted, list)
+        and form in wanted
+        and name not in _NOT_ALWAYS
+        and not folder.file(name).exists()
+    ]

@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from guardmark.app.data.reading import config_sha256, read_data, resolved
+from guardmark.app.data.reading import config_sha256, read_data
 from guardmark.app.parts.building import build_parts
 from guardmark.app.parts.probing import probe_parts
 from guardmark.app.parts.process import keep_working_directory, run_on_loop
 from guardmark.app.parts.services import close_parts, concurrency_of, open_services
 from guardmark.app.results.secret_scan import require_no_secret
-from guardmark.app.run.description import ending_line, logbook, write_description
+from guardmark.app.run.description import (
+    describe_run,
+    ending_line,
+    logbook,
+    write_description,
+)
 from guardmark.app.run.engine_options import (
     ANSWERS,
     check_rules,
@@ -20,12 +25,11 @@ from guardmark.app.run.engine_options import (
     rebuilds,
     with_rules,
 )
-from guardmark.app.run.environment import describe_environment
 from guardmark.app.run.run_folder import Start, begun, find_place
 from guardmark.core.errors import ConfigError, StoreError
-from guardmark.core.manifest import VERSION, RunManifest
+from guardmark.core.manifest import VERSION
 from guardmark.core.protocols import SampleBound
-from guardmark.datasets.settings import data_sha256, describe_data, merge_files
+from guardmark.datasets.settings import describe_data, merge_files
 from guardmark.engine.plan import Plan, Timing, Workers
 from guardmark.engine.runner import run as run_engine
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
     from guardmark.app.parts.building import Parts
     from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.run.run_folder import RunLocation
-    from guardmark.core.manifest import DataManifest
+    from guardmark.core.manifest import DataManifest, RunManifest
     from guardmark.datasets.loading import DataReading, LoadedData
     from guardmark.engine.progress import Progress
     from guardmark.engine.run_monitor import StopSignal
@@ -153,7 +157,7 @@ class _Invocation:
                 now=now,
             )
             with (
-                begun(place, now=now, started=_stamp(now)) as keep,
+                begun(place, now=now) as keep,
                 RecordWriter(place.folder.records) as writer,
             ):
                 if writer.unanswered:
@@ -183,7 +187,7 @@ class _Invocation:
         for line in describe_data(data.manifests, builtin):
             self.session.announce(line)
         # Before the first look at a service, which the calls then follow at once.
-        self._describe(folder, merge_files(data.manifests))
+        write_description(folder, self.loaded.config, merge_files(data.manifests))
         return data.warnings
 
     async def _measure(
@@ -201,7 +205,7 @@ class _Invocation:
             note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
             self._bind(writer)
             if place.has_samples:
-                self._describe(folder, manifest.data)
+                write_description(folder, self.loaded.config, manifest.data)
             with keep_working_directory():
                 summary = await run_engine(
                     replace(self._plan(), cached=cached),
@@ -222,41 +226,18 @@ class _Invocation:
                 part.bind(writer.sample(position) for position in range(writer.sample_count))
 
     def _manifest(self, data: DataReading | LoadedData) -> RunManifest:
-        config, files = self.loaded.config, data.manifests
-        on_malformed, on_error = config.policies
-        return RunManifest(
-            name=config.name,
-            guardmark_version=VERSION,
+        manifest = describe_run(
+            self.loaded.config,
             config_sha256=self.config_hash,
-            data_sha256=data_sha256(files),
-            created_utc=_stamp(self.session.now),
-            seed=config.run.seed,
-            repeats=config.run.repeats,
-            confidence=config.stats.confidence,
-            min_per_category=config.stats.min_per_category,
-            on_malformed=on_malformed,
-            on_error=on_error,
-            latency_mode=config.latency.mode,
-            concurrency=config.run.concurrency,
-            warmup=config.latency.warmup,
-            evaluator=config.run.evaluator,
+            now=self.session.now,
             parts=self.parts.manifests,
-            data=merge_files(files),
-            categories={c.name: c.subcategories for c in data.taxonomy.categories},
-            settings=resolved(config),
-            shared_answers=self._shared_answers(),
+            data=data.manifests,
         )
-
-    def _shared_answers(self) -> tuple[str, ...]:
         arms = self.parts.pipeline.arms if self.parts.pipeline is not None else ()
-        return arms if len(arms) > 1 else ()
-
-    def _describe(self, folder: RunDir, data: Sequence[DataManifest]) -> None:
-        write_description(
-            folder,
-            config=resolved(self.loaded.config),
-            data=data,
-            environment=describe_environment(),
+        return replace(
+            manifest,
+            categories={c.name: c.subcategories for c in data.taxonomy.categories},
+            shared_answers=arms if len(arms) > 1 else (),
         )
 
     def _plan(self) -> Plan:
@@ -295,7 +276,3 @@ def per_second(rate: str) -> float:
     """Return a rate such as `300/min` in calls per second."""
     number, _, unit = rate.partition("/")
     return float(number) / {"s": 1, "min": 60, "h": 3600}[unit]
-
-
-def _stamp(now: datetime) -> str:
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,12 +10,13 @@ import sys
 import zlib
 from array import array
 from bisect import bisect_left
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from guardmark.app.verify.mismatches import MismatchKind
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
+from guardmark.datasets.loading import file_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,25 +40,24 @@ def check_data(
 ) -> list[str]:
     """Compare the data files with the hashes the run noted, and its samples with their texts.
 
-    Every text under test has to stand somewhere in the files, character for character. Where a
-    file is missing or cannot be read here (Parquet), texts are not looked for.
+    Where a file is missing or cannot be read here (Parquet), texts are not looked for.
     """
-    missing, found = [], []
+    missing, files = [], []
     for data in reader.manifest().data:
         for name, noted in data.files.items():
-            places = [folder / name for folder in folders if _is_inside(folder, name)]
-            places += [builtin[name]] if name in builtin else []
-            there = [path for path in places if path.is_file()]
+            paths = [folder / name for folder in folders if _is_inside(folder, name)]
+            paths += [builtin[name]] if name in builtin else []
+            there = [path for path in paths if path.is_file()]
             if not there:
                 missing.append(name)
                 continue
-            digests = {_digest(path): path for path in reversed(there)}
+            digests = {file_sha256(path): path for path in reversed(there)}
             # Another file of the same name may lie in another folder.
             digest = noted if noted in digests else next(reversed(digests))
-            found.append(digests[digest])
+            files.append(digests[digest])
             mismatches.value(MismatchKind.DATA, name, "sha256", stated=noted, counted=digest)
-    if not missing and found and all(map(_is_readable, found)):
-        _check_texts(reader, found, mismatches)
+    if not missing and files and all(map(_is_readable, files)):
+        _check_texts(reader, files, mismatches)
     return missing
 
 
@@ -67,17 +67,12 @@ def _is_inside(folder: Path, name: str) -> bool:
     return path.is_relative_to(base)
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as content:
-        return file_digest(content, "sha256").hexdigest()
-
-
 def _check_texts(reader: RecordReader, files: Sequence[Path], mismatches: Mismatches) -> None:
     # Both sides may hold a million texts, so only their hashes meet; a repeated one is looked up
     # at its first place, and a set of them would take more than all the rest.
-    hashes = array("Q", (_short_hash(text) for _, text in _texts(reader)))
-    wanted = array("Q", sorted(hashes))
-    del hashes
+    query = "SELECT id, text FROM samples ORDER BY position"
+    texts = reader.connection.execute(query)
+    wanted = array("Q", sorted(array("Q", (_short_hash(text) for _, text in texts))))
     is_there = bytearray(len(wanted))
     for path in files:
         for text in _strings(path):
@@ -85,7 +80,7 @@ def _check_texts(reader: RecordReader, files: Sequence[Path], mismatches: Mismat
             at = bisect_left(wanted, hashed)
             if at < len(wanted) and wanted[at] == hashed:
                 is_there[at] = True
-    for name, text in _texts(reader):
+    for name, text in reader.connection.execute(query):
         mismatches.compared += 1
         if not is_there[bisect_left(wanted, _short_hash(text))]:
             mismatches.differ(
@@ -97,16 +92,8 @@ def _check_texts(reader: RecordReader, files: Sequence[Path], mismatches: Mismat
             )
 
 
-def _texts(reader: RecordReader) -> Iterator[tuple[str, str]]:
-    """Yield id and text under test of every sample, in order."""
-    yield from reader.connection.execute("SELECT id, text FROM samples ORDER BY position")
-
-
 def _short_hash(text: str) -> int:
-    """Eight bytes of SHA-256: that a changed text meets another by chance is out of the question.
-
-    With a million texts the chance is one in 10^13.
-    """
+    """Eight bytes of SHA-256: a changed one of a million texts meets another once in 10^13."""
     return int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest()[:8], "big")
 
 
@@ -118,7 +105,9 @@ def _strings(path: Path) -> Iterator[str]:
     """Every string of a file, wherever it stands."""
     name = path.name.removesuffix(".gz")
     try:
-        with _open_text(path) as lines:
+        # Lines end at line feeds only.
+        unpack = gzip.open if path.suffix == ".gz" else Path.open
+        with unpack(path, "rt", encoding="utf-8-sig", newline="\n") as lines:
             if name.endswith((".csv", ".tsv")):
                 csv.field_size_limit(sys.maxsize)
                 for row in csv.reader(lines, delimiter="\t" if name.endswith(".tsv") else ","):
@@ -132,19 +121,9 @@ def _strings(path: Path) -> Iterator[str]:
         return  # the file is not the one that was read; its hash says so already
 
 
-def _open_text(path: Path) -> IO[str]:
-    """Open a file of text, packed or not; lines end at line feeds only."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")
-    return path.open(encoding="utf-8-sig", newline="\n")
-
-
 def _within(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _within(each)
-    elif isinstance(value, list):
-        for each in value:
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
             yield from _within(each)

@@ -1,7 +1,4 @@
-"""Reports written again by the code that writes them, and compared with those in the folder.
-
-This is no independent check of the figures; it finds an edit anywhere, also in a sentence.
-"""
+"""Reports written again by the code that writes them: an edit shows, also that of a sentence."""
 
 from __future__ import annotations
 
@@ -17,13 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.adaptive.trace import target_lines, trace_lines
 from guardmark.analysis.pipeline.small_slices import SliceRequest
 from guardmark.app.results.artefacts import write_reports
-from guardmark.app.results.comparing import read_slices
+from guardmark.app.results.comparing import read_slices, write_slices
 from guardmark.app.results.exporting import export
 from guardmark.app.results.opened_run import run_config
+from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import Mismatches, MismatchKind
-from guardmark.reports.chapters.slices import stability_document
-from guardmark.reports.render.json.documents import stability_json
-from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.connect import copy_records
 from guardmark.store.layers import MODEL_LAYERS, asked_layers
 from guardmark.store.records import RecordReader
@@ -33,17 +28,7 @@ from guardmark.store.tries import read_tries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_FORMAT_OF: Final = {
-    "summary.json": "json",
-    "comparison.json": "json",
-    "summary.md": "md",
-    "categories.csv": "csv",
-    "variant_metrics.csv": "csv",
-    "report.html": "html",
-    "junit.xml": "junit",
-    "results.sarif": "sarif",
-    "results.jsonl": "",
-}
+_FORMAT_OF: Final = {**REPORTS, "results.jsonl": ""}
 _SHOWN: Final = 60
 _BEFORE: Final = 20
 """Characters of a line that are shown, and those of them before the first that differs."""
@@ -68,22 +53,18 @@ def _compare_reports(
         config = run_config(reader.manifest())
         thresholds = _thresholds(stated, reader.defenses())
     names = [name for name in _FORMAT_OF if (folder.path / name).exists()]
-    formats = tuple(dict.fromkeys(_FORMAT_OF[name] for name in names if _FORMAT_OF[name]))
+    formats = tuple({_FORMAT_OF[name] for name in names})
     fresh: list[Path] = []
     for texts in (True, False):
-        place = RunDir(path=scratch / f"texts-{texts}").create()
-        copy_records(folder.records, place.records)
-        write_reports(place, config, formats=formats, thresholds=thresholds, texts=texts)
-        fresh.append(place.path)
-        names = [
-            name
-            for name in names
-            if not _is_equal(folder.path / name, place.path / name, mismatches)
-        ]
+        again = RunDir(path=scratch / f"texts-{texts}").create()
+        copy_records(folder.records, again.records)
+        write_reports(again, config, formats=formats, thresholds=thresholds, texts=texts)
+        fresh.append(again.path)
+        names = [n for n in names if not _is_equal(folder.path / n, again.path / n, mismatches)]
         if not names:
             return
     for name in names:
-        _compare(folder, name, [place / name for place in fresh], mismatches)
+        _compare(folder, name, [path / name for path in fresh], mismatches)
 
 
 def _thresholds(stated: dict[str, Any], known: Sequence[str]) -> tuple[tuple[str, float], ...]:
@@ -109,15 +90,13 @@ def _compare_slices(folder: RunDir, mismatches: Mismatches, *, scratch: Path) ->
             seeds=tuple(int(seed) for seed in said["seeds"]),
         )
     except (TypeError, ValueError, KeyError, RecursionError):
-        texts = ("no request of slices", "none of this form")
-        _differ(mismatches, folder.slice_stability.name, "", texts)
+        name = folder.slice_stability.name
+        _differ(mismatches, name, "", ("no request of slices", "none of this form"))
         return
-    found = read_slices(folder.records, request)
-    place = RunDir(path=scratch / "slices")
-    place.write_text(folder.slice_stability.name, stability_json(found))
-    place.write_text(folder.slice_stability_md.name, render_markdown(stability_document(found)))
-    for path in (folder.slice_stability, folder.slice_stability_md):
-        _compare_file(folder, path.name, place.path / path.name, mismatches)
+    again = RunDir(path=scratch / "slices")
+    write_slices(again, read_slices(folder.records, request))
+    for name in (again.slice_stability.name, again.slice_stability_md.name):
+        _compare_file(folder, name, again.path / name, mismatches)
 
 
 def _compare_exports(folder: RunDir, mismatches: Mismatches, *, scratch: Path) -> None:
@@ -135,28 +114,28 @@ def _compare_exports(folder: RunDir, mismatches: Mismatches, *, scratch: Path) -
 def _compare_traces(folder: RunDir, mismatches: Mismatches) -> None:
     """Compare the traces of an adaptive attacker with the tries they tell."""
     with RecordReader(folder.records) as reader:
-        if folder.trace.exists():
-            said = folder.trace.read_text(encoding="utf-8", errors="replace").split("\n")
-            head, asked = _parsed(said[0]), _attacked(reader)
-            named = head.get("defenses") if isinstance(head, dict) else None
-            stated = [name for name in named if name in asked] if isinstance(named, list) else []
-            order = dict.fromkeys([*stated, *asked])
-            told = "".join(trace_lines(reader, defenses=order)).split("\n")
-            _compare_lists(folder.trace.name, said, told, mismatches)
-        if folder.target.exists():
-            said = folder.target.read_text(encoding="utf-8", errors="replace").split("\n")
-            told = "".join(target_lines(reader)).split("\n")
-            _compare_lists(folder.target.name, said, told, mismatches)
+        for path in (folder.trace, folder.target):
+            if not path.exists():
+                continue
+            stated = path.read_text(encoding="utf-8", errors="replace").split("\n")
+            if path == folder.trace:
+                fresh = trace_lines(reader, defenses=_attacked(reader, _parsed(stated[0])))
+            else:
+                fresh = target_lines(reader)
+            _compare_lines(path.name, stated, "".join(fresh).split("\n"), mismatches)
 
 
-def _attacked(reader: RecordReader) -> list[str]:
-    """Return the defenses of which a trace tells, in the order of the run."""
-    told = (*asked_layers(reader.layers()), *MODEL_LAYERS)
-    return [
+def _attacked(reader: RecordReader, head: Any) -> list[str]:
+    """Return the defenses of which a trace tells: in the order of its head, then of the run."""
+    layers = (*asked_layers(reader.layers()), *MODEL_LAYERS)
+    asked = [
         name
         for name in reader.defenses()
-        if any(next(read_tries(reader, defense=name, layer=layer), None) for layer in told)
+        if any(next(read_tries(reader, defense=name, layer=layer), None) for layer in layers)
     ]
+    named = head.get("defenses") if isinstance(head, dict) else None
+    first = [name for name in named if name in asked] if isinstance(named, list) else []
+    return list(dict.fromkeys([*first, *asked]))
 
 
 def _is_equal(path: Path, fresh: Path, mismatches: Mismatches) -> bool:
@@ -197,7 +176,10 @@ def _compare_file(folder: RunDir, name: str, fresh: Path, mismatches: Mismatches
 def _compare(folder: RunDir, name: str, fresh: list[Path], mismatches: Mismatches) -> None:
     """Say where a file differs from the nearer of its forms."""
     if name.endswith((".jsonl", "records.csv")):
-        _compare_files(name, folder.path / name, fresh[0], mismatches)
+        with (folder.path / name).open("rb") as one, fresh[0].open("rb") as two:
+            lengths = (_line_count(folder.path / name), _line_count(fresh[0]))
+            texts, others = map(_text, one), map(_text, two)
+            _compare_lines(name, texts, others, mismatches, lengths=lengths)
         return
     stated = (folder.path / name).read_bytes()
     forms = [each.read_bytes() for each in fresh if each.exists()]
@@ -220,47 +202,32 @@ def _compare(folder: RunDir, name: str, fresh: list[Path], mismatches: Mismatche
             return
     count = stated.count(b"\n")
     nearest = min(forms, key=lambda form: abs(form.count(b"\n") - count))
-    one, two = (text.decode(errors="replace").split("\n") for text in (stated, nearest))
-    _compare_lists(name, one, two, mismatches)
-
-
-def _compare_files(name: str, path: Path, fresh: Path, mismatches: Mismatches) -> None:
-    """Compare two files line by line as they are read."""
-    lengths = (_line_count(path), _line_count(fresh))
-    with path.open("rb") as stated, fresh.open("rb") as counted:
-        one, two = (map(_text, file) for file in (stated, counted))
-        _compare_lines(name, one, two, lengths, mismatches=mismatches)
+    said, again = (form.decode(errors="replace").split("\n") for form in (stated, nearest))
+    _compare_lines(name, said, again, mismatches)
 
 
 def _text(line: bytes) -> str:
     return line.decode(errors="replace").removesuffix("\n")
 
 
-def _compare_lists(
-    name: str, stated: list[str], counted: list[str], mismatches: Mismatches
-) -> None:
-    lengths = (len(stated), len(counted))
-    _compare_lines(name, stated, counted, lengths, mismatches=mismatches)
-
-
 def _compare_lines(
     name: str,
     stated: Iterable[str],
     counted: Iterable[str],
-    lengths: tuple[int, int],
-    *,
     mismatches: Mismatches,
+    *,
+    lengths: tuple[int, int] | None = None,
 ) -> None:
     """Compare lines; of files with other numbers of lines only the first that differs is named."""
-    is_long_as = lengths[0] == lengths[1]
+    one_length, two_length = lengths or (len(list(stated)), len(list(counted)))
     for number, (one, two) in enumerate(zip_longest(stated, counted), 1):
         mismatches.compared += 1
         if one != two:
             _differ(mismatches, name, f"line {number}", _excerpts(one, two))
-            if not is_long_as:
+            if one_length != two_length:
                 break
-    if not is_long_as:
-        _differ(mismatches, name, "lines", (str(lengths[0]), str(lengths[1])))
+    if one_length != two_length:
+        _differ(mismatches, name, "lines", (str(one_length), str(two_length)))
 
 
 def _heads(records: Path) -> list[bytes]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from glob import escape
-from hashlib import file_digest
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
+from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import MismatchKind
+from guardmark.datasets.loading import file_sha256
 from guardmark.store.run_dir import SEALS, layers_of
 from guardmark.store.schema import META_KEYS
 
@@ -25,6 +26,11 @@ _LARGEST: Final = 16 << 20
 """Bytes by which a file may exceed what was sealed and still be compared line by line."""
 _STREAMED: Final = {"results.jsonl", "records.csv"}
 """Files of a line a record, which are never read whole."""
+_BESIDE: Final = {
+    *("results.jsonl", "trace.jsonl", "target.jsonl", "slice_stability.json"),
+    *("config.resolved.yaml", "data_manifest.json", "environment.json"),
+}
+"""Files beside the reports that every guardmark with seals seals."""
 _OTHER_RECORDS: Final = "these are other records"
 _NAMED: Final = 5
 """Files that a note names."""
@@ -61,7 +67,9 @@ def check_seals(
             if not _is_half_written(path, seals[-1]):
                 stated, counted = "it was sealed", "it is not there any more"
         elif (standing := _standing_seal(path, seals)) is None:
-            stated = f"SHA-256 {_digest(path)[:_DIGITS]}..., sealed {seals[-1].sha256[:_DIGITS]}..."
+            stated = (
+                f"SHA-256 {file_sha256(path)[:_DIGITS]}..., sealed {seals[-1].sha256[:_DIGITS]}..."
+            )
             counted = "it was edited after it was sealed"
         elif standing.head and standing.head not in heads:
             stated, counted = f"sealed over head {standing.head[:_DIGITS]}...", _OTHER_RECORDS
@@ -74,7 +82,7 @@ def check_seals(
             mismatches.differ(MismatchKind.SEAL, name, "", stated=stated, counted=counted)
     _check_layers(chain, connection, mismatches)
     files = [name for name in _files(folder) if name not in sealed]
-    unsealed = [name for name in files if name in _reports(folder)]
+    unsealed = [name for name in files if name in REPORTS or name in _BESIDE]
     return SealCheck(
         notes=tuple(_notes(folder, unsealed, earlier=earlier)),
         not_covered=tuple(name for name in files if name not in unsealed),
@@ -111,37 +119,23 @@ def _files(folder: RunDir) -> list[str]:
     return sorted(name for name in names if not name.startswith((".", SEALS, "records.sqlite")))
 
 
-def _reports(folder: RunDir) -> set[str]:
-    return {
-        path.name
-        for path in (
-            *(folder.summary_json, folder.summary_md, folder.report_html, folder.categories_csv),
-            *(folder.variant_metrics_csv, folder.comparison_json, folder.junit, folder.sarif),
-            *(folder.results, folder.trace, folder.target, folder.slice_stability),
-            *(folder.resolved_config, folder.data_manifest, folder.environment),
-        )
-    }
-
-
 def _is_half_written(path: Path, seal: Seal) -> bool:
     """Tell whether a writer was killed after it had sealed a file and before it named it."""
     return any(
-        each.is_file() and each.stat().st_size == seal.size and _digest(each) == seal.sha256
+        each.is_file() and each.stat().st_size == seal.size and file_sha256(each) == seal.sha256
         for each in path.parent.glob(f".{escape(path.name)}.*")
     )
 
 
 def _check_layers(chain: SealChain, connection: StoreConnection, mismatches: Mismatches) -> None:
-    """Compare names and settings of the layers, such as a judge's, with those last sealed.
-
-    A layer that nothing belongs to yet may have come after the last seal.
-    """
+    """Compare names and settings of the layers, such as a judge's, with those last sealed."""
     head = connection.head()
     sealed = {each.layers for each in chain.seals if each.head == head and each.layers}
     if not sealed or layers_of(connection) in sealed:
         return
-    last = connection.execute("SELECT max(layer) FROM records").fetchone()[0] or 0
-    last = max(last, connection.execute("SELECT max(layer) FROM tries").fetchone()[0] or 0)
+    # A layer that nothing belongs to yet may have come after the last seal.
+    query = "SELECT max(layer) FROM (SELECT layer FROM records UNION SELECT layer FROM tries)"
+    last = connection.execute(query).fetchone()[0] or 0
     if layers_of(connection, up_to=last) not in sealed:
         mismatches.differ(
             MismatchKind.RECORDS,
@@ -168,13 +162,9 @@ def check_meta(connection: StoreConnection, mismatches: Mismatches) -> None:
 
 def _standing_seal(path: Path, seals: Sequence[Seal]) -> Seal | None:
     """Return the last seal of a file that its bytes agree with."""
-    size, digest = path.stat().st_size, ""
-    for seal in reversed(seals):
-        if seal.size == size:
-            digest = digest or _digest(path)
-            if seal.sha256 == digest:
-                return seal
-    return None
+    size = path.stat().st_size
+    digest = file_sha256(path) if any(seal.size == size for seal in seals) else ""
+    return next((seal for seal in reversed(seals) if seal.sha256 == digest), None)
 
 
 def _notes(folder: RunDir, unsealed: list[str], *, earlier: list[str]) -> list[str]:
@@ -195,8 +185,3 @@ def _notes(folder: RunDir, unsealed: list[str], *, earlier: list[str]) -> list[s
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as content:
-        return file_digest(content, "sha256").hexdigest()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.results.opened_run import find_run
+from guardmark.app.run.run_folder import missing_reports
 from guardmark.app.verify.data_files import builtin_files, check_data
 from guardmark.app.verify.headline import check_headline, read_summary
 from guardmark.app.verify.mismatches import Mismatch, Mismatches, MismatchKind
@@ -184,16 +185,8 @@ def _check_stored(
 def _missing(folder: RunDir, reader: RecordReader) -> list[str]:
     if reader.status().state is not RunState.COMPLETE:
         return ["The run is not complete; what it stored so far was checked."]
-    wanted = reader.manifest().settings.get("report")
-    files = {
-        "json": folder.summary_json,
-        "md": folder.summary_md,
-        "html": folder.report_html,
-        "csv": folder.categories_csv,
-    }
-    asked = [files[name] for name in files if isinstance(wanted, list) and name in wanted]
+    missing = missing_reports(folder, reader.manifest())
     return [
-        f"{path.name} is not there; to write it: guardmark report {folder.path}"
-        for path in (*asked, folder.results)
-        if not path.exists()
+        f"{name} is not there; to write it: guardmark report {folder.path}"
+        for name in (*missing, *(["results.jsonl"] if not folder.results.exists() else []))
     ]
