@@ -17,7 +17,8 @@ from guardmark.canon.steps import canonicalize, skeleton
 from guardmark.core.manifest import LatencyMode, Policy, RunManifest
 from guardmark.core.outcome import ALLOWED, BLOCKED, Decision
 from guardmark.core.sample import Label, Prompt, Sample, View
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from guardmark.analysis.adaptive.rows import read_battles, read_left_out
 from guardmark.analysis.run import analyse_run
 from guardmark.core.outcome import Attempt, Decision, Evidence, Outcome
 from guardmark.core.sample import Prompt
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 
 class Failing(AtOnce):

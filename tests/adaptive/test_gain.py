@@ -22,7 +22,7 @@ from guardmark.analysis.defense.counts import grouped_difference
 from guardmark.core.estimate import Difference
 from guardmark.core.sample import Sample
 from guardmark.store.layers import ADAPTIVE, BLIND
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from guardmark.core.outcome import (
 )
 from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
-from guardmark.store.reader import RecordReader
-from guardmark.store.records import RecordWriter, RunState
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.records import RecordWriter
 
 SAFE_ANSWER = Verdict(label=VerdictLabel.SAFE, answer_mode=AnswerMode.ANSWERED)
 REFUSAL = Verdict(label=VerdictLabel.SAFE, answer_mode=AnswerMode.REFUSED_OR_BLOCKED)

@@ -11,8 +11,8 @@ from guardmark.core.manifest import DataManifest, LatencyMode, PartManifest, Pol
 from guardmark.core.outcome import Decision, ErrorKind, Outcome, ScoreKind
 from guardmark.core.sample import Label, Prompt, Sample, Severity
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
-from guardmark.store.reader import RecordReader
-from guardmark.store.records import RecordWriter, RunState
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.records import RecordWriter
 
 Answers = Callable[[int, Sample], Decision]
 

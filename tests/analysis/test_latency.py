@@ -9,7 +9,8 @@ from small_runs import Planned, Runs, allow, attack, benign, block, failed, make
 from guardmark.analysis.defense.latency import Latency
 from guardmark.analysis.run import analyse_run
 from guardmark.core.outcome import Decision, ErrorKind, Outcome
-from guardmark.store.records import RecordReader, RecordWriter, RunState
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.records import RecordWriter
 from guardmark.store.schema import FLAG_CACHED, FLAG_COLD, FLAG_PLANNED
 
 SAMPLES = [*(attack(n) for n in range(100)), *(benign(n) for n in range(100))]

@@ -14,7 +14,8 @@ from guardmark.analysis.defense.slices import CategoryStatus
 from guardmark.analysis.run import AnalysisSettings, RunAnalysis, analyse_run
 from guardmark.core.outcome import Decision, Outcome
 from guardmark.core.sample import Sample
-from guardmark.store.records import RecordReader, RecordWriter, RunState
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.records import RecordWriter
 
 SAMPLES = [*(attack(n) for n in range(600)), *(benign(n) for n in range(600))]
 

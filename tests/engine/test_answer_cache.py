@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from tests.engine.parts import Inline, Judging, Model, Remote
@@ -12,7 +13,8 @@ from guardmark.engine.plan import NO_GUARD, CachedParts, Pipeline, Plan
 from guardmark.engine.runner import run
 from guardmark.store.cache import AnswerCache
 from guardmark.store.columns import record_columns
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 from guardmark.store.schema import FLAG_CACHED
 
 
@@ -21,7 +23,7 @@ async def test_a_second_run_recalls_what_the_first_was_told(
 ) -> None:
     """Repeats share no answer, other parts none either, and the records say which were kept."""
     identities = {"remote": "r1", "tutor": "t1", "judge": "j1"}
-    with AnswerCache(tmp_path / "cache.sqlite") as cache:
+    with closing(AnswerCache(tmp_path / "cache.sqlite")) as cache:
         for turn, repeats in enumerate((1, 2)):
             guard, model, judge, inline = Remote(), Model(), Judging(), Inline()
             plan = Plan(

@@ -33,7 +33,8 @@ from guardmark.engine.execution.pool import InlineExecutor
 from guardmark.engine.plan import Budget, Plan, Timing, Workers
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.inference.classifier import ClassScore
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 
 if TYPE_CHECKING:
     from guardmark.inference.classifier import SequenceClassifier

@@ -21,7 +21,8 @@ from guardmark.engine.execution.executor import DealtSamples, DefenseWork, Execu
 from guardmark.engine.execution.pool import InlineExecutor, ProcessExecutor, ThreadExecutor
 from guardmark.engine.execution.service import ServiceExecutor
 from guardmark.engine.plan import AnyDefense, Budget, Plan, Timing, Workers
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 
 OpenWriter = Callable[..., RecordWriter]
 OPEN: Final = Timing(mode=LatencyMode.OPEN, rate_per_s=100.0)

@@ -28,7 +28,8 @@ from guardmark.core.usage import Usage
 from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
 from guardmark.engine.runner import Ending, run
 from guardmark.store.integrity import check
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 
 OpenWriter = Callable[..., RecordWriter]
 

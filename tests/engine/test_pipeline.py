@@ -29,7 +29,8 @@ from guardmark.engine.plan import NO_GUARD, Budget, Pipeline, Plan, Timing
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import Ending, run
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 
 OpenWriter = Callable[..., RecordWriter]
 

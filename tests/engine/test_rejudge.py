@@ -17,7 +17,8 @@ from guardmark.engine.progress import Progress
 from guardmark.engine.rejudge import judge_again
 from guardmark.engine.runner import Ending, run
 from guardmark.store.integrity import check
-from guardmark.store.records import RecordReader, RecordWriter, RunState
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.records import RecordWriter
 
 OpenWriter = Callable[..., RecordWriter]
 

@@ -40,7 +40,8 @@ from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import Ending, run
 from guardmark.store.columns import record_columns
-from guardmark.store.records import RecordReader, RecordWriter, RunState
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.records import RecordWriter
 from guardmark.store.schema import FLAG_AMORTISED, FLAG_COLD, FLAG_PLANNED
 
 OpenWriter = Callable[..., RecordWriter]

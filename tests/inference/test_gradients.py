@@ -22,7 +22,7 @@ from guardmark.config.settings import BuildContext
 from guardmark.core.sample import Label, Prompt, Sample
 from guardmark.inference.gradients import GradientDefense
 from guardmark.reports.chapters.adaptive.chapter import threat_card
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
 
 pytestmark = pytest.mark.hf

@@ -15,7 +15,7 @@ import pytest
 from tests.journeys.command_line import guardmark, set_up, words
 
 from guardmark.store.integrity import check
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 from guardmark.store.schema import FLAG_COLD
 
 pytestmark = pytest.mark.slow

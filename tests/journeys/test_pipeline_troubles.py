@@ -15,7 +15,7 @@ from tests.journeys.command_line import typed, words, write_rows
 from tests.journeys.test_pipeline import counts, number_of, summary_of
 
 from guardmark.core.record import Stage
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 COUNT = 40
 GARBAGE = "\ud83d \u202e\u0000\ufffd \x1b[31m ́́́́"

@@ -17,7 +17,7 @@ from tests.journeys.command_line import Done, guardmark, set_up
 
 from guardmark.net.redaction import Redactor
 from guardmark.store.integrity import check
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 GUARD = """\
 version: 1

@@ -17,7 +17,8 @@ from guardmark.defenses.http.defense import HttpSettings
 from guardmark.engine.plan import Plan
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import run
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,8 @@ from guardmark.core.sample import Sample
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import Document, Table
 from guardmark.reports.document.wording import cell_text
-from guardmark.store.records import RecordReader, RecordWriter, RunState
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.records import RecordWriter
 from guardmark.store.schema import FLAG_CACHED, FLAG_COLD
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,10 +38,10 @@ KEY = key_of("f" * 64, repeat=0, asked=("p",))
 )
 def test_a_kept_answer_comes_back_marked_and_untimed(tmp_path: Path, answer: Answer) -> None:
     """Its latency was measured elsewhere, so it counts for none here."""
-    with AnswerCache(tmp_path / "cache.sqlite") as cache:
+    with closing(AnswerCache(tmp_path / "cache.sqlite")) as cache:
         assert cache.recall(KEY) is None
         assert cache.keep(KEY, answer)
-    with AnswerCache(tmp_path / "cache.sqlite") as cache:
+    with closing(AnswerCache(tmp_path / "cache.sqlite")) as cache:
         found = cache.recall(KEY)
     assert type(found) is type(answer)
     assert found is not None
@@ -65,7 +66,7 @@ def test_a_kept_answer_comes_back_marked_and_untimed(tmp_path: Path, answer: Ans
 )
 def test_what_is_no_answer_is_not_kept(tmp_path: Path, answer: Answer) -> None:
     """A dead service is asked again."""
-    with AnswerCache(tmp_path / "cache.sqlite") as cache:
+    with closing(AnswerCache(tmp_path / "cache.sqlite")) as cache:
         assert not cache.keep(KEY, answer)
         assert cache.recall(KEY) is None
 

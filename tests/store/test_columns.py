@@ -21,7 +21,8 @@ from guardmark.core.outcome import (
 from guardmark.core.record import Stage
 from guardmark.core.sample import Sample
 from guardmark.store.columns import record_columns, sample_columns
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 from guardmark.store.schema import ANSWER_MODES, ERROR_KINDS, OUTCOME_NAMES
 
 

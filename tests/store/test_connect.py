@@ -16,7 +16,8 @@ from guardmark.core.outcome import ALLOWED
 from guardmark.store import migrations, schema
 from guardmark.store.connect import copy_records, errors_of, open_to_read, open_to_write
 from guardmark.store.integrity import check
-from guardmark.store.records import RecordReader, RecordWriter, RunState
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.records import RecordWriter
 
 
 def refused(path: Path) -> str:

@@ -12,8 +12,8 @@ import pytest
 from guardmark.core.outcome import Decision, Evidence, Outcome, Response
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.exporters.tables import write_csv
-from guardmark.store.export import COLUMNS, write_jsonl, write_parquet
+from guardmark.exporters.tables import write_csv, write_parquet
+from guardmark.store.export import COLUMNS, write_jsonl
 from guardmark.store.reader import RecordReader
 from guardmark.store.records import RecordWriter
 from guardmark.store.tries import TrySubject

@@ -16,7 +16,8 @@ from guardmark.exporters.tables import write_csv
 from guardmark.store import connect, integrity, schema
 from guardmark.store.columns import read_usage, record_columns, sample_columns
 from guardmark.store.export import write_jsonl
-from guardmark.store.records import RecordReader, RecordWriter, RunState
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.records import RecordWriter
 
 ENDLESS = (
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"

@@ -32,7 +32,8 @@ from guardmark.core.record import Record, RecordKey, Stage
 from guardmark.core.sample import Label, Message, Prompt, Role, Sample
 from guardmark.core.usage import Usage
 from guardmark.store.codec import evidence_from_json, evidence_to_json
-from guardmark.store.records import RecordReader, RecordWriter, RunState
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.records import RecordWriter
 
 MakeSample = Callable[[int], Sample]
 FULL_EVIDENCE = Evidence(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from guardmark.core.errors import StorageError
-from guardmark.store.run_dir import RunDir, holder_of, whole_file
+from guardmark.store.run_dir import RunDir, is_held, whole_file
 
 HOLD = """
 import sys
@@ -41,16 +41,19 @@ def test_a_failed_write_keeps_the_earlier_file(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_writer_left_is_swept_away(tmp_path: Path) -> None:
-    """Not what another one is writing at this moment, nor the files of another name."""
+    """Not what another one is writing at this moment, nor what may be sealed as another file."""
     folder = RunDir(path=tmp_path)
-    (tmp_path / ".report.html.k1lled00").write_text("half a rep")
-    (tmp_path / ".other.html.k1lled00").write_text("half")
+    (tmp_path / ".report.html.k1lled00.part").write_text("half a rep")
+    (tmp_path / ".report.html.k1lled01.part").touch()
+    (tmp_path / ".other.html.k1lled00.part").write_text("half")
+    (tmp_path / ".other.html.k1lled01.part").touch()
+    (tmp_path / ".settings.of-somebody-else").touch()
     with whole_file(tmp_path / "report.html") as file:
         file.write(b"slow")
         file.flush()
         folder.write_text("report.html", "whole")
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"report.html", ".other.html.k1lled00"}
+    assert names == {"report.html", ".other.html.k1lled00.part", ".settings.of-somebody-else"}
     assert folder.report_html.read_text() == "slow"
 
 
@@ -72,9 +75,7 @@ def test_the_second_process_is_refused_and_told_the_first(tmp_path: Path) -> Non
     with child:
         assert child.stdout is not None
         assert child.stdout.readline() == "held\n"
-        holder = holder_of(tmp_path)
-        assert holder is not None
-        assert holder.pid == child.pid
+        assert is_held(tmp_path)
         with (
             pytest.raises(StorageError, match=f"process {child.pid} on .*2026-11-21T10:00:00Z"),
             RunDir(path=tmp_path).lock(),
@@ -82,9 +83,9 @@ def test_the_second_process_is_refused_and_told_the_first(tmp_path: Path) -> Non
             pass
         child.kill()
         child.wait()
-    assert holder_of(tmp_path) is None
-    with RunDir(path=tmp_path).lock() as me:
-        assert me.pid == os.getpid()
+    assert not is_held(tmp_path)
+    with RunDir(path=tmp_path).lock():
+        assert is_held(tmp_path)
 
 
 def test_a_folder_that_is_a_file_is_an_error_in_words(tmp_path: Path) -> None:
@@ -100,16 +101,16 @@ def test_a_folder_that_is_a_file_is_an_error_in_words(tmp_path: Path) -> None:
 def test_a_read_only_folder_is_an_error_in_words(tmp_path: Path) -> None:
     """Permission denied comes with the next step."""
     tmp_path.chmod(0o500)
-    with pytest.raises(StorageError, match="permission denied"):
+    with pytest.raises(StorageError, match="Permission denied"):
         RunDir(path=tmp_path).write_text("a.txt", "x")
     tmp_path.chmod(0o700)
 
 
 def test_a_folder_nobody_ever_held_has_no_holder(tmp_path: Path) -> None:
     """A copied run can be read anywhere."""
-    assert holder_of(tmp_path) is None
-    (tmp_path / ".lock").write_text("not json")
-    assert holder_of(tmp_path) is None
+    assert not is_held(tmp_path)
+    (tmp_path / ".lock").write_text("anything")
+    assert not is_held(tmp_path)
 
 
 def test_every_artefact_has_its_documented_name(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from guardmark.core.manifest import RunManifest
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome
 from guardmark.core.sample import Sample
-from guardmark.store.records import RecordReader, RecordWriter, SharedEvidence
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter, SharedEvidence
 
 
 def test_equal_reasons_share_a_number_whoever_made_them() -> None:

@@ -29,7 +29,7 @@ from guardmark.datasets.settings import DataSettings, dataset_specs
 from guardmark.defenses.function import defense_from
 from guardmark.engine.progress import Progress
 from guardmark.engine.run_monitor import StopSignal
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

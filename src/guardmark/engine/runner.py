@@ -25,7 +25,7 @@ from guardmark.engine.plan import Workers
 from guardmark.engine.progress import Progress
 from guardmark.engine.recorder import open_recorder
 from guardmark.engine.run_monitor import Halt, RunMonitor, StopSignal, supervise
-from guardmark.store.records import RunState
+from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:
     from guardmark.core.protocols import StopRule

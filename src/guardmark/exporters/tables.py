@@ -1,10 +1,14 @@
-"""Records, slices and the rates of a matrix as CSV, at full precision, safe in a spreadsheet."""
+"""Records, slices and the rates of a matrix as tables, at full precision.
+
+A cell of CSV is safe in a spreadsheet.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from guardmark.canon.visible import csv_line, csv_text
+from guardmark.core.errors import ConfigError
 from guardmark.reports.chapters.matrix import matrix_rates
 from guardmark.store.export import COLUMNS, record_rows
 from guardmark.store.run_dir import whole_file
@@ -190,5 +194,30 @@ def write_csv(reader: RecordReader, path: Path) -> int:
         file.write(csv_line(COLUMNS).encode())
         for rows in record_rows(reader):
             file.write(csv_text(rows).encode())
+            count += len(rows)
+    return count
+
+
+def write_parquet(reader: RecordReader, path: Path) -> int:
+    """Write one Parquet row a record."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ConfigError(
+            "Parquet needs pyarrow.\nNext: pip install 'guardmark[parquet]'."
+        ) from error
+    kinds = {"score": pa.float64()}
+    whole = ("repeat", "position", "latency_ns", "flags")
+    kinds.update({name: pa.int64() for name in whole})
+    table = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    count = 0
+    with whole_file(path) as file, pq.ParquetWriter(file, table) as out:
+        for rows in record_rows(reader):
+            columns = [
+                pa.array(values, type=field.type)
+                for values, field in zip(zip(*rows, strict=True), table, strict=True)
+            ]
+            out.write_batch(pa.record_batch(columns, schema=table))
             count += len(rows)
     return count

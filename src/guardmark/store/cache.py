@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.core.errors import StoreError
 from guardmark.core.outcome import (
@@ -39,7 +39,7 @@ def key_of(identity: str, *, repeat: int, asked: tuple[str, ...]) -> bytes:
 
 
 class AnswerCache:
-    """A file of answers by key. Close it, or use it as a context manager."""
+    """A file of answers by key. Close it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -53,14 +53,6 @@ class AnswerCache:
                 connection.execute(_TABLE)
                 connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         self._connection = connection
-
-    def __enter__(self) -> Self:
-        """Return the cache itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self.close()
 
     def close(self) -> None:
         """Close the file."""

@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, islice
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, overload
 
@@ -192,16 +192,9 @@ class PackedStrings(Sequence[str]):
 
     def extend(self, words: Iterable[str]) -> None:
         """Put words behind the others."""
-        content, ends = self._content, self._ends
-        parts = list(words)
-        said = "".join(parts)
-        if said.isascii():  # a character is a byte
-            ends.extend(islice(accumulate(map(len, parts), initial=len(content)), 1, None))
-            content += said.encode()
-            return
-        for word in parts:
-            content += word.encode(errors="surrogatepass")
-            ends.append(len(content))
+        parts = [word.encode(errors="surrogatepass") for word in words]
+        self._ends.extend(accumulate(map(len, parts), initial=self._ends.pop()))
+        self._content += b"".join(parts)
 
     def __len__(self) -> int:
         """Return how many words there are."""
@@ -262,29 +255,17 @@ def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartUsage:
-    """What the calls of one part used at one stage, as far as its service reported.
-
-    Attributes:
-        part: Name of the defense, model or judge.
-        stage: `defense`, `warmup`, `model`, `judge` or `try`.
-        layer: Which judging; `run` for the run itself.
-        calls: Answers that report usage and were asked for in this run; asked again, each counts.
-        recalled: Answers that were kept from an earlier run; in no sum.
-        tokens_read: Tokens read, or None where no answer reports any.
-        tokens_written: Tokens written, or None where no answer reports any.
-        cost: In the currency of the price table, or None where no answer was priced.
-        priced: Answers behind `cost`.
-    """
+    """What the calls of one part used at one stage; None where no answer reports any."""
 
     part: str
     stage: str
     layer: str
-    calls: int
-    recalled: int
+    calls: int  # answers that report usage and were asked for in this run, each time they were
+    recalled: int  # answers kept from an earlier run; in no sum
     tokens_read: int | None
     tokens_written: int | None
-    cost: float | None
-    priced: int
+    cost: float | None  # in the currency of the price table
+    priced: int  # answers behind `cost`
 
 
 _STORED: Final = (

@@ -1,4 +1,4 @@
-"""Records as JSON lines, rows and Parquet for other programs; tries go to `trace.jsonl`."""
+"""Records as JSON lines and rows for other programs; tries go to `trace.jsonl`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import cache
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.core.errors import ConfigError
 from guardmark.store.connect import values_of
 from guardmark.store.run_dir import whole_file
 from guardmark.store.samples import kinds_of
@@ -52,12 +51,13 @@ _SOURCES: Final = {
 COLUMNS: Final = tuple(_SOURCES)
 """Fields of a row, in order; JSON lines have `evidence` too."""
 
+_ORDER: Final = " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
 _SELECT: Final = (
     f"SELECT {', '.join(_SOURCES.values())}"  # noqa: S608 - constants of ours
     " FROM records r JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
     " JOIN samples s ON s.position = r.sample JOIN kinds k ON k.id = s.kind"
     f"{DETAILS_OF_RECORDS}"
-    " ORDER BY r.defense, r.stage, r.layer, r.repeat, r.sample"
+    f"{_ORDER}"
 )
 
 
@@ -76,87 +76,40 @@ def record_rows(reader: RecordReader) -> Iterator[Sequence[tuple[Any, ...]]]:
     return reader.connection.chunks(_SELECT, size=_CHUNK)
 
 
-def write_parquet(reader: RecordReader, path: Path) -> int:
-    """Write one Parquet row a record."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise ConfigError(
-            "Parquet needs pyarrow.\nNext: pip install 'guardmark[parquet]'."
-        ) from error
-    kinds = {"score": pa.float64()}
-    whole = ("repeat", "position", "latency_ns", "flags")
-    kinds.update({name: pa.int64() for name in whole})
-    table = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
-    count = 0
-    with whole_file(path) as file, pq.ParquetWriter(file, table) as out:
-        for rows in record_rows(reader):
-            columns = [
-                pa.array(values, type=field.type)
-                for values, field in zip(zip(*rows, strict=True), table, strict=True)
-            ]
-            out.write_batch(pa.record_batch(columns, schema=table))
-            count += len(rows)
-    return count
-
-
-_PARTS: Final = (
-    "SELECT DISTINCT r.defense, r.stage, r.layer, r.repeat, d.name, l.name FROM records r"
-    " JOIN defenses d ON d.id = r.defense JOIN layers l ON l.id = r.layer"
-    " ORDER BY 1, 2, 3, 4"
-)
-_HAS_DETAILS: Final = (
-    "SELECT 1 FROM details WHERE defense = ? AND stage = ? AND layer = ? AND repeat = ? LIMIT 1"
-)
 _LEAN: Final = (
-    "SELECT r.sample, s.id, s.digest, s.origin, r.score, r.latency_ns, s.kind,"
+    "SELECT r.defense, r.stage, r.layer, r.repeat, r.sample, s.id, s.digest, s.origin, r.score,"  # noqa: S608 - constants of ours
+    " r.latency_ns, s.kind,"
     # Small numbers travel in one, a byte each: a value handed over costs more than a shift.
     " r.outcome | (r.score_kind << 8) | ((ifnull(r.error_kind, -1) + 1) << 16)"
-    " | ((ifnull(r.answer_mode, -1) + 1) << 24) | (r.flags << 32), r.said"
-)
-_FROM_OF_PART: Final = (
-    " FROM records r JOIN samples s ON s.position = r.sample{join}"
-    " WHERE r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ? ORDER BY r.sample"
+    " | ((ifnull(r.answer_mode, -1) + 1) << 24) | (r.flags << 32), r.said, x.text, x.evidence"
+    f" FROM records r JOIN samples s ON s.position = r.sample{DETAILS_OF_RECORDS}{_ORDER}"
 )
 
 
 def _lines_of(connection: StoreConnection) -> Iterator[list[str]]:
     """Yield lines, each a JSON object in ASCII with its line end."""
     of_kind = {number: _kind_part(kind) for number, kind in kinds_of(connection).items()}
-    shared_evidence = connection.shared_evidence()
-    for *key, defense, layer in connection.rows(_PARTS):
-        head = json.dumps(
-            {"defense": defense, "stage": STAGES[key[1]], "layer": layer, "repeat": key[3]},
-            separators=(",", ":"),
-        )
-        more, join = ", x.text, x.evidence", DETAILS_OF_RECORDS
-        if not connection.value(_HAS_DETAILS, key):
-            more, join = ", NULL, NULL", ""
-        query = f"{_LEAN}{more}{_FROM_OF_PART.format(join=join)}"
-        for rows in connection.chunks(query, key, size=_CHUNK):
-            yield _lines(rows, head[:-1], of_kind, shared_evidence)
-
-
-def _lines(
-    rows: Sequence[tuple[Any, ...]],
-    head: str,
-    of_kind: dict[int, str],
-    shared_evidence: dict[int, str],
-) -> list[str]:
-    quote, lines = encode_basestring_ascii, list[str]()
-    for row in rows:
-        position, name, digest, origin, score, latency, kind, codes, said, text, evidence = row
-        sample_id = quote(name)
-        lines.append(
-            f'{head},"position":{position},"id":{sample_id},"sha256":"{digest.hex()}",'
-            f'{of_kind[kind]},"group":{sample_id if origin is None else quote(origin)},'
-            f'"score":{"null" if score is None else repr(score)},'
-            f'"latency_ns":{"null" if latency is None else latency},{_said_part(codes)},'
-            f'"text":{"null" if text is None else quote(text)},'
-            f'"evidence":{evidence or shared_evidence.get(said, "null")}}}\n'
-        )
-    return lines
+    defenses, layers = (
+        {number: json.dumps(name) for number, name in connection.names(table).items()}
+        for table in ("defenses", "layers")
+    )
+    shared_evidence, quote = connection.shared_evidence(), encode_basestring_ascii
+    for rows in connection.chunks(_LEAN, size=_CHUNK):
+        lines = list[str]()
+        for defense, stage, layer, repeat, position, name, digest, origin, *more in rows:
+            score, latency, kind, codes, said, text, evidence = more
+            sample_id = quote(name)
+            lines.append(
+                f'{{"defense":{defenses[defense]},"stage":"{STAGES[stage]}",'
+                f'"layer":{layers[layer]},"repeat":{repeat},"position":{position},'
+                f'"id":{sample_id},"sha256":"{digest.hex()}",{of_kind[kind]},'
+                f'"group":{sample_id if origin is None else quote(origin)},'
+                f'"score":{"null" if score is None else repr(score)},'
+                f'"latency_ns":{"null" if latency is None else latency},{_said_part(codes)},'
+                f'"text":{"null" if text is None else quote(text)},'
+                f'"evidence":{evidence or shared_evidence.get(said, "null")}}}\n'
+            )
+        yield lines
 
 
 def _kind_part(kind: Kind) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from guardmark.core.sample import Prompt
 from guardmark.store import connect, samples
 from guardmark.store.migrations import AS_DETAILS, AS_RECORDS, changed_tries
-from guardmark.store.schema import OUTCOME_CODE, WORDS
+from guardmark.store.schema import COUNT_STORED, OUTCOME_CODE, WORDS
 from guardmark.store.tries import COLUMNS, CONFIRMATION_COLUMNS
 
 if TYPE_CHECKING:
@@ -44,11 +44,6 @@ _TRIES: Final = (
         " WHERE NOT EXISTS (SELECT 1 FROM tries t WHERE t.note IS NOT NULL AND t.batch = c.batch)"
         " ORDER BY 1, 2, 3, 4, 5"
     ),
-)
-_PLANNED: Final = (
-    "SELECT count(*) FROM records r JOIN words w ON w.kind = 'stage' AND w.id = r.stage"
-    " WHERE w.name <> 'warmup'"
-    " AND r.layer IN (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%')"
 )
 _MOST: Final = 5  # findings of one sort that are listed one by one
 
@@ -218,7 +213,7 @@ def _end(connection: StoreConnection) -> Iterator[str]:
     if head != (there or ""):
         last = connection.value("SELECT max(id) FROM batches") or 0
         yield f"The run ended with batch {number}; the last one here is {last}."
-    planned, stored = connection.meta("planned") or "0", connection.value(_PLANNED)
+    planned, stored = connection.meta("planned") or "0", connection.value(COUNT_STORED)
     if state == "complete" and str(stored) != planned:
         yield f"The run is marked complete with {stored} of {planned} records."
 

@@ -6,14 +6,14 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from guardmark.core.errors import StoreError
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.store import connect, samples
 from guardmark.store.codec import SELECT_RECORDS, manifest_from_json, record_of
-from guardmark.store.run_dir import holder_of
-from guardmark.store.schema import ERROR_KIND_CODE, OUTCOME_NAMES, STAGE_CODE, STAGES
+from guardmark.store.run_dir import is_held
+from guardmark.store.schema import COUNT_STORED, ERROR_KIND_CODE, OUTCOME_NAMES, STAGE_CODE, STAGES
 from guardmark.store.under_way import POSSIBLY_BILLED, UNDER_WAY, count_unanswered
 
 if TYPE_CHECKING:
@@ -37,19 +37,12 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """How far a run is.
-
-    Attributes:
-        state: Whether it came to its end.
-        planned: Records planned.
-        stored: Records stored.
-        retried: Records that were measured again.
-    """
+    """How far a run is, in records."""
 
     state: RunState
     planned: int
     stored: int
-    retried: int = 0
+    retried: int = 0  # asked about again after an error
     head: str = ""
     possibly_billed: int = 0
 
@@ -108,10 +101,8 @@ class RecordReader:
 
     def position_of(self, sample_id: str) -> int | None:
         """Return the position of a sample by its id."""
-        position: int | None = self.connection.value(
-            "SELECT position FROM samples WHERE id = ?", (sample_id,)
-        )
-        return position
+        query = "SELECT position FROM samples WHERE id = ?"
+        return cast("int | None", self.connection.value(query, (sample_id,)))
 
     def defenses(self) -> tuple[str, ...]:
         """Return the names of defenses (of arms, in a pipeline), in the order of the run."""
@@ -169,21 +160,17 @@ class RecordReader:
             state = RunState(connection.meta("state") or RunState.NEW)
             planned = int(connection.meta("planned") or 0)
             billed = int(connection.meta(POSSIBLY_BILLED) or 0)
-        is_held = holder_of(self.path.parent) is not None
-        if state is RunState.RUNNING and not is_held:
+        is_in_use = is_held(self.path.parent)
+        if state is RunState.RUNNING and not is_in_use:
             state = RunState.INTERRUPTED
         under_way = self.path.with_name(UNDER_WAY)
-        unanswered = 0 if is_held else count_unanswered(connection, under_way)
-        query = (
-            "SELECT count(*) FROM records WHERE stage <> ? AND layer IN"
-            " (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%')"
-        )
+        unanswered = 0 if is_in_use else count_unanswered(connection, under_way)
         retried = "SELECT count(*) FROM superseded WHERE error_kind IS NOT ?"
         skipped = ERROR_KIND_CODE["skipped"]
         return RunStatus(
             state=state,
             planned=planned,
-            stored=connection.value(query, (STAGE_CODE[Stage.WARMUP],)),
+            stored=connection.value(COUNT_STORED),
             retried=connection.value(retried, (skipped,)) if connection.has_superseded else 0,
             head=connection.head(),
             possibly_billed=billed + unanswered,

@@ -22,10 +22,11 @@ from guardmark.store.codec import (
     manifest_to_json,
 )
 from guardmark.store.connect import insert
-from guardmark.store.reader import RecordReader, RunState, RunStatus
+from guardmark.store.reader import RunState
 from guardmark.store.schema import (
     DETAILS_OF_RECORDS,
     ERROR_KIND_CODE,
+    OF_RUN,
     OUTCOME_CODE,
     OUTCOME_NAMES,
     STAGE_CODE,
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from guardmark.store.connect import StoreConnection
     from guardmark.store.samples import Chunk, PlainSample
 
-__all__ = ["RecordReader", "RecordWriter", "RunState", "RunStatus"]
-
 _CHUNK: Final = 1000
 _PATIENCE_NS: Final = 400_000_000  # after which fewer records are committed, too
 _ERROR: Final = OUTCOME_CODE["error"]
@@ -53,8 +52,7 @@ _SKIPPED: Final = ERROR_KIND_CODE["skipped"]
 _KEY: Final = "defense, stage, layer, repeat, sample, batch"
 _COLUMNS: Final = f"{_KEY}, outcome, score, score_kind, error_kind, answer_mode, latency_ns, flags"
 _FAILED: Final = (
-    f"r.outcome = {_ERROR} AND r.error_kind IS NOT {_SKIPPED} AND r.layer IN"  # noqa: S608 - constants of ours
-    " (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%') AND r.stage"
+    f"r.outcome = {_ERROR} AND r.error_kind IS NOT {_SKIPPED} AND r.{OF_RUN} AND r.stage"
 )
 _STAGES: Final = tuple(STAGE_CODE[stage] for stage in (Stage.DEFENSE, Stage.MODEL, Stage.JUDGE))
 # A defense that reads the response had nothing to read where the target model failed.
@@ -65,7 +63,10 @@ _AGAIN: Final = (
 )
 _PENDING: Final = 250  # samples in a chunk
 _OF_PART: Final = "r.defense = ? AND r.stage = ? AND r.layer = ? AND r.repeat = ?"
-_SAMPLES: Final = "SELECT position, kind, text, prompt FROM samples s WHERE"
+_SAMPLES: Final = (
+    "SELECT position, kind, text, prompt FROM samples s"
+    " WHERE position IN (SELECT value FROM json_each(?))"
+)
 _GAP: Final = f"NOT EXISTS (SELECT 1 FROM records r WHERE r.sample = s.position AND {_OF_PART})"  # noqa: S608 - a constant of ours
 _MOST: Final = 256  # a part that finds new words for every sample is kept row by row
 _BY_SAMPLE: Final = itemgetter(0)
@@ -376,17 +377,10 @@ class Stored:
         attacks = {n for n, kind in samples.kinds_of(self._connection).items() if kind[0]}
         gap, key = (f" AND {_GAP}", batch.key) if batch is not None and stored else ("", ())
         for start in range(0, total, size):
-            end = min(start + size, total)
-            if order is None:
-                query = f"{_SAMPLES} position >= ? AND position < ?{gap} ORDER BY position"
-                rows = self._connection.rows(query, (start, end, *key))
-            else:
-                query = f"{_SAMPLES} position IN (SELECT value FROM json_each(?)){gap}"  # noqa: S608 - constants of ours
-                wanted = list(order[start:end])
-                picked = self._connection.rows(query, (json.dumps(wanted), *key))
-                by_position = {row[0]: row for row in picked}
-                rows = [by_position[each] for each in wanted if each in by_position]
-            if rows:
+            wanted = list((range(total) if order is None else order)[start : start + size])
+            picked = self._connection.rows(f"{_SAMPLES}{gap}", (json.dumps(wanted), *key))
+            by_position = {row[0]: row for row in picked}
+            if rows := [by_position[each] for each in wanted if each in by_position]:
                 yield samples.chunk_of(rows, attacks)
 
 

@@ -6,7 +6,6 @@ in between leaves the file of an earlier seal, or none, and never one that looks
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import platform
@@ -16,7 +15,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from filecmp import cmp
 from functools import lru_cache
-from glob import escape
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -39,23 +37,10 @@ _DEPTH: Final = 3
 _PATIENCE_S: Final = 10.0
 _MOST_SEALS: Final = 64 << 20
 """Bytes of `seals.jsonl` that are read: more than a quarter of a million seals."""
-_REASONS: Final = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EROFS: "the disk is read-only",
-    errno.EACCES: "permission denied",
-    errno.EPERM: "permission denied",
-    errno.EFBIG: "the file would be larger than allowed",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """The process that writes into a run folder."""
-
-    pid: int
-    host: str
-    started: str = ""
+_MOST_OF_HOLDER: Final = 300
+_PART: Final = ".part"
+"""How the name of a file ends that is not whole yet."""
+_TURNS: Final = 9
 
 
 class _File:
@@ -132,50 +117,35 @@ class RunDir:
         return path
 
     @contextmanager
-    def lock(self, *, started: str = "") -> Iterator[Holder]:
+    def lock(self, *, started: str = "") -> Iterator[None]:
         """Hold the folder against other runs while a block runs.
 
         The lock goes with the process, however it ends.
         """
         self.create().checked()
-        me = Holder(pid=os.getpid(), host=platform.node(), started=started)
         with errors_of_files(self.path):
             file = os.fdopen(os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644), "r+")
         with file:
             if not try_lock(file):
-                holder = _read_holder(file)
-                since = f", since {holder.started}" if holder.started else ""
                 raise StorageError(
-                    f"{self.path} is in use by another run: process {holder.pid} on"
-                    f" {holder.host}{since}.\n"
+                    f"{self.path} is in use by another run: {file.read(_MOST_OF_HOLDER)}.\n"
                     "Next: wait for it, stop it, or choose another output folder with -o."
                 )
             with errors_of_files(self.path):
-                file.seek(0)
                 file.truncate()
-                file.write(json.dumps(asdict(me)))
+                since = f", since {started}" if started else ""
+                file.write(f"process {os.getpid()} on {platform.node()}{since}")
                 file.flush()
-            yield me
+            yield
 
 
-def holder_of(folder: Path) -> Holder | None:
-    """Tell who writes into a run folder at this moment."""
+def is_held(folder: Path) -> bool:
+    """Tell whether somebody writes into a run folder at this moment."""
     try:
-        file = (folder / _LOCK).open("r+")
+        with (folder / _LOCK).open("r+") as file:
+            return not try_lock(file)
     except OSError:
-        return None
-    with file:
-        return None if try_lock(file) else _read_holder(file)
-
-
-def _read_holder(file: IO[str]) -> Holder:
-    file.seek(0)
-    try:
-        values = json.loads(file.read())
-        pid, host, started = (values[name] for name in ("pid", "host", "started"))
-        return Holder(pid=int(pid), host=str(host), started=str(started))
-    except (ValueError, KeyError, TypeError):
-        return Holder(pid=0, host="unknown")  # taken a moment ago, not yet signed
+        return False
 
 
 @contextmanager
@@ -188,39 +158,48 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """
     with errors_of_files(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        _sweep(path)
+        file, part = _begin(path)
         try:
-            with os.fdopen(number, "wb") as file:
-                try_lock(file)
-                _sweep(path, besides=Path(name))
+            with file:
                 yield file
                 file.flush()
-                is_known = path.is_file() and cmp(name, path, shallow=False)
+                is_known = path.is_file() and cmp(part, path, shallow=False)
                 if not is_known:
                     os.fsync(file.fileno())
-            _seal_file(path, Path(name))
+            _seal_file(path, part)
             if is_known:
-                Path(name).unlink()
+                part.unlink()
             else:
-                Path(name).chmod(0o644)
-                Path(name).replace(path)
+                part.chmod(0o644)
+                part.replace(path)
         except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
+            part.unlink(missing_ok=True)
             raise
 
 
-def _sweep(path: Path, *, besides: Path) -> None:
-    """Remove what writers of a file left half written when they were killed.
+def _begin(path: Path) -> tuple[IO[bytes], Path]:
+    """Open the file that is to become another, locked; again where it was swept away before."""
+    for turn in range(_TURNS):
+        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART)
+        file = os.fdopen(number, "wb")
+        # A disk without locks knows no sweeping either.
+        if (try_lock(file) or turn == _TURNS - 1) and os.fstat(number).st_nlink:
+            break
+        file.close()
+    return file, Path(name)
 
-    Whoever still writes holds a lock, but for a moment in which the file is empty.
+
+def _sweep(path: Path) -> None:
+    """Remove what writers of a file left half written when they were killed, and what is empty.
+
+    Who still writes holds a lock. A part of another file may be sealed, so it stays.
     """
-    for left in path.parent.glob(f".{escape(path.name)}.*"):
-        with suppress(OSError):
-            if left != besides and left.stat().st_size:
-                with left.open("rb+") as file:
-                    if try_lock(file):
-                        left.unlink()
+    for left in path.parent.glob(f".*{_PART}"):
+        with suppress(OSError), left.open("rb+") as file:
+            is_of_file = left.name.startswith(f".{path.name}.")
+            if (is_of_file or not left.stat().st_size) and try_lock(file):
+                left.unlink()
 
 
 @contextmanager
@@ -234,9 +213,8 @@ def errors_of_files(path: Path) -> Iterator[None]:
             "Next: name another folder with -o."
         ) from error
     except OSError as error:
-        why = _REASONS.get(error.errno or 0, error.strerror or str(error))
         raise StorageError(
-            f"{path} cannot be written: {why}.\n"
+            f"{path} cannot be written: {error.strerror or error}.\n"
             "Next: free disk space or make the folder writable, or choose another with -o."
         ) from error
 
@@ -306,7 +284,8 @@ def _seal_file(path: Path, content: Path) -> None:
         if _is_last(lines, name, digest):
             return
         last = lines[lines[:-1].rfind(b"\n") + 1 :]
-        head, layers = _heads_of(folder / _RECORDS)
+        stamps = (_stamp(folder / name) for name in (_RECORDS, f"{_RECORDS}-wal"))
+        head, layers = _heads_at(folder / _RECORDS, *stamps)
         seal = Seal(
             file=name,
             sha256=digest,
@@ -341,16 +320,6 @@ def read_seals(folder: Path) -> SealChain:
             seals.append(seal)
         before = sha256(line).hexdigest()
     return SealChain(seals=tuple(seals), broken=tuple(broken))
-
-
-def records_head(records: Path) -> str:
-    """Return the head of the hash chain of a run's records as hex; empty before the first."""
-    return _heads_of(records)[0]
-
-
-def _heads_of(records: Path) -> tuple[str, str]:
-    log = records.with_name(f"{records.name}-wal")
-    return _heads_at(records, _stamp(records), _stamp(log))
 
 
 @lru_cache(maxsize=1)  # files of one run are written one after the other

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 _CHUNK: Final = 500  # part of the format: the seal is taken chunk by chunk
 _COLUMNS: Final = "position, id, kind, origin, length, digest, text, prompt, rest"
 _SAMPLES: Final = f"samples ({_COLUMNS})"
-_OF_PLAIN: Final = _COLUMNS.count(",") - 1  # without a whole conversation, and what is rare
-_PLAIN: Final = ", ".join(f"column{place}" for place in range(1, _OF_PLAIN + 1))
+_VALUES: Final = ", ".join(f"column{place}" for place in range(1, _COLUMNS.count(",") + 2))
 _INSERT_KIND: Final = "INSERT INTO kinds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 SampleRow = tuple[Any, ...]
@@ -80,9 +79,8 @@ def load(
         while chunk := list(islice(source, _CHUNK)):
             rows = _rows(chunk, position, kinds)
             position += len(rows)
-            columns = list(zip(*rows, strict=True))
-            seal.update(_sealed(columns))
-            _insert(connection, rows, columns)
+            seal.update(_sealed(list(zip(*rows, strict=True))))
+            insert(connection, _SAMPLES, chosen=_VALUES, rows=rows)
         connection.executemany(_INSERT_KIND, [(number, *kind) for kind, number in kinds.items()])
         try:
             connection.execute(SAMPLE_IDS)
@@ -100,16 +98,6 @@ def seal_of(connection: StoreConnection) -> str:
         seal.update(_sealed(list(zip(*rows, strict=True))))
     seal.update(_sealed_kinds(connection))
     return seal.hexdigest()
-
-
-def _insert(connection: StoreConnection, rows: list[SampleRow], columns: list[SampleRow]) -> None:
-    more = columns[_OF_PLAIN:]
-    if any(map(any, more)):
-        insert(connection, _SAMPLES, chosen=f"{_PLAIN}, column8, column9", rows=rows)
-        return
-    # Most samples have neither: what is not bound costs nothing.
-    plain = list(zip(*columns[:_OF_PLAIN], strict=True))
-    insert(connection, _SAMPLES, chosen=f"{_PLAIN}, NULL, NULL", rows=plain)
 
 
 def _sealed(columns: Sequence[SampleRow]) -> bytes:
@@ -226,29 +214,12 @@ def count(connection: StoreConnection) -> int:
     return 0 if last is None else int(last) + 1
 
 
-def _plain_prompt(text: str) -> Prompt:
-    # Built by hand, since a run makes one for every sample: 0.4 us, by __init__ 1.1.
-    message, prompt = object.__new__(Message), object.__new__(Prompt)
-    _set_role(message, Role.USER)
-    _set_content(message, text)
-    _set_messages(prompt, (message,))
-    _set_under_test(prompt, 0)
-    return prompt
-
-
-# What writes a slot of a frozen value.
-_set_role = Message.__dict__["role"].__set__
-_set_content = Message.__dict__["content"].__set__
-_set_messages = Prompt.__dict__["messages"].__set__
-_set_under_test = Prompt.__dict__["under_test"].__set__
-
-
 def chunk_of(rows: Sequence[tuple[int, int, str, str | None]], attacks: AbstractSet[int]) -> Chunk:
     """Build a chunk from rows of position, kind, text, prompt."""
     return Chunk(
         positions=[row[0] for row in rows],
         attacks=[row[1] in attacks for row in rows],
-        prompts=[prompt_from_json(row[3]) if row[3] else _plain_prompt(row[2]) for row in rows],
+        prompts=[prompt_from_json(row[3]) if row[3] else Prompt.of_text(row[2]) for row in rows],
     )
 
 

@@ -163,6 +163,14 @@ EVIDENCE_OF_RECORDS: Final = (
 """The evidence of a record, wherever it is kept; needs `DETAILS_OF_RECORDS`."""
 
 
+OF_RUN: Final = "layer IN (SELECT id FROM layers WHERE name = 'run' OR name LIKE 'run/%')"
+"""Condition of what a run itself plans, without later judgings."""
+COUNT_STORED: Final = (
+    f"SELECT count(*) FROM records WHERE stage <> {STAGE_CODE[Stage.WARMUP]} AND {OF_RUN}"  # noqa: S608 - constants of ours
+)
+"""How many of the planned records there are."""
+
+
 @cache
 def known_definitions() -> frozenset[str]:
     """Return how every table, view and index that guardmark ever wrote is defined, as `folded`."""

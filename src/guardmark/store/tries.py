@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from guardmark.store.codec import Answer
     from guardmark.store.reader import RecordReader
 
+_SUBJECT: Final = ("account", "round", "chain", "tier", "digest", "size", "decoded", "resend_of")
 COLUMNS: Final = (
-    "number, sample, account, round, chain, tier, digest, size, decoded, resend_of, is_free,"
+    f"number, sample, {', '.join(_SUBJECT)}, is_free,"
     " outcome, score, score_kind, error_kind, answer_mode, latency_ns, flags, details, evidence"
 )
 """Columns of a try after those of its batch, in the order in which they are hashed."""
@@ -102,16 +103,16 @@ class TryBatch:
         latency_ns: int | None = None,
     ) -> None:
         """Take a try by its number and the position of its sample."""
-        s, flags = subject, FLAG_CACHED if is_free else 0
+        flags = FLAG_CACHED if is_free else 0
         try:
             row, evidence = encode(answer, latency_ns, flags), evidence_text(answer.evidence)
         except ILL_TYPED as mistake:
             row, evidence = encode_mistake(answer, mistake, latency_ns, flags)
-        decoded = None if s.decoded is None else int(s.decoded)
+        values = (getattr(subject, name) for name in _SUBJECT)
+        head = [int(each) if isinstance(each, bool) else each for each in values]
         details = None
-        if s.details:
-            details = json.dumps(s.details, ensure_ascii=False, separators=(",", ":"))
-        head = (s.account, s.round, s.chain, s.tier, s.digest, s.size, decoded, s.resend_of)
+        if subject.details:
+            details = json.dumps(subject.details, ensure_ascii=False, separators=(",", ":"))
         self.rows.append((*place, *head, int(is_free), *row, details, evidence))
 
     def confirm(
@@ -160,24 +161,16 @@ def read_tries(
 
 def _record_of(row: Row) -> TryRecord:
     defense, layer, is_confirmed, number, sample, *subject, is_free = row[:14]
-    account, round_, chain, tier, digest, size, decoded, resend_of = subject
     *observed, _, details, evidence = row[14:]
+    values = dict(zip(_SUBJECT, subject, strict=True))
+    if values["decoded"] is not None:
+        values["decoded"] = bool(values["decoded"])
     return TryRecord(
         defense=defense,
         layer=layer,
         sample=sample,
         number=number,
-        subject=TrySubject(
-            account=account,
-            round=round_,
-            digest=digest,
-            chain=chain,
-            tier=tier,
-            size=size,
-            decoded=None if decoded is None else bool(decoded),
-            resend_of=resend_of,
-            details=json.loads(details) if details else {},
-        ),
+        subject=TrySubject(**values, details=json.loads(details) if details else {}),
         is_free=bool(is_free),
         is_confirmed=None if is_confirmed is None else bool(is_confirmed),
         **decode((*observed, evidence)),

@@ -14,7 +14,7 @@ from guardmark.reports.chapters.comparison import comparison_document
 from guardmark.reports.chapters.run_document import build_document
 from guardmark.reports.document.blocks import Bullets, Section, Tone
 from guardmark.reports.render.html.page import render_html
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 from guardmark.view.pages import render_sections
 

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from guardmark.core.errors import GuardmarkError
 from guardmark.core.estimate import Estimate
-from guardmark.store.records import RecordReader, RunState
+from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:

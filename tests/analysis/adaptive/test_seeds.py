@@ -24,7 +24,7 @@ from guardmark.reports.chapters.adaptive.chapter import adaptive_document
 from guardmark.reports.render.json.documents import adaptive_json, document_schema
 from guardmark.reports.render.terminal import render_terminal
 from guardmark.store.layers import ADAPTIVE
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 BUDGET = 8
 

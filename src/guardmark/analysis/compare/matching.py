@@ -13,7 +13,7 @@ from guardmark.analysis.defense.frame import BASELINES, DefenseColumn, Frame, re
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import IncomparableRuns
 from guardmark.store.columns import Facet, sample_digests
-from guardmark.store.records import RunState
+from guardmark.store.reader import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,7 +22,7 @@ from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD
 from guardmark.store.layers import ADAPTIVE
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -33,7 +33,8 @@ from guardmark.models.chat import SystemPromptSettings
 from guardmark.reports.chapters.pipeline import quality_document
 from guardmark.reports.render.json.documents import quality_json
 from guardmark.reports.render.markdown import render_markdown
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 from guardmark.store.under_way import unanswered_note
 
 if TYPE_CHECKING:

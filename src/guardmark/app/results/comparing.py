@@ -19,7 +19,7 @@ from guardmark.core.errors import ConfigError
 from guardmark.reports.chapters.slices import stability_document
 from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,7 +28,7 @@ _FORMATS = {
     "jsonl": ("results.jsonl", "guardmark.store.export:write_jsonl"),
     "minorbench": ("minorbench", "guardmark.exporters.minorbench.summary:write_minorbench"),
     "inspect": ("inspect", "guardmark.exporters.inspect_log:write_inspect"),
-    "parquet": ("records.parquet", "guardmark.store.export:write_parquet"),
+    "parquet": ("records.parquet", "guardmark.exporters.tables:write_parquet"),
     "svg": ("figures", "guardmark.app.results.exporting:write_svg"),
 }
 """Format to the usual name below the run's folder, and its writer: a function of an open

@@ -26,7 +26,7 @@ from guardmark.app.settings import GateSettings
 from guardmark.core.errors import ConfigError, StoreError
 from guardmark.exporters.junit import gate_junit
 from guardmark.reports.chapters.comparison import run_caveats
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import errors_of_files, whole_file
 
 if TYPE_CHECKING:

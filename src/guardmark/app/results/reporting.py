@@ -16,7 +16,7 @@ from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.reports.chapters.run_document import shorten
 from guardmark.reports.render.json.documents import summary_json
 from guardmark.reports.render.terminal import render_terminal
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

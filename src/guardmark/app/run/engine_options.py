@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -62,7 +62,7 @@ def early_stop(folder: RunDir, rules: Sequence[str]) -> EarlyStop | None:
         return None
     # numpy is needed only where a rule is
     from guardmark.analysis.stopping.early_stop import open_early_stop
-    from guardmark.store.records import RecordReader
+    from guardmark.store.reader import RecordReader
 
     with RecordReader(folder.records) as reader:
         return open_early_stop(reader, rules)
@@ -86,7 +86,7 @@ def kept_answers(loaded: LoadedConfig, parts: Parts) -> Iterator[CachedParts | N
     from guardmark.store.run_dir import RunDir
 
     RunDir(path=ANSWERS.parent).create()
-    with AnswerCache(ANSWERS) as cache:
+    with closing(AnswerCache(ANSWERS)) as cache:
         yield CachedParts(cache=cache, identities=identities(parts))
 
 

@@ -18,7 +18,8 @@ from guardmark.core.manifest import DataManifest, PartManifest, Policy
 from guardmark.core.record import Stage
 from guardmark.engine.plan import NO_GUARD
 from guardmark.importers.imported import Statements
-from guardmark.store.records import RecordWriter, RunState
+from guardmark.store.reader import RunState
+from guardmark.store.records import RecordWriter
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:

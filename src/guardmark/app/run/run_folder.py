@@ -16,8 +16,8 @@ from guardmark.core.errors import StoreError
 from guardmark.datasets.loading import file_sha256
 from guardmark.datasets.settings import dataset_specs
 from guardmark.store.connect import is_blank
-from guardmark.store.records import RecordReader, RunState
-from guardmark.store.run_dir import RunDir, holder_of
+from guardmark.store.reader import RecordReader, RunState
+from guardmark.store.run_dir import RunDir, is_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -67,7 +67,7 @@ def find_place(
     for folder in folders:
         manifest = stored_manifest(folder)
         if manifest is None:
-            if out is None and not is_retry and holder_of(folder.path) is None:
+            if out is None and not is_retry and not is_held(folder.path):
                 return RunLocation(folder=folder)  # killed while its samples were read
             continue
         files = files or _file_hashes(loaded)

@@ -21,7 +21,7 @@ from guardmark.app.settings import REPORTS
 from guardmark.app.verify.mismatches import Mismatches, MismatchKind
 from guardmark.store.connect import copy_records
 from guardmark.store.layers import MODEL_LAYERS, asked_layers
-from guardmark.store.records import RecordReader
+from guardmark.store.reader import RecordReader
 from guardmark.store.run_dir import RunDir
 from guardmark.store.tries import read_tries
 

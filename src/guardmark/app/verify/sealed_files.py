@@ -116,7 +116,10 @@ def _files(folder: RunDir) -> list[str]:
         for home, _, files in os.walk(folder.path)
         for name in files
     )
-    return sorted(name for name in names if not name.startswith((".", SEALS, "records.sqlite")))
+    ours = (SEALS, "records.sqlite")
+    return sorted(
+        name for name in names if not (name.startswith(ours) or PurePath(name).name.startswith("."))
+    )
 
 
 def _is_half_written(path: Path, seal: Seal) -> bool:

@@ -19,7 +19,7 @@ from guardmark.app.verify.sealed_files import check_meta, check_seals, unreadabl
 from guardmark.core.manifest import VERSION
 from guardmark.store import integrity
 from guardmark.store.connect import errors_of
-from guardmark.store.records import RecordReader, RunState
+from guardmark.store.reader import RecordReader, RunState
 from guardmark.store.run_dir import read_seals
 
 if TYPE_CHECKING:
