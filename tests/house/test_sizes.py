@@ -47,7 +47,7 @@ ABOVE = {
     ("app",): 8_247,
 }
 """Rooms that are still above their ceiling, and their size: a figure here only falls."""
-ABOVE_LINES = 62_600
+ABOVE_LINES = 62_200
 ABOVE_MODULES = 351
 ABOVE_FILES: dict[str, int] = {}
 
