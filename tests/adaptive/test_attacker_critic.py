@@ -23,12 +23,9 @@ from tests.oracles.slow.adaptive.attacker import recount_attacker
 from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.source import open_source
 
-from guardmark.adaptive.asker import AskContext, stored_tries
-from guardmark.adaptive.attacker import Critic
+from guardmark.adaptive.asker import stored_tries
+from guardmark.adaptive.attacker import shown_tries
 from guardmark.adaptive.campaign import check_settings
-from guardmark.adaptive.diagnosis import Diagnosis
-from guardmark.adaptive.model_asker import AttackerPlan, ModelAsker
-from guardmark.adaptive.state import SearchState
 from guardmark.adaptive.trace import read_trace
 from guardmark.attacks.prompts import PastTry
 from guardmark.core.outcome import Decision, Outcome
@@ -297,19 +294,10 @@ async def test_another_critic_is_another_measurement(tmp_path: Path, seat: Seat)
 
 def test_tries_without_a_figure_come_behind_all_others() -> None:
     """Of equal figures the later one is better; without any figure, the last ones are shown."""
-    critic = _critic(history=2)
     past = [PastTry(text=str(i), outcome="blocked") for i in range(4)]
-    assert [each.text for each in critic.shown(past)] == ["2", "3"]
+    assert [each.text for each in shown_tries(past, most=2)] == ["2", "3"]
     past[0] = PastTry(text="0", outcome="blocked", closeness=3)
     past[1] = PastTry(text="1", outcome="blocked", closeness=3)
-    assert [(each.text, each.is_best) for each in critic.shown(past)] == [("0", False), ("1", True)]
-    assert _critic(history=0).shown(past) == ()
-
-
-def _critic(*, history: int) -> Critic:
-    plan = AttackerPlan(model=None, history=history)  # type: ignore[arg-type]
-    context = AskContext(samples=(), writer=None, stop=StopSignal())  # type: ignore[arg-type]
-    models = ModelAsker("d", plan, context)
-    state = SearchState(samples=(), seed=1, budget=4)
-    diagnosis = Diagnosis(label="none", findings=(), folds=False)
-    return Critic(state=state, diagnosis=diagnosis, models=models)
+    shown = shown_tries(past, most=2)
+    assert [(each.text, each.is_best) for each in shown] == [("0", False), ("1", True)]
+    assert shown_tries(past, most=0) == ()

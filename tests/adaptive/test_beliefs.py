@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guardmark.adaptive.beliefs import Bandit, BatteryRecord, Precedents, best
+from guardmark.adaptive.beliefs import Bandit, BatteryRecord, Belief, Precedents, best
 from guardmark.adaptive.diagnosis import KEYWORD, NONE, Diagnosis, ProbeResult
 from guardmark.adaptive.state import FOLDS, SearchState, fold_numbers
 from guardmark.attacks.battery import battery
@@ -76,7 +76,7 @@ def test_what_got_through_elsewhere_is_tried_first() -> None:
     """And what shares its operator before what shares its family alone."""
     passed = [[chain.arms[0].operator.name == "invisible"] * PLACES for chain in LISTED]
     precedents = Precedents(CHAINS, UNKNOWN, record_of(passed), folds=FOLD_OF)
-    means = Bandit(CHAINS).means(precedents.beliefs((0, 0)))
+    means = Bandit(chains=CHAINS, precedents=precedents).means()
     names = [CHAINS[i].arms[0].operator.name for i in best(means, 12)]
     assert set(names) == {"invisible"}
 
@@ -103,37 +103,39 @@ def test_without_a_battery_the_diagnosis_is_all_there_is() -> None:
     known = Diagnosis(label=KEYWORD, findings=(finding,), folds=True)
     precedents = Precedents(CHAINS, known, BatteryRecord(), folds={0: 0})
     beliefs = precedents.beliefs((0, 0))
-    first = CHAINS[best(Bandit(CHAINS).means(beliefs), 1)[0]]
+    first = CHAINS[best(Bandit(chains=CHAINS, precedents=precedents).means(), 1)[0]]
     assert first.arms[0].family == "F12"
     assert beliefs[number_of("invisible")].mean == min(each.mean for each in beliefs)
 
 
 def test_what_others_fell_to_fades_and_what_stopped_does_not() -> None:
     """Those that are left are not those that fell."""
-    bandit = Bandit(CHAINS)
-    beliefs = Precedents(CHAINS, UNKNOWN, BatteryRecord(), folds={0: 0}).beliefs((0, 0))
+    precedents = Precedents(CHAINS, UNKNOWN, BatteryRecord(), folds={0: 0})
+    bandit, beliefs = Bandit(chains=CHAINS, precedents=precedents), precedents.beliefs((0, 0))
     for number, passed in ((0, True), (1, False)):
         for _ in range(8):
             bandit.learn(number, passed=passed)
-    before = bandit.means(beliefs)
+    before = bandit.means()
     bandit.fade()
-    after = bandit.means(beliefs)
+    after = bandit.means()
     assert beliefs[0].mean < after[0] < before[0]
     assert after[1] == before[1] < beliefs[1].mean
 
 
 def test_a_view_draws_the_same_again() -> None:
-    """Chance comes from the seed alone."""
-    bandit = Bandit(CHAINS)
-    assert bandit.views(Random(3), 2) == bandit.views(Random(3), 2)
-    assert len(bandit.views(Random(3), 99)) == 16
+    """Chance comes from the seed alone; of many attacks, every sixteenth shares its draws."""
+    bandit = Bandit().joined((chain, Belief(0.5, 1.0)) for chain in CHAINS)
+    one, two = (bandit.rankings(Random(3), 99) for _ in range(2))
+    ranked = [one(number, 0, (0, 0)) for number in range(17)]
+    assert ranked == [two(number, 0, (0, 0)) for number in range(17)]
+    assert ranked[0] == ranked[16] != ranked[1]
 
 
 def test_a_longer_list_forgets_nothing() -> None:
     """Chains that are added start from nothing; the others keep what was learnt."""
-    bandit = Bandit(CHAINS[:2])
+    bandit = Bandit(chains=CHAINS[:2])
     bandit.learn(1, passed=True)
-    larger = bandit.joined((OperatorChain.of(*CHAINS[2].arms),))
+    larger = bandit.joined([(OperatorChain.of(*CHAINS[2].arms), Belief(0.5, 1.0))])
     assert (larger.passes, larger.stops) == ([0, 1, 0], [0, 0, 0])
     larger.learn(0, passed=False)
     assert bandit.stops == [0, 0]

@@ -15,7 +15,7 @@ from tests.adaptive.planted import MANIFEST, AtOnce, attack, cards, trace
 from guardmark.adaptive import target as probe
 from guardmark.adaptive.asker import AskContext, stored_tries
 from guardmark.adaptive.campaign import AdaptivePlan
-from guardmark.adaptive.questions import Account, Query
+from guardmark.adaptive.state import Account, Query
 from guardmark.adaptive.target import KnownAnswers, ProtectedTarget, TargetAsker, measure_effects
 from guardmark.adaptive.trace import read_target_trace, read_trace, target_lines
 from guardmark.analysis.adaptive.card import AdaptiveCard

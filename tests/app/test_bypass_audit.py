@@ -21,7 +21,7 @@ from tests.oracles.slow.comparer import Comparer
 from tests.oracles.slow.run import attacks_now
 from tests.oracles.slow.source import open_source
 
-from guardmark.adaptive.questions import text_digest
+from guardmark.adaptive.state import text_digest
 from guardmark.analysis.adaptive.rows import Try, read_battles
 from guardmark.app.adapt.variant_texts import VariantTexts
 from guardmark.app.labels.audit_file import (

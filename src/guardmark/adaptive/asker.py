@@ -10,7 +10,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from guardmark.adaptive.questions import Ask, Query, TryAnswer, is_confirmed
+from guardmark.adaptive.state import Ask, Query, TryAnswer, is_confirmed
 from guardmark.core.errors import IncomparableRuns
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, Response, Verdict
 from guardmark.core.protocols import BatchDefense, InlineDefense
@@ -28,7 +28,7 @@ from guardmark.engine.run_monitor import supervise
 from guardmark.store.tries import TryRecord, TrySubject, read_tries
 
 if TYPE_CHECKING:
-    from guardmark.adaptive.questions import Account, Steps, T
+    from guardmark.adaptive.state import Account, Steps, T
     from guardmark.core.sample import Prompt, Sample
     from guardmark.engine.plan import AnyDefense
     from guardmark.engine.run_monitor import StopSignal

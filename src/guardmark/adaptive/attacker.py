@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.model_asker import ReplyKind
-from guardmark.adaptive.questions import (
+from guardmark.adaptive.state import (
     MODEL_ROUND,
     REWORDING,
     Account,
     Ask,
     Query,
+    Target,
     text_digest,
 )
-from guardmark.adaptive.state import Target
 from guardmark.attacks.application import keeps
 from guardmark.attacks.contract import Tier
 from guardmark.attacks.prompts import (
@@ -40,13 +41,12 @@ from guardmark.store.tries import TrySubject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from random import Random
 
     from guardmark.adaptive.asker import DefenseAsker
     from guardmark.adaptive.diagnosis import Diagnosis
     from guardmark.adaptive.model_asker import ModelAsker, ModelReply
-    from guardmark.adaptive.questions import TryAnswer
-    from guardmark.adaptive.state import SearchState
+    from guardmark.adaptive.state import SearchState, TryAnswer
+    from guardmark.core.sample import Prompt
 
     Record = Mapping[str, tuple[int, int]]
 
@@ -218,7 +218,7 @@ _SAME: Final = {ReplyKind.SAME: True, ReplyKind.DIFFERENT: False}
 _TWIN: Final = "attacker twin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Side:
     """Whose texts are reworded: those of attacks, or benign ones as their control."""
 
@@ -229,117 +229,46 @@ class Side:
     candidates: str
 
 
-ATTACKS: Final = Side(
-    writer=Account.ATTACKER,
-    judge=Account.EQUIVALENCE,
-    sent=Account.SEARCH,
-    round=MODEL_ROUND,
-    candidates=CANDIDATES,
+_ATTACKS: Final = Side(
+    Account.ATTACKER, Account.EQUIVALENCE, Account.SEARCH, MODEL_ROUND, CANDIDATES
 )
-BENIGN: Final = Side(
-    writer=Account.TWIN_ATTACKER,
-    judge=Account.TWIN_EQUIVALENCE,
-    sent=Account.REWORDED,
-    round=REWORDING,
-    candidates=TWIN_CANDIDATES,
+_BENIGN: Final = Side(
+    Account.TWIN_ATTACKER, Account.TWIN_EQUIVALENCE, Account.REWORDED, REWORDING, TWIN_CANDIDATES
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Critic:
-    """Guesses from 1 to 10, for the choice of tries alone: no rate and no tier rests on them."""
+class ModelRound:
+    """What every step of the round looks at, and how strategies fared so far."""
 
     state: SearchState
     diagnosis: Diagnosis
     models: ModelAsker
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether guesses would be used: nobody else tells how close, and tries are shown."""
-        plan = self.models.plan
-        return plan.critic is not None and not self.state.has_scores and plan.history > 0
-
-    def shown(self, past: Sequence[PastTry]) -> tuple[PastTry, ...]:
-        """Choose the tries of a line that the attacker model is shown."""
-        most = self.models.plan.history
-        if not most:
-            return ()
-        if all(each.closeness is None for each in past):
-            return tuple(past[-most:])
-        ranked = sorted(range(len(past)), key=lambda i: (past[i].closeness or 0.0, i))[-most:]
-        return tuple(replace(past[i], is_best=i == ranked[-1]) for i in sorted(ranked))
-
-    async def guess(
-        self,
-        lines: Sequence[tuple[AttackerThread, int]],
-        *,
-        strategies: Callable[[AttackerThread], Record],
-    ) -> None:
-        """Ask how close blocked candidates came, in lines that go on and where it is not known."""
-        if not self.is_wanted or not self.models.has_critic():
-            return
-        blocked = [
-            (thread, draft) for thread, stream in lines for draft in thread.take_blocked(stream)
-        ]
-        asks = [self._ask(thread, draft, strategies(thread)) for thread, draft in blocked]
-        replies = await self.models.ask_until_readable(asks, again=critic_repair)
-        for (thread, draft), reply in zip(blocked, replies, strict=True):
-            if reply.closeness is not None:
-                line = thread.past[draft.stream]
-                line[draft.place] = replace(line[draft.place], closeness=reply.closeness)
-
-    def _ask(self, thread: AttackerThread, draft: Draft, strategies: Record) -> Ask:
-        sample, number = thread.target.sample, thread.criticised
-        thread.criticised += 1
-        draw = self.state.draw("critic", self.models.name, sample.id, number)
-        critique = Critique(
-            call=_call_id(draw),
-            kind=self.diagnosis.kind,
-            folds=self.diagnosis.folds,
-            trigger=self.diagnosis.core_of(thread.position),
-            request=sample.prompt.text,
-            text=draft.text,
-            strategy=draft.strategy,
-            reason=thread.past[draft.stream][draft.place].reason,
-            strategies=strategies,
-        )
-        place = {"stream": draft.stream, "depth": draft.depth, "candidate": number}
-        return Ask(
-            sample=thread.position,
-            account=Account.CRITIC,
-            prompt=critic_prompt(critique),
-            seed=draw.getrandbits(31),
-            details={**place, "repair": False},
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Round:
-    """What every step of the round looks at, and how strategies fared so far."""
-
-    side: Side
-    critic: Critic
-    state: SearchState
-    models: ModelAsker
     defenses: DefenseAsker
+    side: Side = _ATTACKS
     tried: Counter[tuple[int | None, str]] = field(default_factory=Counter)
     passed: Counter[tuple[int | None, str]] = field(default_factory=Counter)
 
-    @staticmethod
-    def of(
-        side: Side,
-        state: SearchState,
-        diagnosis: Diagnosis,
-        *,
-        defenses: DefenseAsker,
-        models: ModelAsker,
-    ) -> _Round:
-        critic = Critic(state=state, diagnosis=diagnosis, models=models)
-        return _Round(side=side, critic=critic, state=state, models=models, defenses=defenses)
+    @property
+    def shows_guesses(self) -> bool:
+        """Whether a critic's guesses are used: nobody else tells how close, and tries are shown."""
+        plan = self.models.plan
+        return plan.critic is not None and not self.state.has_scores and plan.history > 0
+
+    def record_for(self, thread: AttackerThread) -> Record:
+        """How often each strategy was tried and got through, as far as an attack is told."""
+        whose = None if self.state.shares_memory else thread.position
+        return {name: (self.tried[whose, name], self.passed[whose, name]) for name in STRATEGIES}
+
+    def count(self, thread: AttackerThread, strategy: str, *, passed: bool) -> None:
+        """Count an outcome of a strategy, on one attack and on all of them."""
+        for whose in (None, thread.position):
+            self.tried[whose, strategy] += 1
+            self.passed[whose, strategy] += passed
 
     async def write(self, live: Sequence[AttackerThread], depth: int) -> None:
         """Ask for candidates; queue those that may be sent."""
-        models, critic = self.models, self.critic
+        models = self.models
         lines = [
             (thread, stream)
             for stream in range(models.plan.streams)
@@ -347,13 +276,14 @@ class _Round:
             # No more lines than the rest of the budget can use.
             if stream * models.plan.candidates < self.state.budget - thread.target.tries
         ][: models.calls_left]
-        await critic.guess(lines, strategies=self.record_for)
-        system = f"{system_text()}\n{TOLD_TO_ATTACKER}" if critic.is_wanted else None
-        asks = []
-        for thread, stream in lines:
-            purpose = ("attacker", models.name, thread.target.sample.id, stream, depth)
-            record, place = self.record_for(thread), (stream, depth)
-            asks.append(self.ask_to_write(thread, purpose, record, system=system, place=place))
+        await self._criticise(lines)
+        system = f"{system_text()}\n{TOLD_TO_ATTACKER}" if self.shows_guesses else None
+        asks = [
+            self.ask_to_write(
+                thread, ("attacker", stream, depth), system=system, stream=stream, depth=depth
+            )
+            for thread, stream in lines
+        ]
         replies = await models.ask_until_readable(
             asks, again=repair_prompt, most=lambda: models.calls_left
         )
@@ -366,45 +296,101 @@ class _Round:
     def ask_to_write(
         self,
         thread: AttackerThread,
-        purpose: tuple[object, ...],
-        strategies: Record,
+        purpose: tuple[str | int, ...],
         *,
         system: str | None,
-        place: tuple[int, int] = (0, 0),
+        stream: int = 0,
+        depth: int = 0,
     ) -> Ask:
         """Ask for candidates of one line at one depth."""
-        diagnosis, models, sample = self.critic.diagnosis, self.models, thread.target.sample
-        draw, (stream, depth) = self.state.draw(*purpose), place
-        situation = Situation(
-            call=_call_id(draw),
-            defense=models.name,
-            kind=diagnosis.kind,
-            folds=diagnosis.folds,
-            trigger=diagnosis.core_of(thread.position),
-            request=sample.prompt.text,
-            must_keep=sample.must_keep,
-            refuted=thread.refuted,
-            strategies=strategies,
-            tries=self.critic.shown(thread.past[stream]),
-            wanted=models.plan.candidates,
-            stream=(stream + 1, len(thread.past)),
-        )
+
+        def prompt(call: str) -> Prompt:
+            situation = Situation(
+                call=call,
+                defense=self.models.name,
+                kind=self.diagnosis.kind,
+                folds=self.diagnosis.folds,
+                trigger=self.diagnosis.core_of(thread.position),
+                request=thread.target.sample.prompt.text,
+                must_keep=thread.target.sample.must_keep,
+                refuted=thread.refuted,
+                strategies=self.record_for(thread),
+                tries=shown_tries(thread.past[stream], most=self.models.plan.history),
+                wanted=self.models.plan.candidates,
+                stream=(stream + 1, len(thread.past)),
+            )
+            return attacker_prompt(situation, system=system)
+
+        details = {"stream": stream, "depth": depth, "repair": False}
+        return self._ask(thread, purpose, account=self.side.writer, prompt=prompt, details=details)
+
+    def _ask(
+        self,
+        thread: AttackerThread,
+        purpose: tuple[str | int, ...],
+        *,
+        account: Account,
+        prompt: Callable[[str], Prompt],
+        details: Mapping[str, object],
+        pair: tuple[str, str] = ("", ""),
+    ) -> Ask:
+        """Make a question about an attack; its purpose decides its number and its seed."""
+        word, *numbers = purpose
+        draw = self.state.draw(word, self.models.name, thread.target.sample.id, *numbers)
+        call = f"{draw.getrandbits(48):012x}"
         return Ask(
             sample=thread.position,
-            account=self.side.writer,
-            prompt=attacker_prompt(situation, system=system),
+            account=account,
+            prompt=prompt(call),
             seed=draw.getrandbits(31),
-            details={"stream": stream, "depth": depth, "repair": False},
+            details=details,
+            pair=pair,
         )
 
-    def record_for(self, thread: AttackerThread) -> dict[str, tuple[int, int]]:
-        """How often each strategy was tried and got through, as far as an attack is told."""
-        whose = None if self.state.shares_memory else thread.position
-        return {name: self.record(name, whose) for name in STRATEGIES}
+    async def _criticise(self, lines: Sequence[tuple[AttackerThread, int]]) -> None:
+        """Ask how close blocked candidates came, in lines that go on and where it is not known.
 
-    def record(self, strategy: str, whose: int | None = None) -> tuple[int, int]:
-        """How often a strategy was tried and got through: on one attack, or on all of them."""
-        return self.tried[whose, strategy], self.passed[whose, strategy]
+        Guesses are for the choice of tries alone: no rate and no tier rests on them.
+        """
+        if not self.shows_guesses or not self.models.has_critic():
+            return
+        blocked = [
+            (thread, draft) for thread, stream in lines for draft in thread.take_blocked(stream)
+        ]
+        asks = [self._ask_critic(thread, draft) for thread, draft in blocked]
+        replies = await self.models.ask_until_readable(asks, again=critic_repair)
+        for (thread, draft), reply in zip(blocked, replies, strict=True):
+            if reply.closeness is not None:
+                line = thread.past[draft.stream]
+                line[draft.place] = replace(line[draft.place], closeness=reply.closeness)
+
+    def _ask_critic(self, thread: AttackerThread, draft: Draft) -> Ask:
+        number, diagnosis = thread.criticised, self.diagnosis
+        thread.criticised += 1
+
+        def prompt(call: str) -> Prompt:
+            return critic_prompt(
+                Critique(
+                    call=call,
+                    kind=diagnosis.kind,
+                    folds=diagnosis.folds,
+                    trigger=diagnosis.core_of(thread.position),
+                    request=thread.target.sample.prompt.text,
+                    text=draft.text,
+                    strategy=draft.strategy,
+                    reason=thread.past[draft.stream][draft.place].reason,
+                    strategies=self.record_for(thread),
+                )
+            )
+
+        place = {"stream": draft.stream, "depth": draft.depth, "candidate": number}
+        return self._ask(
+            thread,
+            ("critic", number),
+            account=Account.CRITIC,
+            prompt=prompt,
+            details={**place, "repair": False},
+        )
 
     def drafts(self, reply: ModelReply, stream: int = 0, depth: int = 0) -> list[Draft]:
         """Return the candidates of a reply."""
@@ -464,16 +450,15 @@ class _Round:
 
     def _votes(self, thread: AttackerThread, draft: Draft) -> Iterator[Ask]:
         """Ask whether it is the same request, in both orders."""
-        sample, number, judge = thread.target.sample, thread.judged, self.side.judge
+        number, judge = thread.judged, self.side.judge
         thread.judged += 1
-        original = sample.prompt.text
+        original = thread.target.sample.prompt.text
         for order, pair in enumerate(((original, draft.text), (draft.text, original))):
-            draw = self.state.draw(judge, self.models.name, sample.id, number, order)
-            yield Ask(
-                sample=thread.position,
+            yield self._ask(
+                thread,
+                (judge, number, order),
                 account=judge,
-                prompt=equivalence_prompt(*pair, call=_call_id(draw)),
-                seed=draw.getrandbits(31),
+                prompt=partial(equivalence_prompt, *pair),
                 details={"candidate": number, "order": order},
                 pair=pair,
             )
@@ -486,42 +471,27 @@ class _Round:
         self.defenses.context.writer.flush()
 
 
-def _call_id(draw: Random) -> str:
-    return f"{draw.getrandbits(48):012x}"
-
-
-async def run_attacker(
-    state: SearchState,
-    targets: Sequence[Target],
-    *,
-    diagnosis: Diagnosis,
-    defenses: DefenseAsker,
-    models: ModelAsker,
-) -> dict[str, tuple[int, int]]:
-    """Let a model try what rules did not bring through, all attacks a step together.
-
-    Returns how often each strategy was tried and got through.
-    """
-    work = _Round.of(ATTACKS, state, diagnosis, defenses=defenses, models=models)
+async def run_attacker(work: ModelRound, targets: Sequence[Target]) -> None:
+    """Let a model try what rules did not bring through, all attacks a step together."""
+    models, budget = work.models, work.state.budget
     threads = [
         AttackerThread.of(target, streams=models.plan.streams)
         for target in targets
-        if target.win is None and target.tries < state.budget
+        if target.win is None and target.tries < budget
     ]
     for depth in range(models.plan.depth):
-        live = [each for each in threads if each.may_try(state.budget)]
+        live = [each for each in threads if each.may_try(budget)]
         if not live or models.has_gone() or not models.calls_left:
             break
         await work.write(live, depth)
         while not models.has_gone() and (
-            batch := [each for each in live if each.queue and each.may_try(state.budget)]
+            batch := [each for each in live if each.queue and each.may_try(budget)]
         ):
             await _try_next(work, batch)
     work.note_unused(threads)
-    return {name: work.record(name) for whose, name in work.tried if whose is None}
 
 
-async def _try_next(work: _Round, batch: Sequence[AttackerThread]) -> None:
+async def _try_next(work: ModelRound, batch: Sequence[AttackerThread]) -> None:
     """Try the next candidate of each attack that has one."""
     turn, queries, answers = await work.send(batch)
     won = await work.defenses.drive(work.state.confirm(queries, answers))
@@ -530,46 +500,41 @@ async def _try_next(work: _Round, batch: Sequence[AttackerThread]) -> None:
         thread.target.seen.add(draft.text)
         thread.answered(draft, answers[i], is_through=i in won)
         if answers[i].is_blocked is not None:
-            for whose in (None, thread.position):
-                work.tried[whose, draft.strategy] += 1
-                work.passed[whose, draft.strategy] += i in won
+            work.count(thread, draft.strategy, passed=i in won)
         if i in won and draft.tier == Tier.V4.value:
             thread.is_through_unproved = True
         elif i in won:
             thread.target.win = queries[i]
 
 
-async def run_rewording(
-    state: SearchState,
-    diagnosis: Diagnosis,
-    *,
-    defenses: DefenseAsker,
-    models: ModelAsker,
-    record: Record,
-) -> None:
+async def run_rewording(after: ModelRound) -> None:
     """Reword benign texts as attacks were reworded, so that both block rates can be compared.
 
     One call for each of a seeded subsample, with the strategies of the round, the label untold;
     every candidate that the judge calls the same request is sent once. The evaluator pays.
     """
+    work, state, models = replace(after, side=_BENIGN), after.state, after.models
     wanted = min(models.plan.twin, len(state.benign))
     if not wanted or models.has_gone():
         return
-    work = _Round.of(BENIGN, state, diagnosis, defenses=defenses, models=models)
     threads = [
         AttackerThread.of(Target(position=place, sample=state.samples[place]), streams=1)
         for place in sorted(state.draw(_TWIN).sample(state.benign, wanted))
     ]
-    strategies = {name: record.get(name, (0, 0)) for name in STRATEGIES}
-    asks = [
-        work.ask_to_write(
-            each, (_TWIN, models.name, each.target.sample.id), strategies, system=neutral_text()
-        )
-        for each in threads
-    ]
+    asks = [work.ask_to_write(each, (_TWIN,), system=neutral_text()) for each in threads]
     replies = await models.ask_until_readable(asks, again=repair_prompt)
     for thread, reply in zip(threads, replies, strict=True):
         work.queue(thread, work.drafts(reply))
     while not models.has_gone() and (batch := [each for each in threads if each.queue]):
         await work.send(batch)
     work.note_unused(threads)
+
+
+def shown_tries(past: Sequence[PastTry], *, most: int) -> tuple[PastTry, ...]:
+    """Choose the tries of a line that the attacker model is shown: the closest, or the last."""
+    if not most:
+        return ()
+    if all(each.closeness is None for each in past):
+        return tuple(past[-most:])
+    ranked = sorted(range(len(past)), key=lambda i: (past[i].closeness or 0.0, i))[-most:]
+    return tuple(replace(past[i], is_best=i == ranked[-1]) for i in sorted(ranked))

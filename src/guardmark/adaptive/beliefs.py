@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass, field, replace
+from functools import cache, reduce
 from math import sqrt
 from operator import or_
 from typing import TYPE_CHECKING, Final
@@ -13,11 +13,11 @@ from guardmark.adaptive.diagnosis import UNKNOWN
 from guardmark.attacks.catalogue import FAMILY_PRIOR
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from random import Random
 
     from guardmark.adaptive.diagnosis import Diagnosis
-    from guardmark.adaptive.questions import Query
+    from guardmark.adaptive.state import Query
     from guardmark.attacks.contract import OperatorChain
     from guardmark.core.outcome import Decision
 
@@ -189,32 +189,64 @@ _CURIOSITY: Final = 0.1  # added variance, so that a short record of failures is
 _FADE: Final = 0.5  # what is left, after a wave, of what passes have taught
 
 
+@dataclass(slots=True, kw_only=True)
 class Bandit:
-    """What tries have taught about chains, whatever the attack."""
+    """Chains to choose from, and what is believed of each: by precedents, then by tries."""
 
-    __slots__ = ("chains", "passes", "stops")
+    chains: tuple[OperatorChain, ...] = ()
+    precedents: Precedents | None = None
+    others: tuple[Belief, ...] = ()  # of the chains that precedents say nothing of, the last ones
+    passes: list[float] = field(default_factory=list)
+    stops: list[int] = field(default_factory=list)
 
-    def __init__(self, chains: Sequence[OperatorChain]) -> None:
-        self.chains = tuple(chains)
-        self.passes = [0.0] * len(self.chains)
-        self.stops = [0] * len(self.chains)
+    def __post_init__(self) -> None:
+        """Begin without any try of a chain that is new."""
+        added = len(self.chains) - len(self.passes)
+        self.passes, self.stops = [*self.passes, *[0.0] * added], [*self.stops, *[0] * added]
 
-    def views(self, draw: Random, most: int = _VIEWS) -> list[list[float]]:
-        """Draw how far each chain may be better or worse than it seems."""
-        return [[draw.gauss(0.0, 1.0) for _ in self.chains] for _ in range(min(most, _VIEWS))]
+    def kind(self, fold: int, failed: int) -> tuple[int, int]:
+        """Return what attacks share of which the same is believed."""
+        return (0, 0) if self.precedents is None else self.precedents.kind(fold, failed)
 
-    def ranking(self, beliefs: Sequence[Belief], view: Sequence[float], *, tries: int) -> list[int]:
-        """Rank the chains for one attack."""
-        luck = _LUCK * min(1.0, (1 + tries) / _WARY)
-        drawn = []
-        for belief, passes, stops, deviate in zip(
-            beliefs, self.passes, self.stops, view, strict=True
+    def failed(self, number: int) -> int:
+        """Return the bits that stand for the failure of a chain; none but for a single operator."""
+        chain = self.chains[number]
+        if self.precedents is None or len(chain.arms) > 1:
+            return 0
+        return self.precedents.failed(chain)
+
+    def beliefs(self, kind: tuple[int, int] = (0, 0)) -> list[Belief]:
+        """Return what is believed of each chain by now, for attacks of a kind."""
+        first = [] if self.precedents is None else self.precedents.beliefs(kind)
+        learnt = []
+        for belief, passes, stops in zip(
+            (*first, *self.others), self.passes, self.stops, strict=True
         ):
             weight = belief.weight + passes + stops
-            mean = (belief.mean * belief.weight + passes) / weight
-            spread = sqrt((mean * (1 - mean) + _CURIOSITY) / (1 + weight))
-            drawn.append(mean + luck * spread * deviate)
-        return sorted(range(len(drawn)), key=drawn.__getitem__, reverse=True)
+            learnt.append(Belief((belief.mean * belief.weight + passes) / weight, weight))
+        return learnt
+
+    def means(self) -> list[float]:
+        """Return how often each chain is believed to get through, in [0, 1]."""
+        return [belief.mean for belief in self.beliefs()]
+
+    def rankings(
+        self, draw: Random, most: int
+    ) -> Callable[[int, int, tuple[int, int]], Sequence[int]]:
+        """Draw how promising each chain is, by number of the attack, its tries and its kind."""
+        views = [[draw.gauss(0.0, 1.0) for _ in self.chains] for _ in range(min(most, _VIEWS))]
+        beliefs = cache(self.beliefs)
+
+        @cache
+        def ranking(view: int, tries: int, kind: tuple[int, int]) -> list[int]:
+            luck = _LUCK * min(1.0, (1 + tries) / _WARY)
+            drawn = []
+            for belief, deviate in zip(beliefs(kind), views[view], strict=True):
+                variance = belief.mean * (1 - belief.mean) + _CURIOSITY
+                drawn.append(belief.mean + luck * sqrt(variance / (1 + belief.weight)) * deviate)
+            return sorted(range(len(drawn)), key=drawn.__getitem__, reverse=True)
+
+        return lambda number, tries, kind: ranking(number % len(views), tries, kind)
 
     def learn(self, number: int, *, passed: bool) -> None:
         """Take note of an outcome."""
@@ -231,19 +263,11 @@ class Bandit:
         """
         self.passes = [_FADE * passes for passes in self.passes]
 
-    def means(self, beliefs: Sequence[Belief]) -> list[float]:
-        """Return how often each chain is believed to get through, in [0, 1]."""
-        return [
-            (belief.mean * belief.weight + passes) / (belief.weight + passes + stops)
-            for belief, passes, stops in zip(beliefs, self.passes, self.stops, strict=True)
-        ]
-
-    def joined(self, chains: Sequence[OperatorChain]) -> Bandit:
+    def joined(self, made: Iterable[tuple[OperatorChain, Belief]]) -> Bandit:
         """Return a bandit that may choose from more chains, and forgets nothing."""
-        larger = Bandit((*self.chains, *chains))
-        larger.passes[: len(self.chains)] = self.passes
-        larger.stops[: len(self.chains)] = self.stops
-        return larger
+        pairs = list(made)
+        chains, others = (chain for chain, _ in pairs), (belief for _, belief in pairs)
+        return replace(self, chains=(*self.chains, *chains), others=(*self.others, *others))
 
 
 def best(means: Sequence[float], count: int) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from guardmark.adaptive.asker import AskContext, DefenseAsker, Interrupted
-from guardmark.adaptive.attacker import run_attacker, run_rewording
+from guardmark.adaptive.attacker import ModelRound, run_attacker, run_rewording
 from guardmark.adaptive.beliefs import Background
 from guardmark.adaptive.controls import (
     run_battery,
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
     from guardmark.adaptive.asker import Place
     from guardmark.adaptive.model_asker import AttackerPlan
-    from guardmark.adaptive.questions import Account, Query
-    from guardmark.adaptive.state import Target
+    from guardmark.adaptive.state import Account, Query, Target
     from guardmark.adaptive.target import ProtectedTarget
     from guardmark.core.sample import Sample
     from guardmark.engine.plan import AnyDefense
@@ -108,10 +107,10 @@ class _Attack:
     defense: DefenseAsker
     models: ModelAsker | None = None
     is_repeated: bool
+    by_model: ModelRound | None = None
     known: Background = field(default_factory=Background)
     wins: list[Query] = field(default_factory=list)
     passed: dict[int, tuple[Query, ...]] = field(default_factory=dict)
-    strategies: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -243,11 +242,8 @@ async def _search_and_control(attack: _Attack) -> None:
         run_repair(state, attack.wins),
     ):
         await drive(steps)
-    if attack.models is not None and attack.strategies:
-        strategies = attack.strategies if state.shares_memory else {}
-        await run_rewording(
-            state, diagnosis, defenses=defense, models=attack.models, record=strategies
-        )
+    if attack.by_model is not None and attack.by_model.tried:
+        await run_rewording(attack.by_model)
     defense.context.writer.flush()
 
 
@@ -264,11 +260,12 @@ async def _search(attack: _Attack) -> list[Target]:
     """Carry out rounds 2 to 4, and round 5 within the same budget where there is a model."""
     state, drive, models, known = attack.state, attack.defense.drive, attack.models, attack.known
     kept = 0 if models is None else models.plan.tries(state.budget)
-    targets = await drive(search(state.within(state.budget - kept), known))
+    targets = await drive(search(replace(state, budget=state.budget - kept), known))
     if models is not None:
-        attack.strategies = await run_attacker(
-            state, targets, diagnosis=known.diagnosis, defenses=attack.defense, models=models
+        attack.by_model = ModelRound(
+            state=state, diagnosis=known.diagnosis, models=models, defenses=attack.defense
         )
+        await run_attacker(attack.by_model, targets)
         await drive(spend_rest(state, targets, known))
     return targets
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import BatteryRecord
-from guardmark.adaptive.questions import Account, Query
+from guardmark.adaptive.state import Account, Query
 from guardmark.attacks.application import tier_of
 from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import parse_chain
@@ -18,8 +18,7 @@ from guardmark.store.layers import BLIND, GRADIENT, NULL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from guardmark.adaptive.questions import Steps, TryAnswer
-    from guardmark.adaptive.state import SearchState
+    from guardmark.adaptive.state import SearchState, Steps, TryAnswer
     from guardmark.attacks.contract import OperatorChain
     from guardmark.core.sample import Sample
     from guardmark.inference.gradients import GradientAccess, GradientAttack

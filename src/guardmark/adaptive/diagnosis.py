@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.questions import PROBE, Account, Query, together
+from guardmark.adaptive.state import PROBE, Account, Query, together
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import arm
 from guardmark.attacks.contract import OperatorChain
@@ -15,8 +15,7 @@ from guardmark.attacks.operators.structure import filler
 from guardmark.canon.steps import canonicalize
 
 if TYPE_CHECKING:
-    from guardmark.adaptive.questions import Steps, TryAnswer
-    from guardmark.adaptive.state import SearchState
+    from guardmark.adaptive.state import SearchState, Steps, TryAnswer
 
 
 RANDOMISED: Final = "RANDOMISED"

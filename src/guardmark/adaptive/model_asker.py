@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.asker import Asker, kept_response, response_of
-from guardmark.adaptive.questions import Account, Ask
+from guardmark.adaptive.state import Account, Ask
 from guardmark.attacks.prompts import (
     CRITIC_FORM,
     CRITIC_VERSION,

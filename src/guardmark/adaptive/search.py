@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import Background, Bandit, Belief, Precedents, best
-from guardmark.adaptive.questions import PROBE, Account, Query, together
+from guardmark.adaptive.state import PROBE, Account, Query, together
 from guardmark.attacks.contract import LONGEST, OperatorChain, Slot, may_follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from random import Random
+    from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.adaptive.diagnosis import Diagnosis
-    from guardmark.adaptive.questions import Steps
-    from guardmark.adaptive.state import SearchState, Target
+    from guardmark.adaptive.state import SearchState, Steps, Target
 
 Span = tuple[int, int]
 """Beginning and end of a part of a text."""
@@ -57,61 +53,30 @@ def spend_rest(state: SearchState, targets: list[Target], known: Background) -> 
 def _search(state: SearchState, known: Background) -> Steps[list[Target]]:
     targets = state.targets()
     most = state.budget
-    pool = _singles(state, known)
-    yield from _waves(state, targets, pool, round_="R2", until=most // 2)
-    pool = _extended(pool, lengths=1)
-    yield from _waves(state, targets, pool, round_="R3", until=most * 5 // 8)
-    pool = _extended(pool, lengths=2)
-    yield from _waves(state, targets, pool, round_="R3", until=most * 3 // 4)
-    yield from _narrow(state, targets, pool, known.diagnosis)
-    yield from _waves(state, targets, pool, round_="R4", until=most)
+    bandit = _singles(state, known)
+    yield from _waves(state, targets, bandit, round_="R2", until=most // 2)
+    bandit = _extended(bandit, lengths=1)
+    yield from _waves(state, targets, bandit, round_="R3", until=most * 5 // 8)
+    bandit = _extended(bandit, lengths=2)
+    yield from _waves(state, targets, bandit, round_="R3", until=most * 3 // 4)
+    yield from _narrow(state, targets, bandit, known.diagnosis)
+    yield from _waves(state, targets, bandit, round_="R4", until=most)
     return targets
 
 
 def _spend_rest(state: SearchState, targets: list[Target], known: Background) -> Steps[None]:
-    pool = _singles(state, known)
-    yield from _waves(state, targets, pool, round_="R4", until=state.budget)
+    yield from _waves(state, targets, _singles(state, known), round_="R4", until=state.budget)
 
 
-def _singles(state: SearchState, known: Background) -> Pool:
+def _singles(state: SearchState, known: Background) -> Bandit:
     chains = state.singles()
     precedents = Precedents(chains, known.diagnosis, known.record, folds=state.folds())
-    return Pool(bandit=Bandit(chains), precedents=precedents)
+    return Bandit(chains=chains, precedents=precedents)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """What there is to choose from, and what is believed of it."""
-
-    bandit: Bandit
-    precedents: Precedents | None
-    others: tuple[Belief, ...] = ()
-
-    def kind(self, target: Target) -> tuple[int, int]:
-        """Return what attacks share of which the same is believed."""
-        if self.precedents is None:
-            return 0, 0
-        return self.precedents.kind(target.fold, target.failed)
-
-    def beliefs(self, kind: tuple[int, int] = (0, 0)) -> list[Belief]:
-        """Return what is believed of each chain, for attacks of a kind."""
-        first = [] if self.precedents is None else self.precedents.beliefs(kind)
-        return [*first, *self.others]
-
-    def rankings(self, draw: Random, most: int) -> Callable[[int, Target], list[int]]:
-        """Draw how promising each chain is."""
-        views = self.bandit.views(draw, most)
-
-        @cache
-        def ranking(view: int, tries: int, kind: tuple[int, int]) -> list[int]:
-            return self.bandit.ranking(self.beliefs(kind), views[view], tries=tries)
-
-        return lambda number, target: ranking(number % len(views), target.tries, self.kind(target))
-
-
-def _extended(pool: Pool, *, lengths: int) -> Pool:
+def _extended(bandit: Bandit, *, lengths: int) -> Bandit:
     """Add chains made of the best ones with the best single arms before or behind them."""
-    means, chains = pool.bandit.means(pool.beliefs()), pool.bandit.chains
+    means, chains = bandit.means(), bandit.chains
     order = best(means, len(means))
     singles = [i for i in order if len(chains[i].arms) == 1][:_EXTENSIONS]
     seeds = [i for i in order if len(chains[i].arms) == lengths][:BEAM]
@@ -123,11 +88,7 @@ def _extended(pool: Pool, *, lengths: int) -> Pool:
             for longer in _joined(chains[seed], chains[other]):
                 if longer.key not in known:
                     made.setdefault(longer.key, (longer, Belief(mean, _HOPE)))
-    return Pool(
-        bandit=pool.bandit.joined([each[0] for each in made.values()]),
-        precedents=pool.precedents,
-        others=(*pool.others, *(each[1] for each in made.values())),
-    )
+    return bandit.joined(made.values())
 
 
 def _joined(chain: OperatorChain, single: OperatorChain) -> Iterator[OperatorChain]:
@@ -144,7 +105,7 @@ def _joined(chain: OperatorChain, single: OperatorChain) -> Iterator[OperatorCha
 def _waves(
     state: SearchState,
     targets: list[Target],
-    pool: Pool,
+    bandit: Bandit,
     *,
     round_: str,
     until: int,
@@ -154,14 +115,13 @@ def _waves(
 
     Chains change the whole text, or one of the spans where they are given.
     """
-    bandit = pool.bandit
     wave, live = 0, [t for t in targets if t.win is None and t.tries < until]
     while live:
-        ranking = pool.rankings(state.draw(round_, until, wave), len(live))
+        ranking = bandit.rankings(state.draw(round_, until, wave), len(live))
         tries: list[tuple[Target, Query, int]] = []
         for i, target in enumerate(live):
             parts = None if spans is None else spans[target.position]
-            for number in ranking(i, target):
+            for number in ranking(i, target.tries, bandit.kind(target.fold, target.failed)):
                 query = _next_use(state, target, bandit.chains[number], round_=round_, spans=parts)
                 if query is not None:
                     tries.append((target, query, number))
@@ -179,8 +139,8 @@ def _waves(
             bandit.learn(number, passed=i in won)
             if i in won:
                 target.win = query
-            elif pool.precedents is not None and len(bandit.chains[number].arms) == 1:
-                target.failed |= pool.precedents.failed(bandit.chains[number])
+            else:
+                target.failed |= bandit.failed(number)
         live = [t for t, _, _ in tries if t.win is None and t.tries < until]
         wave += 1
 
@@ -212,19 +172,13 @@ def _next_use(
 
 
 def _narrow(
-    state: SearchState, targets: list[Target], pool: Pool, diagnosis: Diagnosis
+    state: SearchState, targets: list[Target], bandit: Bandit, diagnosis: Diagnosis
 ) -> Steps[None]:
     """Round 4: change only the words that matter, by diagnosis or by score."""
-    means = pool.bandit.means(pool.beliefs())
-    places = [
-        i
-        for i, chain in enumerate(pool.bandit.chains)
+    local = Bandit().joined(
+        (chain, Belief((0.5 + mean) / 2, 2.0))
+        for chain, mean in zip(bandit.chains, bandit.means(), strict=True)
         if len(chain.arms) == 1 and chain.arms[0].operator.slot <= Slot.SURFACE
-    ]
-    local = Pool(
-        bandit=Bandit([pool.bandit.chains[i] for i in places]),
-        precedents=None,
-        others=tuple(Belief((0.5 + means[i]) / 2, 2.0) for i in places),
     )
     live = [target for target in targets if target.win is None and target.tries < state.budget]
     spans = yield from _spans(state, live, diagnosis)

@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.asker import Asker, kept_response, response_of, score_fault
-from guardmark.adaptive.questions import TARGET_ROUND, Account, Query, text_digest
+from guardmark.adaptive.state import TARGET_ROUND, Account, Query, text_digest
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import parse_chain

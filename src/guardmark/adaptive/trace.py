@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.adaptive.asker import tells_of_failure
-from guardmark.adaptive.questions import MODEL_ROUND
+from guardmark.adaptive.state import MODEL_ROUND
 from guardmark.core.errors import IncomparableRuns, StoreError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.store.layers import (

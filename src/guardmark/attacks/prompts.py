@@ -340,6 +340,6 @@ def equivalence_digest() -> str:
     return digest_of(EQUIVALENCE_VERSION, EQUIVALENCE_SYSTEM, json.dumps(EQUIVALENCE_FORM))
 
 
-def equivalence_prompt(first: str, second: str, *, call: str) -> Prompt:
+def equivalence_prompt(first: str, second: str, call: str) -> Prompt:
     """Ask whether two requests ask for the same."""
     return model_prompt(EQUIVALENCE_SYSTEM, {"first": first, "second": second, "call": call})

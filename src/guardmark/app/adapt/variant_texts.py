@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.questions import text_digest
 from guardmark.adaptive.search import MOST_USES
+from guardmark.adaptive.state import text_digest
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import OperatorChain, Tier
