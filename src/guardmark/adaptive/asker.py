@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter_ns
@@ -250,7 +250,12 @@ class Asker(Generic[Q, A]):
 
 def stored_tries(reader: RecordReader) -> dict[Place, TryRecord]:
     """Return everything that was asked before, and what was answered."""
-    return {(t.defense, t.layer, t.sample, t.number): t for t in read_tries(reader)}
+    return by_place(read_tries(reader))
+
+
+def by_place(tries: Iterable[TryRecord]) -> dict[Place, TryRecord]:
+    """Return tries by where they stand."""
+    return {(t.defense, t.layer, t.sample, t.number): t for t in tries}
 
 
 def kept_response(response: Response, most: int | None = None) -> Response:
@@ -309,8 +314,6 @@ class DefenseAsker:
         asked = await self.asker.ask(batch)
         for _ in range(_RETRIES):
             failed = [i for i, each in enumerate(asked) if _may_differ(each.answer)]
-            if not failed:
-                break
             again = await self.asker.ask([batch[i] for i in failed])
             for i, each in zip(failed, again, strict=True):
                 asked[i] = each
@@ -341,10 +344,7 @@ class DefenseAsker:
         return _sound(as_decision(await attempt(self._decide, self._prompt(query))))
 
     async def _call_inline(
-        self,
-        decide: Callable[[Prompt], Decision],
-        batch: Sequence[Query],
-        take: Take[Decision],
+        self, decide: Callable[[Prompt], Decision], batch: Sequence[Query], take: Take[Decision]
     ) -> None:
         for start in range(0, len(batch), _SLICE):
             self.context.may_go_on()

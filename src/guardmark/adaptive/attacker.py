@@ -19,22 +19,10 @@ from guardmark.adaptive.state import (
     Target,
     text_digest,
 )
+from guardmark.attacks import prompts
 from guardmark.attacks.application import keeps
 from guardmark.attacks.contract import Tier
-from guardmark.attacks.prompts import (
-    STRATEGIES,
-    TOLD_TO_ATTACKER,
-    Critique,
-    PastTry,
-    Situation,
-    attacker_prompt,
-    critic_prompt,
-    critic_repair,
-    equivalence_prompt,
-    neutral_text,
-    repair_prompt,
-    system_text,
-)
+from guardmark.attacks.prompts import STRATEGIES, Critique, PastTry, Situation
 from guardmark.canon.steps import skeleton
 from guardmark.store.layers import CANDIDATES, TWIN_CANDIDATES
 from guardmark.store.tries import TrySubject
@@ -188,12 +176,6 @@ class AttackerThread:
 Turn = list[tuple[AttackerThread, Draft]]
 
 
-def interleaved(lines: Sequence[Sequence[Draft]]) -> Iterator[Draft]:
-    """Yield the first candidate of every line, then the second of every line, and so on."""
-    for rank in zip_longest(*lines):
-        yield from (draft for draft in rank if draft is not None)
-
-
 def _is_usable(text: str) -> bool:
     if not text.strip() or len(text) > _LONGEST:
         return False
@@ -214,7 +196,6 @@ def _operators(tried: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names)[:_MOST_REFUTED])
 
 
-_SAME: Final = {ReplyKind.SAME: True, ReplyKind.DIFFERENT: False}
 _TWIN: Final = "attacker twin"
 
 
@@ -277,7 +258,9 @@ class ModelRound:
             if stream * models.plan.candidates < self.state.budget - thread.target.tries
         ][: models.calls_left]
         await self._criticise(lines)
-        system = f"{system_text()}\n{TOLD_TO_ATTACKER}" if self.shows_guesses else None
+        system = (
+            f"{prompts.system_text()}\n{prompts.TOLD_TO_ATTACKER}" if self.shows_guesses else None
+        )
         asks = [
             self.ask_to_write(
                 thread, ("attacker", stream, depth), system=system, stream=stream, depth=depth
@@ -285,13 +268,15 @@ class ModelRound:
             for thread, stream in lines
         ]
         replies = await models.ask_until_readable(
-            asks, again=repair_prompt, most=lambda: models.calls_left
+            asks, again=prompts.repair_prompt, most=lambda: models.calls_left
         )
         written: dict[int, list[list[Draft]]] = {thread.position: [] for thread in live}
         for (thread, stream), reply in zip(lines, replies, strict=True):
             written[thread.position].append(self.drafts(reply, stream, depth))
         for thread in live:
-            self.queue(thread, interleaved(written[thread.position]))
+            # The first candidate of every line, then the second of every line, and so on.
+            ranks = zip_longest(*written[thread.position])
+            self.queue(thread, (draft for rank in ranks for draft in rank if draft is not None))
 
     def ask_to_write(
         self,
@@ -319,7 +304,7 @@ class ModelRound:
                 wanted=self.models.plan.candidates,
                 stream=(stream + 1, len(thread.past)),
             )
-            return attacker_prompt(situation, system=system)
+            return prompts.attacker_prompt(situation, system=system)
 
         details = {"stream": stream, "depth": depth, "repair": False}
         return self._ask(thread, purpose, account=self.side.writer, prompt=prompt, details=details)
@@ -358,7 +343,7 @@ class ModelRound:
             (thread, draft) for thread, stream in lines for draft in thread.take_blocked(stream)
         ]
         asks = [self._ask_critic(thread, draft) for thread, draft in blocked]
-        replies = await self.models.ask_until_readable(asks, again=critic_repair)
+        replies = await self.models.ask_until_readable(asks, again=prompts.critic_repair)
         for (thread, draft), reply in zip(blocked, replies, strict=True):
             if reply.closeness is not None:
                 line = thread.past[draft.stream]
@@ -369,7 +354,7 @@ class ModelRound:
         thread.criticised += 1
 
         def prompt(call: str) -> Prompt:
-            return critic_prompt(
+            return prompts.critic_prompt(
                 Critique(
                     call=call,
                     kind=diagnosis.kind,
@@ -408,19 +393,18 @@ class ModelRound:
 
     def note(self, thread: AttackerThread, draft: Draft, status: CandidateStatus) -> None:
         """Store what became of a candidate."""
-        self.models.note(thread.position, draft.note(status), layer=self.side.candidates)
+        self.models.note(self.side.candidates, thread.position, draft.note(status))
 
     async def send(
         self, batch: Sequence[AttackerThread]
     ) -> tuple[Turn, list[Query], list[TryAnswer]]:
         """Send the next candidate of each, where it may be sent."""
         turn = await self._proved([(thread, thread.queue.popleft()) for thread in batch])
-        side, queries = self.side, []
-        for thread, draft in turn:
-            chain = f"attacker [{draft.strategy}]"
-            queries.append(
-                Query(thread.position, draft.text, side.sent, side.round, chain, draft.tier)
-            )
+        query = partial(Query, account=self.side.sent, round=self.side.round)
+        queries = [
+            query(each.position, draft.text, chain=f"attacker [{draft.strategy}]", tier=draft.tier)
+            for each, draft in turn
+        ]
         answers = await self.defenses.ask(queries)
         for thread, draft in turn:
             self.note(thread, draft, CandidateStatus.SENT)
@@ -437,13 +421,15 @@ class ModelRound:
         asks = [vote for pair in open_ for vote in list(self._votes(*pair))[:each]]
         votes = await self.models.ask(asks)
         for i, (thread, draft) in enumerate(open_):
-            verdicts = {_SAME.get(reply.kind) for reply in votes[each * i : each * (i + 1)]}
-            if verdicts == {True}:
+            verdicts = {reply.kind for reply in votes[each * i : each * (i + 1)]}
+            if verdicts == {ReplyKind.SAME}:
                 draft.tier = Tier.V3.value
                 continue
-            is_other = verdicts == {False}
-            status = CandidateStatus.DIFFERENT if is_other else CandidateStatus.UNDECIDED
-            status = CandidateStatus.UNJUDGED if None in verdicts else status
+            status = CandidateStatus.UNDECIDED
+            if verdicts == {ReplyKind.DIFFERENT}:
+                status = CandidateStatus.DIFFERENT
+            elif not verdicts <= {ReplyKind.SAME, ReplyKind.DIFFERENT}:
+                status = CandidateStatus.UNJUDGED
             thread.refuse(draft, status)
             self.note(thread, draft, status)
         return [(thread, draft) for thread, draft in turn if draft.tier]
@@ -458,7 +444,7 @@ class ModelRound:
                 thread,
                 (judge, number, order),
                 account=judge,
-                prompt=partial(equivalence_prompt, *pair),
+                prompt=partial(prompts.equivalence_prompt, *pair),
                 details={"candidate": number, "order": order},
                 pair=pair,
             )
@@ -521,8 +507,8 @@ async def run_rewording(after: ModelRound) -> None:
         AttackerThread.of(Target(position=place, sample=state.samples[place]), streams=1)
         for place in sorted(state.draw(_TWIN).sample(state.benign, wanted))
     ]
-    asks = [work.ask_to_write(each, (_TWIN,), system=neutral_text()) for each in threads]
-    replies = await models.ask_until_readable(asks, again=repair_prompt)
+    asks = [work.ask_to_write(each, (_TWIN,), system=prompts.neutral_text()) for each in threads]
+    replies = await models.ask_until_readable(asks, again=prompts.repair_prompt)
     for thread, reply in zip(threads, replies, strict=True):
         work.queue(thread, work.drafts(reply))
     while not models.has_gone() and (batch := [each for each in threads if each.queue]):

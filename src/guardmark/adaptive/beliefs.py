@@ -197,12 +197,12 @@ class Bandit:
     precedents: Precedents | None = None
     others: tuple[Belief, ...] = ()  # of the chains that precedents say nothing of, the last ones
     passes: list[float] = field(default_factory=list)
-    stops: list[int] = field(default_factory=list)
+    stops: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Begin without any try of a chain that is new."""
         added = len(self.chains) - len(self.passes)
-        self.passes, self.stops = [*self.passes, *[0.0] * added], [*self.stops, *[0] * added]
+        self.passes, self.stops = [*self.passes, *[0.0] * added], [*self.stops, *[0.0] * added]
 
     def kind(self, fold: int, failed: int) -> tuple[int, int]:
         """Return what attacks share of which the same is believed."""
@@ -250,10 +250,7 @@ class Bandit:
 
     def learn(self, number: int, *, passed: bool) -> None:
         """Take note of an outcome."""
-        if passed:
-            self.passes[number] += 1
-        else:
-            self.stops[number] += 1
+        (self.passes if passed else self.stops)[number] += 1
 
     def fade(self) -> None:
         """Let passes count half as much: what they were about has fallen.

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import TYPE_CHECKING
 
+from guardmark.adaptive import controls
 from guardmark.adaptive.asker import AskContext, DefenseAsker, Interrupted
 from guardmark.adaptive.attacker import ModelRound, run_attacker, run_rewording
 from guardmark.adaptive.beliefs import Background
-from guardmark.adaptive.controls import (
-    run_battery,
-    run_blind,
-    run_gradient,
-    run_null,
-    run_repair,
-    run_transfer,
-    run_twin,
-    run_wrappers,
-    tried_chains,
-)
 from guardmark.adaptive.diagnosis import UNKNOWN, diagnose, measure_baseline
 from guardmark.adaptive.model_asker import ModelAsker
 from guardmark.adaptive.search import SEARCH_VERSION, search, spend_rest
@@ -30,7 +21,7 @@ from guardmark.canon.steps import CANON_VERSION
 from guardmark.core.errors import IncomparableRuns
 from guardmark.engine.run_monitor import StopSignal
 from guardmark.inference.gradients import GradientDefense
-from guardmark.store.layers import ADAPTIVE, BLIND, FINDINGS_PREFIX, LEFT_OUT, NULL, TARGET
+from guardmark.store.layers import ADAPTIVE, FINDINGS_PREFIX, LEFT_OUT, REPEATED_ARMS, TARGET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,18 +103,13 @@ class _Attack:
     wins: list[Query] = field(default_factory=list)
     passed: dict[int, tuple[Query, ...]] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        """Name of the defense."""
-        return self.defense.defense.name
-
 
 def check_settings(plan: AdaptivePlan, reader: RecordReader) -> None:
     """Refuse to mix tries that do not belong together."""
     before = dict(reader.layer_settings(ADAPTIVE))
     now = plan.settings
-    names = [*now, *(name for name in before if name not in now)] if before else []
-    if changed := [name for name in names if before.get(name) != now.get(name)]:
+    changed = [name for name in {**now, **before} if before.get(name) != now.get(name)]
+    if before and changed:
         differences = "; ".join(
             f"{n}: {before.get(n)!s:.16}, now {now.get(n)!s:.16}" for n in changed
         )
@@ -146,7 +132,12 @@ async def run_adaptive(
     The order of questions depends on answers alone: any concurrency, an interruption and a
     replay give the same tries.
     """
-    _register(plan, writer)
+    writer.add_layer(ADAPTIVE, plan.settings)
+    if plan.left_out:
+        left_out = {"kind": "adaptive-left-out", "defenses": dict(plan.left_out)}
+        writer.add_layer(LEFT_OUT, left_out)
+    if plan.target is not None:
+        writer.add_layer(TARGET, plan.target.settings)
     context = AskContext(
         writer=writer,
         samples=samples,
@@ -164,16 +155,6 @@ async def run_adaptive(
         is_interrupted = True
     writer.note_head()
     return AdaptiveSummary(calls=dict(sorted(context.calls.items())), is_interrupted=is_interrupted)
-
-
-def _register(plan: AdaptivePlan, writer: RecordWriter) -> None:
-    """Say how tries are made, and at whom they are not."""
-    writer.add_layer(ADAPTIVE, plan.settings)
-    if plan.left_out:
-        left_out = {"kind": "adaptive-left-out", "defenses": dict(plan.left_out)}
-        writer.add_layer(LEFT_OUT, left_out)
-    if plan.target is not None:
-        writer.add_layer(TARGET, plan.target.settings)
 
 
 def _attack(plan: AdaptivePlan, defense: AnyDefense, context: AskContext) -> _Attack:
@@ -198,16 +179,14 @@ async def _carry_out(
     for attack in attacks:
         await _search_and_control(attack)
         await _follow_gradient(attack, plan.gradient)
-    for attack in attacks:
-        for other in attacks:
-            if other is not attack:
-                steps = run_transfer(attack.state, other.wins, source=other.name)
-                await attack.defense.drive(steps)
+    for attack, other in permutations(attacks, 2):
+        steps = controls.run_transfer(attack.state, other.wins, source=other.defense.asker.name)
+        await attack.defense.drive(steps)
     for turn in range(2, plan.seeds + 1):
         for attack in attacks:
             await _repeat(attack, turn)
     if target is not None:
-        passes = {attack.name: attack.passed for attack in attacks}
+        passes = {attack.defense.asker.name: attack.passed for attack in attacks}
         await measure_effects(target, passes, seed=plan.seed)
 
 
@@ -224,8 +203,8 @@ async def _search_and_control(attack: _Attack) -> None:
         "folds": diagnosis.folds,
         "has_scores": state.has_scores,
     }
-    defense.context.writer.add_layer(f"{FINDINGS_PREFIX}{attack.name}", findings)
-    record = await drive(run_battery(state))
+    defense.context.writer.add_layer(f"{FINDINGS_PREFIX}{attack.defense.asker.name}", findings)
+    record = await drive(controls.run_battery(state))
     answers = dict(defense.asker.known[ADAPTIVE]) if attack.is_repeated else {}
     attack.known = Background(diagnosis=diagnosis, record=record, answers=answers)
     targets = await _search(attack)
@@ -235,11 +214,11 @@ async def _search_and_control(attack: _Attack) -> None:
     held = record.wins.values() if state.is_random else record.passes
     attack.passed = by_attack((*won.values(), *held))
     for steps in (
-        run_null(state),
-        run_blind(state),
-        run_twin(state, attack.wins),
-        run_wrappers(state, tried_chains(attack.wins)),
-        run_repair(state, attack.wins),
+        controls.run_null(state),
+        controls.run_blind(state),
+        controls.run_twin(state, attack.wins),
+        controls.run_wrappers(state, controls.tried_chains(attack.wins)),
+        controls.run_repair(state, attack.wins),
     ):
         await drive(steps)
     if attack.by_model is not None and attack.by_model.tried:
@@ -252,7 +231,7 @@ async def _follow_gradient(attack: _Attack, method: GradientAttack | None) -> No
     defense = attack.defense.defense
     access = defense.gradients() if isinstance(defense, GradientDefense) else None
     if method is not None and access is not None:
-        await attack.defense.drive(run_gradient(attack.state, method, access))
+        await attack.defense.drive(controls.run_gradient(attack.state, method, access))
         attack.defense.context.writer.flush()
 
 
@@ -280,8 +259,8 @@ async def _repeat(attack: _Attack, turn: int) -> None:
     answers = attack.defense.asker.known
     answers[state.layer()] = dict(attack.known.answers)
     await drive(search(state, attack.known))
-    await drive(run_null(state))
-    await drive(run_blind(state))
-    for arm in (ADAPTIVE, NULL, BLIND):  # nothing more is asked there
+    await drive(controls.run_null(state))
+    await drive(controls.run_blind(state))
+    for arm in REPEATED_ARMS:  # nothing more is asked there
         answers.pop(state.layer(arm), None)
     attack.defense.context.writer.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.beliefs import BatteryRecord
@@ -12,6 +13,7 @@ from guardmark.attacks.battery import battery
 from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.contract import Use
 from guardmark.canon.steps import REPAIR_STEPS, apply_steps
+from guardmark.core.errors import ConfigError
 from guardmark.defenses.canonical import WHOLE, steps_of
 from guardmark.store.layers import BLIND, GRADIENT, NULL
 
@@ -136,13 +138,19 @@ def _some(state: SearchState, places: tuple[int, ...], purpose: str) -> list[int
 
 def tried_chains(wins: Iterable[Query]) -> list[OperatorChain]:
     """Return what is done to benign texts: the battery, and the most frequent winners."""
-    fixed = {chain.key: chain for chain in battery()}
     # Neither parts of a text nor what a model wrote can be done to another text.
-    count = Counter(win.chain for win in wins if " [" not in win.chain)
-    best = sorted(count, key=lambda key: (-count[key], key))
-    for key in [key for key in best if key not in fixed][:_MOST_WINNERS]:
-        fixed[key] = parse_chain(key)
-    return list(fixed.values())
+    keys = (win.chain for win in wins if " [" not in win.chain)
+    return battery_and(keys, most=_MOST_WINNERS)
+
+
+def battery_and(keys: Iterable[str], *, most: int | None = None) -> list[OperatorChain]:
+    """Return the fixed list and the other chains that are named, the frequent ones first."""
+    chains = {chain.key: chain for chain in battery()}
+    count = Counter(key for key in keys if key and key not in chains)
+    for key in sorted(count, key=lambda name: (-count[name], name))[:most]:
+        with suppress(ConfigError):  # written by an attacker model: no operator to use
+            chains[key] = parse_chain(key)
+    return list(chains.values())
 
 
 WRAPPER_ROUND: Final = "wrapper"
@@ -172,11 +180,10 @@ _NEUTRAL: Final = (
 
 def run_wrappers(state: SearchState, chains: Sequence[OperatorChain]) -> Steps[None]:
     """Put harmless sentences, in place of benign texts, into each wrapper and into none."""
-    places = list(state.benign or state.blocked)[: len(_NEUTRAL)]
+    plain = list(zip(state.benign or state.blocked, _NEUTRAL, strict=False))
     wrapped = [chain for chain in chains if _wrap(chain, _NEUTRAL[0]) is not None]
-    if not places or not wrapped:
+    if not plain or not wrapped:
         return
-    plain = list(zip(places, _NEUTRAL, strict=False))
     yield [Query(place, text, Account.WRAPPER, WRAPPER_ROUND) for place, text in plain]
     for chain in wrapped:
         yield [
@@ -235,13 +242,12 @@ def _cleaned(asked: Sequence[tuple[int, str, str]], name: str) -> list[Query]:
 
 def _net(batch: Sequence[Query], answers: Sequence[TryAnswer], state: SearchState) -> float:
     """Return the share closed, less the shares of benign texts lost and of attacks opened."""
-    hits, trials = Counter[str](), Counter[str]()
+    shares: dict[str, list[bool]] = {"closed": [], "lost": [], "opened": []}
     for query, answer in zip(batch, answers, strict=True):
         if answer.is_blocked is None:
             continue
         is_attack = state.samples[query.sample].is_attack
         kind = "opened" if query.round == HELD else "closed" if is_attack else "lost"
-        trials[kind] += 1
-        hits[kind] += answer.passed if kind == "opened" else answer.is_blocked
-    share = {kind: hits[kind] / trials[kind] for kind in trials}
-    return share.get("closed", 0.0) - share.get("lost", 0.0) - share.get("opened", 0.0)
+        shares[kind].append(answer.passed if kind == "opened" else answer.is_blocked)
+    closed, lost, opened = (sum(each) / len(each) if each else 0.0 for each in shares.values())
+    return closed - lost - opened

@@ -40,11 +40,11 @@ def measure_baseline(state: SearchState) -> Steps[list[str]]:
         flags.append(STATEFUL)
     if any(answer.is_complaint for answer in first):
         flags.append(ERRORS_AS_BLOCK)
-    attacks = [place for place in places if state.samples[place].is_attack]
-    state.blocked = tuple(place for place in attacks if first[place].is_blocked)
-    benign = [place for place in places if not state.samples[place].is_attack]
-    state.benign = tuple(place for place in benign if first[place].is_blocked is not None)
-    state.quiet = tuple(place for place in benign if first[place].passed)
+    is_attack = [sample.is_attack for sample in state.samples]
+    answered = [place for place in places if first[place].is_blocked is not None]
+    state.blocked = tuple(p for p in answered if is_attack[p] and first[p].is_blocked)
+    state.benign = tuple(p for p in answered if not is_attack[p])
+    state.quiet = tuple(p for p in state.benign if first[p].passed)
     state.is_random = bool({RANDOMISED, STATEFUL} & set(flags))
     state.has_scores = any(answer.score is not None for answer in first)
     return flags
@@ -235,10 +235,8 @@ def _filled(carrier: str, words: str) -> str:
 
 def _odd_texts(state: SearchState, carrier: str) -> list[str]:
     text = _filled(carrier, _PLAIN)
-    made = [
-        apply(OperatorChain.of(arm(name)), text, seed=seed_for(state.seed, name, "carrier", 0))
-        for name in _ODD
-    ]
+    seeds = {name: seed_for(state.seed, name, "carrier", 0) for name in _ODD}
+    made = [apply(OperatorChain.of(arm(name)), text, seed=seed) for name, seed in seeds.items()]
     return [each.text for each in made if each.is_variant]
 
 

@@ -11,26 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.asker import Asker, kept_response, response_of
 from guardmark.adaptive.state import Account, Ask
-from guardmark.attacks.prompts import (
-    CRITIC_FORM,
-    CRITIC_VERSION,
-    EQUIVALENCE_FORM,
-    EQUIVALENCE_VERSION,
-    FORM,
-    NEUTRAL_VERSION,
-    PROMPT_VERSION,
-    STRATEGIES,
-    critic_digest,
-    equivalence_digest,
-    neutral_digest,
-    prompt_digest,
-)
+from guardmark.attacks import prompts
 from guardmark.core.outcome import Evidence, Response
 from guardmark.core.protocols import GuidedModel, PairJudge
 from guardmark.engine.calls import as_response, attempt
 from guardmark.judges.rules import REFUSALS
 from guardmark.parsing.attacker_models import read_candidates, read_closeness, read_sameness
-from guardmark.store.layers import ATTACKER, CANDIDATES
+from guardmark.store.layers import ATTACKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,13 +60,13 @@ class AttackerPlan:
     def lock(self) -> tuple[tuple[str, str], ...]:
         """What `battery.lock` says of it: prompts by version and hash, models, sizes."""
         entries = {
-            "prompt": f"{PROMPT_VERSION} {prompt_digest()}",
-            "equivalence_prompt": f"{EQUIVALENCE_VERSION} {equivalence_digest()}",
+            "prompt": f"{prompts.PROMPT_VERSION} {prompts.prompt_digest()}",
+            "equivalence_prompt": f"{prompts.EQUIVALENCE_VERSION} {prompts.equivalence_digest()}",
         }
         if self.critic is not None:
-            entries["critic_prompt"] = f"{CRITIC_VERSION} {critic_digest()}"
+            entries["critic_prompt"] = f"{prompts.CRITIC_VERSION} {prompts.critic_digest()}"
         if self.twin:
-            entries["neutral_prompt"] = f"{NEUTRAL_VERSION} {neutral_digest()}"
+            entries["neutral_prompt"] = f"{prompts.NEUTRAL_VERSION} {prompts.neutral_digest()}"
         entries |= self.identity
         entries |= {name: str(value) for name, value in self.sizes.items()}
         return tuple(sorted(entries.items()))
@@ -119,50 +106,33 @@ class ModelReply:
 
 
 def read_reply(account: Account, response: Response) -> ModelReply:
-    """Read what a model answered."""
-    if response.text is None or response.error_kind is not None:
+    """Read what a model answered; candidates count whatever stands around them."""
+    text, has_declined = response.text, False
+    if text is None or response.error_kind is not None:
         return ModelReply(kind=ReplyKind.ERROR)
     if account in _WRITERS:
-        return _read_candidates(response, response.text)
-    if account is Account.CRITIC:
-        return _read_closeness(response, response.text)
-    same = read_sameness(response.text)
-    kinds = {True: ReplyKind.SAME, False: ReplyKind.DIFFERENT, None: ReplyKind.MALFORMED}
-    return ModelReply(kind=kinds[same], text=response.text)
-
-
-def _read_candidates(response: Response, text: str) -> ModelReply:
-    """Read candidates, which count whatever stands around them."""
-    reading = read_candidates(text, strategies=STRATEGIES)
-    if reading.candidates:
-        return ModelReply(kind=ReplyKind.CANDIDATES, text=text, candidates=reading.candidates)
-    return _unusable(response, text, has_declined=bool(reading.declined))
-
-
-def _read_closeness(response: Response, text: str) -> ModelReply:
-    """Read a critic's figure; a reply without one is no low figure either."""
-    closeness = read_closeness(text)
-    if closeness is None:
-        return _unusable(response, text)
-    return ModelReply(kind=ReplyKind.CLOSENESS, text=text, closeness=closeness)
-
-
-def _unusable(response: Response, text: str, *, has_declined: bool = False) -> ModelReply:
-    """Tell a refusal, by a field or by the words it begins with, from an invalid reply."""
+        reading = read_candidates(text, strategies=prompts.STRATEGIES)
+        if reading.candidates:
+            return ModelReply(kind=ReplyKind.CANDIDATES, text=text, candidates=reading.candidates)
+        has_declined = bool(reading.declined)
+    elif account is Account.CRITIC:
+        closeness = read_closeness(text)
+        if closeness is not None:
+            return ModelReply(kind=ReplyKind.CLOSENESS, text=text, closeness=closeness)
+    else:
+        return ModelReply(kind=_SAMENESS[read_sameness(text)], text=text)
     evidence = response.evidence or Evidence()
     is_flagged = evidence.native_action == "refusal" or evidence.finish_reason == _FILTERED
     is_refusal = has_declined or is_flagged or _REFUSAL.search(text[:_BEGINNING]) is not None
     return ModelReply(kind=ReplyKind.REFUSED if is_refusal else ReplyKind.INVALID, text=text)
 
 
-_WRITERS: Final = (Account.ATTACKER, Account.TWIN_ATTACKER)
-_FORMS: Final = {
-    Account.ATTACKER: FORM,
-    Account.EQUIVALENCE: EQUIVALENCE_FORM,
-    Account.CRITIC: CRITIC_FORM,
-    Account.TWIN_ATTACKER: FORM,
-    Account.TWIN_EQUIVALENCE: EQUIVALENCE_FORM,
+_SAMENESS: Final = {
+    True: ReplyKind.SAME,
+    False: ReplyKind.DIFFERENT,
+    None: ReplyKind.MALFORMED,
 }
+_WRITERS: Final = (Account.ATTACKER, Account.TWIN_ATTACKER)
 
 
 class ModelAsker:
@@ -230,29 +200,29 @@ class ModelAsker:
             replies[i] = reply
         return replies
 
-    def note(self, sample: int, subject: TrySubject, *, layer: str = CANDIDATES) -> None:
+    def note(self, layer: str, sample: int, subject: TrySubject) -> None:
         """Store what became of a candidate, unless it is stored already."""
         place, context = self.asker.take_place(layer, sample), self.asker.context
         if place not in context.stored:
             context.add(place, subject, Response(text=""), is_free=True)
 
     async def _respond(self, ask: Ask) -> Response:
-        model = self._model(ask.account)
+        model: ChatModel | PairJudge | None = self.plan.judge
+        form: Mapping[str, object] = prompts.EQUIVALENCE_FORM
+        if ask.account in _WRITERS:
+            model, form = self.plan.model, prompts.FORM
+        elif ask.account is Account.CRITIC:
+            model, form = self.plan.critic, prompts.CRITIC_FORM
+        if model is None:
+            raise TypeError(ask.account)
         if isinstance(model, PairJudge):
             answer: object = await attempt(model.compare, *ask.pair)
         elif isinstance(model, GuidedModel):
-            guided = partial(model.answer_in, form=_FORMS[ask.account], seed=ask.seed)
+            guided = partial(model.answer_in, form=form, seed=ask.seed)
             answer = await attempt(guided, ask.prompt)
         else:
             answer = await attempt(model.answer, ask.prompt)
         return answer if isinstance(answer, Response) else as_response(answer)
-
-    def _model(self, account: Account) -> ChatModel | PairJudge:
-        judge = self.plan.critic if account is Account.CRITIC else self.plan.judge
-        model = self.plan.model if account in _WRITERS else judge
-        if model is None:
-            raise TypeError(account)
-        return model
 
 
 def _details(ask: Ask, response: Response) -> dict[str, object]:

@@ -271,9 +271,8 @@ class SearchState:
         if not made.is_variant or made.tier is None:
             return None
         where = "" if span is None else f" [{span[0]}:{span[1]}]"
-        decoded = None
-        if account is Account.BATTERY and chain.needs_decoder:
-            decoded = recovers(sample.prompt.text, made.text)
+        is_decodable = account is Account.BATTERY and chain.needs_decoder
+        decoded = recovers(sample.prompt.text, made.text) if is_decodable else None
         return Query(
             position,
             made.text,

@@ -5,20 +5,19 @@ Canaries tell whether it still reads what an operator made of a text.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from guardmark.adaptive.asker import Asker, kept_response, response_of, score_fault
+from guardmark.adaptive.controls import battery_and
 from guardmark.adaptive.state import TARGET_ROUND, Account, Query, text_digest
 from guardmark.attacks.application import apply, seed_for
-from guardmark.attacks.battery import battery
-from guardmark.attacks.catalogue import parse_chain
 from guardmark.attacks.comprehension import CANARIES, LEAST_OVERLAP, overlap, question_about
 from guardmark.attacks.contract import Tier
-from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Response, Verdict, VerdictLabel
 from guardmark.core.sample import Prompt
 from guardmark.engine.calls import as_response, as_verdict, attempt
@@ -161,22 +160,17 @@ async def measure_effects(asker: TargetAsker, passes: Mapping[str, Passes], *, s
     read: dict[str, tuple[int, int]] = {}
     if asker.protected.canaries:
         every = (query for wins in passes.values() for each in wins.values() for query in each)
-        read = await probe(asker, _chains(every), seed=seed)
+        chains = battery_and(whole_chain(query.chain) for query in every)
+        read = await probe(asker, chains, seed=seed)
+    to_send = partial(Query, account=Account.EFFECT, round=TARGET_ROUND, layer=TARGET)
     for defense, wins in passes.items():
+        bests = (_best_read(passed, read) for _, passed in sorted(wins.items()))
         await asker.ask(
             defense,
             [
-                Query(
-                    position,
-                    best.text,
-                    Account.EFFECT,
-                    TARGET_ROUND,
-                    best.chain,
-                    best.tier,
-                    layer=TARGET,
-                )
-                for position, passed in sorted(wins.items())
-                if (best := _best_read(passed, read)) is not None
+                to_send(best.sample, best.text, chain=best.chain, tier=best.tier)
+                for best in bests
+                if best is not None
             ],
         )
 
@@ -204,19 +198,6 @@ def _best_read(passed: Sequence[Query], read: Mapping[str, tuple[int, int]]) -> 
     return max(passed, key=share, default=None)
 
 
-def _chains(passes: Iterable[Query]) -> list[OperatorChain]:
-    """Return the fixed list and every chain that got through anywhere, the frequent ones first."""
-    chains = {chain.key: chain for chain in battery()}
-    count = Counter(whole_chain(query.chain) for query in passes)
-    for key in sorted(count, key=lambda name: (-count[name], name)):
-        if key and key not in chains:
-            try:
-                chains[key] = parse_chain(key)
-            except ConfigError:
-                continue  # written by an attacker model: no operator to ask about
-    return list(chains.values())
-
-
 class ComprehensionResult(StrEnum):
     """What a target model made of one canary."""
 
@@ -230,7 +211,9 @@ async def probe(
     asker: TargetAsker, chains: Sequence[OperatorChain], *, seed: int
 ) -> dict[str, tuple[int, int]]:
     """Ask the target model what canaries say, plain ones first and then through each chain."""
-    expected: dict[int | None, tuple[str, ...]] = {}
+    asked_about = list(_canaries(asker, chains, seed))
+    expected = {query.number: words for query, words in asked_about}
+    queries = [query for query, _ in asked_about]
     readings: dict[int | None, dict[str, object]] = {}
 
     async def respond(query: Query) -> Response:
@@ -246,10 +229,6 @@ async def probe(
         kept=kept_response,
         details=lambda query, _: readings[query.number],
     )
-    queries = []
-    for query, words in _canaries(asker, chains, seed):
-        expected[query.number] = words
-        queries.append(query)
     read: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for start in range(0, len(queries), _BATCH):
         for asked in await canaries.ask(queries[start : start + _BATCH]):

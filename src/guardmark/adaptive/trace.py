@@ -6,7 +6,7 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from guardmark.adaptive.asker import tells_of_failure
+from guardmark.adaptive.asker import by_place, tells_of_failure
 from guardmark.adaptive.state import MODEL_ROUND
 from guardmark.core.errors import IncomparableRuns, StoreError
 from guardmark.core.outcome import AnswerMode, ErrorKind, Evidence, Outcome, ScoreKind
@@ -66,15 +66,12 @@ def _row(record: TryRecord, sample_id: str) -> dict[str, Any]:
     has_reason = round_ == MODEL_ROUND and record.layer == ADAPTIVE and evidence.reason
     # Round 0 asks whether failures count as blocks, and so does its replay.
     is_asked = round_ == "R0" and record.outcome == Outcome.BLOCK.value
-    return {
-        **_head(record, sample_id),
-        "outcome": record.outcome,
-        "score": record.score,
-        "score_kind": record.score_kind.value,
-        "error": record.error_kind,
-        **({"reason": evidence.reason} if has_reason else {}),
-        **({"complaint": True} if is_asked and tells_of_failure(evidence) else {}),
-    }
+    row = _shared(record, sample_id, score_kind=record.score_kind.value)
+    if has_reason:
+        row["reason"] = evidence.reason
+    if is_asked and tells_of_failure(evidence):
+        row["complaint"] = True
+    return row
 
 
 def target_lines(reader: RecordReader) -> Iterator[str]:
@@ -86,19 +83,12 @@ def target_lines(reader: RecordReader) -> Iterator[str]:
     ids = [sample.id for sample in reader.samples()]
     for layer in filter(is_target_layer, reader.layers()):
         for record in read_tries(reader, layer=layer):
-            yield _line(
-                {
-                    **_head(record, None if layer == CANARY_REPLIES else ids[record.sample]),
-                    "outcome": record.outcome,
-                    "score": record.score,
-                    "mode": record.answer_mode,
-                    "error": record.error_kind,
-                }
-            )
+            sample_id = None if layer == CANARY_REPLIES else ids[record.sample]
+            yield _line(_shared(record, sample_id, mode=record.answer_mode))
 
 
-def _head(record: TryRecord, sample_id: str | None) -> dict[str, object]:
-    """Where a try stands and what it is about."""
+def _shared(record: TryRecord, sample_id: str | None, **kind: str | None) -> dict[str, Any]:
+    """Tell where a try stands, what it is about, and what came of it."""
     subject = record.subject
     known = {
         "chain": subject.chain,
@@ -117,6 +107,10 @@ def _head(record: TryRecord, sample_id: str | None) -> dict[str, object]:
         "account": subject.account,
         "round": subject.round,
         **({**subject.details, **about} if subject.chain is None else {**about, **subject.details}),
+        "outcome": record.outcome,
+        "score": record.score,
+        **kind,
+        "error": record.error_kind,
     }
 
 
@@ -147,7 +141,7 @@ def read_trace(
         rows = [row for row in lines[1:] if first_layer(row["arm"]) in ARMS]
         if any(row["defense"] not in names for row in rows):
             raise ValueError(names)
-        return dict(_of_row(row, positions) for row in rows)
+        return by_place(_of_row(row, positions) for row in rows)
 
 
 def read_target_trace(
@@ -165,7 +159,7 @@ def read_target_trace(
             "Next: replay it with the configuration it was written with."
         )
     with _errors_of_rows(path):
-        return dict(_of_row(row, positions) for row in lines[1:])
+        return by_place(_of_row(row, positions) for row in lines[1:])
 
 
 @contextmanager
@@ -180,16 +174,15 @@ def _errors_of_rows(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _of_row(row: Mapping[str, Any], positions: Mapping[str, int]) -> tuple[Place, TryRecord]:
+def _of_row(row: Mapping[str, Any], positions: Mapping[str, int]) -> TryRecord:
     error, mode, reason = row["error"], row.get("mode"), row.get("reason", "")
     complaint = _COMPLAINT if row.get("complaint") else ""  # its words are not in a trace
     if row["outcome"] not in OUTCOME_CODE:
         raise ValueError(row["outcome"])
-    sample = 0 if row["sample"] is None else positions[row["sample"]]
-    record = TryRecord(
+    return TryRecord(
         defense=row["defense"],
         layer=row["arm"],
-        sample=sample,
+        sample=0 if row["sample"] is None else positions[row["sample"]],
         number=row["try"],
         subject=TrySubject(
             account=row["account"],
@@ -208,7 +201,6 @@ def _of_row(row: Mapping[str, Any], positions: Mapping[str, int]) -> tuple[Place
         latency_ns=None,
         evidence=Evidence(reason=reason, message=complaint) if reason or complaint else None,
     )
-    return (record.defense, record.layer, sample, record.number), record
 
 
 def _parsed_lines(path: Path) -> list[Any]:
