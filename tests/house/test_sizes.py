@@ -42,13 +42,12 @@ MOST_LINES_OF_ROOMS = {
 """Rooms, and how many lines of Python they hold together at most."""
 
 ABOVE = {
-    ("adaptive",): 3_592,
     ("reports",): 7_101,
     ("app",): 8_247,
 }
 """Rooms that are still above their ceiling, and their size: a figure here only falls."""
-ABOVE_LINES = 62_200
-ABOVE_MODULES = 351
+ABOVE_LINES = 62_000
+ABOVE_MODULES = 350
 ABOVE_FILES: dict[str, int] = {}
 
 
