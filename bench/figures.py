@@ -20,13 +20,14 @@ from subjects import MANIFEST
 from guardmark.analysis.defense.counts import estimate_slices, sort_into_cells
 from guardmark.analysis.defense.frame import DefenseColumn, Frame
 from guardmark.analysis.defense.latency import measure_latency
-from guardmark.analysis.defense.scorecard import estimate_ratios
+from guardmark.analysis.defense.scorecard import BlockedCounts, estimate_ratios
 from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.manifest import PartManifest
 from guardmark.core.outcome import ALLOWED, BLOCKED
 from guardmark.core.record import Stage
 from guardmark.core.sample import Label, Prompt, Sample
-from guardmark.stats.rates.bootstrap import BootstrapSettings
+from guardmark.stats.rates.clustered import EffectiveCounts, effective_counts, summarise
+from guardmark.stats.rates.ratios import correlate
 from guardmark.stats.rates.ratios import estimate_ratios as ratios_of_groups
 from guardmark.store.columns import Facet, RecordColumns, SampleColumns, record_columns
 from guardmark.store.records import RecordReader, RecordWriter
@@ -74,7 +75,11 @@ def figures(frame: Frame) -> None:
     arm = frame.arms[0]
     cells = sort_into_cells(frame, frame.samples.category.codes, CATEGORIES)
     estimate_slices(cells, arm, hits=arm.is_blocked, trials=arm.is_answered, confidence=0.95)
-    estimate_ratios(frame, arm)
+    benign, attacks = estimate_slices(
+        sort_into_cells(frame), arm, hits=arm.is_blocked, trials=arm.is_answered, confidence=0.95
+    )
+    counts = BlockedCounts(EffectiveCounts.of(attacks), EffectiveCounts.of(benign))
+    estimate_ratios(frame, arm, counts)
     measure_latency(frame, arm)
 
 
@@ -135,7 +140,10 @@ def bootstrap() -> None:
     table[: GROUPS // 2, 0], table[: GROUPS // 2, 1] = hits, 5 - hits
     alarms = draw.binomial(5, 0.05, GROUPS // 2)
     table[GROUPS // 2 :, 2], table[GROUPS // 2 :, 3] = alarms, 5 - alarms
-    ratios_of_groups(table, settings=BootstrapSettings(replicates=2_000, seed=7))
+    sides = (
+        effective_counts(summarise(table[:, at], table[:, at : at + 2].sum(1))) for at in (0, 2)
+    )
+    ratios_of_groups(*sides, correlation=correlate(table))
 
 
 def read_columns(folder: Path) -> float:

@@ -16,9 +16,10 @@ from guardmark.stats.alternatives import harrell_davis
 from guardmark.stats.attempts.survival import attack_success_at, kaplan_meier
 from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.quantiles import quantile_ranks
+from guardmark.stats.rates.clustered import EffectiveCounts
 from guardmark.stats.rates.corrected import JudgeLabels, ppi_mean, rogan_gladen
 from guardmark.stats.rates.means import decompose_repeats
-from guardmark.stats.rates.predictive import BlockCounts, predictive_values
+from guardmark.stats.rates.predictive import predictive_values
 from guardmark.stats.scores.auc import auc, compare_auc
 from guardmark.stats.scores.calibration import brier, calibration_error
 from guardmark.stats.scores.thresholds import average_precision, partial_auc, tpr_at_fpr
@@ -234,13 +235,12 @@ def _repeats(inputs: Inputs) -> Figures:
 
 @_answers("prevalence.ppv_npv", "ppv", "npv", "ppv_lower", "ppv_upper", "npv_lower", "npv_upper")
 def _predictive(inputs: Inputs) -> Figures:
-    counts = BlockCounts(
-        blocked_attacks=inputs["tp"],
-        attacks=inputs["attacks"],
-        blocked_benign=inputs["fp"],
-        benign=inputs["benign"],
+    found = predictive_values(
+        EffectiveCounts.of_rows(inputs["tp"], inputs["attacks"]),
+        EffectiveCounts.of_rows(inputs["fp"], inputs["benign"]),
+        prevalence=inputs["prevalence"],
+        confidence=_confidence(inputs),
     )
-    found = predictive_values(counts, inputs["prevalence"], confidence=_confidence(inputs))
     return {
         "ppv": found.positive.value,
         "npv": found.negative.value,

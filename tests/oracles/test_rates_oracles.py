@@ -13,8 +13,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 from guardmark.stats.alternatives import jeffreys, wilson_cc
 from guardmark.stats.distributions import chi_square_upper_tail, t_quantile, t_upper_tail
-from guardmark.stats.rates.bootstrap import Statistic, bootstrap, count_patterns
-from guardmark.stats.rates.clustered import summarise
+from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.rates.clustered import EffectiveCounts, summarise
 from guardmark.stats.rates.proportion import clopper_pearson, wilson
 from guardmark.stats.rates.ratios import (
     BALANCED_ERROR,
@@ -23,7 +23,6 @@ from guardmark.stats.rates.ratios import (
     PRECISION,
     YOUDEN,
     estimate_ratios,
-    estimate_ungrouped_ratios,
 )
 
 
@@ -107,45 +106,23 @@ def test_scikit_learn_gives_the_same_figures(four: tuple[int, int, int, int]) ->
         2 * balanced - 1,
         metrics.matthews_corrcoef(truth, answer),
     ]
-    got = [ratio.value for ratio in estimate_ungrouped_ratios(four, statistics=wanted)]
+    hits, missed, alarms, passed = four
+    attacks = EffectiveCounts.of_rows(hits, hits + missed)
+    benign = EffectiveCounts.of_rows(alarms, alarms + passed)
+    got = [ratio.value for ratio in estimate_ratios(attacks, benign, statistics=wanted)]
     assert got == pytest.approx(expected, abs=1e-12)
 
 
-def test_scipys_bootstrap_gives_the_same_limits() -> None:
-    """BCa of one sample of groups, up to the noise of two generators."""
-    generator = np.random.default_rng(8)
-    events = generator.binomial(5, generator.beta(1, 5, 80))
-    rate = Statistic(name="rate", figure=lambda totals: totals[:, 0] / totals.sum(axis=1))
-    stratum = count_patterns(np.stack([events, 5 - events], axis=1))
-    ours = bootstrap([stratum], [rate])[0]
-    theirs = stats.bootstrap(
-        (events / 5,), np.mean, n_resamples=4000, method="BCa", rng=np.random.default_rng(3)
-    ).confidence_interval
-    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.006)
-
-
-def test_scipys_bootstrap_of_two_samples_gives_the_same_limits() -> None:
-    """Two strata: the acceleration weighs them as it should."""
-    generator = np.random.default_rng(9)
-    hits, alarms = generator.random(90) < 0.8, generator.random(40) < 0.15
-    zeros = np.zeros(90, dtype=int), np.zeros(40, dtype=int)
-    columns = np.vstack(
-        [
-            np.stack([hits, ~hits, zeros[0], zeros[0]], axis=1),
-            np.stack([zeros[1], zeros[1], alarms, ~alarms], axis=1),
-        ]
-    )
-    ours = estimate_ratios(columns, statistics=[F1])[0]
-
-    def f1(hit: np.ndarray, alarm: np.ndarray, axis: int = -1) -> np.ndarray:
-        true = hit.sum(axis=axis)
-        return 2 * true / (true + hit.shape[axis] + alarm.sum(axis=axis))
-
-    theirs = stats.bootstrap(
-        (hits.astype(float), alarms.astype(float)),
-        f1,
-        n_resamples=4000,
-        method="BCa",
-        rng=np.random.default_rng(3),
-    ).confidence_interval
-    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.01)
+def test_scipys_beta_draws_give_the_same_limits() -> None:
+    """Quantiles of F1 over many draws of both rates, each from its Jeffreys distribution."""
+    ours = estimate_ratios(
+        EffectiveCounts.of_rows(72, 90),
+        EffectiveCounts.of_rows(6, 40),
+        statistics=[F1],
+        drawing=DrawPlan(replicates=40_000),
+    )[0]
+    draw = np.random.default_rng(3)
+    hits = 90 * stats.beta(72.5, 18.5).rvs(100_000, random_state=draw)
+    alarms = 40 * stats.beta(6.5, 34.5).rvs(100_000, random_state=draw)
+    theirs = np.quantile(2 * hits / (hits + 90 + alarms), [0.025, 0.975])
+    assert (ours.low, ours.high) == pytest.approx(tuple(theirs), abs=0.002)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 
@@ -22,6 +22,8 @@ class Estimate:
         design_effect: Variance inflation used, at least 1, or None when undefined.
         icc: Intra-group correlation (ANOVA), or None when undefined.
         group_mean: Mean of the groups' own rates (each group weighs the same), or None.
+        degrees_of_freedom: Of the interval's Student t; None where it is the normal quantile.
+        largest_group: Share of the trials in the largest group, or None when undefined.
         few_groups: Whether fewer than 10 groups carry the interval: shown greyed.
         reason: Why something is undefined, or empty.
     """
@@ -39,6 +41,8 @@ class Estimate:
     design_effect: float | None = None
     icc: float | None = None
     group_mean: float | None = None
+    degrees_of_freedom: float | None = field(default=None, metadata={"json": False})
+    largest_group: float | None = field(default=None, metadata={"json": False})
     few_groups: bool = False
     reason: str = ""
 
@@ -89,8 +93,7 @@ class Difference:
         test: Name of the test, or empty.
         pairs: Samples answered on both sides (or the smaller side when unpaired).
         groups: Groups the pairs fall into, or None when groups play no part.
-        first_only: Pairs where only the first had the property, or None when unpaired.
-        second_only: Pairs where only the second had it, or None when unpaired.
+        first_only, second_only: Pairs where one had the property alone, or None when unpaired.
         reason: Why something is undefined, or empty.
     """
 
@@ -115,8 +118,7 @@ class Quantile:
     Attributes:
         quantile: Which one, in (0, 1).
         value: The point estimate in the unit of the data, or None when not estimable.
-        low: Lower bound, or None when it does not exist at this n.
-        high: Upper bound, or None when it does not exist at this n.
+        low, high: Bounds, or None when they do not exist at this n.
         trials: Observations, censored ones included.
         censored: Observations known only to exceed their value (timeouts).
         confidence: Nominal coverage, in (0, 1).

@@ -5,15 +5,38 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from guardmark.stats.rates.bootstrap import BootstrapSettings, Statistic, bootstrap, count_patterns
+from guardmark.core.estimate import Ratio
+from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.rates.clustered import EffectiveCounts, effective_counts, summarise
 from guardmark.stats.rates.ratios import (
     BALANCED_ERROR,
+    CONFUSION_STATISTICS,
     F1,
     PRECISION,
     YOUDEN,
+    Statistic,
+    correlate,
     estimate_ratios,
-    estimate_ungrouped_ratios,
 )
+
+
+def of_counts(
+    *counts: int, statistics: tuple[Statistic, ...] = CONFUSION_STATISTICS
+) -> list[Ratio]:
+    """Figures of attacks blocked and allowed, benign samples blocked and allowed, each alone."""
+    hits, missed, alarms, passed = counts
+    attacks = EffectiveCounts.of_rows(hits, hits + missed)
+    benign = EffectiveCounts.of_rows(alarms, alarms + passed)
+    return estimate_ratios(attacks, benign, statistics=statistics)
+
+
+def of_groups(table: np.ndarray, *, confidence: float = 0.95) -> list[Ratio]:
+    """Figures of the same four counts, one row a group."""
+    attacks, benign = (
+        effective_counts(summarise(table[:, at], table[:, at : at + 2].sum(axis=1)))
+        for at in (0, 2)
+    )
+    return estimate_ratios(attacks, benign, correlation=correlate(table), confidence=confidence)
 
 
 def groups(count: int = 60, seed: int = 2) -> np.ndarray:
@@ -26,11 +49,16 @@ def groups(count: int = 60, seed: int = 2) -> np.ndarray:
     return np.vstack([attack, np.stack([nothing, nothing, alarms, 5 - alarms], axis=1)])
 
 
+def width(ratio: Ratio) -> float:
+    """Distance of the limits."""
+    assert ratio.low is not None
+    assert ratio.high is not None
+    return ratio.high - ratio.low
+
+
 def test_the_figures_are_what_their_names_say() -> None:
     """8 of 10 attacks blocked, 1 of 20 benign samples."""
-    precision, f1, error, youden, _ = (
-        ratio.value for ratio in estimate_ungrouped_ratios([8, 2, 1, 19])
-    )
+    precision, f1, error, youden, _ = (ratio.value for ratio in of_counts(8, 2, 1, 19))
     assert precision == pytest.approx(8 / 9)
     assert f1 == pytest.approx(16 / 19)
     assert error == pytest.approx((0.2 + 0.05) / 2)
@@ -39,111 +67,87 @@ def test_the_figures_are_what_their_names_say() -> None:
 
 def test_each_interval_holds_its_figure_and_has_width() -> None:
     """Grouped and ungrouped."""
-    for ratio in [*estimate_ratios(groups()), *estimate_ungrouped_ratios([80, 20, 6, 94])]:
+    for ratio in [*of_groups(groups()), *of_counts(80, 20, 6, 94)]:
         assert ratio.low is not None
         assert ratio.value is not None
         assert ratio.high is not None
         assert -1.0 <= ratio.low < ratio.value < ratio.high <= 1.0
         assert (ratio.replicates, ratio.reason) == (2000, "")
-        assert ratio.method == "cluster_bootstrap_bca"
+        assert ratio.method == "beta draws at effective counts"
 
 
 def test_rows_that_share_groups_widen_the_interval() -> None:
     """The same counts, once in groups and once not."""
     table = groups(200)
-    grouped = estimate_ratios(table, statistics=[F1])[0]
-    plain = estimate_ungrouped_ratios(table.sum(axis=0).tolist(), statistics=[F1])[0]
+    grouped, plain = of_groups(table)[1], of_counts(*table.sum(axis=0).tolist())[1]
     assert grouped.value == plain.value
     assert (grouped.groups, plain.groups) == (200, 1000)
-    assert grouped.high is not None
-    assert grouped.low is not None
-    assert plain.high is not None
-    assert plain.low is not None
-    assert grouped.high - grouped.low > 1.2 * (plain.high - plain.low)
+    assert width(grouped) > 1.2 * width(plain)
 
 
 @pytest.mark.parametrize("counts", [[10, 0, 0, 20], [0, 10, 20, 0]])
-def test_a_figure_at_its_bound_has_no_interval(counts: list[int]) -> None:
-    """Every resample of a perfect defense is perfect: that is not certainty."""
-    for ratio in estimate_ungrouped_ratios(counts, statistics=[F1, BALANCED_ERROR, YOUDEN]):
+def test_a_figure_at_its_bound_has_an_interval_that_ends_there(counts: list[int]) -> None:
+    """A perfect defense is not known to be perfect, and its interval holds what it showed."""
+    for ratio in of_counts(*counts, statistics=(F1, BALANCED_ERROR, YOUDEN)):
         assert ratio.value in {-1.0, 0.0, 1.0}
-        assert (ratio.low, ratio.high) == (None, None)
-        assert "bound" in ratio.reason
+        assert ratio.value in {ratio.low, ratio.high}
+        assert width(ratio) > 0.05
 
 
 def test_an_empty_denominator_is_undefined_not_zero() -> None:
     """Nothing blocked: precision has nothing to be a share of."""
-    precision = estimate_ungrouped_ratios([0, 10, 0, 20], statistics=[PRECISION])[0]
+    precision = of_counts(0, 10, 0, 20, statistics=(PRECISION,))[0]
     assert (precision.value, precision.low) == (None, None)
     assert precision.reason == "precision has an empty denominator"
 
 
-def test_no_groups_are_undefined() -> None:
-    """Nothing answered at all."""
-    for ratio in estimate_ungrouped_ratios([0, 0, 0, 0]):
-        assert (ratio.value, ratio.groups) == (None, 0)
-        assert ratio.reason == "no groups"
+@pytest.mark.parametrize("counts", [[0, 0, 0, 0], [3, 1, 0, 0], [0, 0, 1, 5]])
+def test_one_label_is_undefined(counts: list[int]) -> None:
+    """Attacks without benign samples, benign samples without attacks, and nothing at all."""
+    for ratio in of_counts(*counts):
+        assert (ratio.value, ratio.low) == (None, None)
+        assert ratio.reason == "both labels are needed"
 
 
-def test_one_group_in_a_stratum_has_no_interval() -> None:
+def test_one_group_on_a_side_has_no_interval() -> None:
     """One benign seed with many variants shows nothing about other benign seeds."""
-    table = [[3, 1, 0, 0], [2, 2, 0, 0], [4, 0, 0, 0], [0, 0, 1, 9]]
-    ratio = estimate_ratios(table, statistics=[F1])[0]
+    table = np.array([[3, 1, 0, 0], [2, 2, 0, 0], [4, 0, 0, 0], [0, 0, 1, 9]])
+    ratio = of_groups(table)[1]
     assert ratio.value is not None
     assert ratio.low is None
     assert "one group" in ratio.reason
 
 
-def test_a_figure_that_resampling_often_loses_has_no_interval() -> None:
-    """A precision that hangs on two blocked samples is gone in many resamples."""
-    precision = estimate_ungrouped_ratios([1, 30, 1, 30], statistics=[PRECISION])[0]
-    assert precision.value == 0.5
-    assert precision.low is None
-    assert "1 %" in precision.reason
+def test_pairs_of_attack_and_twin_are_drawn_together() -> None:
+    """A defense that blocks both or none: J varies less than two sides that know nothing."""
+    generator = np.random.default_rng(4)
+    blocked = (generator.random(200) < 0.5).astype(int)
+    table = np.stack([blocked, 1 - blocked, blocked, 1 - blocked], axis=1)
+    assert correlate(table) == pytest.approx(1.0)
+    together, apart = of_groups(table)[3], of_counts(*table.sum(axis=0).tolist())[3]
+    assert together.value == apart.value == 0.0
+    assert width(together) < 0.1 * width(apart)
 
 
-def test_a_figure_that_every_resample_lowers_has_no_interval() -> None:
-    """The estimate would lie outside its own interval."""
-    table = np.random.default_rng(3).integers(0, 10**6, (100, 4))
-    totals = table.sum(axis=0)
-
-    def nearness(drawn: np.ndarray) -> np.ndarray:
-        return 0.9 / (1.0 + np.abs(drawn - totals).sum(axis=1) / 1e8)
-
-    statistic = Statistic(name="nearness", figure=nearness)
-    ratio = bootstrap([count_patterns(table)], [statistic])[0]
-    assert (ratio.value, ratio.low) == (0.9, None)
-    assert "hangs on single groups" in ratio.reason
-
-
-def test_groups_of_both_labels_stay_together() -> None:
-    """An attack and its harmless twin are drawn as one."""
-    table = np.array([[1, 0, 0, 1], [0, 1, 1, 0], [1, 0, 1, 0], [1, 0, 0, 1]] * 10)
-    ratio = estimate_ratios(table, statistics=[F1])[0]
-    assert ratio.groups == 40
-    assert ratio.low is not None
+def test_groups_of_one_label_are_not_correlated() -> None:
+    """Nothing links the sides."""
+    assert correlate(groups()) == 0.0
+    assert correlate([[1, 0, 1, 0]]) == 0.0
+    assert correlate([[1, 0, 1, 0], [1, 0, 0, 1]]) == 0.0
 
 
 def test_seed_and_confidence_do_what_they_say() -> None:
     """Same seed, same bytes; more confidence, more width."""
-    usual = estimate_ratios(groups())
-    assert usual == estimate_ratios(groups())
-    wide = estimate_ratios(groups(), settings=BootstrapSettings(confidence=0.99))
-    for one, other in zip(usual, wide, strict=True):
-        assert one.low is not None
-        assert other.low is not None
-        assert other.low < one.low
-
-
-def test_too_few_replicates_are_refused() -> None:
-    """The ends of a 95 % interval would rest on a handful of resamples."""
-    with pytest.raises(ValueError, match="replicates must be at least 2000"):
-        BootstrapSettings(replicates=200)
+    usual = of_groups(groups())
+    assert usual == of_groups(groups())
+    for one, other in zip(usual, of_groups(groups(), confidence=0.99), strict=True):
+        assert width(other) > width(one)
+    sides = (EffectiveCounts.of_rows(8, 10), EffectiveCounts.of_rows(1, 10))
+    first, second = (estimate_ratios(*sides, drawing=DrawPlan(seed=seed)) for seed in (0, 1))
+    assert first != second
 
 
 def test_counts_of_another_shape_are_refused() -> None:
-    """Four counts a group, and four of all."""
+    """Four counts a group."""
     with pytest.raises(ValueError, match="shape"):
-        estimate_ratios([[1, 2, 3]])
-    with pytest.raises(ValueError, match="four"):
-        estimate_ungrouped_ratios([1, 2])
+        correlate([[1, 2, 3]])

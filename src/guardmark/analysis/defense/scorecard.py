@@ -20,12 +20,12 @@ from guardmark.analysis.defense.counts import (
 from guardmark.analysis.defense.frame import BLOCK, ERROR, MALFORMED, is_decision
 from guardmark.core.estimate import Ratio
 from guardmark.core.manifest import Policy
+from guardmark.stats.drawing import DrawPlan
 from guardmark.stats.planning import trials_for_half_width
 from guardmark.stats.rates import ratios
-from guardmark.stats.rates.bootstrap import BootstrapSettings
-from guardmark.stats.rates.clustered import any_per_group
+from guardmark.stats.rates.clustered import EffectiveCounts, any_per_group
 from guardmark.stats.rates.means import RepeatVariance, decompose_repeats
-from guardmark.stats.rates.predictive import BlockCounts, PredictiveValues, predictive_values
+from guardmark.stats.rates.predictive import PredictiveValues, predictive_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,6 +86,13 @@ class _Sides(NamedTuple):
         return RatePair(attack_success_rate=errors, false_positive_rate=self.benign)
 
 
+class BlockedCounts(NamedTuple):
+    """What attacks and benign samples blocked, of those answered, are worth."""
+
+    attacks: EffectiveCounts
+    benign: EffectiveCounts
+
+
 def complement(estimate: Estimate) -> Estimate:
     """Return the same measurement read from its other end."""
     return replace(
@@ -107,15 +114,15 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
     answered, blocked, everything = arm.is_answered, arm.is_blocked, arm.records.outcome >= 0
     rates = _at_stop(frame, arm) or sides(blocked, answered)
     errors, shares = rates.as_errors(), sides(answered, everything)
-    confusion = count_outcomes(frame, arm)
+    worth = BlockedCounts(EffectiveCounts.of(rates.attacks), EffectiveCounts.of(rates.benign))
     under = _under_policy(arm, frame.manifest)
     return Scorecard(
-        confusion=confusion,
+        confusion=count_outcomes(frame, arm),
         attack_success_rate=errors.attack_success_rate,
         true_positive_rate=rates.attacks,
         false_positive_rate=rates.benign,
         false_negative_rate=errors.attack_success_rate,
-        ratios=estimate_ratios(frame, arm),
+        ratios=estimate_ratios(frame, arm, worth),
         answered_attacks=shares.attacks,
         answered_benign=shares.benign,
         answered=estimate_share(frame, arm, answered),
@@ -123,7 +130,7 @@ def make_scorecard(frame: Frame, arm: DefenseColumn) -> Scorecard:
         fail_closed=sides(blocked | ~answered, everything).as_errors(),
         under_policy=None if under is None else sides(*under).as_errors(),
         any_bypass=_any_bypass(cells, arm, settings),
-        predictive=_predictive(confusion, settings),
+        predictive=_predictive(worth, settings),
     )
 
 
@@ -193,16 +200,9 @@ def _any_bypass(cells: Cells, arm: DefenseColumn, settings: AnalysisSettings) ->
     return any_per_group(sizes - blocked[of_attacks], sizes, confidence=settings.confidence)
 
 
-def _predictive(confusion: Confusion, settings: AnalysisSettings) -> tuple[PredictiveValues, ...]:
-    attacks, benign = confusion.attacks, confusion.benign
-    counts = BlockCounts(
-        blocked_attacks=attacks.block,
-        attacks=attacks.answered,
-        blocked_benign=benign.block,
-        benign=benign.answered,
-    )
+def _predictive(worth: BlockedCounts, settings: AnalysisSettings) -> tuple[PredictiveValues, ...]:
     return tuple(
-        predictive_values(counts, prevalence, confidence=settings.confidence)
+        predictive_values(*worth, prevalence=prevalence, confidence=settings.confidence)
         for prevalence in settings.prevalences
         if 0 < prevalence < 1
     )
@@ -221,31 +221,31 @@ class BenchmarkRatios:
     prevalence: float | None  # Share of attacks among answered samples, or None without any.
 
 
-def estimate_ratios(frame: Frame, arm: DefenseColumn) -> BenchmarkRatios:
+def estimate_ratios(frame: Frame, arm: DefenseColumn, worth: BlockedCounts) -> BenchmarkRatios:
     """Estimate the figures that are no plain rates."""
-    settings, table = frame.settings, _count(frame, arm)
-    totals = table.sum(axis=0).tolist()
-    drawing = BootstrapSettings(
-        replicates=settings.replicates, confidence=settings.confidence, seed=settings.seed
-    )
+    settings, correlation, groups = frame.settings, 0.0, None
     if frame.is_grouped:
-        figures = ratios.estimate_ratios(table, settings=drawing)
-    else:
-        figures = ratios.estimate_ungrouped_ratios(totals, settings=drawing)
+        table = _count(frame, arm)
+        correlation, groups = ratios.correlate(table), int((table.sum(axis=1) > 0).sum())
+    figures = ratios.estimate_ratios(
+        *worth,
+        correlation=correlation,
+        groups=groups,
+        confidence=settings.confidence,
+        drawing=DrawPlan(seed=settings.seed, replicates=settings.replicates),
+    )
     names = ("precision", "f1", "balanced_error", "youden", "correlation")
+    answered = worth.attacks.trials + worth.benign.trials
     return BenchmarkRatios(
         **dict(zip(names, figures, strict=True)),
-        prevalence=(totals[0] + totals[1]) / sum(totals) if sum(totals) else None,
+        prevalence=worth.attacks.trials / answered if answered else None,
     )
 
 
 def _count(frame: Frame, arm: DefenseColumn) -> NDArray[np.int64]:
-    """Count attacks blocked, attacks allowed, benign blocked and allowed, one row a group.
-
-    Without groups there is one row for all.
-    """
-    groups = len(frame.samples.group.names) if frame.is_grouped else 1
-    codes = slice_codes(frame, frame.samples.group.codes if frame.is_grouped else None, groups)
+    """Count attacks blocked, attacks allowed, benign blocked and allowed, one row a group."""
+    groups = len(frame.samples.group.names)
+    codes = slice_codes(frame, frame.samples.group.codes, groups)
     blocked, answered = tally(
         codes, arm, count=2 * groups, hits=arm.is_blocked, trials=arm.is_answered
     )

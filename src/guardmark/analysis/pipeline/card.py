@@ -13,8 +13,9 @@ from guardmark.analysis.pipeline.frame import ANSWERED, UNSAFE, is_valid
 from guardmark.core.errors import UnknownName
 from guardmark.core.manifest import Policy
 from guardmark.core.outcome import AnswerMode
-from guardmark.stats.rates.bootstrap import BootstrapSettings
-from guardmark.stats.rates.ratios import BALANCED_ERROR, estimate_ratios
+from guardmark.stats.drawing import DrawPlan
+from guardmark.stats.rates.clustered import effective_counts, summarise
+from guardmark.stats.rates.ratios import BALANCED_ERROR, correlate, estimate_ratios
 from guardmark.store.schema import ANSWER_MODE_CODE
 
 if TYPE_CHECKING:
@@ -136,12 +137,19 @@ class PlaceRates:
         column = np.where(self.is_attack, is_wrong, 3 - is_wrong.astype(np.int64))[trials]
         where = self.group[trials].astype(np.int64) * 4 + column
         table = np.bincount(where, minlength=self._groups * 4).reshape(self._groups, 4)
-        drawing = BootstrapSettings(
-            replicates=self.settings.replicates,
-            confidence=self.confidence,
-            seed=self.settings.seed,
+        of_attacks, of_benign = (
+            effective_counts(summarise(table[:, at], table[:, at : at + 2].sum(axis=1)))
+            for at in (0, 2)
         )
-        return estimate_ratios(table, statistics=(BALANCED_ERROR,), settings=drawing)[0]
+        return estimate_ratios(
+            of_attacks,
+            of_benign,
+            correlation=correlate(table),
+            groups=int((table.sum(axis=1) > 0).sum()),
+            statistics=(BALANCED_ERROR,),
+            confidence=self.confidence,
+            drawing=DrawPlan(seed=self.settings.seed, replicates=self.settings.replicates),
+        )[0]
 
 
 def find_ends(

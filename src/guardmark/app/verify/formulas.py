@@ -42,7 +42,7 @@ def rate_interval(groups: RateGroups, confidence: float) -> Interval:
         return Interval(value=p, low=None, high=None)
     else:
         effective = n / _design_effect(groups, n=n, p=p)
-        low, high = _wilson(p, effective, _student((1 + confidence) / 2, k - 1))
+        low, high = _wilson(p, effective, _student((1 + confidence) / 2, _freedom(groups, n, k)))
     return Interval(value=p, low=low, high=high)
 
 
@@ -88,6 +88,14 @@ def _design_effect(groups: RateGroups, *, n: float, p: float) -> float:
     return _drawn_to(limit, seen, min(with_hit, with_miss))
 
 
+def _freedom(groups: RateGroups, n: float, k: int) -> float:
+    """Return K - 1; where one group dominates, Kish's number of equal groups less one."""
+    largest = max(m for m, _ in groups) / n
+    if largest <= max(0.2, 2 / k):
+        return k - 1
+    return max(1.0, n * n / _sum(groups, lambda m, _: m * m) - 1)
+
+
 def _correlation(groups: RateGroups, *, n: float, p: float) -> float:
     """Intra-group correlation in [0, 1] by analysis of variance (Ridout, Demetrio & Firth 1999)."""
     k = groups.total()
@@ -124,7 +132,7 @@ def _wilson(p: float, n: float, z: float) -> tuple[float, float]:
 
 
 @cache
-def _student(probability: float, freedom: int) -> float:
+def _student(probability: float, freedom: float) -> float:
     """Return a quantile of Student's t."""
     from scipy.special import stdtrit
 

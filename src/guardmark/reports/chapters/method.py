@@ -54,8 +54,8 @@ def _method(analysis: RunAnalysis) -> tuple[str, ...]:
         replicates = count_text(drawn)
         lines.insert(
             3,
-            "Precision, F1 and balanced error: a bootstrap of whole groups, attacks and benign "
-            f"samples drawn apart, {replicates} times, seed {analysis.settings.seed}.",
+            "Precision, F1 and balanced error: both rates drawn from Beta distributions at their "
+            f"effective numbers of samples, {replicates} times, seed {analysis.settings.seed}.",
         )
     return tuple(lines)
 

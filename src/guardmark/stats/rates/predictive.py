@@ -4,44 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.estimate import Ratio
-from guardmark.stats.arguments import require_count, require_fraction
+from guardmark.stats.arguments import require_fraction
 from guardmark.stats.distributions import two_sided_z
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockCounts:
-    """How many samples of each kind a defense blocked.
-
-    Attributes:
-        blocked_attacks: Attacks blocked. Between 0 and `attacks`.
-        attacks: Attacks answered.
-        blocked_benign: Benign samples blocked. Between 0 and `benign`.
-        benign: Benign samples answered.
-    """
-
-    blocked_attacks: int
-    attacks: int
-    blocked_benign: int
-    benign: int
-
-    def __post_init__(self) -> None:
-        """Refuse counts that do not fit together."""
-        for name, part, whole in (
-            ("blocked_attacks", self.blocked_attacks, self.attacks),
-            ("blocked_benign", self.blocked_benign, self.benign),
-        ):
-            require_count(name, part)
-            require_count(name.removeprefix("blocked_"), whole)
-            if part > whole:
-                raise ValueError(f"{name} must be in 0..{whole}, got {part}")
-
-    @property
-    def has_empty_cell(self) -> bool:
-        """Whether one of the four outcomes never occurred."""
-        return self.blocked_attacks in {0, self.attacks} or self.blocked_benign in {0, self.benign}
+if TYPE_CHECKING:
+    from guardmark.stats.rates.clustered import EffectiveCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +30,31 @@ class PredictiveValues:
 
 
 def predictive_values(
-    counts: BlockCounts, prevalence: float, *, confidence: float = 0.95
+    attacks: EffectiveCounts,
+    benign: EffectiveCounts,
+    *,
+    prevalence: float,
+    confidence: float = 0.95,
 ) -> PredictiveValues:
     """Estimate predictive values at a stated share of attacks, strictly between 0 and 1.
 
     Never read them off the benchmark's own mix, where attacks are far too common. They follow from
-    the raw rates by Bayes' rule, with logit intervals at `confidence`, in (0, 1); where one of the
-    four outcomes never occurred the interval is the adjusted one. One class only is undefined; so
-    is the value of a block where nothing was blocked, and of an allow where all was.
-    Source: Mercaldo, Lau & Zhou (2007), doi:10.1002/sim.2677.
+    the raw rates by Bayes' rule, with logit limits on the counts that rows are worth
+    (`EffectiveCounts.worth`); where one of the four outcomes never occurred, 1/2 is added to each,
+    and the interval is drawn out to the value where it would miss it.
+
+    Args:
+        attacks: What attacks blocked, of those answered, are worth.
+        benign: What benign samples blocked, of those answered, are worth.
+        prevalence: Share of attacks in the traffic.
+        confidence: Nominal coverage, in (0, 1).
+
+    Returns:
+        Both values. Undefined with one label only; so is the value of a block where nothing was
+        blocked, and of an allow where all was. Without limits where one group is all of a side.
+
+    Source: Mercaldo, Lau & Zhou (2007), doi:10.1002/sim.2677; Haldane (1956),
+    doi:10.1111/j.1469-1809.1955.tb01285.x (the halves); Korn & Graubard (1998) (effective counts).
     """
     require_fraction("prevalence", prevalence)
     z = two_sided_z(confidence)
@@ -77,51 +63,49 @@ def predictive_values(
         low=None,
         high=None,
         confidence=confidence,
-        method="mercaldo logit",
-        trials=counts.attacks + counts.benign,
+        method="mercaldo logit at effective counts",
+        trials=attacks.trials + benign.trials,
         reason="both attacks and benign samples are needed",
     )
-    if not counts.attacks or not counts.benign:
+    if not attacks.trials or not benign.trials:
         return PredictiveValues(prevalence=prevalence, positive=bare, negative=bare)
-    extra = z * z if counts.has_empty_cell else 0.0
-    method = "mercaldo adjusted logit" if extra else "mercaldo logit"
-    hits = _Rate(counts.blocked_attacks, counts.attacks, extra)
-    alarms = _Rate(counts.blocked_benign, counts.benign, extra)
-    passed = _Rate(counts.benign - counts.blocked_benign, counts.benign, extra)
-    missed = _Rate(counts.attacks - counts.blocked_attacks, counts.attacks, extra)
+    sides = (attacks, benign)
+    is_empty = any(side.successes in {0, side.trials} for side in sides)
+    extra = 0.5 if is_empty else 0.0
+    hits, alarms = (_Rate(each.rate, each.worth(confidence), extra) for each in sides)
+    missed, passed = (_Rate(1 - each.rate, each.worth(confidence), extra) for each in sides)
     ratios = []
     for right, wrong, odds, kind in (
         (hits, alarms, prevalence / (1 - prevalence), "blocked"),
         (passed, missed, (1 - prevalence) / prevalence, "allowed"),
     ):
-        ratio = replace(bare, method=method, reason=f"no sample of either kind would be {kind}")
         weight, total = odds * right.raw, odds * right.raw + wrong.raw
+        ratio = replace(bare, reason=f"no sample of either kind would be {kind}")
         if total:
-            low, high = _limits(right, wrong, odds=odds, z=z)
-            ratio = replace(ratio, value=weight / total, low=low, high=high, reason="")
+            value, reason = weight / total, attacks.reason or benign.reason
+            ratio = replace(bare, value=value, reason=reason)
+            if not reason:
+                low, high = _limits(right, wrong, odds=odds, z=z)
+                ratio = replace(ratio, low=min(low, value), high=max(high, value))
         ratios.append(ratio)
     return PredictiveValues(prevalence=prevalence, positive=ratios[0], negative=ratios[1])
 
 
 class _Rate(NamedTuple):
-    """A rate, and the share of a sample that the adjusted interval adds to each of its sides."""
+    """A rate, the trials it is worth, and what is added to its successes and its failures."""
 
-    successes: int
-    trials: int
+    raw: float
+    trials: float
     extra: float
 
     @property
-    def raw(self) -> float:
-        return self.successes / self.trials
-
-    @property
     def adjusted(self) -> float:
-        return (self.successes + self.extra / 2) / (self.trials + self.extra)
+        return (self.raw * self.trials + self.extra) / (self.trials + 2 * self.extra)
 
     @property
     def log_variance(self) -> float:
         """Return the variance of the logarithm of the adjusted rate."""
-        return (1 - self.adjusted) / self.adjusted / (self.trials + self.extra)
+        return (1 - self.adjusted) / self.adjusted / (self.trials + 2 * self.extra)
 
 
 def _limits(right: _Rate, wrong: _Rate, *, odds: float, z: float) -> tuple[float, float]:

@@ -1,62 +1,69 @@
 """F1, precision and other figures of a yes-or-no defense that are no plain rate.
 
-Columns are always attack blocked, attack allowed, benign blocked, benign allowed; blocked is the
-positive answer. Intervals come from a cluster bootstrap in which attacks and benign samples keep
-their numbers of groups.
+All of them follow from three numbers: the true positive rate, the false positive rate and the share
+of attacks in the data. Blocked is the positive answer. Both rates are drawn from what their rows
+are worth, and the limits are quantiles of the figure.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardmark.stats.arguments import require_count
-from guardmark.stats.rates.bootstrap import (
-    DEFAULT_SETTINGS,
-    BootstrapSettings,
-    Statistic,
-    Stratum,
-    bootstrap,
-    stratify,
-)
+from guardmark.core.estimate import Ratio
+from guardmark.stats.arguments import require_fraction
+from guardmark.stats.drawing import DrawPlan, percentile_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike
 
-    from guardmark.core.estimate import Ratio
-    from guardmark.stats.arguments import Floats, Ints
+    from guardmark.stats.arguments import Floats
+    from guardmark.stats.rates.clustered import EffectiveCounts
+
+    Figure = Callable[[Floats, Floats, float], Floats]
+    # From true positive rates, false positive rates and the share of attacks to the figure.
 
 
-def _cells(totals: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    return totals[:, 0], totals[:, 1], totals[:, 2], totals[:, 3]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistic:
+    """A figure of a defense.
+
+    Attributes:
+        name: What it is called.
+        figure: Computes it from both rates blocked, shape (n,), and the share of attacks; NaN where
+            it is undefined.
+    """
+
+    name: str
+    figure: Figure
 
 
-def _f1(totals: Floats) -> Floats:
-    hits, missed, alarms, _ = _cells(totals)
-    return 2.0 * hits / (2.0 * hits + missed + alarms)
+def _f1(hits: Floats, alarms: Floats, attacks: float) -> Floats:
+    return 2.0 * attacks * hits / (attacks * (1.0 + hits) + (1.0 - attacks) * alarms)
 
 
-def _precision(totals: Floats) -> Floats:
-    hits, _, alarms, _ = _cells(totals)
-    return hits / (hits + alarms)
+def _precision(hits: Floats, alarms: Floats, attacks: float) -> Floats:
+    return attacks * hits / (attacks * hits + (1.0 - attacks) * alarms)
 
 
-def _balanced_error(totals: Floats) -> Floats:
-    hits, missed, alarms, passed = _cells(totals)
-    return (missed / (hits + missed) + alarms / (alarms + passed)) / 2.0
+def _balanced_error(hits: Floats, alarms: Floats, _: float) -> Floats:
+    return (1.0 - hits + alarms) / 2.0
 
 
-def _youden(totals: Floats) -> Floats:
-    return 1.0 - 2.0 * _balanced_error(totals)
+def _youden(hits: Floats, alarms: Floats, _: float) -> Floats:
+    return hits - alarms
 
 
-def _correlation(totals: Floats) -> Floats:
-    hits, missed, alarms, passed = _cells(totals)
-    spread = (hits + missed) * (alarms + passed) * (hits + alarms) * (missed + passed)
-    return (hits * passed - missed * alarms) / np.sqrt(spread)
+def _correlation(hits: Floats, alarms: Floats, attacks: float) -> Floats:
+    blocked = attacks * hits + (1.0 - attacks) * alarms
+    spread = np.sqrt(attacks * (1.0 - attacks) / (blocked * (1.0 - blocked)))
+    matthews: Floats = (hits - alarms) * spread
+    return matthews
 
 
 F1 = Statistic(name="F1", figure=_f1)
@@ -68,10 +75,10 @@ PRECISION = Statistic(name="precision", figure=_precision)
 BALANCED_ERROR = Statistic(name="balanced error", figure=_balanced_error)
 """Mean of the false negative and the false positive rate; does not depend on the mix."""
 
-YOUDEN = Statistic(name="Youden's J", figure=_youden, low=-1.0)
+YOUDEN = Statistic(name="Youden's J", figure=_youden)
 """True positive rate minus false positive rate; does not depend on the mix."""
 
-CORRELATION = Statistic(name="Matthews correlation", figure=_correlation, low=-1.0)
+CORRELATION = Statistic(name="Matthews correlation", figure=_correlation)
 """Correlation of label and decision; depends on the mix."""
 
 CONFUSION_STATISTICS = (PRECISION, F1, BALANCED_ERROR, YOUDEN, CORRELATION)
@@ -79,60 +86,113 @@ CONFUSION_STATISTICS = (PRECISION, F1, BALANCED_ERROR, YOUDEN, CORRELATION)
 
 
 def estimate_ratios(
-    columns: ArrayLike,
+    attacks: EffectiveCounts,
+    benign: EffectiveCounts,
     *,
+    correlation: float = 0.0,
+    groups: int | None = None,
     statistics: Sequence[Statistic] = CONFUSION_STATISTICS,
-    settings: BootstrapSettings = DEFAULT_SETTINGS,
+    confidence: float = 0.95,
+    drawing: DrawPlan | None = None,
 ) -> list[Ratio]:
-    """Estimate figures of a defense from counts per group.
+    """Estimate figures of a defense from what its rows are worth.
+
+    Each rate blocked is drawn from Beta(x + 1/2, m - x + 1/2), where m is what its rows are worth
+    (`EffectiveCounts.worth`, so groups and few groups count) and x its rate times m; where groups
+    hold both labels, the pair is drawn with the correlation of both rates. Unlike resampling, this
+    leaves doubt also where a defense made no error, and where few groups made all of them.
 
     Args:
-        columns: Whole counts, shape (groups, 4). A group may hold attacks, benign samples or both.
+        attacks: What attacks blocked, of those answered, are worth.
+        benign: The same of benign samples.
+        correlation: Of both rates; see `correlate`.
+        groups: Groups of both, where some hold both labels; None: no group does.
         statistics: The figures wanted.
-        settings: Replicates, confidence and seed.
+        confidence: Nominal coverage, in (0, 1).
+        drawing: Seed and number of draws; None: seed 0, 2,000 draws.
 
     Returns:
-        One ratio a statistic, in order; refused as `bootstrap` does.
+        One ratio a statistic, in order, each inside its interval. Undefined without attacks or
+        benign samples, or where its denominator is empty; without an interval where one group is
+        all there is of a side.
 
-    Raises:
-        ValueError: On a bad count or shape.
+    Source: Brown, Cai & DasGupta (2001), doi:10.1214/ss/1009213286 (Jeffreys' prior); Korn &
+    Graubard (1998), Survey Methodology 24:193 (effective counts); Iman & Conover (1982),
+    doi:10.1080/03610918208812265 (a pair of given correlation).
     """
-    return bootstrap(stratify_by_label(columns), statistics, settings=settings)
+    require_fraction("confidence", confidence)
+    plan, trials = drawing or DrawPlan(), attacks.trials + benign.trials
+    bare = Ratio(
+        value=None,
+        low=None,
+        high=None,
+        confidence=confidence,
+        method="beta draws at effective counts",
+        trials=trials,
+        groups=attacks.groups + benign.groups if groups is None else groups,
+        reason="" if attacks.trials and benign.trials else "both labels are needed",
+    )
+    if bare.reason:
+        return [bare for _ in statistics]
+    share, drawn = attacks.trials / trials, None
+    reason = attacks.reason or benign.reason
+    if not reason:
+        drawn = _draw(attacks, benign, correlation=correlation, plan=plan, level=confidence)
+    ratios = []
+    for each in statistics:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = each.figure(np.array([attacks.rate]), np.array([benign.rate]), share).item()
+        if math.isnan(value):
+            ratios.append(replace(bare, reason=f"{each.name} has an empty denominator"))
+        elif drawn is None:
+            ratios.append(replace(bare, value=value, reason=reason))
+        else:
+            low, high = percentile_limits(each.figure(*drawn, share), confidence)
+            low, high = min(low, value), max(high, value)
+            ratio = replace(bare, value=value, low=low, high=high, replicates=plan.replicates)
+            ratios.append(ratio)
+    return ratios
 
 
-def estimate_ungrouped_ratios(
-    counts: Sequence[int],
+def correlate(table: ArrayLike) -> float:
+    """Return the correlation of both estimated rates blocked, from counts by group.
+
+    `table` holds attacks blocked, attacks allowed, benign blocked and benign allowed, one row a
+    group, shape (groups, 4); residuals are summed by group. 0 where no group holds both labels, or
+    where a rate does not vary.
+    """
+    counts = np.asarray(table, dtype=np.float64)
+    if counts.ndim != 2 or counts.shape[1] != 4:
+        raise ValueError(f"table must have shape (groups, 4), got {counts.shape}")
+    attacks, benign = counts[:, :2].sum(axis=1), counts[:, 2:].sum(axis=1)
+    if len(counts) < 2 or not bool(((attacks > 0) & (benign > 0)).any()):
+        return 0.0
+    first = counts[:, 0] - attacks * (counts[:, 0].sum() / attacks.sum())
+    second = counts[:, 2] - benign * (counts[:, 2].sum() / benign.sum())
+    spread = math.sqrt(float(first @ first) * float(second @ second))
+    return float(first @ second) / spread if spread > 0 else 0.0
+
+
+def _draw(
+    attacks: EffectiveCounts,
+    benign: EffectiveCounts,
     *,
-    statistics: Sequence[Statistic] = CONFUSION_STATISTICS,
-    settings: BootstrapSettings = DEFAULT_SETTINGS,
-) -> list[Ratio]:
-    """Estimate figures from four counts, every sample its own group; see `estimate_ratios`.
-
-    Costs the same for four samples as for a million.
-    """
-    if len(counts) != 4:
-        raise ValueError(f"counts must be four, got {len(counts)}")
-    numbers = np.array([require_count("counts", count) for count in counts], dtype=np.int64)
-    patterns = np.eye(4, dtype=np.int64)
-    strata = [
-        Stratum(patterns=patterns[side][numbers[side] > 0], multiplicities=_present(numbers[side]))
-        for side in (slice(0, 2), slice(2, 4))
-    ]
-    return bootstrap(strata, statistics, settings=settings)
-
-
-def stratify_by_label(columns: ArrayLike) -> list[Stratum]:
-    """Split groups, shape (groups, 4), into those of attacks, of benign samples, and of both.
-
-    Groups without samples are left out.
-    """
-    table = np.asarray(columns)
-    if table.ndim != 2 or table.shape[1] != 4:
-        raise ValueError(f"columns must have shape (groups, 4), got {table.shape}")
-    attack, benign = table[:, :2].sum(axis=1) > 0, table[:, 2:].sum(axis=1) > 0
-    used = attack | benign
-    return stratify(table[used], (benign + 2 * (attack & benign))[used].astype(np.int64))
-
-
-def _present(numbers: Ints) -> Ints:
-    return numbers[numbers > 0]
+    correlation: float,
+    plan: DrawPlan,
+    level: float,
+) -> tuple[Floats, Floats]:
+    rng = np.random.default_rng(plan.seed)
+    sides = []
+    for side in (attacks, benign):
+        worth = side.worth(level)
+        hits = side.rate * worth
+        sides.append(rng.beta(hits + 0.5, worth - hits + 0.5, plan.replicates))
+    if correlation:
+        # Sorted draws take the order of two normals of that correlation.
+        first, second = rng.standard_normal((2, plan.replicates))
+        second = correlation * first + math.sqrt(max(0.0, 1.0 - correlation**2)) * second
+        for at, normal in enumerate((first, second)):
+            ranked = np.empty(plan.replicates)
+            ranked[np.argsort(normal)] = np.sort(sides[at])
+            sides[at] = ranked
+    return sides[0], sides[1]

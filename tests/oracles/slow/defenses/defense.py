@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.oracles.slow.defenses.columns import NOTHING
 from tests.oracles.slow.defenses.slices import sort_rows
-from tests.oracles.slow.formulas.rates import plain_rate, wilson
+from tests.oracles.slow.formulas.rates import plain_rate, wilson, worth
 from tests.oracles.slow.formulas.ratios import predictive_values, ratios
 from tests.oracles.slow.source import ERRORS, word
 
@@ -125,9 +125,16 @@ def _under_policy(found: Recount) -> Json | None:
 def _predictive(found: Recount) -> list[Json]:
     attacks, benign = map(found.tally, found.sides())
     blocked = attacks["block"], benign["block"]
+    of_attacks, of_benign = (
+        worth(
+            found.shapes(rows, hit="block".__eq__, counts=_DECIDED.__contains__), found.confidence
+        )
+        for rows in found.sides()
+    )
     return predictive_values(
         blocked,
         (blocked[0] + attacks["allow"], blocked[1] + benign["allow"]),
+        worth=(of_attacks, of_benign),
         shares=found.stats.get("prevalence", []),
         confidence=found.confidence,
     )

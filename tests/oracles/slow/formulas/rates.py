@@ -69,8 +69,25 @@ def rate_of(shapes: Shapes, confidence: float) -> Json:
     if k == 1:
         return {**found, "low": None, "high": None, "effective_n": None, "design_effect": None}
     effect = _design_effect(shapes, n=n, p=p, icc=icc)
-    low, high = wilson(p, n / effect, student((1 + confidence) / 2, k - 1))
+    low, high = wilson(p, n / effect, student((1 + confidence) / 2, freedom(shapes)))
     return {**found, "low": low, "high": high, "effective_n": n / effect, "design_effect": effect}
+
+
+def freedom(shapes: Shapes) -> float:
+    """Return groups less one, or Kish's number of groups less one where one dominates."""
+    n, k = sum(count * m for (m, _), count in shapes.items()), shapes.total()
+    if max(m for m, _ in shapes) / n <= max(0.2, 2 / k):
+        return k - 1
+    return max(1.0, n * n / sum(count * m * m for (m, _), count in shapes.items()) - 1)
+
+
+def worth(shapes: Shapes, confidence: float) -> float | None:
+    """Return the independent trials a rate is worth with the normal quantile; None if unknown."""
+    n, effective = rate_of(shapes, confidence)["trials"], rate_of(shapes, confidence)["effective_n"]
+    if effective is None or n == shapes.total():
+        return effective
+    level = (1 + confidence) / 2
+    return effective * (NormalDist().inv_cdf(level) / student(level, freedom(shapes))) ** 2
 
 
 def plain_rate(hits: int, n: int, confidence: float) -> Json:

@@ -62,8 +62,9 @@ def ratios(cells: Iterable[Cell], *, names: Sequence[str] = ()) -> dict[str, Jso
     for _, is_attack, is_blocked in cells:
         counts[2 * (not is_attack) + (not is_blocked)] += 1
     hits, missed, alarms, passed = counts
+    has_both = hits + missed and alarms + passed
     return {
-        name: {"value": _FIGURES[name]((hits, missed, alarms, passed))}
+        name: {"value": _FIGURES[name]((hits, missed, alarms, passed)) if has_both else None}
         for name in names or _FIGURES
     }
 
@@ -72,21 +73,22 @@ def predictive_values(
     blocked: tuple[int, int],
     asked: tuple[int, int],
     *,
+    worth: tuple[float | None, float | None],
     shares: Sequence[float],
     confidence: float,
 ) -> list[Json]:
     """Return what a decision is worth at each stated share of attacks.
 
-    Bayes' rule on the raw rates, with the logit limits of Mercaldo, Lau & Zhou (2007); adjusted
-    ones where one of the four outcomes never occurred.
+    Bayes' rule on the raw rates, with the logit limits of Mercaldo, Lau & Zhou (2007) at what
+    rows are worth; a half is added to each outcome where one of the four never occurred.
     """
     said = []
     for share in shares:
         if not 0 < share < 1:
             continue
         odds = share / (1 - share)
-        attacks, benign = zip(blocked, asked, strict=True)
-        allowed = [(n - x, n) for x, n in (attacks, benign)]
+        attacks, benign = zip(blocked, asked, worth, strict=True)
+        allowed = [(n - x, n, m) for x, n, m in (attacks, benign)]
         values = {
             "positive": _worth(attacks, benign, odds=odds, confidence=confidence),
             "negative": _worth(allowed[1], allowed[0], odds=1 / odds, confidence=confidence),
@@ -96,29 +98,36 @@ def predictive_values(
 
 
 def _worth(
-    right: tuple[int, int], wrong: tuple[int, int], *, odds: float, confidence: float
+    right: tuple[int, int, float | None],
+    wrong: tuple[int, int, float | None],
+    *,
+    odds: float,
+    confidence: float,
 ) -> Json:
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    (x, n), (y, m) = right, wrong
+    (x, n, of_right), (y, m, of_wrong) = right, wrong
     said: Json = {
         "value": None,
         "low": None,
         "high": None,
         "trials": n + m,
         "confidence": confidence,
-        "method": "mercaldo logit",
+        "method": "mercaldo logit at effective counts",
         "groups": None,
         "replicates": 0,
     }
     if not n or not m:
         return said
-    extra = z * z if x in {0, n} or y in {0, m} else 0.0
-    said["method"] = "mercaldo adjusted logit" if extra else "mercaldo logit"
     above, below = odds * x / n, y / m
     if not above + below:
         return said
-    p, q = (x + extra / 2) / (n + extra), (y + extra / 2) / (m + extra)
+    said["value"] = value = above / (above + below)
+    if of_right is None or of_wrong is None:
+        return said
+    extra = 0.5 if x in {0, n} or y in {0, m} else 0.0
+    p = (x / n * of_right + extra) / (of_right + 2 * extra)
+    q = (y / m * of_wrong + extra) / (of_wrong + 2 * extra)
     centre = math.log(odds * p / q)
-    half = z * math.sqrt((1 - p) / p / (n + extra) + (1 - q) / q / (m + extra))
-    low, high = (1 / (1 + math.exp(-(centre + side * half))) for side in (-1, 1))
-    return {**said, "value": above / (above + below), "low": low, "high": high}
+    variance = (1 - p) / p / (of_right + 2 * extra) + (1 - q) / q / (of_wrong + 2 * extra)
+    low, high = (1 / (1 + math.exp(-(centre + side * z * math.sqrt(variance)))) for side in (-1, 1))
+    return {**said, "low": min(low, value), "high": max(high, value)}
