@@ -103,7 +103,7 @@ def _mapped_pair(name: str, frozen: bytes, made: bytes) -> tuple[bytes, bytes]:
     """Lay both documents out alike: the frozen one mapped, the new one without what is new."""
     old, new = json.loads(frozen), json.loads(made)
     # Other programs' formats have a summary.json of their own.
-    is_first = old.get("schema_version") == 1
+    is_first = isinstance(old, dict) and old.get("schema_version") == 1
     mapped = _DOCUMENTS[name](old) if is_first else without_new(old)
     return _laid_out(mapped), _laid_out(without_new(new))
 

@@ -10,7 +10,7 @@ import pytest
 from tests.golden.folders import read_frozen
 from tests.golden.runs import RUNS, GoldenRun
 from tests.oracles.slow.comparer import Comparer
-from tests.oracles.slow.run import recount
+from tests.oracles.slow.run import recount_now
 
 Json = dict[str, Any]
 
@@ -24,6 +24,6 @@ def test_reports_say_what_plain_loops_count(run: GoldenRun, tmp_path: Path) -> N
     (tmp_path / "records.sqlite").write_bytes(frozen["run/records.sqlite"])
     stated: Json = json.loads(frozen["run/summary.json"])
     comparer = Comparer()
-    comparer.tree("summary.json", "", said=stated, found=recount(tmp_path))
+    comparer.tree("summary.json", "", said=stated, found=recount_now(tmp_path))
     assert [*map(str, comparer.findings)] == []
     assert comparer.compared > LEAST[run.name], comparer.compared

@@ -74,6 +74,14 @@ def recount_now(folder: Path) -> Json:
             names = ("caught", "missed", "accused", "cleared")
             human["labels"] = {name: human.pop(name) for name in names if name in human}
     counted["adaptive"] = attacks_now(counted["adaptive"])
+    for pair in counted["adaptive_pairs"]:
+        for name in ("area", "outcome"):
+            told = pair[name]
+            pair |= {name: told["difference"], f"{name}_adjusted": told["adjusted_p"]}
+    comparison = counted.get("comparison")
+    if comparison is not None:
+        lowest = comparison.pop("best", {})
+        comparison |= {f"lowest_{name}": each for name, each in lowest.items()}
     counted["defenses"] = [_defense(defense) for defense in counted["defenses"]]
     return counted
 
@@ -117,9 +125,10 @@ def _by_tries(old: Json) -> None:
 
 
 def _defense(old: Json) -> Json:
+    for each in old.get("stopped_early", ()):
+        each["sentence"] = each.pop("text")
     beside = {key: old.pop(key) for key in ("ratios", "under_policy", "predictive") if key in old}
     beside |= old.pop("bounds", {})
-    beside.get("ratios", {}).pop("recall", None)  # the true positive rate under another name
     old["rates"] = {**old.get("rates", {}), **beside}
     if "categories" in old:
         old["categories"] = [{"category": k, "standing": v} for k, v in old["categories"].items()]

@@ -43,13 +43,13 @@ def recount_defense(found: Recount, margin: float, *, at_stop: Json | None = Non
             },
         },
         "rates": rates,
-        "ratios": _ratios(found, rates["true_positive_rate"]),
+        "ratios": _ratios(found, rates),
         "bounds": {
             "fail_open": found.errors(blocked={"block"}, counted=_ALL),
             "fail_closed": found.errors(blocked=_ALL - {"allow"}, counted=_ALL),
         },
         "under_policy": _under_policy(found),
-        "predictive": _predictive(found),
+        "predictive": _predictive(found, rates, is_stopped=at_stop is not None),
         "widths": [
             _width(rates[name], name=name, margin=margin)
             for name in ("attack_success_rate", "false_positive_rate")
@@ -95,20 +95,14 @@ def _any_bypass(found: Recount, attacks: Sequence[int]) -> Json | None:
     return plain_rate(hit, shapes.total(), found.confidence)
 
 
-def _ratios(found: Recount, recall: Json) -> Json:
-    places, samples = found.decisions.places, found.samples
-    cells = (
-        (samples.group(places[row]), is_attack, found.outcome(row) == "block")
-        for is_attack, rows in zip((True, False), found.sides(), strict=True)
-        for row in rows
-        if found.outcome(row) in _DECIDED
-    )
-    attacks, benign = (sum(map(found.tally(rows).__getitem__, _DECIDED)) for rows in found.sides())
-    return {
-        **ratios(cells),
-        "recall": recall,
-        "prevalence": attacks / (attacks + benign) if attacks + benign else None,
-    }
+def _ratios(found: Recount, rates: Json) -> Json:
+    """Return figures of both rates, as far as a rule that ended the defense early saw it."""
+    cells: list[tuple[None, bool, bool]] = []
+    for is_attack, name in ((True, "true_positive_rate"), (False, "false_positive_rate")):
+        hits, trials = rates[name]["successes"], rates[name]["trials"]
+        cells += [(None, is_attack, row < hits) for row in range(trials)]
+    attacks = sum(is_attack for _, is_attack, _ in cells)
+    return {**ratios(cells), "prevalence": attacks / len(cells) if cells else None}
 
 
 def _under_policy(found: Recount) -> Json | None:
@@ -122,18 +116,19 @@ def _under_policy(found: Recount) -> Json | None:
     return None if counted == _DECIDED else found.errors(blocked=blocked, counted=counted)
 
 
-def _predictive(found: Recount) -> list[Json]:
-    attacks, benign = map(found.tally, found.sides())
-    blocked = attacks["block"], benign["block"]
+def _predictive(found: Recount, rates: Json, *, is_stopped: bool) -> list[Json]:
+    sides = rates["true_positive_rate"], rates["false_positive_rate"]
     of_attacks, of_benign = (
-        worth(
+        None
+        if is_stopped
+        else worth(
             found.shapes(rows, hit="block".__eq__, counts=_DECIDED.__contains__), found.confidence
         )
         for rows in found.sides()
     )
     return predictive_values(
-        blocked,
-        (blocked[0] + attacks["allow"], blocked[1] + benign["allow"]),
+        (sides[0]["successes"], sides[1]["successes"]),
+        (sides[0]["trials"], sides[1]["trials"]),
         worth=(of_attacks, of_benign),
         shares=found.stats.get("prevalence", []),
         confidence=found.confidence,
