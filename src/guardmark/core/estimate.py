@@ -93,7 +93,6 @@ class Difference:
         test: Name of the test, or empty.
         pairs: Samples answered on both sides (or the smaller side when unpaired).
         groups: Groups the pairs fall into, or None when groups play no part.
-        first_only, second_only: Pairs where one had the property alone, or None when unpaired.
         reason: Why something is undefined, or empty.
     """
 
@@ -106,8 +105,8 @@ class Difference:
     test: str = ""
     pairs: int = 0
     groups: int | None = None
-    first_only: int | None = None
-    second_only: int | None = None
+    first_only: int | None = None  # pairs where only the first had the property, if paired
+    second_only: int | None = None  # pairs where only the second had it, if paired
     reason: str = ""
 
 
@@ -118,7 +117,8 @@ class Quantile:
     Attributes:
         quantile: Which one, in (0, 1).
         value: The point estimate in the unit of the data, or None when not estimable.
-        low, high: Bounds, or None when they do not exist at this n.
+        low: Lower bound, or None when it does not exist at this n.
+        high: Upper bound, or None when it does not exist at this n.
         trials: Observations, censored ones included.
         censored: Observations known only to exceed their value (timeouts).
         confidence: Nominal coverage, in (0, 1).
