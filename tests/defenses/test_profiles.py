@@ -11,11 +11,14 @@ from guardmark.core.errors import ConfigError
 from guardmark.core.outcome import Outcome
 from guardmark.core.sample import Message, Prompt, Role, View
 from guardmark.defenses.guard_model import GuardModelSettings
-from guardmark.defenses.guard_profile import guard_profile, parse_profile, profile_names
+from guardmark.defenses.guard_profile import GuardProfile, guard_profile
+from guardmark.defenses.profile import parse_profile, profile_names
 from guardmark.parsing.guard import READERS
 
-NAMES = profile_names()
-SOUND = (files("guardmark.defenses") / "profiles" / "yes-no.toml").read_text(encoding="utf-8")
+NAMES = list(profile_names("guard-model"))
+SOUND = (files("guardmark.defenses") / "profiles" / "guard-models" / "yes-no.toml").read_text(
+    encoding="utf-8"
+)
 
 
 def test_there_are_profiles() -> None:
@@ -99,7 +102,7 @@ def test_no_two_profiles_ask_and_read_alike() -> None:
         ('reader = "yes_no"', 'reader = "yes_not"', r"Did you mean 'yes_no'\?"),
         ("max_tokens", "max_tokns", "no setting is called 'max_tokns'. Did you mean 'max_tokens'"),
         ('licence = "Apache-2.0"', "", "'licence' is missing"),
-        ('source = "guardmark"', 'source = "a page"', "source: "),
+        ('url = "guardmark"', 'url = "a page"', r"source\.url"),
         ('harmless = "no"', 'harmless = "yes"', "not distinct"),
         ('outcome = "allow"', 'outcome = "error"', r"examples\.1\.outcome: must be 'allow'"),
         ('name = "yes-no"', 'name = "no-yes"', "name is 'no-yes', not that of the file"),
@@ -110,12 +113,12 @@ def test_mistakes_in_a_profile_are_told_with_the_file(old: str, new: str, mistak
     """Unknown keys are refused, and what is wrong is named."""
     assert old in SOUND
     with pytest.raises(ConfigError, match=mistake) as told:
-        parse_profile(SOUND.replace(old, new), "yes-no")
+        parse_profile(SOUND.replace(old, new), "yes-no", GuardProfile)
     assert str(told.value).startswith("profiles/yes-no.toml")
 
 
 def test_an_unknown_profile_is_named_with_the_near_ones() -> None:
     """And a name is never a path."""
     for name in ("allow-blok", "../profiles/allow-block"):
-        with pytest.raises(ConfigError, match="guard profile"):
+        with pytest.raises(ConfigError, match="guard model profile"):
             guard_profile(name)

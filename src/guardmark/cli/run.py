@@ -17,6 +17,7 @@ from guardmark.cli.terminal import EXIT_INTERRUPTED, echo, echo_text, tell_line,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from guardmark.app.parts.loading import LoadedConfig
     from guardmark.app.preflight.checkup import Checkup
     from guardmark.app.preflight.forecast import Forecast, Span
     from guardmark.app.run.matrix import MatrixDone
@@ -34,6 +35,14 @@ _EXIT_UNTRUSTWORTHY = 5
 @click.argument("config", required=False, type=_PATH)
 @click.option("-o", "--out", type=_PATH, help="Folder of the run; default: under runs/.")
 @click.option("--limit", type=click.IntRange(min=1), help="Take N samples, stratified.")
+@click.option(
+    "--defense",
+    "defenses",
+    multiple=True,
+    metavar="NAME",
+    help="Without CONFIG: measure this profile (`guardmark plugins --profiles`) or built-in "
+    "defense on the built-in data. May be given more than once.",
+)
 @click.option("--only", help="Only these defenses, by name, with commas.")
 @click.option("--fresh", is_flag=True, help="Start anew instead of continuing.")
 @click.option(
@@ -62,21 +71,32 @@ _EXIT_UNTRUSTWORTHY = 5
 @click.option("--no-texts", is_flag=True, help="Leave prompt texts out of the reports.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def run_command(
-    config: Path | None, *, only: str | None, no_texts: bool, as_json: bool, **typed: Any
+    config: Path | None,
+    *,
+    defenses: tuple[str, ...],
+    only: str | None,
+    no_texts: bool,
+    as_json: bool,
+    **typed: Any,
 ) -> int:
     """Measure defenses."""
+    from guardmark.app.parts.loading import builtin_config, load_config
     from guardmark.app.run.running import RunOptions
 
+    if config is not None and defenses:
+        raise click.UsageError(
+            f"{config} names its own defenses: leave out --defense, or take some of them by --only."
+        )
+    loaded = load_config(config) if config is not None else builtin_config(defenses)
     names = tuple(name.strip() for name in (only or "").split(",") if name.strip())
     options = RunOptions(only=names, **typed)
-    return _carry_out(config, options, texts=not no_texts, as_json=as_json)
+    return _carry_out(loaded, options, texts=not no_texts, as_json=as_json)
 
 
-def _carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json: bool) -> int:
+def _carry_out(loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_json: bool) -> int:
     """Run, write the reports and print what came out."""
     from datetime import UTC, datetime
 
-    from guardmark.app.parts.loading import builtin_config, load_config
     from guardmark.app.run.running import Session, run
     from guardmark.cli.progress import ProgressLine, interruptible
     from guardmark.core.errors import BudgetReached, UntrustworthyRun
@@ -84,7 +104,6 @@ def _carry_out(config: Path | None, options: RunOptions, *, texts: bool, as_json
     from guardmark.engine.run_monitor import StopSignal
     from guardmark.engine.runner import Ending
 
-    loaded = load_config(config) if config is not None else builtin_config()
     progress, stop = Progress(), StopSignal()
     try:
         with interruptible(stop), ProgressLine(progress):

@@ -20,9 +20,18 @@ _PATH = click.Path(path_type=Path)
 
 
 @click.command(help="List every type of defense, model and judge, and where it comes from.")
+@click.option(
+    "--profiles",
+    is_flag=True,
+    help="List the profiles instead: services, guard models and classifiers by name, with "
+    "licence or terms and the variables that they need.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def plugins_command(*, as_json: bool) -> None:
+def plugins_command(*, profiles: bool, as_json: bool) -> None:
     """List the types of parts."""
+    if profiles:
+        _list_profiles(as_json=as_json)
+        return
     from guardmark.app.registry import GROUPS, known_types
 
     table = {kind: dict(known_types(kind)) for kind in GROUPS}
@@ -34,6 +43,23 @@ def plugins_command(*, as_json: bool) -> None:
         width = max((len(name) for name in types), default=0)
         for name, place in sorted(types.items()):
             echo(f"  {name:<{width}}  {place}")
+
+
+def _list_profiles(*, as_json: bool) -> None:
+    from guardmark.defenses.profile import list_profiles
+
+    listed = list_profiles()
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in listed], indent=2))
+        return
+    width = max(len(each.name) for each in listed)
+    for kind in dict.fromkeys(each.type for each in listed):
+        echo(f"type: {kind}")
+        for each in listed:
+            if each.type == kind:
+                echo(f"  {each.name:<{width}}  {each.about}")
+                needs = f"; needs {', '.join(each.variables)}" if each.variables else ""
+                echo(f"  {'':<{width}}  {each.licence}{needs}")
 
 
 @click.command(help="Say what this installation can do, extra by extra.")

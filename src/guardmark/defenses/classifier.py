@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from guardmark.config.settings import Rate
+from guardmark.core.errors import UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.deadline import CODE_TIMEOUT_S, TimedSettings, overrun_message
+from guardmark.defenses.profile import Profile, load_profile, profile_names, with_profile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,9 +126,30 @@ class ClassifierDefense:
         )
 
 
+class ClassifierProfile(Profile):
+    """How one classifier is loaded and read."""
+
+    models: list[str] = Field(min_length=1)
+    settings: dict[str, Any]
+
+
+@cache
+def classifier_profile(name: str) -> ClassifierProfile:
+    """Return a profile by name."""
+    return load_profile("classifier", name, ClassifierProfile)
+
+
 class ClassifierSettings(TimedSettings):
     """Scores texts with a sequence classifier in this process; needs the [hf] extra."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "required": ["path"],
+            "anyOf": [{"required": ["profile"]}, {"required": ["positive", "threshold"]}],
+        }
+    )
+
+    profile: str | None = None
     path: str
     positive: list[str] = Field(min_length=1)
     threshold: Rate
@@ -134,6 +158,18 @@ class ClassifierSettings(TimedSettings):
     long_text: Literal["truncate", "chunk", "error"] = "truncate"
     batch_tokens: int = Field(1024, ge=16)
     device: Literal["auto", "cpu", "cuda"] = "auto"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_profile_says(cls, given: Any) -> Any:
+        """Take from the profile what the configuration leaves out."""
+        name = given.get("profile") if isinstance(given, dict) else None
+        if not isinstance(name, str):
+            return given
+        if name not in profile_names("classifier"):
+            known = profile_names("classifier")
+            raise ValueError(str(UnknownName("classifier profile", name, known)))
+        return with_profile(given, classifier_profile(name).settings)
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""

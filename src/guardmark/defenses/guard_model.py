@@ -24,7 +24,8 @@ from guardmark.core.outcome import (
 from guardmark.core.sample import View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.classifier import ClassifierBatchLimits
-from guardmark.defenses.guard_profile import ScoreMethod, guard_profile, profile_names
+from guardmark.defenses.guard_profile import ScoreMethod, guard_profile
+from guardmark.defenses.profile import profile_names, with_profile
 from guardmark.parsing.logprobs import ibm_sum, two_token_softmax
 
 if TYPE_CHECKING:
@@ -203,10 +204,10 @@ class GuardModelSettings(ChatSettings):
     def _as_the_profile_says(cls, given: Any) -> Any:
         """Take from the profile what the configuration leaves out."""
         name = given.get("profile") if isinstance(given, dict) else None
-        if not isinstance(name, str) or name not in profile_names():
+        if not isinstance(name, str) or name not in profile_names("guard-model"):
             return given
         profile = guard_profile(name)
-        return {"view": profile.view, "score": profile.score, **given}
+        return with_profile(given, {"view": profile.view, "score": profile.score})
 
     @model_validator(mode="after")
     def _somewhere(self) -> GuardModelSettings:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from guardmark.config.mistakes import describe_mistakes
-from guardmark.config.settings import Name, Settings
-from guardmark.config.source import Source
-from guardmark.core.errors import ConfigError, UnknownName
+from guardmark.config.settings import Settings
+from guardmark.core.errors import UnknownName
 from guardmark.core.sample import Role, View
+from guardmark.defenses.profile import Profile, load_profile
 from guardmark.parsing.guard import READERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from guardmark.config.source import Place
     from guardmark.core.sample import Prompt
     from guardmark.parsing.guard import GuardReading
 
 ChatMessages = list[dict[str, str]]
 ScoreMethod = Literal["two_token_softmax", "ibm_sum", "none"]
-
-_FOLDER: Final = files("guardmark.defenses") / "profiles"
 
 
 class ProfileLabels(Settings):
@@ -52,14 +44,10 @@ class RecordedAnswer(Settings):
     categories: list[str] = Field(default_factory=list)
 
 
-class GuardProfile(Settings):
+class GuardProfile(Profile):
     """How one kind of guard model is asked and read."""
 
-    name: Name
-    about: str = Field(min_length=1)
     models: list[str]
-    licence: str = Field(min_length=1)
-    source: str = Field(pattern=r"^(https://\S+|guardmark)$")
     view: View
     instruction: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
@@ -105,46 +93,7 @@ class GuardProfile(Settings):
         return asked
 
 
-def profile_names() -> list[str]:
-    """Return the names of the profiles that ship with guardmark."""
-    return sorted(each.name.removesuffix(".toml") for each in _FOLDER.iterdir())
-
-
 @cache
 def guard_profile(name: str) -> GuardProfile:
     """Return a profile by name."""
-    if name not in profile_names():
-        raise UnknownName("guard profile", name, profile_names())
-    file = _FOLDER / f"{name}.toml"
-    return parse_profile(file.read_text(encoding="utf-8"), name)
-
-
-def parse_profile(text: str, name: str) -> GuardProfile:
-    """Check the text of a profile; its file is called as it is."""
-    shown_as = f"profiles/{name}.toml"
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{shown_as} is not TOML: {error}.") from error
-    try:
-        profile = GuardProfile.model_validate(document)
-    except ValidationError as error:
-        # The library of TOML does not say in which line a value stands.
-        source = Source(shown_as=shown_as, places=dict.fromkeys(_paths(document, ()), (0, 0)))
-        mistakes = describe_mistakes(error, GuardProfile, (), source)
-        raise ConfigError("\n".join(mistakes)) from error
-    if profile.name != name:
-        raise ConfigError(f"{shown_as}: name is {profile.name!r}, not that of the file.")
-    return profile
-
-
-def _paths(value: object, path: Place) -> Iterator[Place]:
-    """The path of every value in a document."""
-    yield path
-    pairs: Iterable[tuple[object, object]] = ()
-    if isinstance(value, dict):
-        pairs = value.items()
-    elif isinstance(value, list):
-        pairs = enumerate(value)
-    for key, inner in pairs:
-        yield from _paths(inner, (*path, str(key)))
+    return load_profile("guard-model", name, GuardProfile)

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,9 +15,10 @@ from guardmark.app.settings import Config
 from guardmark.config.mistakes import describe_mistakes
 from guardmark.config.source import Source, parse_yaml, read_text
 from guardmark.core.errors import BadSettings, ConfigError, did_you_mean, listed
+from guardmark.defenses.profile import TYPES, kind_of_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.config.source import Place
 
@@ -183,10 +184,19 @@ def _loose_ends(config: Config, source: Source) -> Iterator[str]:
                 yield f"{here}: no defense is called {guard!r}.{hint} Known: {listed(known)}."
 
 
-def builtin_config() -> LoadedConfig:
-    """Return the built-in defenses on the built-in data."""
+def builtin_config(defenses: Sequence[str] = ()) -> LoadedConfig:
+    """Return the built-in defenses, or those of the named profiles, on the built-in data."""
     text = (files("guardmark.app") / "templates" / "builtin.yaml").read_text(encoding="utf-8")
-    return parse_config(text, folder=Path.cwd(), shown_as="built-in")
+    if not defenses:
+        return parse_config(text, folder=Path.cwd(), shown_as="built-in")
+    document, source = parse_yaml(text, "built-in")
+    document = cast("dict[str, Any]", document)
+    known = document["defenses"]
+    document["defenses"] = {
+        name: known.get(name) or {"type": TYPES[kind_of_profile(name)], "profile": name}
+        for name in defenses
+    }
+    return _checked(document, source, Path.cwd())
 
 
 def locate_error(error: ConfigError, loaded: LoadedConfig, path: tuple[str, ...]) -> ConfigError:

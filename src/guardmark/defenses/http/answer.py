@@ -45,6 +45,8 @@ class AnswerRules:
     statuses: Mapping[int, Outcome] = field(default_factory=dict)
     rejection: JsonPath | None = None
     rejection_codes: frozenset[str] = frozenset()
+    incomplete: JsonPath | None = None
+    incomplete_codes: frozenset[str] = frozenset()
     keep_raw: bool = False
 
 
@@ -91,6 +93,9 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
     else:
         where = rules.score.text if rules.score else "the body"
         raise _NotUnderstood(f"there is no score at {where}")
+    left_out = _left_out(rules, document)
+    if left_out and outcome is Outcome.ALLOW:
+        return _not_examined(exchange, left_out, truncated=truncated)
     reasons = rules.reason.find(document) if rules.reason else []
     evidence = None
     categories = findings(rules.categories.find(document)) if rules.categories else ()
@@ -114,6 +119,22 @@ def _read(rules: AnswerRules, document: object, exchange: Exchange, *, truncated
         score_kind=ScoreKind.NONE if score is None else rules.score_kind,
         latency_ns=exchange.service_ns,
         evidence=evidence,
+    )
+
+
+def _left_out(rules: AnswerRules, document: object) -> str:
+    """Return the word by which the service says that it did not examine all of it."""
+    values = rules.incomplete.find(document) if rules.incomplete else []
+    return next((v for v in values if isinstance(v, str) and v in rules.incomplete_codes), "")
+
+
+def _not_examined(exchange: Exchange, word: str, *, truncated: bool) -> Decision:
+    message = f"the service says {word}: what it lets pass was not examined in full"
+    return Decision(
+        outcome=Outcome.ERROR,
+        error_kind=ErrorKind.SKIPPED,
+        latency_ns=exchange.service_ns,
+        evidence=_evidence(exchange, truncated=truncated, message=message, raw=True),
     )
 
 

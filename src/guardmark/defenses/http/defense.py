@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from guardmark.config.settings import Rate, Secret, Settings, read_secret
-from guardmark.core.errors import ConfigError
+from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import Decision, ErrorKind, Evidence, Outcome, ScoreKind
 from guardmark.core.sample import Role, View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.http.answer import AnswerRules, read_answer
 from guardmark.defenses.http.body import RequestBody
+from guardmark.defenses.http.profile import service_profile
 from guardmark.defenses.http.values import (
     ScoreScale,
     compile_path,
     is_at_least,
+    is_filled,
     is_one_of,
     is_there,
     is_true,
 )
+from guardmark.defenses.profile import profile_names, with_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,12 +102,13 @@ class BlockedWhen(Settings):
     allowed: list[Scalar] = Field(default_factory=list)
     at_least: float | None = None
     exists: Literal[True] | None = None
+    filled: Literal[True] | None = None
 
     @model_validator(mode="after")
     def _one_rule(self) -> BlockedWhen:
-        given = [bool(self.one_of), self.at_least is not None, self.exists is not None]
-        if sum(given) != 1:
-            raise ValueError("needs exactly one of one_of, at_least and exists")
+        others = (self.at_least, self.exists, self.filled)
+        if sum([bool(self.one_of), *(other is not None for other in others)]) != 1:
+            raise ValueError("needs exactly one of one_of, at_least, exists and filled")
         if self.allowed and not self.one_of:
             raise ValueError("allowed goes with one_of")
         return self
@@ -115,10 +121,23 @@ class Rejection(Settings):
     codes: list[str] = Field(min_length=1)
 
 
+class Incomplete(Rejection):
+    """How a service says that it left something out: what it then lets pass was not examined."""
+
+
 class HttpSettings(Settings):
     """Asks a service over HTTP."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "required": [],
+            "anyOf": [{"required": ["profile"]}, {"required": ["url", "body"]}],
+        }
+    )
+
+    profile: str | None = None
     url: str
+    variables: dict[str, str | Secret] = Field(default_factory=dict)
     method: Literal["POST", "PUT", "PATCH"] = "POST"
     headers: dict[str, str | HeaderSecret] = Field(default_factory=dict)
     api_key: Secret | None = None
@@ -138,9 +157,22 @@ class HttpSettings(Settings):
     reason: str | None = None
     status: dict[int, Meaning] = Field(default_factory=dict)
     rejection: Rejection | None = None
+    incomplete: Incomplete | None = None
     max_chars: int | None = Field(None, ge=1)
     too_long: Literal["skip", "cut"] = "skip"
     keep_raw: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_profile_says(cls, given: Any) -> Any:
+        """Take from the profile what the configuration leaves out."""
+        name = given.get("profile") if isinstance(given, dict) else None
+        if not isinstance(name, str):
+            return given
+        if name not in profile_names("service"):
+            raise ValueError(str(UnknownName("service profile", name, profile_names("service"))))
+        defaults = service_profile(name).defaults(given)
+        return with_profile(given, defaults, merged=("headers", "variables", "roles"))
 
     @field_validator("headers")
     @classmethod
@@ -187,7 +219,7 @@ class HttpSettings(Settings):
         body = RequestBody(self.body, roles=self.roles, where=f"{where}.body")
         plain, secret = self._headers(where, context.services)
         endpoint = context.services.endpoint(
-            self.url,
+            self._address(where),
             method=self.method,
             headers=plain,
             secret_headers=secret,
@@ -202,6 +234,28 @@ class HttpSettings(Settings):
             max_chars=self.max_chars,
             cut=self.too_long == "cut",
         )
+
+    def _address(self, where: str) -> str:
+        """Return the address, with the values of its variables."""
+        if not self.variables:
+            return self.url
+
+        def value(slot: re.Match[str]) -> str:
+            given = self.variables.get(slot[1], slot[0])
+            if isinstance(given, str):
+                return given
+            # No secret: an address stands in the records, so it is not hidden there either.
+            found = os.environ.get(given.env, "").strip()
+            if not found:
+                raise ConfigError(
+                    f"{where}.variables.{slot[1]} needs the environment variable {given.env}, "
+                    "which is not set.\n"
+                    f"Set it for this shell: export {given.env}=...\n"
+                    f"Or write it down: variables: {{{slot[1]}: ...}}"
+                )
+            return found.rstrip("/")
+
+        return re.sub(r"\{(\w+)\}", value, self.url)
 
     def _headers(
         self, where: str, services: ServiceAccess
@@ -233,7 +287,7 @@ class HttpSettings(Settings):
 
     def _rules(self, where: str) -> AnswerRules:
         score = self._path(where, "score")
-        rejection = self.rejection
+        rejection, incomplete = self.rejection, self.incomplete
         return AnswerRules(
             blocked=self._path(where, "blocked"),
             blocked_rule=self._blocked_rule(),
@@ -252,6 +306,10 @@ class HttpSettings(Settings):
             if rejection
             else None,
             rejection_codes=frozenset(rejection.codes if rejection else ()),
+            incomplete=compile_path(incomplete.path, where=f"{where}.incomplete.path")
+            if incomplete
+            else None,
+            incomplete_codes=frozenset(incomplete.codes if incomplete else ()),
             keep_raw=self.keep_raw,
         )
 
@@ -267,6 +325,8 @@ class HttpSettings(Settings):
             return is_one_of(when if isinstance(when, list) else [when])
         if when.exists:
             return is_there
+        if when.filled:
+            return is_filled
         if when.at_least is not None:
             return is_at_least(when.at_least)
         return is_one_of(when.one_of, allowed=when.allowed)

@@ -61,6 +61,15 @@ def is_there(values: list[object]) -> bool:
     return bool(values)
 
 
+def is_filled(values: list[object]) -> bool | None:
+    """Read lists of findings: blocked when any has one; an answer without lists is no allow."""
+    lists = [value for value in values if isinstance(value, list)]
+    if not lists or len(lists) != len(values):
+        return None
+    found = [entry for each in lists for entry in each]
+    return bool(found) if all(isinstance(entry, dict) for entry in found) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreScale:
     """How a service's score becomes a risk in [0, 1]."""
@@ -91,7 +100,22 @@ def findings(values: list[object]) -> tuple[CategoryFinding, ...]:
             found.extend(findings(value))
         elif isinstance(value, dict):
             found.extend(_of_mapping(value))
-    return tuple(found)
+    return _merged(found)
+
+
+def _merged(found: Sequence[CategoryFinding]) -> tuple[CategoryFinding, ...]:
+    """Join what two tables of an answer say of one category, such as flags and scores."""
+    by_name: dict[str, CategoryFinding] = {}
+    for each in found:
+        known = by_name.get(each.name, each)
+        flags = [flag for flag in (known.flagged, each.flagged) if flag is not None]
+        scores = [score for score in (known.score, each.score) if score is not None]
+        by_name[each.name] = CategoryFinding(
+            name=each.name,
+            flagged=any(flags) if flags else None,
+            score=max(scores, default=None),
+        )
+    return tuple(by_name.values())
 
 
 _LONGEST_NAME = 200  # characters of a category

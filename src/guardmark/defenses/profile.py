@@ -1,0 +1,172 @@
+"""Profiles: named guard models, services and classifiers, as data with their source."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from guardmark.config.mistakes import describe_mistakes
+from guardmark.config.settings import Name, Settings
+from guardmark.config.source import Source
+from guardmark.core.errors import ConfigError, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from guardmark.config.source import Place
+
+ProfileKind = Literal["guard-model", "service", "classifier"]
+
+_FOLDER: Final = files("guardmark.defenses") / "profiles"
+_FOLDERS: Final[dict[ProfileKind, str]] = {
+    "service": "services",
+    "guard-model": "guard-models",
+    "classifier": "classifiers",
+}
+TYPES: Final[dict[ProfileKind, str]] = {
+    "service": "http",
+    "guard-model": "guard-model",
+    "classifier": "classifier",
+}
+"""Kind of profile to the type of defense that takes it."""
+
+
+class ProfileSource(Settings):
+    """Where the facts of a profile come from, and when they were read there."""
+
+    title: str = Field(min_length=1)
+    url: str = Field(pattern=r"^(https://\S+|guardmark)$")
+    read: date | None = None
+
+    @model_validator(mode="after")
+    def _dated(self) -> ProfileSource:
+        if self.url != "guardmark" and self.read is None:
+            raise ValueError("needs the date on which it was read")
+        return self
+
+
+class Profile(Settings):
+    """What every profile says of itself."""
+
+    name: Name
+    about: str = Field(min_length=1)
+    licence: str = Field(min_length=1)  # of the model, or the terms of the service
+    source: ProfileSource
+    limits: str = Field(min_length=1)
+    unconfirmed: list[str] = Field(default_factory=list)  # what no source confirmed
+
+
+_Profile = TypeVar("_Profile", bound=Profile)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileEntry:
+    """What a list of profiles says of one."""
+
+    name: str
+    type: str
+    about: str
+    licence: str
+    variables: tuple[str, ...]  # of the environment, that of the key first
+    source: str
+    unconfirmed: tuple[str, ...]
+
+
+@cache
+def profile_names(kind: ProfileKind) -> tuple[str, ...]:
+    """Return the names of the profiles that ship with guardmark."""
+    folder = _FOLDER / _FOLDERS[kind]
+    return tuple(sorted(each.name.removesuffix(".toml") for each in folder.iterdir()))
+
+
+def kind_of_profile(name: str) -> ProfileKind:
+    """Return what a name of a profile names."""
+    for kind in _FOLDERS:
+        if name in profile_names(kind):
+            return kind
+    raise UnknownName("profile", name, [each for kind in _FOLDERS for each in profile_names(kind)])
+
+
+def list_profiles() -> list[ProfileEntry]:
+    """Return every profile, by type of defense and name."""
+    return [
+        _entry(kind, tomllib.loads((_FOLDER / folder / f"{name}.toml").read_text("utf-8")))
+        for kind, folder in _FOLDERS.items()
+        for name in profile_names(kind)
+    ]
+
+
+def _entry(kind: ProfileKind, document: dict[str, Any]) -> ProfileEntry:
+    return ProfileEntry(
+        name=document["name"],
+        type=TYPES[kind],
+        about=document["about"],
+        licence=document["licence"],
+        variables=tuple(_variables(document.get("settings"))),
+        source=document["source"]["url"],
+        unconfirmed=tuple(document.get("unconfirmed", ())),
+    )
+
+
+def _variables(value: object) -> Iterator[str]:
+    """The environment variables that settings name, in their order."""
+    if isinstance(value, dict):
+        if isinstance(name := value.get("env"), str):
+            yield name
+        for inner in value.values():
+            yield from _variables(inner)
+
+
+def load_profile(kind: ProfileKind, name: str, model: type[_Profile]) -> _Profile:
+    """Return a profile by name."""
+    if name not in profile_names(kind):
+        raise UnknownName(f"{kind.replace('-', ' ')} profile", name, profile_names(kind))
+    file = _FOLDER / _FOLDERS[kind] / f"{name}.toml"
+    return parse_profile(file.read_text(encoding="utf-8"), name, model)
+
+
+def parse_profile(text: str, name: str, model: type[_Profile]) -> _Profile:
+    """Check the text of a profile; its file is called as it is."""
+    shown_as = f"profiles/{name}.toml"
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{shown_as} is not TOML: {error}.") from error
+    try:
+        profile = model.model_validate(document)
+    except ValidationError as error:
+        # The library of TOML does not say in which line a value stands.
+        source = Source(shown_as=shown_as, places=dict.fromkeys(_paths(document, ()), (0, 0)))
+        mistakes = describe_mistakes(error, model, (), source)
+        raise ConfigError("\n".join(mistakes)) from error
+    if profile.name != name:
+        raise ConfigError(f"{shown_as}: name is {profile.name!r}, not that of the file.")
+    return profile
+
+
+def with_profile(given: Any, defaults: dict[str, Any], *, merged: tuple[str, ...] = ()) -> Any:
+    """Take from a profile what a configuration leaves out; tables named in `merged` key by key."""
+    tables = {
+        key: {**defaults[key], **given[key]}
+        for key in merged
+        if isinstance(defaults.get(key), dict) and isinstance(given.get(key), dict)
+    }
+    return {**defaults, **given, **tables}
+
+
+def _paths(value: object, path: Place) -> Iterator[Place]:
+    """The path of every value in a document."""
+    yield path
+    pairs: Iterable[tuple[object, object]] = ()
+    if isinstance(value, dict):
+        pairs = value.items()
+    elif isinstance(value, list):
+        pairs = enumerate(value)
+    for key, inner in pairs:
+        yield from _paths(inner, (*path, str(key)))

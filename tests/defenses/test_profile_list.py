@@ -1,0 +1,83 @@
+"""Profiles by name: in lists, in `run --defense`, and on the page that tells of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.journeys.command_line import guardmark
+
+from guardmark.app.parts.loading import builtin_config, parse_config
+from guardmark.core.errors import ConfigError
+from guardmark.defenses.classifier import ClassifierSettings, classifier_profile
+from guardmark.defenses.profile import kind_of_profile, list_profiles, profile_names
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "how-to" / "measure-a-known-guard.md").read_text(encoding="utf-8")
+SNIPPETS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+ENTRIES = list_profiles()
+
+
+def test_no_two_profiles_share_a_name() -> None:
+    """Whatever their kind: `--defense NAME` must mean one thing."""
+    names = [entry.name for entry in ENTRIES]
+    assert len(names) == len(set(names))
+    assert {kind_of_profile(name) for name in names} == {"service", "guard-model", "classifier"}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_an_entry_names_licence_and_source(entry: Any) -> None:
+    """Nobody has to open a file to know the terms."""
+    assert entry.about
+    assert entry.licence
+    assert entry.source == "guardmark" or entry.source.startswith("https://")
+
+
+@pytest.mark.parametrize("name", profile_names("classifier"))
+def test_a_classifier_takes_labels_and_threshold_from_its_profile(name: str) -> None:
+    """The folder of the model is all that a configuration adds; what it says goes before."""
+    profile = classifier_profile(name)
+    assert profile.source.read is not None
+    settings = ClassifierSettings.model_validate({"profile": name, "path": "model"})
+    assert (settings.positive, settings.threshold) == (
+        profile.settings["positive"],
+        profile.settings["threshold"],
+    )
+    said = {"profile": name, "path": "model", "threshold": 0.25}
+    assert ClassifierSettings.model_validate(said).threshold == 0.25
+
+
+def test_profiles_and_builtin_defenses_are_measured_by_name() -> None:
+    """On the built-in data, without a configuration."""
+    loaded = builtin_config(["lakera", "pattern"])
+    assert list(loaded.config.defenses) == ["lakera", "pattern"]
+    assert loaded.config.defenses["lakera"] == {"type": "http", "profile": "lakera"}
+    with pytest.raises(ConfigError, match="Did you mean 'lakera'"):
+        builtin_config(["lakra"])
+    with pytest.raises(ConfigError, match="path"):
+        builtin_config(["piguard"])
+
+
+@pytest.mark.slow
+def test_a_missing_key_is_told_before_anything_else(tmp_path: Path) -> None:
+    """By the name of its variable; and the list of profiles names it, too."""
+    done = guardmark("run", "--defense", "lakera", cwd=tmp_path, env={"LAKERA_GUARD_API_KEY": ""})
+    assert done.code == 2
+    assert "LAKERA_GUARD_API_KEY" in done.err
+    listed = guardmark("plugins", "--profiles", cwd=tmp_path).out
+    assert "LAKERA_GUARD_API_KEY" in listed
+    as_json = json.loads(guardmark("plugins", "--profiles", "--json", cwd=tmp_path).out)
+    assert {entry["name"] for entry in as_json} == {entry.name for entry in ENTRIES}
+    refused = guardmark("run", "x.yaml", "--defense", "lakera", cwd=tmp_path)
+    assert "--only" in refused.err
+
+
+@pytest.mark.parametrize("text", SNIPPETS)
+def test_a_configuration_on_the_page_is_sound(text: str) -> None:
+    """As the page shows it."""
+    loaded = parse_config(text, folder=ROOT, shown_as="page")
+    assert set(loaded.config.defenses) == set(yaml.safe_load(text)["defenses"])
