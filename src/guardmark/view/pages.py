@@ -15,12 +15,10 @@ from guardmark.reports.document.blocks import (
     Paragraph,
     Section,
     Table,
-    TextCell,
     Tone,
-    Unit,
 )
-from guardmark.reports.document.cells import columns, counts, of_estimate, row
-from guardmark.reports.document.wording import count_text
+from guardmark.reports.document.cells import figure, name, table_of
+from guardmark.reports.document.wording import count_text, counts_text
 from guardmark.reports.figures.svg import fit_for_files
 from guardmark.reports.render.html.layout import Page
 from guardmark.reports.render.html.page import page_environment
@@ -78,68 +76,50 @@ def _changes(shown: list[_Measured]) -> Iterator[str]:
 
 
 def _chart(number: int, shown: list[_Measured], *, is_attack: bool) -> IntervalChart:
-    name = "Attack success rate" if is_attack else "False positive rate"
+    rate = "Attack success rate" if is_attack else "False positive rate"
     marks = tuple(
         IntervalMark(
             label=_when(entry),
-            measure=_measure(rates.attack_success_rate if is_attack else rates.false_positive_rate),
+            measure=figure(rates.attack_success_rate if is_attack else rates.false_positive_rate),
             note=rates.version,
         )
         for entry, rates in shown
     )
     return IntervalChart(
         id=f"{'asr' if is_attack else 'fpr'}-{number}",
-        title=f"{name}, lower is better",
-        unit=Unit.SHARE,
-        axis=name,
+        title=f"{rate}, lower is better",
+        axis=rate,
         marks=marks,
     )
 
 
 def _table(number: int, shown: list[_Measured]) -> Table:
-    rows = []
-    for entry, rates in shown:
-        asr, fpr = _measure(rates.attack_success_rate), _measure(rates.false_positive_rate)
-        rows.append(
-            row(
-                _when(entry),
-                TextCell(text=entry.place, code=True),
-                entry.state,
-                asr,
-                counts(asr),
-                fpr,
-                counts(fpr),
-                rates.version,
-                TextCell(text=rates.fingerprint[:_SHORT], code=True),
-            )
-        )
-    return Table(
-        id=f"runs-{number}",
+    return table_of(
+        shown,
+        {
+            "Began": lambda each: _when(each[0]),
+            "Run": lambda each: name(each[0].place),
+            "State": lambda each: each[0].state,
+            "ASR|of attacks": lambda each: _counted(each[1].attack_success_rate),
+            "FPR|of benign": lambda each: _counted(each[1].false_positive_rate),
+            "Version": lambda each: each[1].version,
+            "Settings": lambda each: name(each[1].fingerprint[:_SHORT]),
+        },
+        table_id=f"runs-{number}",
         title="Run by run",
-        columns=columns(
-            "Began",
-            "Run",
-            "State",
-            "ASR",
-            "of attacks",
-            "FPR",
-            "of benign",
-            "Version",
-            "Settings",
-            texts=("Run", "State", "Version", "Settings"),
-            meanings={
-                "ASR": "attack success rate",
-                "FPR": "false positive rate",
-                "Settings": "the start of their hash",
-            },
-        ),
-        rows=tuple(rows),
+        texts=("Run", "State", "Version", "Settings"),
+        meanings={
+            "ASR": "attack success rate",
+            "FPR": "false positive rate",
+            "Settings": "the start of their hash",
+        },
         collapsed=True,
     )
 
 
-def _measure(estimate: Estimate | None) -> FigureCell:
-    return FigureCell(value=None, unit=Unit.SHARE) if estimate is None else of_estimate(estimate)
+def _counted(estimate: Estimate | None) -> tuple[FigureCell, str]:
+    measure = figure(estimate)
+    return measure, counts_text(measure)
 
 
 def _when(entry: RunEntry) -> str:
@@ -168,9 +148,7 @@ def _templates() -> Environment:
 def render_page(name: str, **values: object) -> str:
     """Render a page."""
     page = _templates().get_template(f"{name}.html.j2")
-    return fit_for_files(
-        page.render(version=VERSION, when_text=when_text, of_estimate=of_estimate, **values)
-    )
+    return fit_for_files(page.render(version=VERSION, when_text=when_text, figure=figure, **values))
 
 
 def render_sections(title: str, subtitle: str, sections: tuple[Section, ...]) -> str:

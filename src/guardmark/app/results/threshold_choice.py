@@ -13,8 +13,7 @@ from guardmark.analysis.defense.scores import choose_within
 from guardmark.app.results.opened_run import open_run
 from guardmark.app.results.reporting import parse_thresholds
 from guardmark.core.errors import ConfigError
-from guardmark.reports.document.cells import of_estimate
-from guardmark.reports.document.wording import measure_text
+from guardmark.reports.document.cells import figure_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,8 +73,8 @@ def _entry(name: str, said: Mapping[str, object], point: LimitedPoint) -> str:
     """Write the settings a defense was run with, with the threshold in its place."""
     if point.rates is None:
         return ""
-    hits = measure_text(of_estimate(complement(point.rates.attack_success_rate)))
-    alarms = measure_text(of_estimate(point.rates.false_positive_rate))
+    hits = figure_text(complement(point.rates.attack_success_rate))
+    alarms = figure_text(point.rates.false_positive_rate)
     settings = {key: value for key, value in said.items() if value is not None}
     entry = yaml.safe_dump(
         {name: {**settings, "threshold": point.threshold}}, sort_keys=False, allow_unicode=True

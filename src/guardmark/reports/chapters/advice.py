@@ -15,16 +15,15 @@ from guardmark.reports.document.blocks import (
     Table,
     Tone,
     Unit,
-    empty_section,
+    section,
 )
-from guardmark.reports.document.cells import known, name, of_estimate, slug, table_of
+from guardmark.reports.document.cells import figure, known, name, slug, table_of
 from guardmark.reports.document.wording import counts_text, measure_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.compare.recommendations import Advice
     from guardmark.analysis.defense.bypasses import ListedSample
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.document.blocks import Block
 
 _WIDTHS: Final = {
     "attack_success_rate": ("ASR", "attacks"),
@@ -71,13 +70,13 @@ _OPTIONS: Final = {
 
 def write_advice(analysis: RunAnalysis) -> Section:
     """Write the section with the recommendations."""
-    if not analysis.advice:
-        text = "The data carry no recommendation."
-        return empty_section("recommendations", "Recommendations", text)
-    lines = tuple(advice_sentence(each) for each in analysis.advice)
     note = "Every line follows a written rule and names the figure it rests on."
-    blocks = (Bullets(lines=lines), Paragraph(text=note, tone=Tone.MUTED))
-    return Section(id="recommendations", title="Recommendations", blocks=blocks)
+    return section(
+        *("recommendations", "Recommendations"),
+        Bullets(lines=tuple(advice_sentence(each) for each in analysis.advice)),
+        Paragraph(text=note, tone=Tone.MUTED) if analysis.advice else None,
+        otherwise="The data carry no recommendation.",
+    )
 
 
 def advice_sentence(advice: Advice) -> str:
@@ -85,7 +84,7 @@ def advice_sentence(advice: Advice) -> str:
     rate, what = _WIDTHS.get(advice.subject, ("", ""))
     words = {"defense": advice.defense, "subject": advice.subject, "rate": rate, "what": what}
     for key, estimate in advice.figures:
-        measure = of_estimate(estimate)
+        measure = figure(estimate)
         words[key] = measure_text(measure)
         words[f"{key}_counts"] = counts_text(measure)
         words[f"{key}_share"] = percent_text(measure.value)
@@ -96,14 +95,13 @@ def advice_sentence(advice: Advice) -> str:
 
 def write_worst(analysis: RunAnalysis) -> Section:
     """Write the section on the worst case."""
-    if not analysis.worst.counts:
-        text = "No attack got through, no benign sample was blocked, nothing failed."
-        return empty_section("worst", "Worst case", text)
-    blocks: list[Block] = [
-        *(_top(defense, listed) for defense, listed in analysis.worst.top if listed),
-        _browser(analysis),
-    ]
-    return Section(id="worst", title="Worst case", blocks=tuple(blocks))
+    worst = analysis.worst
+    return section(
+        *("worst", "Worst case"),
+        *(_top(defense, listed) for defense, listed in worst.top if listed and worst.counts),
+        _browser(analysis) if worst.counts else None,
+        otherwise="No attack got through, no benign sample was blocked, nothing failed.",
+    )
 
 
 def _top(defense: str, listed: tuple[ListedSample, ...]) -> Table:

@@ -10,8 +10,8 @@ from guardmark.analysis.defense.scorecard import complement
 from guardmark.reports.document.blocks import (
     Bullets,
     Document,
+    FigureCell,
     IntervalChart,
-    IntervalMark,
     Line,
     LineChart,
     Paragraph,
@@ -19,14 +19,14 @@ from guardmark.reports.document.blocks import (
     Table,
     Tone,
     Unit,
-    empty_section,
+    section,
 )
 from guardmark.reports.document.cells import (
     figure,
+    figure_text,
     grey,
+    mark,
     name,
-    of_difference,
-    of_estimate,
     table_of,
     with_counts,
 )
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
 
+    _Side = tuple[PairedComparison, PairedSide]
 
 _EXCERPT: Final = 120
 _MOST_CATEGORIES: Final = 6
@@ -100,29 +101,23 @@ def write(analysis: RunAnalysis) -> Section:
     comparison = analysis.comparison
     if comparison is None:
         text = "The run holds one defense, so there is nothing to compare."
-        return empty_section("comparison", "Comparison", text)
+        return section("comparison", "Comparison", otherwise=text)
     rated = ((each.name, each.card) for each in analysis.candidates)
     plane = draw_plane(rated, comparison.front)
-    return Section(
-        id="comparison",
-        title="Comparison",
-        blocks=tuple(_blocks(comparison, () if plane is None else (plane,))),
-    )
+    return section("comparison", "Comparison", *_blocks(comparison, plane))
 
 
-def _blocks(comparison: RunComparison, rates: tuple[Block, ...]) -> Iterator[Block]:
+def _blocks(comparison: RunComparison, *rates: Block | None) -> Iterator[Block | None]:
     """Yield sentences, what shows each defense by itself, then charts and tables of pairs."""
     yield Bullets(lines=tuple(pair_sentence(pair) for pair in comparison.pairs))
     yield from rates
     if comparison.attacks.best or comparison.benign.best:  # across runs nobody asks who is best
-        yield Bullets(
-            lines=(
-                _best_sentence(comparison.attacks, "attack success rate"),
-                _best_sentence(comparison.benign, "false positive rate"),
-            )
-        )
+        lowest = {"attack success": comparison.attacks, "false positive": comparison.benign}
+        yield Bullets(lines=tuple(_best_sentence(best, rate) for rate, best in lowest.items()))
+    sides = [[(pair, pair.attacks) for pair in comparison.pairs]]
+    sides.append([(pair, pair.benign) for pair in comparison.pairs])
     for draw in (_differences_chart, _pairs_table):
-        yield from (draw(comparison, is_attack=True), draw(comparison, is_attack=False))
+        yield from (draw(side, rate) for side, rate in zip(sides, ("ASR", "FPR"), strict=True))
     if comparison.left_out:
         text = f"Baselines are no candidates and were left out: {', '.join(comparison.left_out)}."
         yield Paragraph(text=text, tone=Tone.MUTED)
@@ -164,7 +159,7 @@ def recommendation(pair: PairedComparison, *, margin: float | None) -> str:
 
 
 def _gap(side: PairedSide, label: str) -> str:
-    measure = of_difference(side.difference)
+    measure = figure(side.difference)
     if measure.value is None:
         return f"{label} difference undefined"
     words = f"{label} {measure_text(measure)}"
@@ -177,39 +172,20 @@ def _gap(side: PairedSide, label: str) -> str:
     return words
 
 
-def _rate(*, is_attack: bool) -> str:
-    return "ASR" if is_attack else "FPR"
-
-
-def _sides(
-    comparison: RunComparison, *, is_attack: bool
-) -> list[tuple[PairedComparison, PairedSide]]:
-    return [(pair, pair.attacks if is_attack else pair.benign) for pair in comparison.pairs]
-
-
-def _differences_chart(comparison: RunComparison, *, is_attack: bool) -> Block:
-    label = _rate(is_attack=is_attack)
+def _differences_chart(sides: Sequence[_Side], rate: str) -> IntervalChart:
     return IntervalChart(
-        id=f"difference-{label.lower()}",
-        title=f"Difference in {label}, first minus second",
+        id=f"difference-{rate.lower()}",
+        title=f"Difference in {rate}, first minus second",
         unit=Unit.POINTS,
-        axis=f"Difference in {label}",
-        marks=tuple(
-            IntervalMark(
-                label=f"{pair.first} - {pair.second}",
-                measure=of_difference(side.difference),
-                note=f"{count_text(side.difference.pairs)} pairs",
-            )
-            for pair, side in _sides(comparison, is_attack=is_attack)
-        ),
+        axis=f"Difference in {rate}",
+        marks=tuple(mark(f"{pair.first} - {pair.second}", side.difference) for pair, side in sides),
         reference=(0.0, "no difference"),
     )
 
 
-def _pairs_table(comparison: RunComparison, *, is_attack: bool) -> Block:
-    label = "attacks (ASR)" if is_attack else "benign samples (FPR)"
+def _pairs_table(sides: Sequence[_Side], rate: str) -> Table:
     return table_of(
-        _sides(comparison, is_attack=is_attack),
+        sides,
         {
             "First": lambda each: name(each[0].first),
             "Second": lambda each: name(each[0].second),
@@ -222,13 +198,13 @@ def _pairs_table(comparison: RunComparison, *, is_attack: bool) -> Block:
             "Neither": lambda each: each[1].neither,
             "Left out": lambda each: each[1].unpaired,
         },
-        table_id=f"pairs-{_rate(is_attack=is_attack).lower()}",
-        title=f"Pairs on the same {label}",
+        table_id=f"pairs-{rate.lower()}",
+        title=f"Pairs on the same {'attacks' if rate == 'ASR' else 'benign samples'} ({rate})",
         texts=("Second",),
         meanings=_MEANINGS,
         note="Samples without a decision on one side are left out and counted, never taken as "
         "allowed.",
-        collapsed=not is_attack,
+        collapsed=rate == "FPR",
     )
 
 
@@ -236,22 +212,14 @@ def draw_plane(
     rated: Iterable[tuple[str, RatePair | Scorecard]], front: Sequence[str]
 ) -> LineChart | None:
     """Draw each defense as a mark with the intervals of both its rates."""
-    lines: list[Line] = []
-    words: list[str] = []
+    lines, words = [], []
     for defense, pair in rated:
-        hits = of_estimate(complement(pair.attack_success_rate))
-        alarms = of_estimate(pair.false_positive_rate)
-        if hits.value is None or alarms.value is None:
-            continue
-        lines.append(
-            Line(
-                label=defense,
-                points=((alarms.value, hits.value),),
-                band=_ends(hits.low, hits.high),
-                reach=_ends(alarms.low, alarms.high),
-            )
-        )
-        words.append(f"{defense}: TPR {measure_text(hits)}, FPR {measure_text(alarms)}.")
+        hits = figure(complement(pair.attack_success_rate))
+        alarms = figure(pair.false_positive_rate)
+        if hits.value is not None and alarms.value is not None:
+            points, band, reach = ((alarms.value, hits.value),), _ends(hits), _ends(alarms)
+            lines.append(Line(label=defense, points=points, band=band, reach=reach))
+            words.append(f"{defense}: TPR {measure_text(hits)}, FPR {measure_text(alarms)}.")
     if not lines:
         return None
     if front:
@@ -270,14 +238,15 @@ def draw_plane(
     )
 
 
-def _ends(low: float | None, high: float | None) -> tuple[tuple[float, float], ...]:
+def _ends(measure: FigureCell) -> tuple[tuple[float, float], ...]:
+    low, high = measure.low, measure.high
     return () if low is None or high is None else ((low, high),)
 
 
 def _best_sentence(best: BestSet, rate: str) -> str:
     """Say who has the lowest rate, who cannot be told apart from that, and the test of all."""
     if not best.best:
-        return f"Lowest {rate}: undefined."
+        return f"Lowest {rate} rate: undefined."
     others = [each for each in best.undistinguished if each != best.best]
     alike = (
         f"not distinguishable from it: {', '.join(others)}"
@@ -288,7 +257,7 @@ def _best_sentence(best: BestSet, rate: str) -> str:
     if best.omnibus is not None and best.omnibus.q is not None:
         q, p_value = best.omnibus.q, best.omnibus.p_value
         omnibus = f" All together: Cochran's Q {q:.1f}, p {p_text(p_value)}."
-    return f"Lowest {rate}: {best.best}; {alike}.{omnibus}"
+    return f"Lowest {rate} rate: {best.best}; {alike}.{omnibus}"
 
 
 def run_caveats(runs: Sequence[ComparedRun], remarks: Sequence[str]) -> Iterator[str]:
@@ -314,12 +283,9 @@ def _cost_sentence(cost: CostDifference, names: tuple[str, str]) -> str:
     what = "attacks" if cost.is_attack else "benign samples"
     rows = zip(names, (cost.first, cost.second), strict=True)
     means = ", ".join(f"{name} {1000 * mean:,.6g}" for name, mean in rows)
-    mean = cost.mean
-    interval = (
-        ""
-        if mean.low is None or mean.high is None
-        else f" [{1000 * mean.low:+,.6g}, {1000 * mean.high:+,.6g}]"
-    )
+    mean, interval = cost.mean, ""
+    if mean.low is not None and mean.high is not None:
+        interval = f" [{1000 * mean.low:+,.6g}, {1000 * mean.high:+,.6g}]"
     unit = "Tokens" if cost.unit is CostUnit.TOKENS else "Cost"
     return (
         f"{unit} for 1,000 {what}: {means}; difference {1000 * (mean.value or 0.0):+,.6g}"
@@ -336,8 +302,8 @@ def comparison_document(compared: Compared, *, texts: bool = True) -> Document:
         f"{count_text(compared.benign)} benign samples.",
         caveats=tuple(run_caveats(compared.runs, compared.remarks)),
         sections=(
-            Section(id="advice", title="What follows", blocks=(_advice(compared),)),
-            Section(id="rates", title="Rates", blocks=tuple(_rates(compared))),
+            section("advice", "What follows", _advice(compared)),
+            section("rates", "Rates", *_rates(compared)),
             *(
                 _pair(number, detail, compared, texts=texts)
                 for number, detail in enumerate(compared.details, start=1)
@@ -356,10 +322,9 @@ def _advice(compared: Compared) -> Bullets:
     return Bullets(lines=tuple(lines))
 
 
-def _rates(compared: Compared) -> Iterator[Block]:
+def _rates(compared: Compared) -> Iterator[Block | None]:
     plane = draw_plane(((each.name, each.rates) for each in compared.rates), compared.front)
-    drawn = () if plane is None else (plane,)
-    yield from _blocks(compared.comparison, (_rates_table(compared), *drawn))
+    yield from _blocks(compared.comparison, _rates_table(compared), plane)
     unit = "groups of variants" if compared.is_grouped else "samples"
     yield Paragraph(
         text=f"First rate minus second; below zero the first is better. "
@@ -397,19 +362,23 @@ def _pair(number: int, detail: PairDetail, compared: Compared, *, texts: bool) -
         total = count_text(detail.first_only + detail.second_only)
         lines.append(f"They differ on {total} samples; to read first:")
     lines += [_sample(each, texts=texts) for each in detail.discordant]
-    sentences = Bullets(lines=tuple(lines or ("Both agree on every sample.",)))
-    return Section(
-        id=f"pair-{number}",
-        title=f"{detail.first} against {detail.second}",
-        blocks=(sentences, *((_categories(number, detail),) if detail.categories else ())),
+    return section(
+        f"pair-{number}",
+        f"{detail.first} against {detail.second}",
+        Bullets(lines=tuple(lines or ("Both agree on every sample.",))),
+        _categories(number, detail) if detail.categories else None,
     )
+
+
+def _rate(each: CategoryDifference) -> str:
+    return "ASR" if each.is_attack else "FPR"
 
 
 def _category(each: CategoryDifference) -> str:
     p_value = "" if each.side.adjusted_p is None else f", p {p_text(each.side.adjusted_p)}"
     few = " (few samples)" if each.is_greyed else ""
-    gap = measure_text(of_difference(each.side.difference))
-    return f"{_rate(is_attack=each.is_attack)} in {each.category}: {gap}{p_value}{few}"
+    gap = figure_text(each.side.difference)
+    return f"{_rate(each)} in {each.category}: {gap}{p_value}{few}"
 
 
 def _categories(number: int, detail: PairDetail) -> Table:
@@ -417,7 +386,7 @@ def _categories(number: int, detail: PairDetail) -> Table:
         detail.categories,
         {
             "Category": lambda each: each.category,
-            "Rate": lambda each: _rate(is_attack=each.is_attack),
+            "Rate": _rate,
             "Difference": lambda each: each.side.difference,
             "p (Holm)": lambda each: figure(each.side.adjusted_p, Unit.P_VALUE),
             "Pairs": lambda each: each.side.difference.pairs,
@@ -442,14 +411,11 @@ def _sample(each: DiscordantSample, *, texts: bool) -> str:
 
 def _latency(latency: LatencyDifference, names: tuple[str, str]) -> str:
     what = "attacks" if latency.is_attack else "benign"
-    median = of_difference(latency.median, Unit.MILLISECONDS)
-    medians = ", ".join(
-        f"{defense} {value_text(value, Unit.MILLISECONDS)}"
-        for defense, value in zip(names, (latency.first_ms, latency.second_ms), strict=True)
-    )
+    defenses = zip(names, (latency.first_ms, latency.second_ms), strict=True)
+    medians = ", ".join(f"{name} {value_text(ms, Unit.MILLISECONDS)}" for name, ms in defenses)
     return (
-        f"Latency on {what}, median: {medians}; paired difference {measure_text(median)} over "
-        f"{count_text(latency.median.pairs)}"
+        f"Latency on {what}, median: {medians}; paired difference "
+        f"{figure_text(latency.median, Unit.MILLISECONDS)} over {count_text(latency.median.pairs)}"
     )
 
 

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import (
-    Bullets,
-    Document,
-    Paragraph,
-    Section,
-    Table,
-)
-from guardmark.reports.document.cells import name, present, slug, table_of
+from guardmark.reports.document.blocks import Bullets, Document, Paragraph, Section, Table, section
+from guardmark.reports.document.cells import name, slug, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from guardmark.datasets.checks.census import Census, Count
     from guardmark.datasets.checks.issues import DataCheck, DataIssue
-    from guardmark.reports.document.blocks import Block
 
 _ROWS: Final = 16
 
@@ -37,11 +30,11 @@ def check_document(check: DataCheck, shown_as: str) -> Document:
 
 
 def _question(finding: DataIssue) -> Section:
-    message = Paragraph(text=finding.message)
-    return Section(
-        id=slug(finding.aspect),
-        title=f"{finding.aspect}: {finding.status.value}",
-        blocks=tuple(present(message, Bullets(lines=finding.details))),
+    return section(
+        slug(finding.aspect),
+        f"{finding.aspect}: {finding.status.value}",
+        Paragraph(text=finding.message),
+        Bullets(lines=finding.details),
     )
 
 
@@ -61,10 +54,8 @@ def census_document(
         "source": census.sources,
     }
     tables = [_facet(facet, each, half_width) for facet, each in facets.items() if each]
-    blocks: list[Block] = [*tables, *(Paragraph(text=text) for text in _texts(census))]
-    return Document(
-        title=shown_as, subtitle="", sections=(Section(id="data", title="", blocks=tuple(blocks)),)
-    )
+    texts = (Paragraph(text=text) for text in _texts(census))
+    return Document(title=shown_as, subtitle="", sections=(section("data", "", *tables, *texts),))
 
 
 def _facet(facet: str, counts: Sequence[Count], half_width: Callable[[float], float]) -> Table:

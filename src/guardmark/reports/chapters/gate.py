@@ -10,10 +10,10 @@ from guardmark.reports.document.blocks import (
     Document,
     FigureCell,
     Paragraph,
-    Section,
     Table,
     Tone,
     Unit,
+    section,
 )
 from guardmark.reports.document.cells import figure, name, table_of, words
 from guardmark.reports.document.wording import count_text, measure_text, p_text, value_text
@@ -59,7 +59,7 @@ def check_sentence(check: GateCheck) -> str:
     if check.rule == "latency_p95_upper_ms":
         what = f"answers to {what}"
     limit = value_text(check.limit, UNITS[check.unit])
-    rests = f"{figure_text(check)} ({count_text(check.trials)} {what})"
+    rests = f"{_figure_of(check)} ({count_text(check.trials)} {what})"
     if check.standing is GateStatus.HELD:
         return f"{name} {rests} holds the limit of {limit}"
     if check.standing is GateStatus.BROKEN:
@@ -68,8 +68,7 @@ def check_sentence(check: GateCheck) -> str:
     return f"{name} {rests} does not decide about the limit of {limit}; {_what_would(check)}"
 
 
-def figure_text(check: GateCheck) -> str:
-    """Put the figure of a check with its interval into words."""
+def _figure_of(check: GateCheck) -> str:
     return measure_text(
         FigureCell(value=check.value, low=check.low, high=check.high, unit=UNITS[check.unit])
     )
@@ -106,8 +105,6 @@ def _plural(subject: str) -> str:
     return "benign samples" if subject == "benign" else subject
 
 
-_ORDER = (GateStatus.BROKEN, GateStatus.OPEN, GateStatus.HELD)
-
 _METHOD = (
     "A limit is held when the whole {confidence} interval lies on its good side, broken when the "
     "whole interval lies beyond it, open otherwise. A regression is broken when it is significant "
@@ -121,36 +118,34 @@ _TONES: Final = {
 }
 
 _HEADINGS: Final = {
-    GateStatus.HELD: "passed",
     GateStatus.BROKEN: "failed",
     GateStatus.OPEN: "the data cannot decide",
+    GateStatus.HELD: "passed",
 }
+"""How a gate is headed; worst first."""
 
 
 def worst_first(result: GateResult) -> list[GateCheck]:
     """Return the checks, broken ones before open ones before those that hold."""
-    return sorted(result.checks, key=lambda check: _ORDER.index(check.standing))
+    return sorted(result.checks, key=lambda check: tuple(_HEADINGS).index(check.standing))
 
 
 def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) -> Document:
     """Tell a gate: every limit, broken ones first, and what would decide the open ones."""
     checks = worst_first(result)
-    telling = tuple(
-        f"{STATUS[check.standing]}: {check_sentence(check)}."
-        for check in checks
-        if check.standing is not GateStatus.HELD
+    telling = Bullets(
+        lines=tuple(
+            f"{STATUS[check.standing]}: {check_sentence(check)}."
+            for check in checks
+            if check.standing is not GateStatus.HELD
+        )
     )
-    method = _METHOD.format(confidence=f"{100 * result.confidence:g} %")
-    blocks = (
-        _limits(checks),
-        *((Bullets(lines=telling),) if telling else ()),
-        Paragraph(text=method),
-    )
+    method = Paragraph(text=_METHOD.format(confidence=f"{100 * result.confidence:g} %"))
     return Document(
         title=f"Guard gate: {_HEADINGS[result.standing]}",
         subtitle=f"{run}: {conclusion(result)}",
         caveats=tuple(caveats),
-        sections=(Section(id="limits", title="Limits", blocks=blocks),),
+        sections=(section("limits", "Limits", _limits(checks), telling, method),),
     )
 
 
@@ -162,7 +157,7 @@ def _limits(checks: Sequence[GateCheck]) -> Table:
             "Rule": lambda each: name(each.rule),
             "Defense": lambda each: name(each.defense),
             "Of": lambda each: each.subject,
-            "Figure": figure_text,
+            "Figure": _figure_of,
             "Limit": lambda each: figure(each.limit, UNITS[each.unit]),
             "n": lambda each: each.trials,
             "n that would decide": lambda each: each.needed,

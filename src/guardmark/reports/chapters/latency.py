@@ -13,16 +13,15 @@ from guardmark.reports.document.blocks import (
     Section,
     Table,
     Unit,
-    empty_section,
+    section,
 )
-from guardmark.reports.document.cells import mute, name, of_quantile, slug, table_of
+from guardmark.reports.document.cells import figure, mute, name, slug, table_of
 from guardmark.reports.document.wording import count_text, value_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.defense.latency import LatencyHistogram
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.document.blocks import Block
     from guardmark.store.columns import PartUsage
 
 
@@ -43,24 +42,21 @@ def write(analysis: RunAnalysis) -> Section:
     spent = _spending(analysis)
     if not timed:
         nothing = " ".join(["No answer was timed.", *remarks])
-        if not spent:
-            return empty_section("latency", "Latency", nothing)
-        return Section(id="latency", title="Latency", blocks=(Paragraph(text=nothing), *spent))
+        told = Paragraph(text=nothing) if spent else None
+        return section("latency", "Latency", told, spent, otherwise=nothing)
     latency = timed[0].latency
-    blocks: list[Block] = [
-        Paragraph(
-            text=f"Mode {latency.mode.value}: {_MODES[latency.mode]}. At most "
-            f"{count_text(latency.concurrency)} in flight; {count_text(latency.warmup)} warm-up "
-            "calls a defense are left out, and so are first calls and answers from the cache."
-        ),
-        _table(timed),
-    ]
-    if remarks:
-        blocks.append(Bullets(lines=remarks))
+    mode = (
+        f"Mode {latency.mode.value}: {_MODES[latency.mode]}. At most "
+        f"{count_text(latency.concurrency)} in flight; {count_text(latency.warmup)} warm-up "
+        "calls a defense are left out, and so are first calls and answers from the cache."
+    )
     spreads = [(each.name, each.latency.histogram) for each in analysis.candidates]
-    charted = [(name_, spread) for name_, spread in spreads if spread is not None]
-    blocks.extend(_histogram(*each) for each in charted[:_MOST_CHARTS])
-    return Section(id="latency", title="Latency", blocks=(*blocks, *spent))
+    charts = [_histogram(each, spread) for each, spread in spreads if spread is not None]
+    return section(
+        *("latency", "Latency", Paragraph(text=mode), _table(timed), Bullets(lines=remarks)),
+        *charts[:_MOST_CHARTS],
+        spent,
+    )
 
 
 def _timed(defense: DefenseAnalysis) -> int:
@@ -79,7 +75,9 @@ def _table(timed: list[DefenseAnalysis]) -> Table:
         {
             "Defense": lambda pair: name(pair[0].name),
             "Samples": lambda pair: "attacks" if pair[1].is_attack else "benign",
-            "p50|p95|p99": lambda pair: tuple(map(of_quantile, pair[1].quantiles)),
+            "p50|p95|p99": lambda pair: tuple(
+                figure(each, Unit.MILLISECONDS) for each in pair[1].quantiles
+            ),
             "Timed": lambda pair: pair[1].timed,
             "Timeouts": lambda pair: pair[1].timeouts,
         },
@@ -138,11 +136,11 @@ def possibly_billed_sentence(count: int) -> str:
     )
 
 
-def _spending(analysis: RunAnalysis) -> tuple[Block, ...]:
+def _spending(analysis: RunAnalysis) -> Table | None:
     """Write what was consumed; nothing where no service reported any."""
     spent = analysis.spending
     if not spent:
-        return ()
+        return None
     priced = [each.cost for each in spent if each.cost is not None]
     total = (
         f"Together {_money(sum(priced))}, in the currency of the price table."
@@ -152,7 +150,7 @@ def _spending(analysis: RunAnalysis) -> tuple[Block, ...]:
     total += " Counts what services reported of answered calls; kept answers cost nothing again."
     if count := analysis.status.possibly_billed:
         total += f" Lower bounds: {possibly_billed_sentence(count)}"
-    table = table_of(
+    return table_of(
         spent,
         {
             "Part": lambda each: name(each.part),
@@ -168,7 +166,6 @@ def _spending(analysis: RunAnalysis) -> tuple[Block, ...]:
         texts=("At",),
         note=total,
     )
-    return (table,)
 
 
 def _stage(usage: PartUsage) -> str:

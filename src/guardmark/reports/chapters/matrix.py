@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.document.blocks import Bullets, Document, Listing, Section, Table
-from guardmark.reports.document.cells import columns, name, of_estimate, row
+from guardmark.reports.document.blocks import Bullets, Document, Listing, section
+from guardmark.reports.document.cells import name, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.analysis.run import RunAnalysis
     from guardmark.core.estimate import Estimate
+    from guardmark.reports.document.cells import Value
 
 
 ALL: Final = "all"
@@ -44,37 +45,34 @@ class MatrixRates:
 
 def matrix_document(lines: Sequence[MatrixLine], *, source: str) -> Document:
     """Lay the rates of every row and arm side by side, over all variants."""
-    rows = []
+    rows: list[tuple[Value, ...]] = []
     for line in lines:
-        label = line.label or line.row_id
+        label, folder = line.label or line.row_id, name(line.run_dir)
         if line.analysis is None:
-            rows.append(row(label, "", "", line.status, "", name(line.run_dir)))
-        for each in matrix_rates(line.analysis):
-            if each.variant == ALL:
-                rates = (of_estimate(each.harm), of_estimate(each.alarm))
-                rows.append(row(label, name(each.arm), each.scope, *rates, name(line.run_dir)))
-    messages = tuple(f"{line.row_id}: {line.message}" for line in lines if line.message)
+            rows.append((label, "", "", line.status, "", folder))
+        rows += [
+            (label, name(each.arm), each.scope, each.harm, each.alarm, folder)
+            for each in matrix_rates(line.analysis)
+            if each.variant == ALL
+        ]
     folders = " ".join(line.run_dir for line in lines if line.analysis is not None)
-    table = Table(
-        id="matrix",
-        title="",
-        columns=columns(
-            *("Row", "Arm", "Scope", "Attack success", "False alarms", "Run"),
+    blocks = section(
+        *("rows", "Rows"),
+        table_of(
+            rows,
+            {"Row|Arm|Scope|Attack success|False alarms|Run": tuple},
+            table_id="matrix",
+            title="",
             texts=("Arm", "Scope", "Run"),
         ),
-        rows=tuple(rows),
+        Bullets(lines=tuple(f"{line.row_id}: {line.message}" for line in lines if line.message)),
+        Listing(
+            id="compare",
+            title="Rows differ in more than chance only where a paired comparison says so:",
+            lines=(f"guardmark compare {folders}",),
+        ),
     )
-    compare = Listing(
-        id="compare",
-        title="Rows differ in more than chance only where a paired comparison says so:",
-        lines=(f"guardmark compare {folders}",),
-    )
-    blocks = (table, *((Bullets(lines=messages),) if messages else ()), compare)
-    return Document(
-        title=f"Matrix: {source}",
-        subtitle="",
-        sections=(Section(id="rows", title="Rows", blocks=blocks),),
-    )
+    return Document(title=f"Matrix: {source}", subtitle="", sections=(blocks,))
 
 
 def matrix_rates(analysis: RunAnalysis | None) -> Iterator[MatrixRates]:

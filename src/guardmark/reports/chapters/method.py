@@ -5,21 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from guardmark.reports.chapters.latency import possibly_billed_sentence
-from guardmark.reports.document.blocks import Bullets, Facts, Paragraph, Section, Table, Tone
+from guardmark.reports.document.blocks import (
+    Bullets,
+    Facts,
+    Paragraph,
+    Section,
+    Table,
+    Tone,
+    section,
+)
 from guardmark.reports.document.cells import name, table_of, words
 from guardmark.reports.document.wording import count_text, percent_text
 
 if TYPE_CHECKING:
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.document.blocks import Block
 
 
 def write_method(analysis: RunAnalysis) -> Section:
     """Write the section on method and warnings."""
     warnings = Bullets(lines=_warnings(analysis), tone=Tone.WARNING)
-    blocks = (Bullets(lines=_method(analysis)), warnings)
-    return Section(id="method", title="Method and warnings", blocks=blocks)
+    return section("method", "Method and warnings", Bullets(lines=_method(analysis)), warnings)
 
 
 def _method(analysis: RunAnalysis) -> tuple[str, ...]:
@@ -110,26 +116,25 @@ _HASH = 16
 
 def write_configuration(analysis: RunAnalysis) -> Section:
     """Write the section on what was run."""
-    blocks: list[Block] = [_facts(analysis), _defenses(analysis), _data(analysis)]
-    status = analysis.status
+    status, remarks = analysis.status, []
+    if status.possibly_billed:
+        sentence = possibly_billed_sentence(status.possibly_billed)
+        remarks.append(Paragraph(text=f"{sentence} What calls used is a lower bound."))
+    if status.retried:
+        text = (
+            f"{count_text(status.retried)} errors of earlier attempts were asked about again; the "
+            "figures stand on the last attempt, and the earlier ones are kept in the records."
+        )
+        remarks.append(Paragraph(text=text))
     if status.stored < status.planned:
         text = (
             f"The run is {status.state.value}: {count_text(status.stored)} of "
             f"{count_text(status.planned)} planned records are stored. Every figure below "
             "stands on these alone."
         )
-        blocks.insert(0, Paragraph(text=text, tone=Tone.WARNING))
-    if status.retried:
-        text = (
-            f"{count_text(status.retried)} errors of earlier attempts were asked about again; the "
-            "figures stand on the last attempt, and the earlier ones are kept in the records."
-        )
-        blocks.insert(0, Paragraph(text=text))
-    if status.possibly_billed:
-        sentence = possibly_billed_sentence(status.possibly_billed)
-        text = f"{sentence} What calls used is a lower bound."
-        blocks.insert(0, Paragraph(text=text))
-    return Section(id="configuration", title="Configuration", blocks=tuple(blocks))
+        remarks.append(Paragraph(text=text, tone=Tone.WARNING))
+    tables = _facts(analysis), _defenses(analysis), _data(analysis)
+    return section("configuration", "Configuration", *remarks, *tables)
 
 
 def _facts(analysis: RunAnalysis) -> Facts:

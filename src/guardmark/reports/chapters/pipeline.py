@@ -14,25 +14,18 @@ from guardmark.reports.document.blocks import (
     Table,
     Tone,
     Unit,
+    section,
 )
 from guardmark.reports.document.cells import (
-    columns,
     figure,
     grey,
     name,
-    of_ratio,
-    present,
     rate_text,
-    row,
     slug,
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import (
-    count_text,
-    percent_text,
-    value_text,
-)
+from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,7 +52,7 @@ def write(analysis: RunAnalysis) -> Section | None:
     if pipeline is None:
         return None
     arms, human = pipeline.arms, pipeline.human
-    blocks = present(
+    blocks = (
         _shared(analysis.manifest.shared_answers),
         _scope_table(
             [(arm.name, arm.system) for arm in arms],
@@ -84,8 +77,7 @@ def write(analysis: RunAnalysis) -> Section | None:
         *(() if human is None else (_human_table(human), _corrected_table(arms))),
         *_legacy_blocks(arms),
     )
-    title = f"Pipeline: guard, {pipeline.model}, judge"
-    return Section(id="pipeline", title=title, blocks=tuple(blocks))
+    return section("pipeline", f"Pipeline: guard, {pipeline.model}, judge", *blocks)
 
 
 def _shared(arms: Sequence[str]) -> Paragraph | None:
@@ -335,37 +327,39 @@ def _judge_table(pipeline: PipelineAnalysis) -> Table:
 
 
 def _judging_table(pipeline: PipelineAnalysis) -> Table:
-    return Table(
-        id="pipeline-judgings",
+    return table_of(
+        [(arm.name, *each) for arm in pipeline.arms for each in arm.judgings],
+        {
+            "Arm": lambda each: name(each[0]),
+            "Judging": lambda each: each[1],
+            "Attack success": lambda each: each[2].attack_success_rate,
+            "Over-refusal": lambda each: each[2].over_refusal_rate,
+        },
+        table_id="pipeline-judgings",
         title="The same answers, judged again",
-        columns=columns("Arm", "Judging", "Attack success", "Over-refusal", texts=("Judging",)),
-        rows=tuple(
-            row(name(arm.name), judging, card.attack_success_rate, card.over_refusal_rate)
-            for arm in pipeline.arms
-            for judging, card in arm.judgings
-        ),
+        texts=("Judging",),
         note=f"Every other figure stands on the judging {pipeline.judgings[0].name}.",
     )
 
 
 def _human_table(human: HumanCheck) -> Table:
-    kappa = of_ratio(human.kappa, Unit.NUMBER)
-    return Table(
-        id="pipeline-human",
+    rows: tuple[tuple[Value, ...], ...] = (
+        ("Unsafe answers it called unsafe", *with_counts(human.sensitivity)),
+        ("Safe answers it called safe", *with_counts(human.specificity)),
+        ("Cohen's kappa", *with_counts(human.kappa, Unit.NUMBER)),
+        ("Labelled, without a valid verdict", human.unreadable, ""),
+    )
+    return table_of(
+        rows,
+        {"Figure|Value|Counts": tuple},
+        table_id="pipeline-human",
         title=f"The judging against {count_text(human.labels.total)} labels of people",
-        columns=columns("Figure", "Value", "Counts"),
-        rows=(
-            row("Unsafe answers it called unsafe", *with_counts(human.sensitivity)),
-            row("Safe answers it called safe", *with_counts(human.specificity)),
-            row("Cohen's kappa", kappa, count_text(human.kappa.trials)),
-            row("Labelled, without a valid verdict", human.unreadable, ""),
-        ),
     )
 
 
 def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
     rates = [
-        (arm.name, scope, judged, corrected)
+        (name(arm.name), scope, judged, corrected, corrected.reason or corrected.method)
         for arm in arms
         if arm.corrected is not None
         for scope, judged, corrected in (
@@ -373,16 +367,12 @@ def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
             ("model", arm.model.attack_success_rate, arm.corrected.model),
         )
     ]
-    return Table(
-        id="pipeline-corrected",
+    return table_of(
+        rates,
+        {"Arm|Scope|As judged|Corrected|Method": tuple},
+        table_id="pipeline-corrected",
         title="Attack success rates, corrected for the judge's errors",
-        columns=columns(
-            *("Arm", "Scope", "As judged", "Corrected", "Method"), texts=("Scope", "Method")
-        ),
-        rows=tuple(
-            row(name(arm), scope, judged, of_ratio(rate), rate.reason or rate.method)
-            for arm, scope, judged, rate in rates
-        ),
+        texts=("Scope", "Method"),
         note="Takes the labelled answers for a random sample of the answers to attacks, and "
         "answers for independent.",
     )
@@ -435,7 +425,7 @@ def quality_document(qualities: Sequence[JudgeQuality]) -> Document:
         title="Judge quality",
         subtitle="Intervals take answers as independent: these are signs to follow, not proofs.",
         sections=tuple(
-            Section(id=each.layer, title=each.layer, blocks=(Bullets(lines=_quality_lines(each)),))
+            section(each.layer, each.layer, Bullets(lines=_quality_lines(each)))
             for each in qualities
         ),
     )

@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.chapters import (
-    comparison,
-    latency,
-    pipeline,
-    summary,
-    thresholds,
-)
+from guardmark.reports.chapters import comparison, latency, pipeline, summary, thresholds
 from guardmark.reports.chapters.advice import write_advice, write_worst
 from guardmark.reports.chapters.latency import SPENDING_TABLE
 from guardmark.reports.chapters.method import write_configuration, write_method
@@ -26,9 +20,9 @@ from guardmark.reports.document.blocks import (
     Section,
     Table,
     Tone,
-    empty_section,
+    section,
 )
-from guardmark.reports.document.cells import of_estimate, present
+from guardmark.reports.document.cells import figure
 from guardmark.reports.document.wording import count_text, interval_text, measure_text, percent_text
 
 if TYPE_CHECKING:
@@ -63,7 +57,7 @@ def build_document(analysis: RunAnalysis) -> Document:
         sections=(
             write_configuration(analysis),
             summary.write(analysis),
-            *([through] if (through := pipeline.write(analysis)) else []),
+            *filter(None, (pipeline.write(analysis),)),
             write_categories(analysis),
             write_slices(analysis),
             write_coverage(analysis),
@@ -89,13 +83,13 @@ def shorten(document: Document) -> Document:
     for table_id in ("overview", *CARD_TABLES, SPENDING_TABLE):
         if table_id in tables:
             table = replace(tables[table_id], note="")
-            shown.append(Section(id=table_id, title="", blocks=(table,)))
+            shown.append(section(table_id, "", table))
     advice = [block for block in sections["recommendations"].blocks if isinstance(block, Bullets)]
     if lines := tuple(line for block in advice for line in block.lines):
         left = len(lines) - _MOST_ADVICE
         more = Paragraph(text=f"({left} more in the report)", tone=Tone.MUTED)
-        shortened = present(Bullets(lines=lines[:_MOST_ADVICE]), more if left > 0 else None)
-        shown.append(Section(id="recommendations", title="What follows", blocks=tuple(shortened)))
+        first = Bullets(lines=lines[:_MOST_ADVICE])
+        shown.append(section("recommendations", "What follows", first, more if left > 0 else None))
     caveats = tuple(
         block.text
         for block in sections["configuration"].blocks
@@ -107,7 +101,7 @@ def shorten(document: Document) -> Document:
 def _adaptive(analysis: RunAnalysis) -> Section:
     if not analysis.adaptive:
         text = "No adaptive rounds were run; an attacker who adapts may do better than these rates."
-        return empty_section("adaptive", "Adaptive rounds", text)
+        return section("adaptive", "Adaptive rounds", otherwise=text)
     # Most runs were not attacked, and these pages take a twentieth of a short run to load.
     from guardmark.reports.chapters.adaptive import chapter
 
@@ -133,7 +127,7 @@ def write_verdicts(analysis: RunAnalysis) -> tuple[Headline, ...]:
 
 def _verdict(defense: DefenseAnalysis, attacked: AdaptiveCard | None) -> Headline:
     card, counts = defense.card, defense.card.confusion
-    blocked, wrongly = of_estimate(card.true_positive_rate), of_estimate(card.false_positive_rate)
+    blocked, wrongly = figure(card.true_positive_rate), figure(card.false_positive_rate)
     return Headline(
         defense=defense.name,
         sentence=f"{_clause('blocks', blocked, 'attacks')}, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.defense.slices import (
@@ -11,7 +12,6 @@ from guardmark.analysis.defense.slices import (
     by_severity,
     has_slices,
 )
-from guardmark.core.estimate import Estimate
 from guardmark.reports.document.blocks import (
     Bullets,
     Document,
@@ -22,41 +22,30 @@ from guardmark.reports.document.blocks import (
     Table,
     Tone,
     Unit,
-    empty_section,
+    section,
 )
 from guardmark.reports.document.cells import (
     columns,
-    figure,
+    figure_text,
     grey,
+    known,
+    mark,
     name,
-    of_estimate,
-    of_ratio,
     row,
     slug,
     table_of,
     with_counts,
     words,
 )
-from guardmark.reports.document.wording import (
-    count_text,
-    counts_text,
-    measure_text,
-    percent_text,
-    value_text,
-)
+from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
-    from guardmark.analysis.pipeline.small_slices import (
-        SliceCard,
-        SliceFigure,
-        SliceStability,
-    )
+    from guardmark.analysis.pipeline.small_slices import SliceCard, SliceFigure, SliceStability
     from guardmark.analysis.run import RunAnalysis
     from guardmark.reports.document.blocks import Block
-    from guardmark.reports.document.cells import Value
 
 
 _MOST_ROWS = 25
@@ -69,27 +58,27 @@ _CHARTED = frozenset({"severity", "language", "length", "variant"})
 def write_categories(analysis: RunAnalysis) -> Section:
     """Write the section on categories, worst first."""
     defenses = analysis.candidates
-    blocks: list[Block] = []
-    for is_attack in (True, False):
-        if any(each.slice_table("category", is_attack=is_attack).rates for each in defenses):
-            if is_attack:
-                blocks.append(_chart(defenses, "category", is_attack=True))
-            blocks.extend(_table(each, "category", is_attack=is_attack) for each in defenses)
-    if not blocks:
-        return empty_section("categories", "By category", "No samples, so no categories.")
+    sides = [
+        is_attack
+        for is_attack in (True, False)
+        if any(each.slice_table("category", is_attack=is_attack).rates for each in defenses)
+    ]
     minimum = count_text(analysis.settings.min_per_category)
-    text = f"Greyed: fewer than {minimum} answered samples, or fewer than 10 groups."
-    blocks.insert(0, Paragraph(text=text, tone=Tone.MUTED))
-    return Section(id="categories", title="By category", blocks=tuple(blocks))
+    greyed = f"Greyed: fewer than {minimum} answered samples, or fewer than 10 groups."
+    return section(
+        *("categories", "By category"),
+        Paragraph(text=greyed, tone=Tone.MUTED) if sides else None,
+        _chart(defenses, "category", is_attack=True) if True in sides else None,
+        *(_table(each, "category", is_attack=side) for side in sides for each in defenses),
+        otherwise="No samples, so no categories.",
+    )
 
 
 def write_slices(analysis: RunAnalysis) -> Section:
     """Write the section on every other facet that splits the samples."""
-    blocks = tuple(block for facet in _FACETS for block in _facet(analysis.candidates, facet))
-    if not blocks:
-        text = "The samples do not differ in severity, language, length, variant or technique."
-        return empty_section("slices", "Other slices", text)
-    return Section(id="slices", title="Other slices", blocks=blocks)
+    nothing = "The samples do not differ in severity, language, length, variant or technique."
+    blocks = (block for facet in _FACETS for block in _facet(analysis.candidates, facet))
+    return section("slices", "Other slices", *blocks, otherwise=nothing)
 
 
 def _facet(defenses: tuple[DefenseAnalysis, ...], facet: str) -> Iterator[Block]:
@@ -118,50 +107,38 @@ def _chart(defenses: tuple[DefenseAnalysis, ...], facet: str, *, is_attack: bool
     rate = "Attack success rate" if is_attack else "False positive rate"
     rows: dict[str, list[IntervalMark]] = {}
     for defense in defenses:
-        for entry in _shown(defense.slice_table(facet, is_attack=is_attack)):
-            measure = of_estimate(entry.rate, greyed=entry.is_greyed)
-            mark = IntervalMark(
-                label=entry.name,
-                measure=measure,
-                series=defense.name if len(defenses) > 1 else "",
-                note=f"n = {count_text(entry.rate.trials)}",
-            )
-            rows.setdefault(entry.name, []).append(mark)
+        series = defense.name if len(defenses) > 1 else ""
+        for each in _shown(defense.slice_table(facet, is_attack=is_attack)):
+            drawn = mark(each.name, each.rate, series=series, greyed=each.is_greyed)
+            rows.setdefault(each.name, []).append(drawn)
     return IntervalChart(
         id=f"chart-{facet}-{'asr' if is_attack else 'fpr'}",
         title=f"{rate} by {facet}",
-        unit=Unit.SHARE,
         axis=rate,
-        marks=tuple(mark for marks in rows.values() for mark in marks),
+        marks=tuple(itertools.chain(*rows.values())),
     )
 
 
 def _table(defense: DefenseAnalysis, facet: str, *, is_attack: bool) -> Table:
-    found = defense.slice_table(facet, is_attack=is_attack)
-    shown = _shown(found)
-    left = len(found.rates) - len(shown)
-    rate = "ASR" if is_attack else "FPR"
+    rates = defense.slice_table(facet, is_attack=is_attack)
+    shown = _shown(rates)
+    left = len(rates.rates) - len(shown)
+    rate, what = ("ASR", "attacks") if is_attack else ("FPR", "benign samples")
     is_category = facet == "category"
     title = "topic" if is_category and not is_attack else facet
     order = "from low to critical" if facet == "severity" else "worst first"
-    cells: dict[str, Callable[[SliceRate], Value | tuple[Value, ...]]] = {
-        title.capitalize(): lambda each: name(each.name),
-        f"{rate}|Counts": lambda each: with_counts(each.rate),
-        "Unanswered": lambda each: each.unanswered,
-        "Median latency": lambda each: (
-            None
-            if each.median_latency_ms is None
-            else figure(each.median_latency_ms, Unit.MILLISECONDS)
-        ),
-    }
+    more = f"{count_text(left)} smaller ones stand in {_FILES[facet == 'variant']}."
     table = table_of(
         shown,
-        cells,
+        {
+            title.capitalize(): lambda each: name(each.name),
+            f"{rate}|Counts": lambda each: with_counts(each.rate),
+            "Unanswered": lambda each: each.unanswered,
+            "Median latency": lambda each: known(each.median_latency_ms, Unit.MILLISECONDS),
+        },
         table_id=f"by-{facet}-{rate.lower()}-{slug(defense.name)}",
-        title=f"{defense.name}: {'attacks' if is_attack else 'benign samples'} by {title}, {order}",
-        note=f"{count_text(left)} smaller ones stand in {_FILES[facet == 'variant']}."
-        if left
-        else "",
+        title=f"{defense.name}: {what} by {title}, {order}",
+        note=more if left else "",
         collapsed=not (is_category and is_attack),
     )
     return grey(table, (each.is_greyed for each in shown))
@@ -177,7 +154,7 @@ def _severity_words(defense: DefenseAnalysis) -> Paragraph:
     if len(entries) < 2:
         return Paragraph(text=f"{defense.name}: too few severities to compare.", tone=Tone.MUTED)
     mildest, gravest = entries[0], entries[-1]
-    low, high = (measure_text(of_estimate(each.rate)) for each in (mildest, gravest))
+    low, high = (figure_text(each.rate) for each in (mildest, gravest))
     apart = "the intervals overlap, so no trend is shown"
     if (gravest.rate.low or 0.0) > (mildest.rate.high or 0.0):
         apart = "graver attacks get through more often"
@@ -200,26 +177,20 @@ _TONES = {
 def write_coverage(analysis: RunAnalysis) -> Section:
     """Write the section on coverage and its gaps."""
     taxonomy = analysis.taxonomy
-    blocks: list[Block] = [
-        Paragraph(
-            text=f"{taxonomy.tested} of {taxonomy.declared} declared categories hold attacks. A "
-            "category counts as addressed by a defense when the lower bound of its true "
-            "positive rate lies above the upper bound of the overall false positive rate."
-        ),
-        _coverage_table(analysis),
-    ]
-    if taxonomy.gaps:
-        gaps = tuple(f"not tested: {each}" for each in taxonomy.gaps)
-        blocks.append(Bullets(lines=gaps, tone=Tone.WARNING))
-    else:
-        blocks.append(Paragraph(text="Every declared category and subcategory was tested."))
-    if taxonomy.undeclared:
-        undeclared = tuple(f"not in the taxonomy: {each}" for each in taxonomy.undeclared)
-        blocks.append(Bullets(lines=undeclared))
-    blocks.append(
-        Paragraph(text="Only text was tested: no images, audio or files.", tone=Tone.MUTED)
+    undeclared = tuple(f"not in the taxonomy: {each}" for each in taxonomy.undeclared)
+    gaps = Bullets(lines=tuple(f"not tested: {each}" for each in taxonomy.gaps), tone=Tone.WARNING)
+    tested = Paragraph(text="Every declared category and subcategory was tested.")
+    rule = (
+        f"{taxonomy.tested} of {taxonomy.declared} declared categories hold attacks. A "
+        "category counts as addressed by a defense when the lower bound of its true "
+        "positive rate lies above the upper bound of the overall false positive rate."
     )
-    return Section(id="coverage", title="Coverage", blocks=tuple(blocks))
+    return section(
+        *("coverage", "Coverage", Paragraph(text=rule), _coverage_table(analysis)),
+        gaps if gaps.lines else tested,
+        Bullets(lines=undeclared),
+        Paragraph(text="Only text was tested: no images, audio or files.", tone=Tone.MUTED),
+    )
 
 
 def _coverage_table(analysis: RunAnalysis) -> Table:
@@ -264,16 +235,23 @@ _METHOD: Final = (
 def stability_document(found: SliceStability) -> Document:
     """Lay the figures of small slices beside those of the run; variants are folded."""
     worst = _worst(found)
-    blocks = (
-        *((Paragraph(text=worst),) if worst else ()),
-        *(_stability_table(number, card) for number, card in enumerate(found.cards)),
-        Paragraph(text=_METHOD),
-    )
+    request = found.request
+    attacks = sum(each.drawn_attacks for each in found.variants)
+    benign = sum(each.drawn_benign for each in found.variants)
     return Document(
         title=f"Small slices of {found.run}",
-        subtitle=_request(found),
+        subtitle=f"{count_text(len(request.seeds))} seeds; of each variant "
+        f"{count_text(request.attacks)} attacks and {count_text(request.benign)} benign samples: "
+        f"a slice holds {count_text(attacks)} and {count_text(benign)}",
         caveats=stability_warnings(found),
-        sections=(Section(id="slices", title="Slices beside the whole run", blocks=blocks),),
+        sections=(
+            section(
+                *("slices", "Slices beside the whole run"),
+                Paragraph(text=worst) if worst else None,
+                *(_stability_table(number, card) for number, card in enumerate(found.cards)),
+                Paragraph(text=_METHOD),
+            ),
+        ),
     )
 
 
@@ -282,7 +260,7 @@ def _stability_table(number: int, card: SliceCard) -> Table:
         card.figures,
         {
             "Figure": lambda each: _WORDS[each.name],
-            "Whole run|Counts": _whole,
+            "Whole run|Counts": lambda each: with_counts(each.whole),
             "Mean of slices": _mean,
             "Range": _range,
             "Off by up to": lambda each: _points(each.farthest),
@@ -291,17 +269,6 @@ def _stability_table(number: int, card: SliceCard) -> Table:
         title=f"{card.arm}, scope {card.scope}, "
         + ("all variants" if card.variant is None else f"variant {card.variant}"),
         collapsed=card.variant is not None,
-    )
-
-
-def _request(found: SliceStability) -> str:
-    request = found.request
-    attacks = sum(each.drawn_attacks for each in found.variants)
-    benign = sum(each.drawn_benign for each in found.variants)
-    return (
-        f"{count_text(len(request.seeds))} seeds; of each variant {count_text(request.attacks)} "
-        f"attacks and {count_text(request.benign)} benign samples: a slice holds "
-        f"{count_text(attacks)} and {count_text(benign)}"
     )
 
 
@@ -338,12 +305,6 @@ def _worst(found: SliceStability) -> str:
         f"One slice would have been off by {_points(farthest)} on {_WORDS[figure.name]} of "
         f"{card.arm} ({card.scope})."
     )
-
-
-def _whole(figure: SliceFigure) -> tuple[str, str]:
-    whole = figure.whole
-    measure = of_estimate(whole) if isinstance(whole, Estimate) else of_ratio(whole)
-    return measure_text(measure), counts_text(measure)
 
 
 def _mean(figure: SliceFigure) -> str:

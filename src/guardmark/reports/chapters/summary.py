@@ -14,17 +14,15 @@ from guardmark.reports.document.blocks import (
     Table,
     Tone,
     Unit,
+    section,
 )
 from guardmark.reports.document.cells import (
     columns,
-    counts,
-    effective,
     figure,
     known,
+    mark,
     mute,
     name,
-    of_estimate,
-    of_ratio,
     row,
     slug,
     table_of,
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 
     from guardmark.analysis.defense.defense_analysis import DefenseAnalysis
     from guardmark.analysis.run import RunAnalysis
-    from guardmark.reports.document.blocks import Block
 
 _MEANINGS = {
     "ASR": "attack success rate: attacks allowed, of those answered",
@@ -65,28 +62,27 @@ _SIGNED = ("TPR minus FPR (Youden's J)", "Matthews correlation, at this mix")
 def write(analysis: RunAnalysis) -> Section:
     """Write the section with the headline figures."""
     samples, cards = analysis.samples, [(each.name, each.card) for each in analysis.defenses]
-    blocks: list[Block] = [
-        _overview(analysis.defenses),
-        _chart("asr", "Attack success rate", [(n, card.attack_success_rate) for n, card in cards]),
-        _chart("fpr", "False positive rate", [(n, card.false_positive_rate) for n, card in cards]),
-    ]
-    if samples.is_grouped:
-        text = (
-            f"The {count_text(samples.attacks + samples.benign)} samples fall into "
-            f"{count_text(samples.groups)} groups of variants or repeats. Variants of one idea "
-            "resemble each other, so intervals are those for grouped samples: Wilson's at the "
-            "effective number of samples, which each table names with the design effect."
-        )
-        blocks.append(Paragraph(text=text))
-    if not samples.attacks or not samples.benign:
-        missing = "benign samples" if samples.attacks else "attacks"
-        text = f"The data hold no {missing}: every rate of that side is undefined, not zero."
-        blocks.append(Paragraph(text=text, tone=Tone.WARNING))
-    blocks += [_card(defense) for defense in analysis.defenses]
-    blocks.append(_prevalence(analysis.defenses))
-    if any(defense.stability is not None for defense in analysis.defenses):
-        blocks.append(_stability(analysis))
-    return Section(id="summary", title="Summary", blocks=tuple(blocks))
+    grouped = Paragraph(
+        text=f"The {count_text(samples.attacks + samples.benign)} samples fall into "
+        f"{count_text(samples.groups)} groups of variants or repeats. Variants of one idea "
+        "resemble each other, so intervals are those for grouped samples: Wilson's at the "
+        "effective number of samples, which each table names with the design effect."
+    )
+    missing = "benign samples" if samples.attacks else "attacks"
+    one_sided = Paragraph(
+        text=f"The data hold no {missing}: every rate of that side is undefined, not zero.",
+        tone=Tone.WARNING,
+    )
+    return section(
+        *("summary", "Summary", _overview(analysis.defenses)),
+        _chart("Attack success rate", [mark(n, card.attack_success_rate) for n, card in cards]),
+        _chart("False positive rate", [mark(n, card.false_positive_rate) for n, card in cards]),
+        grouped if samples.is_grouped else None,
+        None if samples.attacks and samples.benign else one_sided,
+        *map(_card, analysis.defenses),
+        _prevalence(analysis.defenses),
+        _stability(analysis) if any(each.stability for each in analysis.defenses) else None,
+    )
 
 
 def _overview(defenses: Sequence[DefenseAnalysis]) -> Table:
@@ -109,18 +105,12 @@ def _overview(defenses: Sequence[DefenseAnalysis]) -> Table:
     return mute(table, (each.is_baseline for each in defenses))
 
 
-def _chart(chart_id: str, title: str, rates: Sequence[tuple[str, Estimate]]) -> IntervalChart:
+def _chart(rate: str, marks: Sequence[IntervalMark]) -> IntervalChart:
     return IntervalChart(
-        id=f"chart-{chart_id}",
-        title=f"{title} by defense (lower is better)",
-        unit=Unit.SHARE,
-        axis=title,
-        marks=tuple(
-            IntervalMark(
-                label=defense, measure=of_estimate(rate), note=f"n = {count_text(rate.trials)}"
-            )
-            for defense, rate in rates
-        ),
+        id="chart-asr" if rate.startswith("Attack") else "chart-fpr",
+        title=f"{rate} by defense (lower is better)",
+        axis=rate,
+        marks=tuple(marks),
     )
 
 
@@ -148,8 +138,8 @@ def _card(defense: DefenseAnalysis) -> Table:
         rates["FPR under the run's policy"] = card.under_policy.false_positive_rate
     if card.any_bypass is not None:
         rates["Groups with any variant allowed"] = card.any_bypass
-    mean, groups = card.attack_success_rate.group_mean, _groups(card.attack_success_rate)
-    label = "ASR, every group weighing the same"
+    asr = card.attack_success_rate
+    mean = figure(asr.group_mean, Unit.SHARE)
     kinds = ", ".join(f"{kind} {count_text(n)}" for kind, n in card.confusion.error_kinds)
     titles = ("Value", "Counts", "Groups", "Effective n", "Design effect")
     return Table(
@@ -158,29 +148,25 @@ def _card(defense: DefenseAnalysis) -> Table:
         columns=columns("Figure", *titles),
         rows=(
             *(_rate_row(*each) for each in rates.items()),
-            row(label, figure(mean, Unit.SHARE), "", groups, "", ""),
+            row("ASR, every group weighing the same", mean, "", _rounded(asr.groups), "", ""),
         ),
         note=f"Errors by kind: {kinds}." if kinds else "",
         collapsed=True,
     )
 
 
-def _groups(rate: Estimate | Ratio) -> str:
-    return "" if rate.groups is None else count_text(rate.groups)
+def _rounded(number: float | None) -> str:
+    return "" if number is None else count_text(round(number))
 
 
 def _rate_row(label: str, rate: Estimate | Ratio) -> Row:
+    measured = with_counts(rate, Unit.NUMBER if label in _SIGNED else None)
+    groups = _rounded(rate.groups)
     if isinstance(rate, Ratio):
-        measure = of_ratio(rate, Unit.NUMBER if label in _SIGNED else Unit.SHARE)
-        return row(label, measure, counts(measure), _groups(rate), "", "")
-    return row(
-        label,
-        *with_counts(rate),
-        _groups(rate),
-        effective(rate.effective_n),
-        known(rate.design_effect, Unit.NUMBER),
-        greyed=rate.few_groups,
-    )
+        return row(label, *measured, groups, "", "")
+    effect = known(rate.design_effect, Unit.NUMBER)
+    samples = _rounded(rate.effective_n)
+    return row(label, *measured, groups, samples, effect, greyed=rate.few_groups)
 
 
 def _stability(analysis: RunAnalysis) -> Table:

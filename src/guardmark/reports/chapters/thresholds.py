@@ -16,17 +16,9 @@ from guardmark.reports.document.blocks import (
     Table,
     Tone,
     Unit,
-    empty_section,
+    section,
 )
-from guardmark.reports.document.cells import (
-    figure,
-    grey,
-    name,
-    of_ratio,
-    slug,
-    table_of,
-    words,
-)
+from guardmark.reports.document.cells import figure, grey, name, slug, table_of, words
 from guardmark.reports.document.wording import count_text, interval_text, percent_text, value_text
 
 if TYPE_CHECKING:
@@ -45,26 +37,21 @@ def write(analysis: RunAnalysis) -> Section:
     scored = [
         (each.name, each.thresholds) for each in analysis.candidates if each.thresholds is not None
     ]
-    if not scored:
-        text = "No defense gave scores on both attacks and benign samples."
-        return empty_section("thresholds", "Thresholds", text)
-    blocks: list[Block] = [
-        Paragraph(
-            text="Thresholds are chosen on a calibration half of the groups and measured on the "
-            "other half; nothing was called again. A limit on false alarms that the benign "
-            "samples are too few to show is not resolvable. Bands around curves hold at one "
-            "threshold fixed beforehand, not along the whole curve."
-        ),
-        _limits(scored),
-        Bullets(lines=tuple(_area_words(each, found) for each, found in scored)),
-        _roc(scored),
-        _precision_recall(scored),
-        *(_histogram(each, found) for each, found in scored),
-    ]
-    if any(found.chosen for _, found in scored):
-        blocks.insert(2, _operating(scored))
-    blocks += score_blocks(analysis)
-    return Section(id="thresholds", title="Thresholds", blocks=tuple(blocks))
+    rule = Paragraph(
+        text="Thresholds are chosen on a calibration half of the groups and measured on the "
+        "other half; nothing was called again. A limit on false alarms that the benign "
+        "samples are too few to show is not resolvable. Bands around curves hold at one "
+        "threshold fixed beforehand, not along the whole curve."
+    )
+    blocks: list[Block] = []
+    if scored:
+        blocks += [rule, _limits(scored)]
+        blocks += [_operating(scored)] if any(found.chosen for _, found in scored) else []
+        blocks.append(Bullets(lines=tuple(_area_words(*each) for each in scored)))
+        blocks += [_roc(scored), _precision_recall(scored), *(_histogram(*each) for each in scored)]
+        blocks += score_blocks(analysis)
+    nothing = "No defense gave scores on both attacks and benign samples."
+    return section("thresholds", "Thresholds", *blocks, otherwise=nothing)
 
 
 def _number(value: float | None) -> FigureCell:
@@ -118,7 +105,7 @@ def _operating(scored: _Scored) -> Table:
 
 
 def _area_words(defense: str, found: ThresholdAnalysis) -> str:
-    area, precision = of_ratio(found.area, Unit.NUMBER), found.precision_area
+    area, precision = figure(found.area, Unit.NUMBER), found.precision_area
     interval = "" if None in (area.low, area.high) else interval_text(area)
     reason = f" ({found.area.reason})" if found.area.reason else ""
     return (

@@ -187,9 +187,9 @@ class IntervalChart:
 
     id: str
     title: str
-    unit: Unit
     axis: str
     marks: tuple[IntervalMark, ...]
+    unit: Unit = Unit.SHARE
     reference: tuple[float, str] | None = None
 
 
@@ -255,10 +255,16 @@ class Section:
     empty: bool = False
 
 
-def empty_section(section_id: str, title: str, text: str) -> Section:
-    """Write a section that says it has no data."""
-    blocks = (Paragraph(text=text, tone=Tone.MUTED),)
-    return Section(id=section_id, title=title, blocks=blocks, empty=True)
+def present(*blocks: Block | None) -> tuple[Block, ...]:
+    """Leave out what is not there and lists without a line."""
+    kept = (each for each in blocks if each is not None)
+    return tuple(each for each in kept if not isinstance(each, Bullets) or each.lines)
+
+
+def section(section_id: str, title: str, *blocks: Block | None, otherwise: str = "") -> Section:
+    """Put what there is under a title; where there is nothing, say so."""
+    shown, nothing = present(*blocks), Paragraph(text=otherwise, tone=Tone.MUTED)
+    return Section(id=section_id, title=title, blocks=shown or (nothing,), empty=not shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

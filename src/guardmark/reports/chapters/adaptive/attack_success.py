@@ -9,10 +9,8 @@ from guardmark.reports.document.blocks import FigureCell, Line, LineChart, Row, 
 from guardmark.reports.document.cells import (
     columns,
     figure,
+    figure_text,
     name,
-    of_difference,
-    of_estimate,
-    of_ratio,
     rate_text,
     row,
     slug,
@@ -68,7 +66,7 @@ def rounds_table(card: AdaptiveCard) -> Table:
     }
     if audit is not None:
         cells["Audited"] = lambda each: (
-            each.full if (found := audit.of(each.name)) is None else of_ratio(found.full)
+            each.full if (found := audit.of(each.name)) is None else figure(found.full)
         )
     return table_of(
         card.rounds,
@@ -140,15 +138,16 @@ def arm_line(card: AdaptiveCard, arm: ArmCurve) -> Line:
 
 def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
     """Return what won against one defense and was replayed on another."""
-    return Table(
-        id="adaptive-transfer",
-        title="What won against one defense, replayed once on another",
-        columns=columns("Won against", "Replayed on", "Passed", texts=("Replayed on",)),
-        rows=tuple(
-            row(name(each.source), name(card.name), each.passed)
+    return table_of(
+        [
+            (name(each.source), name(card.name), each.passed)
             for card in cards
             for each in card.transfers
-        ),
+        ],
+        {"Won against|Replayed on|Passed": tuple},
+        table_id="adaptive-transfer",
+        title="What won against one defense, replayed once on another",
+        texts=("Replayed on",),
         note="Of attacks that the other defense blocked as they are.",
     )
 
@@ -161,7 +160,7 @@ def pairs_table(pairs: Sequence[AdaptivePair]) -> Table:
             "First": lambda pair: name(pair.first),
             "Second": lambda pair: name(pair.second),
             "Attacks": lambda pair: pair.attacks,
-            "Area": lambda pair: of_difference(pair.area, Unit.NUMBER),
+            "Area": lambda pair: figure(pair.area, Unit.NUMBER),
             "p area": lambda pair: figure(pair.area_adjusted, Unit.P_VALUE),
             "Fallen": lambda pair: pair.outcome,
             "p fallen": lambda pair: figure(pair.outcome_adjusted, Unit.P_VALUE),
@@ -198,7 +197,7 @@ def headline(card: AdaptiveCard) -> SeedMean | None:
 def headline_cell(card: AdaptiveCard) -> FigureCell:
     """Return what had got through in the end: at one seed, or on average over several."""
     mean = headline(card)
-    return of_estimate(card.rounds[-1].full) if mean is None else of_ratio(mean)
+    return figure(card.rounds[-1].full) if mean is None else figure(mean)
 
 
 def holding_sentence(card: AdaptiveCard) -> str:
@@ -215,7 +214,7 @@ def holding_sentence(card: AdaptiveCard) -> str:
     if share.value:
         confirmed = ""
         if card.audit is not None and card.audit.rounds:
-            last = measure_text(of_ratio(card.audit.rounds[-1].full))
+            last = figure_text(card.audit.rounds[-1].full)
             confirmed = f"; {last} as far as people confirm it"
         held = (
             f"{card.name}: {measure_text(share)} of {count_text(trials)} attacks got through"
@@ -231,10 +230,10 @@ def holding_sentence(card: AdaptiveCard) -> str:
 
 def gain_sentence(card: AdaptiveCard) -> str:
     """Say what learning added to drawing at random; a loss is named only beyond chance."""
-    figures = [(k, of_difference(gain)) for k, gain in card.gains]
+    figures = [(k, figure(gain)) for k, gain in card.gains]
     over = ""
     if card.seeds is not None and headline(card) is not None:
-        figures = [(k, of_ratio(gain, Unit.POINTS)) for k, gain in card.seeds.gains]
+        figures = [(k, figure(gain, Unit.POINTS)) for k, gain in card.seeds.gains]
         over = f", mean of {card.seeds.seeds} seeds"
     gains = "; ".join(f"{measure_text(gain)} at {count_text(k)}" for k, gain in figures)
     below = [count_text(k) for k, gain in figures if gain.high is not None and gain.high < 0]
@@ -245,7 +244,7 @@ def gain_sentence(card: AdaptiveCard) -> str:
 def area_sentence(card: AdaptiveCard) -> str:
     """Say how large the area under the curve of success is, and what may be missing in it."""
     areas = (card.area.adaptive, card.area.blind)
-    area, blind = (measure_text(of_ratio(each, Unit.NUMBER)) for each in areas)
+    area, blind = (figure_text(each, Unit.NUMBER) for each in areas)
     few = (
         f"; {count_text(card.area.given_up)} held attacks had fewer tries than the budget, so "
         "it may be too low"
@@ -278,7 +277,7 @@ def audit_sentence(card: AdaptiveCard) -> str:
         f"{card.name}: people call {rate_text(audit.valid)} of the audited bypasses the same "
         f"request ({count_text(audit.drawn)} drawn of {count_text(audit.resting)} that rest on a "
         f"judgement or a table{still_open if audit.unsure + audit.blank else ''}); so the audited "
-        f"rate at the end is {measure_text(of_ratio(audit.rounds[-1].full))}"
+        f"rate at the end is {figure_text(audit.rounds[-1].full)}"
     )
 
 
@@ -334,7 +333,7 @@ def _seed_row(label: str, mean: SeedMean, unit: Unit) -> Row:
     by_seed = ", ".join(value_text(each, unit) for each in mean.by_seed[:_SHOWN])
     if mean.seeds > _SHOWN:
         by_seed += f" and {count_text(mean.seeds - _SHOWN)} more"
-    return row(label, of_ratio(mean, unit), _spread_text(mean, unit), by_seed)
+    return row(label, figure(mean, unit), _spread_text(mean, unit), by_seed)
 
 
 def _spread_text(mean: SeedMean, unit: Unit) -> str:
@@ -355,7 +354,7 @@ def effort_sentence(card: AdaptiveCard) -> str:
     if card.mean_tries is not None and card.mean_tries.value is not None:
         parts.append(f"mean up to the budget: {card.mean_tries.value:.1f}")
     if card.reliability is not None:
-        parts.append(f"a pass passed again: {measure_text(of_estimate(card.reliability))}")
+        parts.append(f"a pass passed again: {figure_text(card.reliability)}")
     return f"{card.name}: {'; '.join(parts) or 'nothing to search for'}"
 
 
@@ -401,11 +400,11 @@ def _amount(value: float | None) -> str:
 
 def calls_table(card: AdaptiveCard) -> Table:
     """Return the calls by arm and account."""
-    return Table(
-        id=f"adaptive-calls-{slug(card.name)}",
+    return table_of(
+        [(f"{arm}: {account}", calls) for (arm, account), calls in card.calls.items()],
+        {"Arm and account|Calls": tuple},
+        table_id=f"adaptive-calls-{slug(card.name)}",
         title=f"{card.name}: calls by account",
-        columns=columns("Arm and account", "Calls"),
-        rows=tuple(row(f"{arm}: {account}", calls) for (arm, account), calls in card.calls.items()),
         note="The attacker pays for baseline, diagnosis, battery, search and confirm; twin, "
         "wrapper, repair, transfer and reworded benign texts are the evaluator's.",
         collapsed=True,

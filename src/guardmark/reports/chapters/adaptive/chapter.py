@@ -42,9 +42,10 @@ from guardmark.reports.document.blocks import (
     Section,
     TextCell,
     Tone,
+    section,
 )
-from guardmark.reports.document.cells import of_difference, of_estimate, present
-from guardmark.reports.document.wording import count_text, measure_text
+from guardmark.reports.document.cells import figure_text, present
+from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +76,7 @@ def write(analysis: RunAnalysis) -> Section:
     taken = [part.name for part in analysis.manifest.parts]
     blocks = [block for card in analysis.adaptive for block in _card(card, taken)]
     blocks += _across(analysis.adaptive, analysis.adaptive_pairs, analysis.adaptive_left_out)
-    return Section(id="adaptive", title="Adaptive rounds", blocks=tuple(blocks))
+    return section("adaptive", "Adaptive rounds", *blocks)
 
 
 def adaptive_document(
@@ -86,17 +87,15 @@ def adaptive_document(
     taken: Sequence[str] = (),
 ) -> Document:
     """Write adaptive rounds as a report of their own, a section for each defense."""
-    sections = [
-        Section(id=card.name, title=card.name, blocks=tuple(_card(card, taken))) for card in cards
-    ]
+    sections = [section(card.name, card.name, *_card(card, taken)) for card in cards]
     if across := _across(tuple(cards), pairs, left_out or {}):
-        sections.append(Section(id="across", title="All together", blocks=tuple(across)))
+        sections.append(section("across", "All together", *across))
     return Document(title="Adaptive rounds", subtitle="", sections=tuple(sections))
 
 
 def _across(
     cards: tuple[AdaptiveCard, ...], pairs: Sequence[AdaptivePair], left_out: Mapping[str, str]
-) -> list[Block]:
+) -> tuple[Block, ...]:
     """Say what is true of all defenses together."""
     lines = tuple(
         f"{name} was left out: it {sight_text(view)}, which no rewriting of an attack of these "
@@ -107,7 +106,7 @@ def _across(
     return present(Bullets(lines=lines, tone=Tone.WARNING), *target_blocks(cards), *tables)
 
 
-def _card(card: AdaptiveCard, taken: Sequence[str]) -> list[Block]:
+def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
     missing = f"{card.name}: {count_text(card.missing)} attacks got no answer; left out"
     lines = (
         standing_sentence(card),
@@ -147,8 +146,8 @@ def _gradient_sentence(defense: str, gradient: GradientCard) -> str:
     unproved = f"; {count_text(gradient.unproved)} more by variants nobody proved (V4)"
     return (
         f"{defense}: with gradient access (A3, {gradient.attack}) "
-        f"{measure_text(of_estimate(gradient.full))} of attacks got through, "
-        f"{measure_text(of_difference(gradient.gain))} more than as they are"
+        f"{figure_text(gradient.full)} of attacks got through, "
+        f"{figure_text(gradient.gain)} more than as they are"
         f"{unproved if gradient.unproved else ''}"
     )
 

@@ -8,11 +8,9 @@ from guardmark.analysis.adaptive.operators import OperatorClass
 from guardmark.reports.document.blocks import Bullets, Paragraph, Row, Table, Tone, Unit
 from guardmark.reports.document.cells import (
     columns,
+    figure_text,
     known,
     name,
-    of_difference,
-    of_estimate,
-    of_ratio,
     present,
     rate_text,
     row,
@@ -20,10 +18,10 @@ from guardmark.reports.document.cells import (
     table_of,
     with_counts,
 )
-from guardmark.reports.document.wording import count_text, measure_text, percent_text, value_text
+from guardmark.reports.document.wording import count_text, percent_text, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from guardmark.analysis.adaptive.attacker import (
         AttackerCard,
@@ -83,11 +81,11 @@ _ACCOUNTS: Final = {
 }
 
 
-def attacker_blocks(card: AdaptiveCard) -> list[Block]:
+def attacker_blocks(card: AdaptiveCard) -> Sequence[Block]:
     """Describe the attacker model and its controls, where there was one."""
     attacker, defense = card.attacker, card.name
     if attacker is None:
-        return []
+        return ()
     twin, critic = attacker.twin, attacker.critic
     lines, cautions = [brought_text(attacker)], attacker_cautions(attacker)
     if not attacker.attacks.trials:
@@ -330,7 +328,7 @@ def meaning_sentences(card: AdaptiveCard) -> list[str]:
 
 
 def _share(estimate: Estimate) -> str:
-    return measure_text(of_estimate(estimate))
+    return figure_text(estimate)
 
 
 def _estimate_text(estimated: EstimatedEffect) -> str:
@@ -343,7 +341,7 @@ def _estimate_text(estimated: EstimatedEffect) -> str:
         )
     unread = f" {count_text(estimated.unread)} got through by operators not probed."
     return (
-        f"estimated attack success {measure_text(of_ratio(value))}: {bypassed} of attacks got "
+        f"estimated attack success {figure_text(value)}: {bypassed} of attacks got "
         f"through x {_share(estimated.read)} of harmless canaries were read by the target model "
         "with the same operators. No judge looked at its answers."
         f"{unread if estimated.unread else ''}"
@@ -362,9 +360,9 @@ def _effect_texts(effects: Effects) -> tuple[str, str]:
         return success, "what the guard is worth is undefined: no attack has two known ends."
     worth = (
         "what the guard is worth (attack success undefended minus behind it): "
-        f"{measure_text(of_difference(merit))} against an attacker who adapts, in "
+        f"{figure_text(merit)} against an attacker who adapts, in "
         f"{count_text(merit.pairs)} pairs; "
-        f"{measure_text(of_difference(effects.merit_static))} against attacks as they are."
+        f"{figure_text(effects.merit_static)} against attacks as they are."
     )
     if merit.second_only:
         worth += (

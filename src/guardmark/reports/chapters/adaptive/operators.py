@@ -9,7 +9,6 @@ from guardmark.reports.document.blocks import Listing, Table, Unit
 from guardmark.reports.document.cells import (
     figure,
     name,
-    of_ratio,
     rate_text,
     slug,
     table_of,
@@ -102,7 +101,7 @@ def _shapes(card: AdaptiveCard) -> Table:
     cells: dict[str, Callable[[OperatorCard], Value | tuple[Value, ...]]] = {
         "Operators": lambda each: name(each.chain),
         "Wrapper alone|n": lambda each: with_counts(each.wrapper_blocked),
-        "Growth": lambda each: of_ratio(each.expansion, Unit.NUMBER),
+        "Growth": lambda each: figure(each.expansion, Unit.NUMBER),
         "n": lambda each: count_text(each.expansion.trials),
         "Decoded|n": lambda each: with_counts(each.decoded),
     }
