@@ -60,7 +60,7 @@ def matrix_document(lines: Sequence[MatrixLine], *, source: str) -> Document:
         *("rows", "Rows"),
         table_of(
             rows,
-            {"Row|Arm|Scope|Attack success|False alarms|Run": tuple},
+            {"Row|Arm|Scope|Attack success|False alarms|Run": lambda each: each},
             table_id="matrix",
             title="",
             texts=("Arm", "Scope", "Run"),

@@ -351,7 +351,7 @@ def _human_table(human: HumanCheck) -> Table:
     )
     return table_of(
         rows,
-        {"Figure|Value|Counts": tuple},
+        {"Figure|Value|Counts": lambda each: each},
         table_id="pipeline-human",
         title=f"The judging against {count_text(human.labels.total)} labels of people",
     )
@@ -369,7 +369,7 @@ def _corrected_table(arms: Sequence[ArmAnalysis]) -> Table:
     ]
     return table_of(
         rates,
-        {"Arm|Scope|As judged|Corrected|Method": tuple},
+        {"Arm|Scope|As judged|Corrected|Method": lambda each: each},
         table_id="pipeline-corrected",
         title="Attack success rates, corrected for the judge's errors",
         texts=("Scope", "Method"),

@@ -144,7 +144,7 @@ def transfers_table(cards: tuple[AdaptiveCard, ...]) -> Table:
             for card in cards
             for each in card.transfers
         ],
-        {"Won against|Replayed on|Passed": tuple},
+        {"Won against|Replayed on|Passed": lambda each: each},
         table_id="adaptive-transfer",
         title="What won against one defense, replayed once on another",
         texts=("Replayed on",),
@@ -402,7 +402,7 @@ def calls_table(card: AdaptiveCard) -> Table:
     """Return the calls by arm and account."""
     return table_of(
         [(f"{arm}: {account}", calls) for (arm, account), calls in card.calls.items()],
-        {"Arm and account|Calls": tuple},
+        {"Arm and account|Calls": lambda each: each},
         table_id=f"adaptive-calls-{slug(card.name)}",
         title=f"{card.name}: calls by account",
         note="The attacker pays for baseline, diagnosis, battery, search and confirm; twin, "

@@ -4,36 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from guardmark.reports.chapters.adaptive.attack_success import (
-    ACCESS,
-    KNOWLEDGE,
-    area_sentence,
-    arms_table,
-    audit_sentence,
-    calls_table,
-    costs_table,
-    curves_chart,
-    effort_sentence,
-    gain_sentence,
-    holding_sentence,
-    pairs_table,
-    rounds_table,
-    seeds_table,
-    transfers_table,
-)
-from guardmark.reports.chapters.adaptive.models import (
-    attacker_blocks,
-    attacker_text,
-    effects_table,
-    target_blocks,
-)
-from guardmark.reports.chapters.adaptive.operators import (
-    operator_tables,
-    repair_blocks,
-    repair_sentence,
-    standing_sentence,
-    wrapper_sentence,
-)
+from guardmark.reports.chapters.adaptive import attack_success as success
+from guardmark.reports.chapters.adaptive import models, operators
 from guardmark.reports.document.blocks import (
     Bullets,
     Document,
@@ -42,9 +14,10 @@ from guardmark.reports.document.blocks import (
     Section,
     TextCell,
     Tone,
+    present,
     section,
 )
-from guardmark.reports.document.cells import figure_text, present
+from guardmark.reports.document.cells import figure_text
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:
@@ -102,21 +75,25 @@ def _across(
         "data changes; nothing here says how it holds"
         for name, view in left_out.items()
     )
-    tables = (table for table in (pairs_table(pairs), transfers_table(cards)) if table.rows)
-    return present(Bullets(lines=lines, tone=Tone.WARNING), *target_blocks(cards), *tables)
+    tables = (
+        table
+        for table in (success.pairs_table(pairs), success.transfers_table(cards))
+        if table.rows
+    )
+    return present(Bullets(lines=lines, tone=Tone.WARNING), *models.target_blocks(cards), *tables)
 
 
 def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
     missing = f"{card.name}: {count_text(card.missing)} attacks got no answer; left out"
     lines = (
-        standing_sentence(card),
-        gain_sentence(card),
-        area_sentence(card),
-        effort_sentence(card),
-        repair_sentence(card),
-        wrapper_sentence(card),
+        operators.standing_sentence(card),
+        success.gain_sentence(card),
+        success.area_sentence(card),
+        success.effort_sentence(card),
+        operators.repair_sentence(card),
+        operators.wrapper_sentence(card),
         _gradient_sentence(card.name, card.gradient) if card.gradient is not None else "",
-        audit_sentence(card),
+        success.audit_sentence(card),
         missing if card.missing else "",
     )
     flags = tuple(f"{card.name} {flag}: {_FLAGS.get(flag, flag)}" for flag in card.flags)
@@ -125,19 +102,19 @@ def _card(card: AdaptiveCard, taken: Sequence[str]) -> tuple[Block, ...]:
             title=f"{card.name}: threat model",
             pairs=tuple((label, TextCell(text=text)) for label, text in threat_card(card)),
         ),
-        Paragraph(text=holding_sentence(card)),
+        Paragraph(text=success.holding_sentence(card)),
         Bullets(lines=flags, tone=Tone.WARNING),
-        effects_table(card),
-        rounds_table(card),
-        arms_table(card),
+        models.effects_table(card),
+        success.rounds_table(card),
+        success.arms_table(card),
         Bullets(lines=tuple(filter(None, lines))),
-        seeds_table(card),
-        curves_chart(card) if len(card.arms[0].points) > 1 else None,
-        *attacker_blocks(card),
-        *operator_tables(card),
-        *repair_blocks(card, taken),
-        costs_table(card),
-        calls_table(card),
+        success.seeds_table(card),
+        success.curves_chart(card) if len(card.arms[0].points) > 1 else None,
+        *models.attacker_blocks(card),
+        *operators.operator_tables(card),
+        *operators.repair_blocks(card, taken),
+        success.costs_table(card),
+        success.calls_table(card),
     )
 
 
@@ -156,7 +133,7 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     """Return who attacks, with what: what every figure of the section is conditional on."""
     settings, findings = card.settings, card.findings
     lock, seeds = str(settings.get("lock", ""))[:16], settings.get("seeds", 1)
-    access = ACCESS[bool(findings.get("has_scores"))]
+    access = success.ACCESS[bool(findings.get("has_scores"))]
     if card.gradient is not None:
         access += f"; arm gradient: A3 (sees the gradient of the loss, {card.gradient.attack})"
     diagnosis = "not made: it would be learned from other attacks"
@@ -167,7 +144,7 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
     more_seeds = f"; the search with {seeds} seeds derived from it" if seeds != 1 else ""
     facts = [
         ("Access", access),
-        ("Knowledge", KNOWLEDGE[card.shares_memory]),
+        ("Knowledge", success.KNOWLEDGE[card.shares_memory]),
         ("Memory", _MEMORY[card.shares_memory]),
         ("Fixed list", f"{settings.get('battery', '')}{f' (lock {lock})' if lock else ''}"),
         ("Search calls", f"{count_text(card.budget)} for each attack"),
@@ -178,7 +155,7 @@ def threat_card(card: AdaptiveCard) -> tuple[tuple[str, str], ...]:
         judges = ", ".join(card.target.judges) or "none: attack success is estimated"
         facts += [("Target model", card.target.model), ("Effect judge", judges)]
     if card.attacker is not None:
-        facts.append(("Attacker", attacker_text(card.attacker)))
+        facts.append(("Attacker", models.attacker_text(card.attacker)))
     return tuple(facts)
 
 

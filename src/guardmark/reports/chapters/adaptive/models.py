@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.operators import OperatorClass
-from guardmark.reports.document.blocks import Bullets, Paragraph, Row, Table, Tone, Unit
+from guardmark.reports.document.blocks import Bullets, Paragraph, Row, Table, Tone, Unit, present
 from guardmark.reports.document.cells import (
     columns,
     figure_text,
     known,
     name,
-    present,
     rate_text,
     row,
     slug,

@@ -6,14 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Listing, Table, Unit
-from guardmark.reports.document.cells import (
-    figure,
-    name,
-    rate_text,
-    slug,
-    table_of,
-    with_counts,
-)
+from guardmark.reports.document.cells import figure, name, rate_text, slug, table_of, with_counts
 from guardmark.reports.document.wording import count_text
 
 if TYPE_CHECKING:

@@ -24,17 +24,11 @@ _ONE: Final = "one"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """How the blocks of a document are drawn: alike in every chart.
+    """How the blocks of a document are drawn: alike in every chart."""
 
-    Attributes:
-        series: Index of each defense under test.
-        drawn: The same, baselines included.
-        text_bytes: Most bytes of a sample's text, or None where texts are left out.
-    """
-
-    series: Mapping[str, int]
-    drawn: Mapping[str, int]
-    text_bytes: int | None
+    series: Mapping[str, int]  # index of each defense under test
+    drawn: Mapping[str, int]  # the same, baselines included
+    text_bytes: int | None  # most bytes of a sample's text, or None where texts are left out
 
 
 def page_of(document: Document, *, text_bytes: int | None) -> Page:

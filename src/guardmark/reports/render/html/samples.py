@@ -12,7 +12,7 @@ from guardmark.analysis.defense.bypasses import Flaw
 from guardmark.canon.visible import hidden_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from guardmark.analysis.defense.bypasses import SampleAnswer
     from guardmark.reports.document.blocks import SampleBrowser, SampleEntry
@@ -46,29 +46,14 @@ KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownText:
-    """A text ready for a page."""
-
-    markup: Markup
-    characters: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSample:
     """One sample, ready for the page; without its text where texts are left out."""
 
     entry: SampleEntry
-    shown: ShownText | None
+    markup: Markup | None
+    characters: int
     tokens: str
     answers: tuple[SampleAnswer, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleListFilter:
-    """A list of words to filter by, each with the token that stands for it."""
-
-    name: str
-    choices: tuple[tuple[str, str], ...]
 
 
 def show_samples(browser: SampleBrowser, page: Page) -> tuple[ShownSample, ...]:
@@ -77,17 +62,17 @@ def show_samples(browser: SampleBrowser, page: Page) -> tuple[ShownSample, ...]:
     return tuple(_sample(entry, page, facets) for entry in browser.entries)
 
 
-def filters_of(browser: SampleBrowser, page: Page) -> Iterator[SampleListFilter]:
-    """Yield what samples can be filtered by beside their kind, where there is a choice."""
+def filters_of(
+    browser: SampleBrowser, page: Page
+) -> Iterator[tuple[str, Sequence[tuple[str, str]]]]:
+    """Yield what samples can be filtered by beside their kind: its name, tokens and words."""
     seen = {answer.defense for entry in browser.entries for answer in entry.answers}
     choices: dict[str, list[tuple[str, str]]] = {
         "Defense": [(f"d{index}", name) for name, index in page.series.items() if name in seen]
     }
     for (facet, value), token in _facet_tokens(browser).items():
         choices.setdefault(facet.capitalize(), []).append((token, value))
-    for name, each in choices.items():
-        if 1 < len(each) < _MOST_CHOICES:
-            yield SampleListFilter(name=name, choices=tuple(each))
+    yield from ((name, each) for name, each in choices.items() if 1 < len(each) < _MOST_CHOICES)
 
 
 def _facet_tokens(browser: SampleBrowser) -> dict[tuple[str, str], str]:
@@ -106,10 +91,13 @@ def _sample(entry: SampleEntry, page: Page, facets: Mapping[tuple[str, str], str
             defense = f"d{page.series[answer.defense]}"
             # The pair too: "false alarm of this defense" is more than both by themselves.
             tokens.extend((defense, f"{KINDS[answer.flaw].token}{defense}"))
-    most = page.text_bytes
+    markup, characters = None, 0
+    if page.text_bytes is not None:
+        markup, characters = show_text(entry.excerpt, most_bytes=page.text_bytes)
     return ShownSample(
         entry=entry,
-        shown=None if most is None else show_text(entry.excerpt, most_bytes=most),
+        markup=markup,
+        characters=characters,
         tokens=" ".join(tokens),
         answers=answers,
     )
@@ -121,8 +109,8 @@ _BRACKETS: Final = re.compile(r"\[[^\[\]]{1,40}\]")
 _UNITS: Final = re.compile(r"(?<=\d) (?=(?:%|ms|µs|s|points)(?!\w))")
 
 
-def show_text(text: str, *, most_bytes: int) -> ShownText:
-    """Escape a text and spell out what it hides."""
+def show_text(text: str, *, most_bytes: int) -> tuple[Markup, int]:
+    """Escape a text and spell out what it hides; return it, and how many characters it shows."""
     text = text.replace("\r\n", "\n")
     shown, markup = len(text), _spelled(text)
     size = len(markup.encode())
@@ -130,7 +118,7 @@ def show_text(text: str, *, most_bytes: int) -> ShownText:
         shown = min(shown - 1, shown * most_bytes // size)
         markup = _spelled(text[:shown])
         size = len(markup.encode())
-    return ShownText(markup=markup, characters=shown)
+    return markup, shown
 
 
 def flowing(text: str) -> str:

@@ -5,7 +5,6 @@ Times stand in the block `timing` of a summary and nowhere else, so equal record
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,26 +48,18 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
 """Words that stand beside figures: class, key, and who writes them. Imported where they occur."""
 
 
+_OF_MANIFEST: Final = (
+    *("name", "guardmark_version", "config_sha256", "data_sha256", "evaluator"),
+    *("seed", "repeats", "on_malformed", "on_error"),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRun:
     """What was run, and how far it came."""
 
     # What was run.
-    manifest: RunManifest = field(
-        metadata={
-            "json": (
-                "name",
-                "guardmark_version",
-                "config_sha256",
-                "data_sha256",
-                "evaluator",
-                "seed",
-                "repeats",
-                "on_malformed",
-                "on_error",
-            )
-        }
-    )
+    manifest: RunManifest = field(metadata={"json": _OF_MANIFEST})
     # How far the run is.
     status: RunStatus = field(metadata={"json": ("state", "planned", "stored", "retried")})
     # What the reader decided beforehand.
@@ -246,24 +237,20 @@ def gate_json(
         result=result,
         caveats=tuple(caveats),
     )
-    return _indented(document)
+    return lay_out(encode(document, SENTENCES))
 
 
 def stability_json(stability: SliceStability) -> str:
     """Write `slice_stability.json`."""
-    return _indented(StabilityDocument(schema_version=_FIRST_VERSION, stability=stability))
+    document = StabilityDocument(schema_version=_FIRST_VERSION, stability=stability)
+    return lay_out(encode(document, SENTENCES))
 
 
 def quality_json(qualities: Sequence[JudgeQuality]) -> str:
     """Write `judge_quality.json`."""
-    return _indented(tuple(qualities))
+    return lay_out(encode(tuple(qualities), SENTENCES))
 
 
 def adaptive_json(cards: Sequence[AdaptiveCard]) -> Tree:
     """Encode what adaptive measurements say."""
     return encode(tuple(cards), SENTENCES)
-
-
-def _indented(document: object) -> str:
-    text = json.dumps(encode(document, SENTENCES), indent=2, ensure_ascii=False, allow_nan=False)
-    return text + "\n"
