@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     _Side = tuple[PairedComparison, PairedSide]
 
 _EXCERPT: Final = 120
-_MOST_CATEGORIES: Final = 6
+_MOST_OPEN: Final = 12  # categories that a table shows without being unfolded
 _NAMED: Final = 5
 _MEANINGS = {
     "Difference": "first rate minus second; below zero the first is better",
@@ -305,7 +305,7 @@ def comparison_document(compared: Compared, *, texts: bool = True) -> Document:
             section("advice", "What follows", _advice(compared)),
             section("rates", "Rates", *_rates(compared)),
             *(
-                _pair(number, detail, compared, texts=texts)
+                _pair(number, detail, texts=texts)
                 for number, detail in enumerate(compared.details, start=1)
             ),
         ),
@@ -352,12 +352,10 @@ def _rates_table(compared: Compared) -> Table:
     )
 
 
-def _pair(number: int, detail: PairDetail, compared: Compared, *, texts: bool) -> Section:
+def _pair(number: int, detail: PairDetail, *, texts: bool) -> Section:
     names = (detail.first, detail.second)
     lines = [_latency(each, names) for each in detail.latency if each.median.value is not None]
     lines += [_cost_sentence(cost, names) for cost in detail.costs]
-    telling = [each for each in detail.categories if _is_telling(each, compared.confidence)]
-    lines += [_category(each) for each in sorted(telling, key=_rank)[:_MOST_CATEGORIES]]
     if detail.discordant:
         total = count_text(detail.first_only + detail.second_only)
         lines.append(f"They differ on {total} samples; to read first:")
@@ -370,34 +368,24 @@ def _pair(number: int, detail: PairDetail, compared: Compared, *, texts: bool) -
     )
 
 
-def _rate(each: CategoryDifference) -> str:
-    return "ASR" if each.is_attack else "FPR"
-
-
-def _category(each: CategoryDifference) -> str:
-    p_value = "" if each.side.adjusted_p is None else f", p {p_text(each.side.adjusted_p)}"
-    few = " (few samples)" if each.is_greyed else ""
-    gap = figure_text(each.side.difference)
-    return f"{_rate(each)} in {each.category}: {gap}{p_value}{few}"
-
-
 def _categories(number: int, detail: PairDetail) -> Table:
+    surest = sorted(detail.categories, key=_rank)
     table = table_of(
-        detail.categories,
+        surest,
         {
             "Category": lambda each: each.category,
-            "Rate": _rate,
+            "Rate": lambda each: "ASR" if each.is_attack else "FPR",
             "Difference": lambda each: each.side.difference,
             "p (Holm)": lambda each: figure(each.side.adjusted_p, Unit.P_VALUE),
             "Pairs": lambda each: each.side.difference.pairs,
         },
         table_id=f"categories-{number}",
-        title="By category",
+        title="By category, the surest difference first",
         texts=("Rate",),
         meanings={"Difference": "first rate minus second"},
-        collapsed=True,
+        collapsed=len(surest) > _MOST_OPEN,
     )
-    return grey(table, (each.is_greyed for each in detail.categories))
+    return grey(table, (each.is_greyed for each in surest))
 
 
 def _sample(each: DiscordantSample, *, texts: bool) -> str:
@@ -417,13 +405,6 @@ def _latency(latency: LatencyDifference, names: tuple[str, str]) -> str:
         f"Latency on {what}, median: {medians}; paired difference "
         f"{figure_text(latency.median, Unit.MILLISECONDS)} over {count_text(latency.median.pairs)}"
     )
-
-
-def _is_telling(each: CategoryDifference, confidence: float) -> bool:
-    """Tell whether a category differs, and is large or sure enough to say so."""
-    p_value = each.side.adjusted_p
-    is_sure = p_value is not None and p_value < 1 - confidence
-    return bool(each.side.difference.value) and (is_sure or not each.is_greyed)
 
 
 def _rank(each: CategoryDifference) -> tuple[float, float]:

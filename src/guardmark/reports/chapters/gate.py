@@ -127,7 +127,8 @@ _HEADINGS: Final = {
 
 def worst_first(result: GateResult) -> list[GateCheck]:
     """Return the checks, broken ones before open ones before those that hold."""
-    return sorted(result.checks, key=lambda check: tuple(_HEADINGS).index(check.standing))
+    order = tuple(_HEADINGS)
+    return sorted(result.checks, key=lambda check: order.index(check.standing))
 
 
 def gate_document(result: GateResult, *, run: str, caveats: Sequence[str] = ()) -> Document:

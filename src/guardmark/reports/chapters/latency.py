@@ -15,7 +15,7 @@ from guardmark.reports.document.blocks import (
     Unit,
     section,
 )
-from guardmark.reports.document.cells import figure, mute, name, slug, table_of
+from guardmark.reports.document.cells import figure, known, mute, name, slug, table_of
 from guardmark.reports.document.wording import count_text, value_text
 
 if TYPE_CHECKING:
@@ -127,15 +127,6 @@ _STAGES: Final = {
 }
 
 
-def possibly_billed_sentence(count: int) -> str:
-    """Say that calls were under way when a command was stopped."""
-    calls = "1 call was" if count == 1 else f"{count_text(count)} calls were"
-    return (
-        f"{calls} under way when a command on this run was killed or stopped; without an answer "
-        "in the records, but possibly billed."
-    )
-
-
 def _spending(analysis: RunAnalysis) -> Table | None:
     """Write what was consumed; nothing where no service reported any."""
     spent = analysis.spending
@@ -148,8 +139,8 @@ def _spending(analysis: RunAnalysis) -> Table | None:
         else "No price is known; prices: in the configuration says what tokens cost."
     )
     total += " Counts what services reported of answered calls; kept answers cost nothing again."
-    if count := analysis.status.possibly_billed:
-        total += f" Lower bounds: {possibly_billed_sentence(count)}"
+    if analysis.status.possibly_billed:
+        total += " Lower bounds: calls were under way when a command was stopped."
     return table_of(
         spent,
         {
@@ -157,8 +148,8 @@ def _spending(analysis: RunAnalysis) -> Table | None:
             "At": _stage,
             "Calls": lambda each: each.calls,
             "Kept": lambda each: each.recalled,
-            "Tokens read": lambda each: _tokens(each.tokens_read),
-            "Tokens written": lambda each: _tokens(each.tokens_written),
+            "Tokens read": lambda each: known(each.tokens_read, Unit.COUNT, "not reported"),
+            "Tokens written": lambda each: known(each.tokens_written, Unit.COUNT, "not reported"),
             "Cost": _cost,
         },
         table_id=SPENDING_TABLE,
@@ -178,10 +169,6 @@ def _cost(usage: PartUsage) -> str:
         return "not priced"
     partly = f" for {count_text(usage.priced)}" if usage.priced < usage.calls else ""
     return _money(usage.cost) + partly
-
-
-def _tokens(tokens: int | None) -> str:
-    return "not reported" if tokens is None else count_text(tokens)
 
 
 def _money(amount: float) -> str:

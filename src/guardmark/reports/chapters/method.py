@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from guardmark.reports.chapters.latency import possibly_billed_sentence
 from guardmark.reports.document.blocks import (
     Bullets,
     Facts,
@@ -118,8 +117,13 @@ def write_configuration(analysis: RunAnalysis) -> Section:
     """Write the section on what was run."""
     status, remarks = analysis.status, []
     if status.possibly_billed:
-        sentence = possibly_billed_sentence(status.possibly_billed)
-        remarks.append(Paragraph(text=f"{sentence} What calls used is a lower bound."))
+        calls = count_text(status.possibly_billed)
+        text = (
+            f"{calls} call{' was' if calls == '1' else 's were'} under way when a command on this "
+            "run was killed or stopped; without an answer in the records, but possibly billed. "
+            "What calls used is a lower bound."
+        )
+        remarks.append(Paragraph(text=text))
     if status.retried:
         text = (
             f"{count_text(status.retried)} errors of earlier attempts were asked about again; the "

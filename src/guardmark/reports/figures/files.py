@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from guardmark.reports.document.blocks import Histogram, IntervalChart, LineChart
 from guardmark.reports.document.wording import measure_text
 from guardmark.reports.figures.bars import draw_histogram
 from guardmark.reports.figures.interval import STRIP, plot_intervals
-from guardmark.reports.figures.lines import DASHES, draw_lines
+from guardmark.reports.figures.lines import draw_lines
 from guardmark.reports.figures.svg import (
-    NEUTRAL,
     Drawing,
-    dot,
     element,
     fit_for_files,
     join,
-    series_class,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +55,7 @@ def figure_svg(figure: Figure, series: Mapping[str, int] | None = None) -> str:
     if isinstance(figure, IntervalChart):
         drawing = _strips(figure, plot_intervals(figure, chosen))
     elif isinstance(figure, LineChart):
-        drawing = _with_legend(draw_lines(figure, chosen), figure, chosen)
+        drawing = _with_legend(draw_lines(figure, chosen))
     else:
         drawing = draw_histogram(figure)
     width, height = drawing.width + 16, drawing.height + _HEAD + 8
@@ -91,19 +89,13 @@ def _series(figure: Figure) -> dict[str, int]:
     return {name: index for index, name in enumerate(dict.fromkeys(names))}
 
 
-def _with_legend(drawing: Drawing, chart: LineChart, series: Mapping[str, int]) -> Drawing:
-    parts = [drawing.content]
-    for place, line in enumerate(chart.lines):
-        y = drawing.height + _LEGEND * place + 8
-        if len(line.points) == 1:
-            stroke = element("g", dot(place), transform=f"translate(70 {y})")
-        else:
-            stroke = element("line", x1=56, x2=84, y1=y, y2=y, class_=f"line d{place % DASHES}")
-        name = element("text", line.label, x=92, y=y + 4.5)
-        classes = series_class(series.get(line.label, NEUTRAL))
-        parts.append(element("g", stroke, name, class_=classes))
-    height = drawing.height + _LEGEND * len(chart.lines)
-    return replace(drawing, height=height, content=join(parts))
+def _with_legend(drawing: Drawing) -> Drawing:
+    names = (
+        element("g", sign, element("text", label, x=32, y=12.5), transform=f"translate(58 {y})")
+        for y, (label, sign) in zip(count(drawing.height, _LEGEND), drawing.legend, strict=False)
+    )
+    height = drawing.height + _LEGEND * len(drawing.legend)
+    return replace(drawing, height=height, content=join([drawing.content, *names]))
 
 
 def _strips(chart: IntervalChart, plot: IntervalPlot) -> Drawing:

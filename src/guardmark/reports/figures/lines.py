@@ -39,10 +39,10 @@ class _Plane:
     y_scale: Scale
 
     def x(self, value: float) -> float:
-        return _across(self.x_scale.at(value))
+        return _LEFT + self.x_scale.at(value) * (_WIDTH - _LEFT - _RIGHT)
 
     def y(self, value: float) -> float:
-        return _up(self.y_scale.at(value))
+        return _HEIGHT - _BOTTOM - self.y_scale.at(value) * (_HEIGHT - _TOP - _BOTTOM)
 
     def path(self, points: Iterable[tuple[float, float]]) -> str:
         return "M" + "L".join(f"{self.x(x):.1f} {self.y(y):.1f}" for x, y in points)

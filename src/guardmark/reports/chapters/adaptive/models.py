@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.adaptive.operators import OperatorClass
-from guardmark.reports.document.blocks import Bullets, Paragraph, Row, Table, Tone, Unit, present
+from guardmark.reports.document.blocks import Bullets, Paragraph, Table, Tone, Unit, present
 from guardmark.reports.document.cells import (
-    columns,
     figure_text,
     known,
     name,
     rate_text,
-    row,
     slug,
     table_of,
     with_counts,
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     )
     from guardmark.analysis.adaptive.card import AdaptiveCard
     from guardmark.analysis.adaptive.target import EffectRate, Effects, EstimatedEffect, TargetCard
-    from guardmark.core.estimate import Estimate
     from guardmark.core.usage import UsageTotals
     from guardmark.reports.document.blocks import Block
     from guardmark.reports.document.cells import Value
@@ -98,11 +95,11 @@ def attacker_blocks(card: AdaptiveCard) -> Sequence[Block]:
         cautions += critic_cautions(critic)
     warnings = tuple(f"{defense}: {caution}" for caution in cautions)
     return present(
-        Table(
-            id=f"adaptive-attacker-{slug(defense)}",
+        table_of(
+            _rates(attacker, _RATES),
+            {"Figure|Rate|Of": lambda each: each},
+            table_id=f"adaptive-attacker-{slug(defense)}",
             title=f"{defense}: the attacker model",
-            columns=columns("Figure", "Rate", "Of"),
-            rows=_rates(attacker, _RATES),
             note="A refusal lowers the rate of the round without any merit of the defense. A "
             "candidate is sent only after it was judged the same request (by a model twice, in "
             "both orders; by embeddings when their cosine reaches tau), or when it holds the same "
@@ -116,18 +113,20 @@ def attacker_blocks(card: AdaptiveCard) -> Sequence[Block]:
     )
 
 
-def _rates(card: AttackerCard | RewordingCard, labels: Mapping[str, str]) -> tuple[Row, ...]:
-    return tuple(row(label, *with_counts(getattr(card, key))) for key, label in labels.items())
+def _rates(
+    card: AttackerCard | RewordingCard, labels: Mapping[str, str]
+) -> list[tuple[Value, ...]]:
+    return [(label, *with_counts(getattr(card, key))) for key, label in labels.items()]
 
 
 def _twin_table(defense: str, twin: RewordingCard, attacker: AttackerCard) -> Table:
     proof = "the same judge of sameness" if attacker.has_judge else "nobody to judge sameness"
     unsure = "" if twin.is_clear else " (too few to be sure)"
-    return Table(
-        id=f"adaptive-attacker-twin-{slug(defense)}",
+    return table_of(
+        [*_rates(twin, _TWIN_RATES), ("Standing", f"{twin.standing.value}{unsure}", "")],
+        {"Figure|Rate|Of": lambda each: each},
+        table_id=f"adaptive-attacker-twin-{slug(defense)}",
         title=f"{defense}: benign texts reworded by the attacker model",
-        columns=columns("Figure", "Rate", "Of"),
-        rows=(*_rates(twin, _TWIN_RATES), row("Standing", f"{twin.standing.value}{unsure}", "")),
         note=f"{count_text(twin.samples)} benign samples, drawn with the seed, in one call each: "
         f"the same model and strategies, {proof}, the label untold. The evaluator pays.",
     )
@@ -326,13 +325,9 @@ def meaning_sentences(card: AdaptiveCard) -> list[str]:
     return [_UNKNOWN]
 
 
-def _share(estimate: Estimate) -> str:
-    return figure_text(estimate)
-
-
 def _estimate_text(estimated: EstimatedEffect) -> str:
     """Say what attack success is guessed to be, and from what."""
-    value, bypassed = estimated.value, _share(estimated.bypassed)
+    value, bypassed = estimated.value, figure_text(estimated.bypassed)
     if value.value is None:
         return (
             f"estimated attack success is undefined ({value.reason}); {bypassed} of attacks got "
@@ -340,8 +335,8 @@ def _estimate_text(estimated: EstimatedEffect) -> str:
         )
     unread = f" {count_text(estimated.unread)} got through by operators not probed."
     return (
-        f"estimated attack success {figure_text(value)}: {bypassed} of attacks got "
-        f"through x {_share(estimated.read)} of harmless canaries were read by the target model "
+        f"estimated attack success {figure_text(value)}: {bypassed} of attacks got through x "
+        f"{figure_text(estimated.read)} of harmless canaries were read by the target model "
         "with the same operators. No judge looked at its answers."
         f"{unread if estimated.unread else ''}"
     )
@@ -396,7 +391,7 @@ def reading_sentence(target: TargetCard) -> str:
     """Say how well the target model reads plain sentences and rewritten ones."""
     rates = {each.chain: each.read for each in target.readings}
     plain = rates.pop("", None)
-    share = "undefined" if plain is None else _share(plain)
+    share = "undefined" if plain is None else figure_text(plain)
     if not target.has_control:
         return (
             f"{target.model} gives back {share} of plain canaries: the probe says nothing of "

@@ -123,15 +123,11 @@ def repair_sentence(card: AdaptiveCard) -> str:
     best = card.best_repair
     if best is None:
         return f"{card.name}: no cleaning of texts would have closed more than it costs"
-    words = f"{_effect(best)}. {_fit_words(card)}"
-    return f"{card.name}: cleaning texts by {best.name} before the defense would {words}"
-
-
-def _effect(best: RepairCard) -> str:
     closed, lost, opened = map(rate_text, (best.closed, best.cost, best.opened))
     return (
-        f"close {closed} of the bypasses, block {lost} of the benign texts let through so far, "
-        f"and let in {opened} of the attacks blocked so far"
+        f"{card.name}: cleaning texts by {best.name} before the defense would close {closed} of "
+        f"the bypasses, block {lost} of the benign texts let through so far, and let in {opened} "
+        f"of the attacks blocked so far. {_fit_words(card)}"
     )
 
 
@@ -204,8 +200,7 @@ def _repair_entry(card: AdaptiveCard, taken: Sequence[str]) -> list[str]:
         "canon": CANON_VERSION,
     }
     lines = [
-        *_remark(f"{card.name}, after cleaning: would {_effect(best)}."),
-        *_remark(f"{_fit_words(card)}."),
+        *_remark(f"{repair_sentence(card)}."),
         *_yaml({fixed: cleaned}),
     ]
     if best.opened.successes:
