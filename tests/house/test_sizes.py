@@ -42,11 +42,11 @@ MOST_LINES_OF_ROOMS = {
 """Rooms, and how many lines of Python they hold together at most."""
 
 ABOVE = {
-    ("reports",): 7_101,
+    ("reports",): 6_810,
     ("app",): 8_247,
 }
 """Rooms that are still above their ceiling, and their size: a figure here only falls."""
-ABOVE_LINES = 63_400
+ABOVE_LINES = 63_100
 ABOVE_MODULES = 352
 ABOVE_FILES: dict[str, int] = {}
 

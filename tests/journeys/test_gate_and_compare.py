@@ -172,7 +172,7 @@ def test_the_defenses_of_one_run_are_compared(tmp_path: Path) -> None:
     (tmp_path / "two.yaml").write_text(config, encoding="utf-8")
     assert guardmark("run", "two.yaml", "-o", "two", cwd=tmp_path).returncode == 0
     said = " ".join(guardmark("compare", "two", cwd=tmp_path).stdout.split())
-    for part in ("pattern against ngram", "ASR in ", "They differ on ", "only pattern wrong: "):
+    for part in ("pattern against ngram", "By category", "They differ on ", "only pattern wrong: "):
         assert part in said
     assert "- Neither is better as such" in said
     data = json.loads(guardmark("compare", "two", "--json", "--no-texts", cwd=tmp_path).stdout)

@@ -257,13 +257,13 @@ def usage_columns(reader: RecordReader, defense: str) -> UsageColumns:
 class PartUsage:
     """What the calls of one part used at one stage; None where no answer reports any."""
 
-    part: str
-    stage: str
-    layer: str
+    part: str  # name of the defense, model or judge
+    stage: str  # `defense`, `warmup`, `model`, `judge` or `try`
+    layer: str  # which judging; `run` for the run itself
     calls: int  # answers that report usage and were asked for in this run, each time they were
     recalled: int  # answers kept from an earlier run; in no sum
-    tokens_read: int | None
-    tokens_written: int | None
+    tokens_read: int | None  # None where no answer reports any
+    tokens_written: int | None  # None where no answer reports any
     cost: float | None  # in the currency of the price table
     priced: int  # answers behind `cost`
 

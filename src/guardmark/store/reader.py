@@ -39,9 +39,9 @@ class RunState(StrEnum):
 class RunStatus:
     """How far a run is, in records."""
 
-    state: RunState
-    planned: int
-    stored: int
+    state: RunState  # whether it came to its end
+    planned: int  # records planned
+    stored: int  # records stored
     retried: int = 0  # asked about again after an error
     head: str = ""
     possibly_billed: int = 0

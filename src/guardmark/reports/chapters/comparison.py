@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from guardmark.analysis.compare.comparison import PairVerdict
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     _Side = tuple[PairedComparison, PairedSide]
 
 _EXCERPT: Final = 120
-_MOST_OPEN: Final = 12  # categories that a table shows without being unfolded
+_MOST_OPEN: Final = 8  # categories, the surest differences first, that are not folded
 _NAMED: Final = 5
 _MEANINGS = {
     "Difference": "first rate minus second; below zero the first is better",
@@ -364,14 +365,24 @@ def _pair(number: int, detail: PairDetail, *, texts: bool) -> Section:
         f"pair-{number}",
         f"{detail.first} against {detail.second}",
         Bullets(lines=tuple(lines or ("Both agree on every sample.",))),
-        _categories(number, detail) if detail.categories else None,
+        *(_categories(number, detail) if detail.categories else ()),
     )
 
 
-def _categories(number: int, detail: PairDetail) -> Table:
-    surest = sorted(detail.categories, key=_rank)
+def _categories(number: int, detail: PairDetail) -> Iterator[Table]:
+    """Yield the categories, the surest differences in a table that is not folded."""
+    ranked = sorted(detail.categories, key=_rank)
+    yield _category_table(ranked[:_MOST_OPEN], table_id=f"categories-{number}", title="By category")
+    if more := ranked[_MOST_OPEN:]:
+        others = _category_table(
+            more, table_id=f"categories-{number}-more", title="Other categories"
+        )
+        yield replace(others, collapsed=True)
+
+
+def _category_table(rows: Sequence[CategoryDifference], *, table_id: str, title: str) -> Table:
     table = table_of(
-        surest,
+        rows,
         {
             "Category": lambda each: each.category,
             "Rate": lambda each: "ASR" if each.is_attack else "FPR",
@@ -379,13 +390,12 @@ def _categories(number: int, detail: PairDetail) -> Table:
             "p (Holm)": lambda each: figure(each.side.adjusted_p, Unit.P_VALUE),
             "Pairs": lambda each: each.side.difference.pairs,
         },
-        table_id=f"categories-{number}",
-        title="By category, the surest difference first",
+        table_id=table_id,
+        title=title,
         texts=("Rate",),
         meanings={"Difference": "first rate minus second"},
-        collapsed=len(surest) > _MOST_OPEN,
     )
-    return grey(table, (each.is_greyed for each in surest))
+    return grey(table, (each.is_greyed for each in rows))
 
 
 def _sample(each: DiscordantSample, *, texts: bool) -> str:

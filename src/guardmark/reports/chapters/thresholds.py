@@ -137,7 +137,7 @@ def _roc(scored: _Scored) -> LineChart:
         y_axis="True positive rate",
         lines=tuple(lines),
         diagonal=True,
-        summary=f"Curves of {count_text(len(scored))} defenses; the areas under them stand beside.",
+        summary=" ".join(_area_words(defense, found) for defense, found in scored),
     )
 
 
@@ -157,7 +157,10 @@ def _precision_recall(scored: _Scored) -> LineChart:
         x_axis="Recall",
         y_axis="Precision at this mix",
         lines=tuple(lines),
-        summary=f"Curves of {count_text(len(scored))} defenses; average precision stands beside.",
+        summary=" ".join(
+            f"{defense}: average precision {value_text(found.precision_area.value, Unit.NUMBER)}."
+            for defense, found in scored
+        ),
     )
 
 
