@@ -126,6 +126,7 @@ async def test_a_blocker_of_odd_characters_is_a_blanket_block(tmp_path: Path) ->
     assert {"invisible", "fullwidth"} <= blanket
 
 
+@pytest.mark.slow
 async def test_the_gain_over_a_random_defense_is_explained_by_the_null_arm(tmp_path: Path) -> None:
     """A leaker is flagged; sending the same text again does as well as any attack."""
     card = await card_of(tmp_path, leaker(), budget=64)
@@ -159,6 +160,7 @@ async def test_a_defense_that_blocks_nothing_is_passed_from_the_start(tmp_path: 
     assert card.survival is None
 
 
+@pytest.mark.slow
 async def test_success_never_falls_and_the_curve_ends_where_the_rate_is(tmp_path: Path) -> None:
     """Rounds are cumulative; one minus Kaplan-Meier equals the rate of the adaptive arm."""
     card = await card_of(tmp_path, hardened)
@@ -259,6 +261,7 @@ class Flaky(AtOnce):
         return super().decide_now(prompt)
 
 
+@pytest.mark.slow
 async def test_failures_never_change_what_held_and_what_fell(tmp_path: Path) -> None:
     """A failed call is asked again and counts neither as held nor as bypassed."""
     steady, flaky = tmp_path / "steady", tmp_path / "flaky"
@@ -340,6 +343,7 @@ async def test_other_settings_are_not_mixed(tmp_path: Path) -> None:
             check_settings(plan_of(AtOnce("d", keyword), budget=64), reader)
 
 
+@pytest.mark.slow
 async def test_winners_are_replayed_on_the_other_defenses(tmp_path: Path) -> None:
     """What got through a keyword list is asked of the folding one, once each."""
     await attack(tmp_path, samples(), plan_of(AtOnce("plain", keyword), AtOnce("folds", folding)))
@@ -358,6 +362,7 @@ async def test_repair_names_the_cleaning_that_would_have_helped(tmp_path: Path) 
     assert card.best_repair.cost.value == 0
 
 
+@pytest.mark.slow
 async def test_learning_beats_drawing_at_random_where_few_operators_work(tmp_path: Path) -> None:
     """Against a defense that only few operators pass, the gain at equal tries is certain."""
     card = await card_of(tmp_path, hardened, budget=64)

@@ -61,7 +61,9 @@ def _paid(folder: Path) -> tuple[int, int]:
         return sum(not each.is_free for each in tries), reader.status().possibly_billed
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize(
+    "number", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))]
+)
 async def test_only_what_has_no_answer_is_asked_again(tmp_path: Path, number: int) -> None:
     """Every call that left is an answer in the records or counted as possibly billed."""
     for name in ("whole", "out"):

@@ -53,7 +53,7 @@ def test_every_seed_is_another_one() -> None:
     assert len({derive_seed(7, number) for number in range(1, 101)}) == 100
 
 
-@pytest.mark.parametrize("rule", [hardened, "luck"])
+@pytest.mark.parametrize("rule", ["luck", pytest.param(hardened, marks=pytest.mark.slow)])
 async def test_more_seeds_leave_the_first_one_as_it_is(tmp_path: Path, rule: Any) -> None:
     """A run of three seeds holds the run of one, byte for byte, of a random defense too."""
     told = []
@@ -68,6 +68,7 @@ async def test_more_seeds_leave_the_first_one_as_it_is(tmp_path: Path, rule: Any
     assert all("seed-" in json.loads(line)["arm"] for line in three[len(one) :])
 
 
+@pytest.mark.slow
 async def test_any_concurrency_gives_the_same_bytes_at_every_seed(tmp_path: Path) -> None:
     """Concurrency 1, 8 and 64 write the same trace."""
     written = set()
@@ -96,6 +97,7 @@ async def test_each_seed_searches_for_itself_within_its_own_budget(tmp_path: Pat
     assert texts["adaptive/seed-2/blind"] != texts[BLIND]
 
 
+@pytest.mark.slow
 async def test_what_does_not_search_is_asked_once(tmp_path: Path) -> None:
     """Baseline, diagnosis, battery and everything on the evaluator's account cost no more."""
     calls = []
@@ -124,6 +126,7 @@ async def test_a_search_pays_nothing_for_what_the_battery_asked_at_any_seed(tmp_
         assert not any(row["free"] for row in paid)
 
 
+@pytest.mark.slow
 async def test_an_interrupted_seed_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """What is stored is not asked again, and the trace is that of one go."""
 
@@ -156,6 +159,7 @@ async def test_an_interrupted_seed_goes_on_where_it_stopped(tmp_path: Path) -> N
     assert check(parts / "records.sqlite") == []
 
 
+@pytest.mark.slow
 async def test_a_trace_of_several_seeds_is_replayed_without_a_call(tmp_path: Path) -> None:
     """The answers of every seed come back from the file."""
     first, second = tmp_path / "first", tmp_path / "second"

@@ -318,6 +318,7 @@ async def test_what_the_run_got_already_is_not_asked_again(tmp_path: Path) -> No
     assert not {each.prompt.text for each in rows()} & set(model.asked)
 
 
+@pytest.mark.slow
 async def test_an_interrupted_measurement_asks_only_what_is_missing(tmp_path: Path) -> None:
     """What is stored stays; in the end everything is there once, in the same bytes."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tests.analysis.small_runs import Planned, Runs, allow, attack, benign, block
+from tests.schemas import check_document
 
 from guardmark.analysis.defense.frame import read_frame
 from guardmark.analysis.defense.scorecard import reweight
@@ -18,7 +18,7 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision
 from guardmark.core.sample import Sample
 from guardmark.reports.chapters.run_document import build_document
-from guardmark.reports.render.json.documents import document_schema, summary_json
+from guardmark.reports.render.json.documents import summary_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.stats.scores.auc import compare_auc
 from guardmark.stats.scores.calibration import brier
@@ -134,7 +134,7 @@ def test_rates_follow_the_weights_of_a_deployment(runs: Runs) -> None:
     assert heavy.false_positive_rate.value == pytest.approx(0.0)
     assert "no interval" in heavy.attack_success_rate.reason
     assert "Weighted to the deployment's stated mix" in text
-    Draft202012Validator(document_schema("summary")).validate(said)
+    check_document(said)
 
 
 def test_a_label_without_answers_has_no_weighted_rate(runs: Runs) -> None:

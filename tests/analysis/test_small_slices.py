@@ -8,7 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, stdev
 
-import jsonschema
 import pytest
 from small_pipelines import (
     GARBLED,
@@ -19,6 +18,7 @@ from small_pipelines import (
     opened_pipeline,
 )
 from small_runs import Planned, Runs, allow, attack, benign, block, failed
+from tests.schemas import check_document
 
 from guardmark.analysis.pipeline.small_slices import (
     SliceFigure,
@@ -30,7 +30,7 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.outcome import Decision, Verdict
 from guardmark.core.sample import Sample
 from guardmark.reports.chapters.slices import stability_document
-from guardmark.reports.render.json.documents import document_schema, stability_json
+from guardmark.reports.render.json.documents import stability_json
 from guardmark.reports.render.markdown import render_markdown
 from guardmark.reports.render.terminal import render_terminal
 
@@ -180,7 +180,7 @@ def test_without_answers_that_count_nothing_is_zero(runs: Runs) -> None:
 def test_json_keeps_to_its_schema(tmp_path: Path) -> None:
     """The published one."""
     said = json.loads(stability_json(measured(tmp_path)))
-    jsonschema.Draft202012Validator(document_schema("stability")).validate(said)
+    check_document(said, of="stability")
     assert said["variants"][0] == {
         "variant": "original",
         "attacks": 20,

@@ -99,6 +99,7 @@ def test_labels_that_fit_no_answer_are_named(
         read_labels(tmp_path / "l.csv", reader)
 
 
+@pytest.mark.slow
 def test_labelling_in_the_terminal_goes_on_where_it_stopped(run: Path, tmp_path: Path) -> None:
     """Two labels, a skip, a quit; then the rest."""
 

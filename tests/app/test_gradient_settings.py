@@ -32,6 +32,7 @@ class Settings(BaseModel):
 """
 
 
+@pytest.mark.slow
 def test_an_attack_of_another_package_is_found_by_its_entry_point(tmp_path: Path) -> None:
     """It is listed beside ours, and a configuration may name it."""
     folder = tmp_path / "plugin"

@@ -109,6 +109,7 @@ def test_data_that_were_edited_since_are_found_before_anything_is_imported(
     assert not mark.exists()
 
 
+@pytest.mark.slow
 async def test_no_address_is_called_and_no_variable_sent(
     tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +261,7 @@ def test_trust_lists_everything_and_asks_first(
     assert "s3cret" not in text
 
 
+@pytest.mark.slow
 def test_off_a_terminal_the_list_itself_has_to_be_named(tmp_path: Path) -> None:
     """Without its hash, or with the hash of another list, nothing is imported."""
     prepare(tmp_path)
@@ -361,6 +363,7 @@ async def test_no_verb_imports_calls_or_reads_what_a_folder_names(
     assert out.is_dir()
 
 
+@pytest.mark.slow
 async def test_a_judge_is_not_told_a_file_that_the_folder_names(
     tmp_path: Path, chat_server: Any
 ) -> None:
@@ -387,6 +390,7 @@ async def test_a_judge_is_not_told_a_file_that_the_folder_names(
     assert any("s3cret" in json.dumps(each) for each in chat_server.requests)
 
 
+@pytest.mark.slow
 def test_verify_looks_for_data_only_where_a_person_said(tmp_path: Path) -> None:
     """A name that leads out of the named folders is a file that was not found."""
     (tmp_path / "below").mkdir()

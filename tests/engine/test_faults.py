@@ -139,7 +139,7 @@ def test_an_interrupt_stores_what_is_finished_and_can_be_continued(
     assert figures(tmp_path) == undisturbed
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 def test_a_power_loss_takes_the_last_commits_and_nothing_else(
     tmp_path: Path, undisturbed: Rows, seed: int
 ) -> None:
@@ -195,6 +195,7 @@ def test_the_second_of_two_runs_on_one_folder_is_refused(tmp_path: Path, undistu
     assert figures(tmp_path) == undisturbed
 
 
+@pytest.mark.slow
 def test_five_runs_at_once_into_different_folders(tmp_path: Path, undisturbed: Rows) -> None:
     """Nothing is shared but the machine."""
     children = [

@@ -8,13 +8,11 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
-import jsonschema
 import pytest
 from tests.golden.comparison import difference, differences, record_differences
 from tests.golden.folders import carry_out, contents, lay_out, made_once, read_frozen, unpack
 from tests.golden.runs import FROZEN, RUNS, GoldenRun, step
-
-from guardmark.reports.render.json.documents import document_schema
+from tests.schemas import check_document
 
 NAMES = [run.name for run in RUNS]
 SHOWN_FILES = 8
@@ -56,9 +54,8 @@ def test_summaries_keep_to_the_schema_made_from_the_types(retold: tuple[GoldenRu
     beside = (path.parent / "summary.json" for path in folder.rglob("records.sqlite"))
     summaries = sorted(path for path in beside if path.exists())
     assert summaries
-    schema = document_schema("summary")
     for path in summaries:
-        jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), schema)
+        check_document(json.loads(path.read_text(encoding="utf-8")))
 
 
 @pytest.mark.slow

@@ -6,16 +6,15 @@ import json
 import re
 from pathlib import Path
 
-import jsonschema
 import pytest
 from aiohttp import web
 from tests.conftest import Loopback, Serve
 from tests.journeys.attacker_models import CONFIG, Steady, kill_at, prepare
 from tests.journeys.command_line import typed
+from tests.schemas import check_document
 
 from guardmark.app.adapt.attacker import attacker_config
 from guardmark.app.parts.loading import builtin_config
-from guardmark.reports.render.json.documents import document_schema
 
 pytestmark = pytest.mark.slow
 
@@ -175,7 +174,7 @@ async def test_a_model_that_is_left_nothing_is_told_of_all_the_same(
     summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert summary["adaptive"][0]["rounds"][-1]["round"] == "R5"
     assert summary["adaptive"][0]["attacker"]["refused"]["value"] is None
-    jsonschema.validate(summary, document_schema("summary"))
+    check_document(summary)
     verified = await typed("verify", "out", cwd=tmp_path)
     assert verified.code == 0, verified.out
 

@@ -7,14 +7,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from aiohttp import web
 from tests.conftest import Loopback, Serve
 from tests.journeys.attacker_models import CONFIG, Steady, kill_at, prepare
 from tests.journeys.command_line import typed
-
-from guardmark.reports.render.json.documents import document_schema
+from tests.schemas import check_document
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +84,7 @@ async def test_critic_and_twin_are_repeated_offline_and_counted_twice(
     assert (tmp_path / "first/trace.jsonl").read_bytes() == (
         tmp_path / "second/trace.jsonl"
     ).read_bytes()
-    jsonschema.validate(one, document_schema("summary"))
+    check_document(one)
     attacker = one["adaptive"][0]["attacker"]
     assert attacker["twin"]["samples"] == 2
     assert attacker["critic"]["guessed"]["trials"] > 0

@@ -7,15 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from aiohttp import web
 from tests.conftest import Loopback, Serve
 from tests.journeys.attacker_models import DENY
 from tests.journeys.command_line import printed
-
-from guardmark.reports.render.json.documents import document_schema
+from tests.schemas import check_document
 
 pytestmark = pytest.mark.slow
 
@@ -111,7 +109,7 @@ async def pair(serve: Serve, tmp_path: Path) -> tuple[Pair, Loopback]:
 def card_of(run: Path) -> Json:
     """Return the figures of the one defense."""
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
-    jsonschema.validate(summary, document_schema("summary"))
+    check_document(summary)
     (card,) = summary["adaptive"]
     return card  # type: ignore[no-any-return]
 

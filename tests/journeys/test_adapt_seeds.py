@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 from tests.journeys.command_line import CONFIG, guardmark, set_up
-
-from guardmark.reports.render.json.documents import document_schema
+from tests.schemas import check_document
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +21,14 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_configuration_names_the_seeds_and_every_file_says_them(adapted: Path) -> None:
     """Lock, trace, summary and report; `verify` counts them a second time."""
     out = adapted / "out"
     assert json.loads((out / "battery.lock").read_text("utf-8"))["seeds"] == 3
     assert '"adaptive/seed-3/blind"' in (out / "trace.jsonl").read_text("utf-8")
     summary = json.loads((out / "summary.json").read_text("utf-8"))
-    jsonschema.validate(summary, document_schema("summary"))
+    check_document(summary)
     for card in summary["adaptive"]:
         assert card["seeds"]["counted"] == [1, 2, 3]
         assert card["settings"]["seeds"] == 3

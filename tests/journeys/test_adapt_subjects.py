@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 from aiohttp import web
 from tests.conftest import Serve
 from tests.journeys.attacker_models import CONFIG as MODELS
 from tests.journeys.attacker_models import Steady, prepare
 from tests.journeys.command_line import typed
-
-from guardmark.reports.render.json.documents import document_schema
+from tests.schemas import check_document
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +49,7 @@ async def test_a_guard_of_responses_is_left_out_with_a_note(tmp_path: Path) -> N
     summary = json.loads((tmp_path / "out/summary.json").read_text("utf-8"))
     assert [card["defense"] for card in summary["adaptive"]] == ["closed"]
     assert summary["adaptive_left_out"] == {"output": "response"}
-    jsonschema.validate(summary, document_schema("summary"))
+    check_document(summary)
     for name in ("report.html", "summary.md"):
         assert "output was left out" in (tmp_path / "out" / name).read_text("utf-8")
     verified = await typed("verify", "out", cwd=tmp_path)

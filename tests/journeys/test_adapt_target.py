@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from tests.journeys.command_line import typed, write_rows
+from tests.schemas import check_document
 
 from guardmark.app.verify.verification import verify
-from guardmark.reports.render.json.documents import document_schema
 from guardmark.store.reader import RecordReader
 from guardmark.store.tries import read_tries
 
@@ -107,13 +107,12 @@ async def test_attack_success_is_told_verified_and_replayed(
     chat_server: Any, tmp_path: Path
 ) -> None:
     """Every figure is the hand count; verify counts it again; a replay asks nobody."""
-    jsonschema = pytest.importorskip("jsonschema", reason="checks the published schema")
     chat_server.reply = doorman
     config = set_up(tmp_path, chat_server.base_url)
     done = await typed("adapt", config, "--budget", "8", "-o", "out", cwd=tmp_path)
     assert done.code == 0, done.err
     summary = summary_of(tmp_path / "out")
-    jsonschema.validate(summary, document_schema("summary"))
+    check_document(summary)
     (card,) = summary["adaptive"]
     effects = card["target"]["effects"]
     # Doors 0, 2, 4, 6, 8 and 10 of twelve; door 5 has no known end.

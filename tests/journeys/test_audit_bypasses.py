@@ -7,14 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from aiohttp import web
 from tests.conftest import Serve
 from tests.journeys.attacker_models import DENY
 from tests.journeys.command_line import printed
-
-from guardmark.reports.render.json.documents import document_schema
+from tests.schemas import check_document
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +82,7 @@ async def test_an_audit_from_the_sheet_to_the_report(run: Path) -> None:
     said = await printed("judge", "out", "--human-labels", "bypasses.csv", cwd=run)
     assert "5 labels of people stored" in said
     summary = json.loads((run / "out" / "summary.json").read_text(encoding="utf-8"))
-    jsonschema.validate(summary, document_schema("summary"))
+    check_document(summary)
     audit = summary["adaptive"][0]["audit"]
     assert audit["source"] == "bypasses.csv"
     assert audit["rounds"][-1]["full"]["value"] == pytest.approx(0.8)

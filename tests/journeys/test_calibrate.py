@@ -111,6 +111,7 @@ async def test_pairs_give_a_threshold_and_where_it_comes_from(
     assert known["sha256"][:12] in lock
 
 
+@pytest.mark.slow
 async def test_a_few_failures_are_counted_and_many_refused(
     tmp_path: Path, angles: tuple[Angles, Loopback]
 ) -> None:
@@ -148,6 +149,7 @@ async def test_pairs_that_do_not_do_are_named(
     assert len(told.splitlines()) <= 5
 
 
+@pytest.mark.slow
 async def test_a_configuration_without_embeddings_is_named(
     tmp_path: Path, angles: tuple[Angles, Loopback]
 ) -> None:

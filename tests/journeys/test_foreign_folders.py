@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import Done, guardmark
 
+pytestmark = pytest.mark.slow
+
 ENDLESS = (
     "DROP TABLE records; CREATE VIEW records AS WITH RECURSIVE n(i) AS"
     " (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS defense, i AS stage FROM n"

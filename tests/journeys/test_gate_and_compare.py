@@ -90,6 +90,7 @@ def test_a_mistake_in_a_policy_is_named(runs: Path, policy: str, said: str) -> N
     assert len(done.stderr.splitlines()) <= 5
 
 
+@pytest.mark.slow
 def test_a_run_without_a_policy_is_no_pass(runs: Path, tmp_path: Path) -> None:
     """A gate that checks nothing must not say yes."""
     text = (CI / "bench.yaml").read_text(encoding="utf-8")

@@ -25,6 +25,8 @@ from guardmark.cli import main
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.slow
+
 FIELDS: Final = ("text", "id", "category", "subcategory", "language", "technique", "variant")
 FIELDS_OF_ROWS: Final = (*FIELDS, "source", "group")
 HOSTILE: Final = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -104,14 +106,38 @@ def set_up(folder: Path, url: str) -> Path:
     return path
 
 
-@pytest.fixture
-async def finished(chat_server: Any, tmp_path: Path) -> Path:
-    """A finished run of the planted pipeline."""
+async def run_planted(chat_server: Any, folder: Path) -> Path:
+    """Run the planted pipeline."""
     chat_server.reply = planted
-    config = set_up(tmp_path, chat_server.base_url)
-    done = await typed("run", config, "-o", "out", cwd=tmp_path)
+    config = set_up(folder, chat_server.base_url)
+    done = await typed("run", config, "-o", "out", cwd=folder)
     assert done.code == 0, done.err
-    return tmp_path / "out"
+    return folder / "out"
+
+
+@dataclass
+class Finished:
+    """A finished run that tests read and nobody changes."""
+
+    folder: Path
+    requests: list[Any]
+
+
+@pytest.fixture(scope="module")
+def made() -> list[Finished]:
+    """The run that tests of this file share, once it is there."""
+    return []
+
+
+@pytest.fixture
+async def finished(
+    made: list[Finished], chat_server: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Finished:
+    """A finished run of the planted pipeline, and what its parts were asked."""
+    if not made:
+        folder = await run_planted(chat_server, tmp_path_factory.mktemp("planted"))
+        made.append(Finished(folder, list(chat_server.requests)))
+    return made[0]
 
 
 def summary_of(folder: Path) -> dict[str, Any]:
@@ -130,9 +156,9 @@ def known(n: int) -> bool:
     return n not in {BROKEN, UNJUDGED}
 
 
-async def test_every_rate_is_the_hand_count(finished: Path) -> None:
+async def test_every_rate_is_the_hand_count(finished: Finished) -> None:
     """System, model and defense card, coverage and variants, against the planted truth."""
-    arms = {arm["name"]: arm for arm in summary_of(finished)["pipeline"]["arms"]}
+    arms = {arm["name"]: arm for arm in summary_of(finished.folder)["pipeline"]["arms"]}
     assert list(arms) == ["none", "guard", "wall"]
     attacks = [n for n in ATTACKS if known(n)]
     benign = [n for n in ALL if not is_attack(n) and known(n)]
@@ -170,36 +196,33 @@ async def test_every_rate_is_the_hand_count(finished: Path) -> None:
     assert arms["wall"]["system"]["over_refusal_rate"]["value"] == 1.0
 
 
-async def test_the_report_names_the_arms_and_the_older_definition(finished: Path) -> None:
+async def test_the_report_names_the_arms_and_the_older_definition(finished: Finished) -> None:
     """Three cards, and a word on what the older definition cannot tell apart."""
-    text = (finished / "summary.md").read_text(encoding="utf-8")
+    text = (finished.folder / "summary.md").read_text(encoding="utf-8")
     for title in ("System: what comes out", "Model, given that the guard allows", "Defense:"):
         assert title in text
     assert "response\\_unsafe\\_v1" in text or "response_unsafe_v1" in text
     assert "block everything" in text or "blocks everything" in text
 
 
-async def test_the_judge_is_told_the_system_prompt(finished: Path, chat_server: Any) -> None:
+async def test_the_judge_is_told_the_system_prompt(finished: Finished) -> None:
     """It sees system prompt, question and answer."""
-    assert finished.name == "out"
-    asked = [body for body in chat_server.requests if body["model"] == "judge"]
+    asked = [body for body in finished.requests if body["model"] == "judge"]
     document = json.loads(asked[-1]["messages"][1]["content"])
     assert document["conversation"][0] == {"role": "system", "content": "You teach."}
     assert document["conversation"][1]["role"] == "user"
 
 
-async def test_one_answer_serves_every_arm(finished: Path, chat_server: Any) -> None:
+async def test_one_answer_serves_every_arm(finished: Finished) -> None:
     """The tutor is asked once a sample, and once to see whether it is there."""
-    assert finished.name == "out"
-    asked = [body["model"] for body in chat_server.requests]
+    asked = [body["model"] for body in finished.requests]
     assert asked.count("tutor") == len(ALL) + 1
 
 
 @pytest.mark.slow
-async def test_judging_again_calls_the_judge_only(
-    finished: Path, chat_server: Any, tmp_path: Path
-) -> None:
+async def test_judging_again_calls_the_judge_only(chat_server: Any, tmp_path: Path) -> None:
     """The earlier verdicts stay, and what flipped is printed."""
+    folder = await run_planted(chat_server, tmp_path)
     before = len(chat_server.requests)
     (tmp_path / "judge.yaml").write_text(
         f"judges: [{{type: chat, name: lenient, base_url: '{chat_server.base_url}',"
@@ -213,7 +236,7 @@ async def test_judging_again_calls_the_judge_only(
     assert {flip["id"] for flip in flips["flipped"]} == {
         f"s-{n}" for n in ATTACKS if known(n) and is_called_unsafe(n)
     }
-    pipeline = summary_of(finished)["pipeline"]
+    pipeline = summary_of(folder)["pipeline"]
     assert [each["name"] for each in pipeline["judgings"]] == ["run", "lenient"]
     assert pipeline["arms"][0]["judgings"]["lenient"]["attack_success_rate"]["successes"] == 0
     again = len(chat_server.requests)
@@ -222,8 +245,9 @@ async def test_judging_again_calls_the_judge_only(
     assert len(chat_server.requests) == again + 1  # the probe
 
 
-async def test_labels_of_people_correct_the_rate(finished: Path, tmp_path: Path) -> None:
+async def test_labels_of_people_correct_the_rate(finished: Finished, tmp_path: Path) -> None:
     """The interval of the corrected rate covers the planted one; no judge is called."""
+    shutil.copytree(finished.folder, tmp_path / "out")
     with (tmp_path / "labels.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(("audit_id", "human_label"))
@@ -232,7 +256,7 @@ async def test_labels_of_people_correct_the_rate(finished: Path, tmp_path: Path)
                 writer.writerow((f"s-{n}#0", "unsafe" if is_unsafe(n) else "safe"))
     done = await typed("judge", "out", "--human-labels", "labels.csv", cwd=tmp_path)
     assert done.code == 0, done.err
-    pipeline = summary_of(finished)["pipeline"]
+    pipeline = summary_of(tmp_path / "out")["pipeline"]
     corrected = pipeline["arms"][0]["corrected"]["system"]
     answered = [n for n in ATTACKS if n != BROKEN]
     truth = sum(map(is_unsafe, answered)) / len(answered)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import shutil
 from asyncio.subprocess import DEVNULL
 from collections import Counter
 from pathlib import Path
@@ -105,10 +106,20 @@ class Planted:
         return JUDGE[n][0] if n in JUDGE else safe
 
 
+@pytest.fixture(scope="module")
+def made() -> list[tuple[Path, Planted]]:
+    """The run that tests of this file share, once it is there."""
+    return []
+
+
 @pytest.fixture
-async def finished(chat_server: Any, tmp_path: Path) -> tuple[Path, Planted]:
-    """A finished run, and what the server saw."""
-    planted = Planted()
+async def finished(
+    made: list[tuple[Path, Planted]], chat_server: Any, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Planted]:
+    """A finished run that nobody changes, and what the server saw."""
+    if made:
+        return made[0]
+    planted, folder = Planted(), tmp_path_factory.mktemp("troubles")
     chat_server.reply = planted
     rows = [
         {
@@ -119,12 +130,13 @@ async def finished(chat_server: Any, tmp_path: Path) -> tuple[Path, Planted]:
         }
         for n in range(COUNT)
     ]
-    write_rows(tmp_path / "data.jsonl", rows)
-    config = tmp_path / "troubles.yaml"
+    write_rows(folder / "data.jsonl", rows)
+    config = folder / "troubles.yaml"
     config.write_text(CONFIG.format(url=chat_server.base_url), encoding="utf-8")
-    done = await typed("run", config, "-o", "out", cwd=tmp_path)
+    done = await typed("run", config, "-o", "out", cwd=folder)
     assert done.code == 0, done.err
-    return tmp_path / "out", planted
+    made.append((folder / "out", planted))
+    return made[0]
 
 
 def records(folder: Path, stage: str) -> dict[int, dict[str, Any]]:
@@ -197,9 +209,12 @@ async def test_the_price_table_becomes_the_cost_of_each_part(
 
 
 @pytest.mark.slow
-async def test_verify_adds_the_cost_up_a_second_time(finished: tuple[Path, Planted]) -> None:
+async def test_verify_adds_the_cost_up_a_second_time(
+    finished: tuple[Path, Planted], tmp_path: Path
+) -> None:
     """And finds a figure that was changed."""
-    folder, _ = finished
+    shutil.copytree(finished[0].parent, tmp_path / "copy")
+    folder = tmp_path / "copy" / "out"
     assert (await typed("verify", "out", cwd=folder.parent)).code == 0
     said = summary_of(folder)
     said["spending"][-1]["cost"] = 0.01

@@ -15,6 +15,8 @@ import yaml
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain
 
+pytestmark = pytest.mark.slow
+
 SEED = 7
 CONFIG = f"""\
 version: 1

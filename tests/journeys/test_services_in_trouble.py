@@ -19,6 +19,8 @@ from guardmark.net.redaction import Redactor
 from guardmark.store.integrity import check
 from guardmark.store.reader import RecordReader
 
+pytestmark = pytest.mark.slow
+
 GUARD = """\
 version: 1
 name: trouble

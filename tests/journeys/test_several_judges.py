@@ -19,6 +19,8 @@ from tests.oracles.slow.run import recount_now
 from guardmark.app.results.reporting import report
 from guardmark.app.verify.verification import verify
 
+pytestmark = pytest.mark.slow
+
 COUNT = 60
 JUDGES = ("first", "second", "third")
 WORDS = {"s": "safe", "u": "unsafe"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from tests.journeys.command_line import guardmark, set_up, write_rows
 
 
@@ -20,6 +21,7 @@ def measured(folder: Path) -> Path:
     return folder / "out"
 
 
+@pytest.mark.slow
 def test_a_rare_technique_can_be_read(tmp_path: Path) -> None:
     """Reports put it together with others; its sample is still to be had."""
     done = guardmark("show", measured(tmp_path), "--technique", "trick_17", "--json", cwd=tmp_path)
@@ -35,6 +37,7 @@ def test_a_misspelt_technique_is_named_with_the_nearest(tmp_path: Path) -> None:
     assert done.err.rstrip().endswith("and 20 more.")
 
 
+@pytest.mark.slow
 def test_what_a_text_hides_is_spelled_out(tmp_path: Path) -> None:
     """A reader in the terminal must see what the model was told."""
     set_up(tmp_path)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.journeys.command_line import guardmark
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tutor.yaml"
 
 

@@ -104,6 +104,7 @@ async def test_to_a_service(tmp_path: Path, serve: Serve, body: str, sent_as: st
     ]["allow"] == len(TEXTS)
 
 
+@pytest.mark.slow
 def test_reports_of_such_texts_hold_no_live_control(tmp_path: Path) -> None:
     """Terminal, Markdown and HTML show them without letting them act."""
     lay_out(tmp_path, "  none: {type: allow-all}\n")

@@ -9,6 +9,8 @@ import pytest
 import yaml
 from tests.journeys.command_line import guardmark
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = """\
 version: 1
 data: [{builtin: core}]

@@ -35,6 +35,7 @@ def look(run: Path) -> Verification:
     return verify(run, data=[run.parent])
 
 
+@pytest.mark.slow
 def test_answers_of_the_run_and_tries_lie_in_files_of_their_own(run: Path) -> None:
     """`results.jsonl` is that of a run nobody attacked; `trace.jsonl` holds every try."""
     lines = (run / "results.jsonl").read_text("utf-8").splitlines()

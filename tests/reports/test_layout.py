@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guardmark.reports.render.json.encoder import lay_out
@@ -25,12 +25,14 @@ TREES: st.SearchStrategy[Tree] = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(TREES)
 def test_what_is_read_is_what_was_written(value: Tree) -> None:
     """Whatever nests in what."""
     assert json.loads(lay_out(value)) == value
 
 
+@settings(max_examples=40)
 @given(TREES)
 def test_words_and_order_are_those_of_the_standard_library(value: Tree) -> None:
     """Only the space between them differs, so that no number is rounded and no key moves."""

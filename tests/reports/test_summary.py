@@ -7,21 +7,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 from small_reports import bare_analysis, full_analysis
 from small_runs import Runs, allow, attack, benign, block, failed
+from tests.schemas import check_document
 
 from guardmark.analysis.run import RunAnalysis
 from guardmark.core.manifest import Policy
-from guardmark.reports.render.json.documents import document_schema, summary_json
+from guardmark.reports.render.json.documents import summary_json
 
 
 def valid(analysis: RunAnalysis) -> dict[str, Any]:
     """The summary, checked against its schema."""
-    schema = document_schema("summary")
-    Draft202012Validator.check_schema(schema)
     document: dict[str, Any] = json.loads(summary_json(analysis), parse_constant=pytest.fail)
-    Draft202012Validator(schema).validate(document)
+    check_document(document)
     return document
 
 

@@ -6,16 +6,15 @@ import asyncio
 import dataclasses
 import json
 
-import jsonschema
 import numpy as np
 import pytest
 from tests.adaptive.planted import AtOnce, attack, cards, folding, keyword, lottery, samples
+from tests.schemas import check_document
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard, compare_adaptive
 from guardmark.reports.chapters.adaptive.attack_success import area_sentence, pairs_table
 from guardmark.reports.document.wording import cell_text
-from guardmark.reports.render.json.documents import document_schema
 from guardmark.reports.render.json.encoder import encode
 
 BUDGET = 16
@@ -101,6 +100,4 @@ def test_pairs_are_told_alike_everywhere(planted_cards: tuple[AdaptiveCard, ...]
     assert len(table.rows) == 3
     told = [tuple(map(cell_text, line.cells))[:3] for line in table.rows]
     assert ("plain", "hard", "30") in told
-    schema = document_schema("summary")
-    part = {**schema["properties"]["adaptive_pairs"], "$defs": schema["$defs"]}
-    jsonschema.validate(json.loads(json.dumps(encode(pairs))), part)
+    check_document(json.loads(json.dumps(encode(pairs))), "properties", "adaptive_pairs")

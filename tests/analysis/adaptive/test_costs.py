@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-import jsonschema
 import pytest
 from tests.adaptive.planted import attack, cards, keyword, samples
+from tests.schemas import check_document
 
 from guardmark.adaptive.campaign import AdaptivePlan
 from guardmark.analysis.adaptive.card import AdaptiveCard
@@ -19,7 +19,6 @@ from guardmark.core.sample import Prompt, View
 from guardmark.core.usage import Usage, UsageTotals
 from guardmark.reports.chapters.adaptive.attack_success import costs_table
 from guardmark.reports.document.wording import cell_text
-from guardmark.reports.render.json.documents import document_schema
 from guardmark.reports.render.json.encoder import encode
 
 PRICE = 0.25
@@ -140,9 +139,7 @@ def test_nothing_got_through_leaves_the_price_of_a_bypass_undefined() -> None:
 def test_the_json_keeps_to_its_schema(accounts: dict[str, UsageTotals]) -> None:
     """Null where undefined; what comes from a clock stands under timing."""
     costs: CostCard = read_costs(accounts, bypasses=1, attacks=1)
-    schema = document_schema("summary")
-    part = schema["$defs"]["AdaptiveCard"]["properties"]["costs"]
-    jsonschema.validate(encode(costs), {**part, "$defs": schema["$defs"]})
-    timing = schema["$defs"]["RunTiming"]["properties"]["adaptive"]
-    jsonschema.validate({"d": encode(costs.seconds)}, {**timing, "$defs": schema["$defs"]})
+    check_document(encode(costs), "$defs", "AdaptiveCard", "properties", "costs")
+    timing = ("$defs", "RunTiming", "properties", "adaptive")
+    check_document({"d": encode(costs.seconds)}, *timing)
     assert "seconds" not in str(encode(costs))

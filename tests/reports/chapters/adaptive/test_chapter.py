@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CONFIG = """\
 version: 1
 data: [{path: rows.jsonl}]
@@ -70,6 +72,7 @@ def test_a_real_terminal_gets_lines_of_its_width(tmp_path: Path) -> None:
     assert [line for line in lines if len(line) > 80 and not line.startswith(paths)] == []
 
 
+@pytest.mark.slow
 def test_a_file_gets_whole_lines(tmp_path: Path) -> None:
     """What is piped into another program can be searched line by line."""
     _prepare(tmp_path)
