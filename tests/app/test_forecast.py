@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guardmark.app.parts.loading import parse_config
-from guardmark.app.preflight.forecast import Forecast, Span, TextVolume, forecast_parts
+from guardmark.app.preflight import Forecast, Span, TextVolume, forecast_parts
 from guardmark.core.sample import Prompt, View
 
 PROMPTS = (Prompt.of_text("a" * 40), Prompt.of_text("b" * 80))

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from guardmark.app.parts.loading import LoadedConfig
-    from guardmark.app.preflight.checkup import Checkup
-    from guardmark.app.preflight.forecast import Forecast, Span
+    from guardmark.app.preflight import Checkup, Forecast, Span
     from guardmark.app.run.matrix import MatrixDone
     from guardmark.app.run.running import RunOptions
 
@@ -174,7 +173,7 @@ def init_command(template: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check_command(config: Path, probe: int | None, as_json: bool) -> None:
     """Check a configuration."""
-    from guardmark.app.preflight.checkup import check_config
+    from guardmark.app.preflight import check_config
 
     checkup = check_config(config, probes=probe or 0)
     if as_json:
@@ -207,7 +206,7 @@ def _check_lines(checkup: Checkup) -> Iterator[str]:
 
 
 def _forecast_lines(forecasts: Sequence[Forecast]) -> Iterator[str]:
-    from guardmark.app.preflight.forecast import ASSUMPTIONS
+    from guardmark.app.preflight import ASSUMPTIONS
 
     for forecast in forecasts:
         if not forecast.calls.at_most:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ from guardmark.app.parts.process import keep_working_directory, run_on_loop
 from guardmark.app.parts.services import close_parts, open_services
 from guardmark.app.results.opened_run import find_run
 from guardmark.app.results.secret_scan import require_no_secret
+from guardmark.app.run.description import utc_text
 from guardmark.app.run.running import RunOptions, run
 from guardmark.attacks.battery import lock_text, require_lock
 from guardmark.core.errors import ConfigError, IncomparableRuns
@@ -58,7 +60,7 @@ from guardmark.store.run_dir import RunDir
 from guardmark.store.under_way import unanswered_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from guardmark.adaptive.asker import Place
     from guardmark.analysis.adaptive.card import AdaptiveCard
@@ -104,9 +106,9 @@ def sort_replays(paths: Sequence[Path]) -> tuple[Path | None, Path | None]:
     """Tell a trace from a cassette."""
     cassettes = [path for path in paths if _is_cassette(path)]
     traces = [path for path in paths if path not in cassettes]
-    for kind, found in (("traces", traces), ("cassettes", cassettes)):
-        if len(found) > 1:
-            shown = " and ".join(map(str, found[:2]))
+    for kind, named in (("traces", traces), ("cassettes", cassettes)):
+        if len(named) > 1:
+            shown = " and ".join(map(str, named[:2]))
             raise ConfigError(f"--replay names two {kind}: {shown}.\nNext: name one of each.")
     return next(iter(traces), None), next(iter(cassettes), None)
 
@@ -171,36 +173,39 @@ class _Work:
 
     async def probe(self) -> None:
         """Ask the attacker model and its judge for a word, before a run is paid for."""
-        services = self._services()
-        attacker = build_attacker(self.config, services)
-        try:
+        async with self._attacker() as (_, attacker):
             if attacker is not None:
                 self._require_words(attacker)
                 await probe_attacker(attacker)
-        finally:
-            await close_parts([part.part for part in attacker.parts] if attacker else [], services)
 
     async def carry_out(self, folder: RunDir) -> Adapted:
         """Attack the defenses of a finished run."""
+        loaded = self.config.loaded
         with RecordReader(folder.records) as reader:
-            parts_before = reader.manifest().parts
-        known = self.config.loaded.config.defenses
-        measured = [p.name for p in parts_before if p.kind == "defense" and p.name in known]
-        services = self._services()
-        parts = build_parts(self.config.loaded, services, only=measured)
-        attacker = build_attacker(self.config, services)
-        helpers = [part.part for part in attacker.parts] if attacker else []
-        try:
-            return await self._attack(folder, parts, attacker=attacker)
-        finally:
-            await close_parts([*parts.every, *helpers], services)
+            before = reader.manifest().parts
+        measured = [
+            p.name for p in before if p.kind == "defense" and p.name in loaded.config.defenses
+        ]
+        async with self._attacker() as (services, attacker):
+            parts = build_parts(loaded, services, only=measured)
+            try:
+                return await self._attack(folder, parts, attacker=attacker)
+            finally:
+                await close_parts(parts.every, None)
 
-    def _services(self) -> Services | None:
+    @asynccontextmanager
+    async def _attacker(self) -> AsyncIterator[tuple[Services | None, Attacker | None]]:
+        """Hold the client and what attacks, for as long as they are asked."""
         options = self.options
         is_offline = options.trace is not None and options.replay is None
-        return open_services(
+        services = open_services(
             self.config.loaded, offline=is_offline, record=options.record, replay=options.replay
         )
+        attacker = build_attacker(self.config, services)
+        try:
+            yield services, attacker
+        finally:
+            await close_parts([part.part for part in attacker.parts] if attacker else [], services)
 
     async def _attack(self, folder: RunDir, parts: Parts, *, attacker: Attacker | None) -> Adapted:
         with RecordReader(folder.records) as reader:
@@ -214,13 +219,14 @@ class _Work:
                 if built.manifest.name not in left_out and built.manifest.type not in BASELINES
             ]
             names = tuple(built.manifest.name for built in attacked)
-            plan = self._plan(reader, parts, attacked, left_out=left_out, attacker=attacker)
+            plan = self._plan(reader, parts, attacked, attacker=attacker)
+            plan = replace(plan, left_out=left_out)
             if folder.file(LOCK).is_file():
                 require_lock(folder.file(LOCK).read_text(encoding="utf-8"), plan.lock)
             check_settings(plan, reader)
             earlier = stored_tries(reader)
         if self.options.trace is not None:
-            plan = self._replay(plan, self.options.trace, samples, earlier)
+            plan = _replay(plan, self.options.trace, samples, earlier)
             earlier = {}
         await self._prepare_target(parts, plan)
         if attacker is not None:
@@ -228,9 +234,11 @@ class _Work:
         for built in attacked:
             if isinstance(built.part, SampleBound):
                 built.part.bind(samples)
-        started = self.session.now.strftime("%Y-%m-%dT%H:%M:%SZ")
         self.session.announce(f"Attacking {', '.join(names)} in {folder.path}")
-        with folder.lock(started=started), RecordWriter(folder.records) as writer:
+        with (
+            folder.lock(started=utc_text(self.session.now)),
+            RecordWriter(folder.records) as writer,
+        ):
             if writer.unanswered:
                 self.session.announce(unanswered_note(writer.unanswered))
             folder.write_text(LOCK, lock_text(plan.lock))
@@ -241,10 +249,9 @@ class _Work:
         if summary.is_interrupted:
             return Adapted(folder=folder, defenses=names, summary=summary, trace=None)
         with RecordReader(folder.records) as reader:
-            told = "".join(trace_lines(reader, defenses=names))
-            folder.write_text(folder.trace.name, told)
-            if said := "".join(target_lines(reader)):
-                folder.write_text(folder.target.name, said)
+            folder.write_text(folder.trace.name, "".join(trace_lines(reader, defenses=names)))
+            if text := "".join(target_lines(reader)):
+                folder.write_text(folder.target.name, text)
         return Adapted(folder=folder, defenses=names, summary=summary, trace=folder.trace)
 
     def _left_out(self, parts: Parts, samples: Sequence[Sample]) -> Mapping[str, str]:
@@ -264,26 +271,19 @@ class _Work:
         parts: Parts,
         attacked: Sequence[BuiltPart],
         *,
-        left_out: Mapping[str, str],
         attacker: Attacker | None,
     ) -> AdaptivePlan:
+        options, config = self.options, self.config
         return AdaptivePlan(
             defenses=tuple(built.part for built in attacked),
-            left_out=left_out,
             seed=reader.manifest().seed,
-            budget=self.options.budget,
-            concurrency=self.config.loaded.config.run.concurrency,
-            shares_memory=self.options.shared_memory and self.config.shares_memory,
-            gradient=build_gradient(self.config.located, attacked),
-            seeds=self.options.seeds or self.config.seeds,
+            budget=options.budget,
+            concurrency=config.loaded.config.run.concurrency,
+            shares_memory=options.shared_memory and config.shares_memory,
+            gradient=build_gradient(config.located, attacked),
+            seeds=options.seeds or config.seeds,
             attacker=None if attacker is None else attacker.plan,
-            target=protected_of(
-                parts,
-                reader,
-                list(reader.samples()),
-                canaries=self.options.canaries,
-                trace=self.options.trace,
-            ),
+            target=protected_of(parts, reader, canaries=options.canaries, trace=options.trace),
         )
 
     async def _prepare_target(self, parts: Parts, plan: AdaptivePlan) -> None:
@@ -305,13 +305,11 @@ class _Work:
     async def _prepare(self, attacker: Attacker) -> None:
         """Say who attacks, and see that they can be asked."""
         self._require_words(attacker)
-        plan = attacker.plan
-        judge = plan.identity["judge"]
-        critic = plan.identity.get("critic")
+        identity, max_calls = attacker.plan.identity, attacker.plan.max_calls
+        critic = f", critic: {identity['critic']}" if identity.get("critic") else ""
         self.session.announce(
-            f"Attacker model: {plan.identity['model']}, judge of sameness: {judge}"
-            f"{f', critic: {critic}' if critic else ''}; "
-            f"at most {plan.max_calls:,} calls of the attacker model for each defense"
+            f"Attacker model: {identity['model']}, judge of sameness: {identity['judge']}{critic}; "
+            f"at most {max_calls:,} calls of the attacker model for each defense"
         )
         for warning in attacker.warnings:
             self.session.announce(f"Note: {warning}")
@@ -326,25 +324,24 @@ class _Work:
                 "Next: name the cassette of its answers too: --replay FILE"
             )
 
-    @staticmethod
-    def _replay(
-        plan: AdaptivePlan,
-        trace: Path,
-        samples: Sequence[Sample],
-        earlier: Mapping[Place, TryRecord],
-    ) -> AdaptivePlan:
-        if earlier:
-            raise IncomparableRuns(
-                "The run holds tries already; a trace is replayed into a run without any.\n"
-                "Next: guardmark run CONFIG, then guardmark adapt on the new folder."
-            )
-        positions = {sample.id: place for place, sample in enumerate(samples)}
-        answers = read_trace(trace, settings=plan.settings, positions=positions)
-        if plan.target is not None:
-            beside = RunDir(path=trace.parent).target
-            settings = plan.target.settings
-            answers |= read_target_trace(beside, settings=settings, positions=positions)
-        return replace(plan, trace=answers)
+
+def _replay(
+    plan: AdaptivePlan,
+    trace: Path,
+    samples: Sequence[Sample],
+    earlier: Mapping[Place, TryRecord],
+) -> AdaptivePlan:
+    if earlier:
+        raise IncomparableRuns(
+            "The run holds tries already; a trace is replayed into a run without any.\n"
+            "Next: guardmark run CONFIG, then guardmark adapt on the new folder."
+        )
+    positions = {sample.id: position for position, sample in enumerate(samples)}
+    answers = read_trace(trace, settings=plan.settings, positions=positions)
+    if plan.target is not None:
+        beside = RunDir(path=trace.parent).target
+        answers |= read_target_trace(beside, settings=plan.target.settings, positions=positions)
+    return replace(plan, trace=answers)
 
 
 REPAIR = "repair.yaml"

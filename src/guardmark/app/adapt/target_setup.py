@@ -17,7 +17,7 @@ from guardmark.reports.chapters.adaptive.chapter import sight_text
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from guardmark.app.parts.building import BuiltPart, Parts
@@ -53,11 +53,7 @@ def stated_views(loaded: LoadedConfig) -> dict[str, View]:
 
 
 def unseen(views: Mapping[str, View], samples: Iterable[Sample]) -> dict[str, View]:
-    """Return the defenses that see nothing of a rewritten attack.
-
-    A guard of responses sees one where the text under test is a response, a guard of documents
-    where it is a document.
-    """
+    """Return the defenses that see nothing of a rewritten attack, such as a guard of responses."""
     left = {name: view for name, view in views.items() if view in _NARROW}
     for sample in samples:
         if not left:
@@ -72,9 +68,9 @@ def nothing_to_attack(left: Mapping[str, View]) -> ConfigError:
     """Say that no defense is left, and why."""
     if not left:
         return ConfigError("There is no defense to attack: only baselines are configured.")
-    told = "; ".join(left_out_note(name, view.value) for name, view in left.items())
+    notes = "; ".join(left_out_note(name, view.value) for name, view in left.items())
     return ConfigError(
-        f"There is no defense to attack: {told}.\n"
+        f"There is no defense to attack: {notes}.\n"
         "Next: name a defense of inputs too; what a guard of responses lets through is measured "
         "by `guardmark run` with a pipeline."
     )
@@ -103,25 +99,28 @@ CANARIES = 20
 
 
 def protected_of(
-    parts: Parts,
-    reader: RecordReader,
-    samples: Sequence[Sample],
-    *,
-    canaries: int,
-    trace: Path | None,
+    parts: Parts, reader: RecordReader, *, canaries: int, trace: Path | None
 ) -> ProtectedTarget | None:
     """Say what the defenses of a run protect."""
     if parts.model is None:
         return None
     if trace is not None and not RunDir(path=trace.parent).target.exists():
         return None
+    settings = {
+        "kind": "adaptive-target",
+        "model": _described(parts.model),
+        "judges": [_described(judge) for judge in parts.judges],
+        "canaries": COMPREHENSION_VERSION,
+        "words_in_a_row": WORDS_IN_A_ROW,
+        "least_overlap": LEAST_OVERLAP,
+    }
     protected = ProtectedTarget(
         model=parts.model.part,
         judges=tuple(judge.part for judge in parts.judges),
-        settings=_settings(parts.model, parts.judges),
+        settings=settings,
         canaries=canaries,
     )
-    return replace(protected, as_run=_as_run(reader, samples, protected))
+    return replace(protected, as_run=_as_run(reader, protected))
 
 
 def target_name(protected: ProtectedTarget) -> str:
@@ -130,36 +129,22 @@ def target_name(protected: ProtectedTarget) -> str:
     return said["model"] if isinstance(said, dict) else protected.model.name
 
 
-def _settings(model: BuiltPart, judges: Sequence[BuiltPart]) -> dict[str, object]:
-    return {
-        "kind": "adaptive-target",
-        "model": _described(model),
-        "judges": [_described(judge) for judge in judges],
-        "canaries": COMPREHENSION_VERSION,
-        "words_in_a_row": WORDS_IN_A_ROW,
-        "least_overlap": LEAST_OVERLAP,
-    }
-
-
 def _described(built: BuiltPart) -> dict[str, str]:
     settings, manifest = built.manifest.settings, built.manifest
     said = settings.get("model") or settings.get("path") or manifest.type
     return {"name": manifest.name, "model": str(said), "fingerprint": manifest.fingerprint}
 
 
-def _as_run(
-    reader: RecordReader, samples: Sequence[Sample], protected: ProtectedTarget
-) -> Mapping[int, KnownAnswers]:
+def _as_run(reader: RecordReader, protected: ProtectedTarget) -> Mapping[int, KnownAnswers]:
     """Return what the run got for attacks as they are; failed calls are asked again."""
     judges: tuple[Judge, ...] = protected.judges
+    is_attack = [sample.is_attack for sample in reader.samples()]
     answers = {
         record.key.sample: Response(text=record.text, evidence=record.evidence)
         for record in reader.records(defense=NO_GUARD, stage=Stage.MODEL)
-        if record.key.repeat == 0
-        and record.outcome == "answered"
-        and samples[record.key.sample].is_attack
+        if record.key.repeat == 0 and record.outcome == "answered" and is_attack[record.key.sample]
     }
-    verdicts: dict[int, dict[str, Verdict]] = {place: {} for place in answers}
+    verdicts: dict[int, dict[str, Verdict]] = {position: {} for position in answers}
     for layer, judge in protected.judged:
         stored = reader.records(defense=NO_GUARD, stage=Stage.JUDGE, layer=layer_of(judge, judges))
         for record in stored:
@@ -172,6 +157,6 @@ def _as_run(
                     evidence=record.evidence,
                 )
     return {
-        place: KnownAnswers(response=response, verdicts=verdicts[place])
-        for place, response in answers.items()
+        position: KnownAnswers(response=response, verdicts=verdicts[position])
+        for position, response in answers.items()
     }

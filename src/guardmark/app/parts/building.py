@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from hashlib import sha256
+from functools import partial
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from guardmark.config.source import Place
     from guardmark.net.client import Services
 
-_CHUNK = 1 << 20
 _GRADIENT = ("adaptive", "gradient")
 _OURS = {
     *("allow-all", "block-all", "canonical", "chain", "coin", "ngram", "pattern"),
@@ -66,11 +66,8 @@ class Parts:
         """Model, judges and arms as the engine takes them, or None without a model."""
         if self.model is None:
             return None
-        return Pipeline(
-            arms=self.arms,
-            model=self.model.part,
-            judges=tuple(judge.part for judge in self.judges),
-        )
+        judges = tuple(judge.part for judge in self.judges)
+        return Pipeline(arms=self.arms, model=self.model.part, judges=judges)
 
     def _built(self) -> tuple[BuiltPart, ...]:
         return (*self.defenses, *((self.model,) if self.model else ()), *self.judges)
@@ -104,10 +101,10 @@ def build_defenses(
 ) -> tuple[BuiltPart, ...]:
     """Build the defenses of a configuration, in its order."""
     names = list(loaded.config.defenses)
+    built: dict[str, BuiltPart] = {}
     for name in only:
         if name not in names:
             raise UnknownName("defense", name, names)
-    built: dict[str, BuiltPart] = {}
     for name in only or names:
         _build_defense(name, loaded, services, built, above=())
     return tuple(built[name] for name in (only or names))
@@ -138,13 +135,11 @@ def _build_defense(
             raise locate_error(unknown, loaded, ("defenses", name, "of"))
         _build_defense(member, loaded, services, built, above=(*above, name))
     path = ("defenses", name)
-    context = replace(
-        _context(loaded, path, services),
-        defenses={member: built[member].part for member in members},
-    )
+    below = {member: built[member].part for member in members}
+    context = replace(_context(loaded, path, services), defenses=below)
     part = _build_settings(loaded, path, name, context)
-    below = [built[member].manifest.fingerprint for member in members]
-    manifest = _manifest(loaded, path, part, name=name, kind="defense", below=below)
+    hashes = [built[member].manifest.fingerprint for member in members]
+    manifest = _manifest(loaded, path, part, name=name, kind="defense", below=hashes)
     built[name] = BuiltPart(part=part, manifest=manifest)
 
 
@@ -244,14 +239,15 @@ def _manifest(
 ) -> PartManifest:
     written, resolved = _written_settings(loaded, path), loaded.parts[path].model_dump(mode="json")
     view = getattr(part, "view", "")
-    threshold = getattr(part, "threshold", None)
     digest = sha256(json.dumps(resolved, sort_keys=True).encode())
     digest.update(str(written["type"]).encode())
     stated = written.get("version") or resolved.get("version")
     if stated:
         digest.update(f"version {stated}".encode())
     for file in _files_of(part):
-        digest.update(_content_hash(file))
+        with file.open("rb") as content:
+            named = partial(sha256, file.name.encode())
+            digest.update(file_digest(content, named).digest())
     for fingerprint in below:
         digest.update(bytes.fromhex(fingerprint))
     return PartManifest(
@@ -261,23 +257,13 @@ def _manifest(
         version=str(stated or (f"guardmark {VERSION}" if written["type"] in _OURS else "")),
         fingerprint=digest.hexdigest(),
         view=str(getattr(view, "value", view)),
-        threshold=cast("float | None", threshold),
+        threshold=cast("float | None", getattr(part, "threshold", None)),
         settings=resolved,
     )
 
 
 def _files_of(part: object) -> Iterator[Path]:
     """The files a part says it was made from, in order; a folder stands for its files."""
-    for path in getattr(part, "files", ()):
-        if Path(path).is_dir():
-            yield from sorted(p for p in Path(path).rglob("*") if p.is_file())
-        else:
-            yield Path(path)
-
-
-def _content_hash(path: Path) -> bytes:
-    digest = sha256(path.name.encode())
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-    return digest.digest()
+    for path in map(Path, getattr(part, "files", ())):
+        is_folder = path.is_dir()
+        yield from sorted(p for p in path.rglob("*") if p.is_file()) if is_folder else [path]

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from guardmark.config.source import Place
 
 _Section = TypeVar("_Section", bound=BaseModel)
+HELPERS: Final = {
+    "gradient": ("gradient",),
+    "attacker": ("model",),
+    "equivalence": ("model", "embedding"),
+    "critic": ("model",),
+}
+"""Keys of the section `adaptive` that name a part, to the kinds it may be of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +131,12 @@ def _check_parts(
             common = {"type", "version"} - set(model.model_fields)
             own = {key: value for key, value in settings.items() if key not in common}
             checked[path] = model.model_validate(own)
-            mistakes.extend(_version_mistakes(settings, path, source))
+            version, below = settings.get("version", ""), (*path, "version")
+            if not isinstance(version, str):  # YAML reads 3.10 without quotes as the number 3.1
+                mistakes.append(
+                    f"{source.where(below)}: {'.'.join(below)}: is not text, found {version!r}. "
+                    'Put it in quotes, for example version: "3.10".'
+                )
             members = getattr(checked[path], "judges", ()) if kind == "judge" else ()
             panel = [(kind, (*path, "judges", str(n)), each) for n, each in enumerate(members)]
             waiting.extendleft(reversed(panel))
@@ -135,27 +147,13 @@ def _check_parts(
     return checked
 
 
-def _version_mistakes(settings: dict[str, Any], path: Place, source: Source) -> Iterator[str]:
-    """A version is text: YAML reads 3.10 without quotes as the number 3.1."""
-    version = settings.get("version", "")
-    if not isinstance(version, str):
-        below = (*path, "version")
-        yield (
-            f"{source.where(below)}: {'.'.join(below)}: is not text, found {version!r}. "
-            'Put it in quotes, for example version: "3.10".'
-        )
-
-
 def part_settings(document: dict[str, Any]) -> Iterator[tuple[str, Place, dict[str, Any]]]:
     """Yield kind, place and settings of each part that a document names; nothing is imported."""
     adaptive, pipeline = _section(document, "adaptive"), _section(document, "pipeline")
     judges = pipeline.get("judges")
     stated = [
         *(("defense", ("defenses", str(k)), v) for k, v in _section(document, "defenses").items()),
-        *(
-            (name, ("adaptive", name), adaptive.get(name))
-            for name in ("gradient", "attacker", "equivalence", "critic")
-        ),
+        *((name, ("adaptive", name), adaptive.get(name)) for name in HELPERS),
         ("model", ("pipeline", "model"), pipeline.get("model")),
         *(
             ("judge", ("pipeline", "judges", str(index)), settings)
@@ -220,15 +218,6 @@ def _located(loaded: LoadedConfig, path: tuple[str, ...], message: str) -> str:
     return f"{loaded.source.where(path)}: {subject}{message}"
 
 
-HELPERS: Final = {
-    "attacker": ("model",),
-    "equivalence": ("model", "embedding"),
-    "critic": ("model",),
-    "gradient": ("gradient",),
-}
-"""Keys of the section `adaptive` that name a part, to the kinds it may be of."""
-
-
 def config_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a configuration."""
     schema = Config.model_json_schema()
@@ -236,12 +225,10 @@ def config_schema() -> dict[str, Any]:
     schema["title"] = "guardmark configuration"
     definitions: dict[str, Any] = schema.setdefault("$defs", {})
     for kind in GROUPS:
-        names = []
-        for part_type in sorted(known_types(kind)):
-            name = f"{kind}.{part_type}"
+        types = {f"{kind}.{each}": each for each in sorted(known_types(kind))}
+        for name, part_type in types.items():
             definitions[name] = _part_schema(kind, part_type, definitions)
-            names.append(name)
-        definitions[kind] = {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
+        definitions[kind] = {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in types]}
     schema["properties"]["defenses"]["additionalProperties"] = {"$ref": "#/$defs/defense"}
     pipeline = definitions["PipelineSettings"]["properties"]
     pipeline["model"] = {"$ref": "#/$defs/model"}

@@ -34,12 +34,7 @@ _ANSWER: Final = "Peas, spinach and radishes do well in early spring."
 
 
 async def probe_parts(parts: Parts) -> tuple[str, ...]:
-    """Ask each part that may not fit something whose answer is known.
-
-    A guard gets a known attack and a benign input, the target model a benign question, a judge
-    a harmless answer to it. Asked are the parts behind a service, and guard models in this
-    process: one whose profile does not fit is malformed throughout. These may take their time.
-    """
+    """Ask parts behind a service, and guard models, something whose answer is known."""
     return tuple([warning async for warning in _warnings(parts)])
 
 
@@ -63,21 +58,14 @@ async def probe_judge(built: BuiltPart) -> tuple[str, ...]:
 
 
 async def probe_helper(built: BuiltPart, name: str) -> int | None:
-    """Ask a model that helps an attacker for a word, in the form it will be asked in.
-
-    What it says does not matter: a model that answers nonsense is measured as that. The form does,
-    since from the first answer on a model is always asked in the same one.
-    """
+    """Ask a model that helps an attacker for a word, in the form it will always be asked in."""
     if isinstance(built.part, PairJudge):
         call = built.part.compare(_ANSWER, _ANSWER)
     elif isinstance(built.part, GuidedModel):
         call = built.part.answer_in(_READY, form=_READY_FORM, seed=0)
     else:
         call = built.part.answer(_READY)
-    response: Response = await _within(call, name)
-    if response.text is None or response.error_kind is not None:
-        raise _failed(name, response.error_kind, response.evidence)
-    return response.latency_ns
+    return (await _answered(call, name)).latency_ns
 
 
 async def _warnings(parts: Parts) -> AsyncIterator[str]:
@@ -86,21 +74,22 @@ async def _warnings(parts: Parts) -> AsyncIterator[str]:
         if is_remote or "profile" in built.manifest.settings:
             from guardmark.defenses.probe import probe_defense
 
+            # A guard model in this process may take its time.
             report = await probe_defense(built.part, timeout_s=PATIENCE_S if is_remote else None)
             for warning in report.warnings:
                 yield f"{built.manifest.name}: {warning}"
     if parts.model is not None and has_address(parts.model.manifest):
-        await _probe_model(parts.model)
+        await _answered(parts.model.part.answer(_QUESTION), "The target model")
     for judge in parts.judges:
         for warning in await probe_judge(judge):
             yield warning
 
 
-async def _probe_model(built: BuiltPart) -> None:
-    name = "The target model"
-    response = await _within(built.part.answer(_QUESTION), name)
+async def _answered(call: Awaitable[Response], name: str) -> Response:
+    response = await _within(call, name)
     if response.text is None or response.error_kind is not None:
         raise _failed(name, response.error_kind, response.evidence)
+    return response
 
 
 async def _within(call: Awaitable[T], name: str) -> T:

@@ -7,7 +7,8 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from guardmark.core.errors import ConfigError
 
@@ -34,23 +35,19 @@ def _factory(settings: RunSettings) -> Callable[[], asyncio.AbstractEventLoop] |
     if not settings.uvloop:
         return None
     try:
-        import uvloop
+        return cast(
+            "Callable[[], asyncio.AbstractEventLoop]", resolve_name("uvloop:new_event_loop")
+        )
     except ImportError as error:
         raise ConfigError(
             f"run.uvloop is true, but uvloop cannot be imported: {error}.\n"
             "Next: pip install 'guardmark[uvloop]' (not for Windows), or set run.uvloop to false."
         ) from error
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 @contextmanager
 def keep_working_directory() -> Iterator[None]:
-    """Come back, when a block ends, to the folder it began in.
-
-    A part that changes the working folder would have reports of a run with a relative path
-    written, or the folder of an abandoned run removed, somewhere else.
-    """
+    """Come back, when a block ends, to the folder it began in: a part may change it."""
     try:
         here = Path.cwd()
     except FileNotFoundError:  # removed by somebody; then there is nothing to come back to
@@ -68,10 +65,8 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 def load_numpy_for_reports() -> None:
     """Import numpy with one linear-algebra thread, unless it is loaded already.
 
-    OpenBLAS starts a thread for every core as numpy is imported; a report multiplies no
-    matrices, and on two cores the idle threads cost a tenth of a short run. Only for a process
-    that asks no defense any more: a defense that is measured keeps every thread it would have
-    without us, since its own import of numpy comes first.
+    A report multiplies no matrices, and idle threads of OpenBLAS cost a tenth of a short run. Only
+    for a process that asks no defense any more, since those keep every thread they would have.
     """
     if "numpy" in sys.modules or _THREADS in os.environ:
         return

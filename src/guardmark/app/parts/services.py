@@ -50,7 +50,11 @@ def open_services(
     """Make the client of a run."""
     if not any(service_address(settings) for settings in loaded.parts.values()):
         if replay is not None:
-            _check_cassette(replay)
+            # No part will ask for it: a mistyped name is a mistake all the same.
+            from guardmark.net.cassette import CassettePlayer
+            from guardmark.net.redaction import Redactor
+
+            CassettePlayer(replay, Redactor())
         return None
     from guardmark.net.client import Services
     from guardmark.net.redaction import KNOWN
@@ -60,16 +64,13 @@ def open_services(
     usual = loaded.config.run.concurrency
     limits = {
         base: ServiceLimits(
-            concurrency=said.concurrency or usual,
-            rate=said.rate,
-            tokens=said.tokens,
-            connect_timeout_s=said.connect_timeout_s,
-            read_timeout_s=said.read_timeout_s,
-            retries=said.retries,
-            adaptive=said.adaptive,
-            ca_file=str(loaded.folder / said.ca_file) if said.ca_file else None,
+            **dict(service)
+            | {
+                "concurrency": service.concurrency or usual,
+                "ca_file": str(loaded.folder / service.ca_file) if service.ca_file else None,
+            }
         )
-        for base, said in loaded.config.services.items()
+        for base, service in loaded.config.services.items()
     }
     return Services(
         limits,
@@ -91,25 +92,17 @@ async def close_parts(parts: Iterable[object], services: Services | None) -> Non
         await services.close()
 
 
-def _check_cassette(path: Path) -> None:
-    """Read a cassette that no part will ask for: a mistyped name is a mistake all the same."""
-    from guardmark.net.cassette import CassettePlayer
-    from guardmark.net.redaction import Redactor
-
-    CassettePlayer(path, Redactor())
-
-
 def concurrency_of(loaded: LoadedConfig) -> Mapping[str, int]:
     """Return how many calls each part may have in flight, where a service says so."""
-    found = {}
-    for path, settings in loaded.parts.items():
-        if path[0] == "adaptive":
-            continue  # no part of a run
-        address = service_address(settings)
-        for base, said in loaded.config.services.items():
-            if said.concurrency and is_below(address, base):
-                found[_name_at(loaded, path)] = said.concurrency
-    return found
+    return {
+        _name_at(loaded, path): service.concurrency
+        for path, settings in loaded.parts.items()
+        for base, service in loaded.config.services.items()
+        # What helps an attacker is no part of a run.
+        if path[0] != "adaptive"
+        and service.concurrency
+        and is_below(service_address(settings), base)
+    }
 
 
 def _name_at(loaded: LoadedConfig, path: tuple[str, ...]) -> str:

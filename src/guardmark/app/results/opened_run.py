@@ -58,8 +58,8 @@ def find_run(path: Path) -> RunDir:
     folder = path.parent if path.is_file() else path
     if (folder / "records.sqlite").exists():
         return RunDir(path=folder).checked()
-    below = sorted(found.parent for found in folder.glob("*/records.sqlite"))
-    below += sorted(found.parent for found in folder.glob("*/*/records.sqlite"))
+    levels = ("*/records.sqlite", "*/*/records.sqlite")
+    below = [path.parent for level in levels for path in sorted(folder.glob(level))]
     if len(below) == 1:
         return RunDir(path=below[0]).checked()
     if not below:
@@ -67,7 +67,7 @@ def find_run(path: Path) -> RunDir:
             f"There is no run in {path}: it holds no records.sqlite.\n"
             "Name the folder that `guardmark run` printed."
         )
-    names = "\n".join(f"  {found}" for found in below[-2:])
+    names = "\n".join(f"  {path}" for path in below[-2:])
     raise StoreError(f"{path} holds {len(below)} runs; name one. The newest:\n{names}")
 
 
@@ -90,9 +90,7 @@ def _without_effect(kept: Mapping[str, Any]) -> dict[str, Any]:
     settings = dict(kept)
     pipeline, data = settings.get("pipeline"), settings.get("data")
     if isinstance(pipeline, dict):
-        settings["pipeline"] = {
-            key: value for key, value in pipeline.items() if key != "system_prompt_name"
-        }
+        settings["pipeline"] = {k: v for k, v in pipeline.items() if k != "system_prompt_name"}
     if isinstance(data, list):
         settings["data"] = [
             {key: value for key, value in entry.items() if key in FOR_BUILTIN}
@@ -107,6 +105,11 @@ def analysis_settings(reader: RecordReader, config: Config | None = None) -> Ana
     """Return how the records of a run are to be read."""
     config = config or run_config(reader.manifest())
     stats = config.stats
+    weights: tuple[float, ...] = ()
+    if stats.deployment_mix:
+        from guardmark.datasets.checks.mix import mix_weights, read_mix
+
+        weights = mix_weights(list(reader.samples()), read_mix(stats.deployment_mix))
     return replace(
         AnalysisSettings.of(reader.manifest()),
         margin=stats.margin,
@@ -115,15 +118,6 @@ def analysis_settings(reader: RecordReader, config: Config | None = None) -> Ana
         cost_false_alarm=stats.cost_false_alarm,
         non_inferiority_margin=stats.non_inferiority_margin,
         replicates=stats.replicates,
-        weights=_weights(config, reader),
+        weights=weights,
         legacy_cards=tuple(config.pipeline.legacy_cards) if config.pipeline else (),
     )
-
-
-def _weights(config: Config, reader: RecordReader) -> tuple[float, ...]:
-    """Weigh the samples by the deployment's mix; nothing is read without one."""
-    if not config.stats.deployment_mix:
-        return ()
-    from guardmark.datasets.checks.mix import mix_weights, read_mix
-
-    return mix_weights(list(reader.samples()), read_mix(config.stats.deployment_mix))

@@ -17,8 +17,6 @@ from guardmark.stats.planning import (
 if TYPE_CHECKING:
     from guardmark.stats.planning import GroupPlan
 
-_WORST_RATE = 0.5
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
@@ -47,11 +45,8 @@ class SizePlan:
 
 def plan_size(claim: Claim, *, variants: int | None = None, icc: float = 0.5) -> SizePlan:
     """Say how many samples a claim needs."""
-    named = [
-        name
-        for name in ("margin", "zero_events", "difference", "non_inferiority")
-        if getattr(claim, name) is not None
-    ]
+    kinds = ("margin", "zero_events", "difference", "non_inferiority")
+    named = [kind for kind in kinds if getattr(claim, kind) is not None]
     if len(named) != 1:
         came = " and ".join(f"--{name.replace('_', '-')}" for name in named) or "none"
         raise ConfigError(
@@ -71,7 +66,7 @@ def _size(claim: Claim, name: str) -> SizePlan:
     value, confidence = float(getattr(claim, name)), claim.confidence
     points, share = f"{100 * value:g}", f"{confidence:.0%}"
     if name == "margin":
-        rate = _WORST_RATE if claim.rate is None else claim.rate
+        rate = 0.5 if claim.rate is None else claim.rate
         worst = " (the worst case)" if claim.rate is None else ""
         return SizePlan(
             claim=f"a rate known to ±{points} points at {share} confidence",
@@ -87,7 +82,12 @@ def _size(claim: Claim, name: str) -> SizePlan:
             unit="samples",
             assumption="One-sided Clopper-Pearson bound; a single event breaks the claim.",
         )
-    differing, power = _discordance(claim), f"{claim.power:.0%} power"
+    if claim.discordance is None:
+        raise ConfigError(
+            "A paired claim needs --discordance: the share of samples on which the two differ.\n"
+            "A pilot run tells it (guardmark compare); 0.1 is a usual guess."
+        )
+    differing, power = claim.discordance, f"{claim.power:.0%} power"
     on, error = f"on {100 * differing:g} % of", f"error {1 - confidence:.2g}"
     alpha = 1 - confidence
     if name == "difference":
@@ -104,12 +104,3 @@ def _size(claim: Claim, name: str) -> SizePlan:
         unit="pairs",
         assumption=f"One-sided {error}, no true difference, differing {on} the samples.",
     )
-
-
-def _discordance(claim: Claim) -> float:
-    if claim.discordance is None:
-        raise ConfigError(
-            "A paired claim needs --discordance: the share of samples on which the two differ.\n"
-            "A pilot run tells it (guardmark compare); 0.1 is a usual guess."
-        )
-    return claim.discordance

@@ -133,75 +133,55 @@ def _own_gate(folder: RunDir, analysis: RunAnalysis, config: Config) -> tuple[st
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """How a part answered: who it is, where its records stand, and how many failed."""
+class _AskedPart:
+    """A part that was asked: its name, where its records stand, and how they count."""
 
     name: str
     defense: str
     stage: Stage
-    layer: str
-    total: int
-    errors: int
-    malformed: int
+    layer: str = FIRST_LAYER
+    counts: Counter[str]
 
 
-def _asked(analysis: RunAnalysis, reader: RecordReader) -> Iterator[_Asked]:
+def _asked_parts(analysis: RunAnalysis, reader: RecordReader) -> Iterator[_AskedPart]:
     """Defenses, then the target model and the judges of a pipeline."""
     for defense in analysis.defenses:
-        counts = defense.card.confusion
-        yield _Asked(
-            name=defense.name,
-            defense=defense.name,
-            stage=Stage.DEFENSE,
-            layer=FIRST_LAYER,
-            total=counts.total,
-            errors=counts.errors,
-            malformed=counts.malformed,
-        )
+        confusion, name = defense.card.confusion, defense.name
+        counts = Counter(all=confusion.total, error=confusion.errors, malformed=confusion.malformed)
+        yield _AskedPart(name=name, defense=name, stage=Stage.DEFENSE, counts=counts)
     for arm, stage, layer in reader.recorded_stages():
         if stage not in {Stage.MODEL, Stage.JUDGE} or layer.partition("/")[0] != FIRST_LAYER:
             continue  # a later judging has said itself how it went
-        found = Counter[str]()
+        counts = Counter[str]()
         for (_, outcome), count in reader.counts(arm, stage=stage, layer=layer).items():
-            found[outcome] += count
+            counts.update({outcome: count, "all": count})
         judge = layer.partition("/")[2]
-        yield _Asked(
-            name="the target model" if stage is Stage.MODEL else f"the judge {judge}".rstrip(),
-            defense=arm,
-            stage=stage,
-            layer=layer,
-            total=found.total(),
-            errors=found[Outcome.ERROR],
-            malformed=found[Outcome.MALFORMED],
-        )
+        name = "the target model" if stage is Stage.MODEL else f"the judge {judge}".rstrip()
+        yield _AskedPart(name=name, defense=arm, stage=stage, layer=layer, counts=counts)
 
 
 def _complaints(analysis: RunAnalysis, config: Config, folder: RunDir) -> Iterator[str]:
     """Parts that failed or mumbled more often than the configuration allows."""
-    run = config.run
+    kinds = (
+        (Outcome.ERROR, "errors", "--errors"),
+        (Outcome.MALFORMED, "malformed answers", "--malformed"),
+    )
     with RecordReader(folder.records) as reader:
-        for part in _asked(analysis, reader):
-            for outcome, failed, kind, limit, setting in (
-                (Outcome.ERROR, part.errors, "errors", run.error_limit, "error_limit"),
-                (
-                    Outcome.MALFORMED,
-                    part.malformed,
-                    "malformed answers",
-                    run.malformed_limit,
-                    "malformed_limit",
-                ),
-            ):
-                if part.total and failed / part.total > limit:
-                    option = "--errors" if outcome is Outcome.ERROR else "--malformed"
+        for part in _asked_parts(analysis, reader):
+            for outcome, kind, option in kinds:
+                setting = f"{outcome.value}_limit"
+                limit: float = getattr(config.run, setting)
+                failed, total = part.counts[outcome], part.counts["all"]
+                if total and failed / total > limit:
                     yield (
                         f"Not to be trusted: {part.name} gave {failed:,} {kind} for "
-                        f"{part.total:,} samples, over the limit of {limit:.0%} (run.{setting}).\n"
+                        f"{total:,} samples, over the limit of {limit:.0%} (run.{setting}).\n"
                         f"{_most_often(reader, part, outcome)}"
                         f"To read them: guardmark show {quote(str(folder.path))} {option}"
                     )
 
 
-def _most_often(reader: RecordReader, part: _Asked, outcome: Outcome) -> str:
+def _most_often(reader: RecordReader, part: _AskedPart, outcome: Outcome) -> str:
     """The commonest reason the records of a part give, as a line; empty without any."""
     reasons = Counter(
         record.evidence.message.partition("\n")[0][:_REASON]
@@ -211,7 +191,4 @@ def _most_often(reader: RecordReader, part: _Asked, outcome: Outcome) -> str:
         and record.evidence
         and record.evidence.message
     )
-    if not reasons:
-        return ""
-    ((reason, times),) = reasons.most_common(1)
-    return f"Most often ({times:,}): {reason}\n"
+    return "".join(f"Most often ({n:,}): {reason}\n" for reason, n in reasons.most_common(1))

@@ -50,11 +50,7 @@ def _is_wanted(listed: ListedSample, selection: Selection) -> bool:
         return False
     if selection.flaw is Flaw.DIFFERENT:
         return Flaw.DIFFERENT in listed.flaws
-    flaws = [
-        answer.flaw
-        for answer in listed.answers
-        if not selection.defense or answer.defense == selection.defense
-    ]
+    flaws = {each.flaw for each in listed.answers if selection.defense in {"", each.defense}}
     if selection.flaw is None:
         return any(flaws) or bool(selection.sample_id)
     return selection.flaw in flaws
