@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import sys
 
-from guardmark.app.data.verbs import FileOptions, hash_data, open_data
+from guardmark.app.data.verbs import FileOptions, open_data
 from guardmark.datasets.builtin import BUILTIN_SETS, BuiltinSet
+from guardmark.datasets.settings import data_sha256
 
 
 def seal_text(builtin: BuiltinSet) -> str:
@@ -21,7 +22,7 @@ def seal_text(builtin: BuiltinSet) -> str:
     Args:
         builtin: The set.
     """
-    found = hash_data(open_data([f"builtin:{builtin.name}"], FileOptions()))
+    manifests = open_data([f"builtin:{builtin.name}"], FileOptions()).loaded.manifests
     files = {
         name.rpartition("/")[2]: {
             "attacks": manifest.attacks,
@@ -29,15 +30,15 @@ def seal_text(builtin: BuiltinSet) -> str:
             "content_sha256": manifest.sha256,
             "file_sha256": file_hash,
         }
-        for manifest in found.manifests
+        for manifest in manifests
         for name, file_hash in manifest.files.items()
     }
     document = {
         "name": builtin.name,
         "version": builtin.version,
-        "sha256": found.sha256,
-        "attacks": sum(manifest.attacks for manifest in found.manifests),
-        "benign": sum(manifest.benign for manifest in found.manifests),
+        "sha256": data_sha256(manifests),
+        "attacks": sum(manifest.attacks for manifest in manifests),
+        "benign": sum(manifest.benign for manifest in manifests),
         "files": files,
     }
     return json.dumps(document, indent=2) + "\n"

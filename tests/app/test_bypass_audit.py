@@ -23,7 +23,6 @@ from tests.oracles.slow.source import open_source
 
 from guardmark.adaptive.state import text_digest
 from guardmark.analysis.adaptive.rows import Try, read_battles
-from guardmark.app.adapt.variant_texts import VariantTexts
 from guardmark.app.labels.audit_file import (
     BYPASSES,
     AuditFile,
@@ -32,7 +31,7 @@ from guardmark.app.labels.audit_file import (
     open_rows,
     read_audit,
 )
-from guardmark.app.labels.auditing import draw_bypasses, resting_of
+from guardmark.app.labels.auditing import VariantTexts, draw_bypasses, resting_of
 from guardmark.app.labels.human_labels import read_bypass_labels, store_bypass_labels
 from guardmark.attacks.application import apply, seed_for
 from guardmark.attacks.catalogue import parse_chain

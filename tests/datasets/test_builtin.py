@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.datasets.pairs import similar_pairs
 
-from guardmark.app.data.verbs import FileOptions, check_data, hash_data, open_data
+from guardmark.app.data.verbs import FileOptions, check_data, open_data
 from guardmark.core.errors import UnknownName
 from guardmark.core.sample import Role, Severity
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_set, builtin_specs
 from guardmark.datasets.checks.issues import CATEGORY_MINIMA, Status
 from guardmark.datasets.loading import load
+from guardmark.datasets.settings import data_sha256
 
 if TYPE_CHECKING:
     from guardmark.core.sample import Sample
@@ -61,19 +62,20 @@ def test_a_set_is_the_one_its_manifest_and_card_name(name: str) -> None:
     """A changed sample without a new version is found here (scripts/seal_builtin.py mends it)."""
     builtin = builtin_set(name)
     sealed = json.loads((builtin.folder / "manifest.json").read_text(encoding="utf-8"))
-    found = hash_data(open_data([f"builtin:{name}"], FileOptions()))
+    manifests = open_data([f"builtin:{name}"], FileOptions()).loaded.manifests
+    digest = data_sha256(manifests)
     assert (sealed["name"], sealed["version"]) == (name, builtin.version)
-    assert sealed["sha256"] == found.sha256
+    assert sealed["sha256"] == digest
     assert {
-        file.rpartition("/")[2]: (m.sha256, digest, m.attacks, m.benign)
-        for m in found.manifests
-        for file, digest in m.files.items()
+        file.rpartition("/")[2]: (m.sha256, file_hash, m.attacks, m.benign)
+        for m in manifests
+        for file, file_hash in m.files.items()
     } == {
         file: (each["content_sha256"], each["file_sha256"], each["attacks"], each["benign"])
         for file, each in sealed["files"].items()
     }
     card = builtin.card.read_text(encoding="utf-8")
-    assert found.sha256 in card
+    assert digest in card
     assert f"{name} {builtin.version} |" in card
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from guardmark.analysis.run import analyse_run
 from guardmark.app.parts.building import BuiltPart, Parts
@@ -27,8 +26,6 @@ from guardmark.datasets.builtin import BUILTIN_SETS
 from guardmark.datasets.loading import LoadedData, load
 from guardmark.datasets.settings import DataSettings, dataset_specs
 from guardmark.defenses.function import defense_from
-from guardmark.engine.progress import Progress
-from guardmark.engine.run_monitor import StopSignal
 from guardmark.store.reader import RecordReader
 
 if TYPE_CHECKING:
@@ -132,18 +129,12 @@ def run(
         GuardmarkError: As the command line would; its message says what to do.
     """
     options = RunOptions(out=Path(out) if out is not None else None)
-    session = Session(
-        now=datetime.now(UTC),  # noqa: TID251 - a verb of app: the clock comes in here
-        progress=Progress(),
-        stop=StopSignal(),
-        announce=lambda _line: None,
-    )
     if isinstance(subject, str | Path):
         loaded = load_config(Path(subject))
-        result = run_config_file(loaded, options, session)
+        result = run_config_file(loaded, options, Session())
     else:
         loaded, parts = _around(subject, data, name=name, threshold=threshold)
-        result = run_parts(loaded, parts, services=None, options=options, session=session)
+        result = run_parts(loaded, parts, services=None, options=options, session=Session())
     finish(result.folder, loaded.config, formats=loaded.config.report)
     return load_run(result.folder.path)
 
@@ -201,15 +192,13 @@ def _around(
     threshold: float | None,
 ) -> tuple[LoadedConfig, Parts]:
     """A configuration and parts around one defense that exists as an object."""
-    given = _plain_name(
-        name or getattr(subject, "name", "") or getattr(subject, "__name__", "defense")
-    )
-    is_defense = isinstance(subject, Defense | InlineDefense | BatchDefense)
-    defense = (
-        subject
-        if is_defense
-        else defense_from(cast("Callable[..., object]", subject), name=given, threshold=threshold)
-    )
+    stated = name or getattr(subject, "name", "") or getattr(subject, "__name__", "defense")
+    # A name as a configuration allows it; a lambda has none of its own.
+    plain = re.sub(r"[^A-Za-z0-9_.@-]+", "_", stated.strip("<> ")).lstrip(".@-")
+    given = plain[:80] or "defense"
+    defense: object = subject
+    if not isinstance(subject, Defense | InlineDefense | BatchDefense):
+        defense = defense_from(subject, name=given, threshold=threshold)
     config = Config.model_validate(
         {"version": 1, "name": "run", "data": [_origin(data)], "defenses": {given: {}}}
     )
@@ -223,11 +212,6 @@ def _around(
     )
     loaded = LoadedConfig(config=config, folder=Path.cwd(), source=Source(shown_as="run()"))
     return loaded, Parts(defenses=(BuiltPart(part=defense, manifest=manifest),))
-
-
-def _plain_name(said: str) -> str:
-    """Return a name as a configuration allows it; a lambda has none of its own."""
-    return re.sub(r"[^A-Za-z0-9_.@-]+", "_", said.strip("<> ")).lstrip(".@-")[:80] or "defense"
 
 
 def _fingerprint(subject: object) -> str:

@@ -118,19 +118,14 @@ class _Typed:
 
 def _carry_out(subject: Path | None, typed: _Typed) -> tuple[RunAnalysis | None, _Files]:
     """Attack, write the reports again and read what came out."""
-    from datetime import UTC, datetime
-
     from guardmark.app.adapt.adapting import adapt, write_repair
     from guardmark.app.results.reporting import report
     from guardmark.app.run.running import Session
     from guardmark.cli.progress import interruptible
-    from guardmark.engine.progress import Progress
-    from guardmark.engine.run_monitor import StopSignal
 
     what, options = _request(subject, typed)
-    progress, stop = Progress(), StopSignal()
-    with interruptible(stop):
-        session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=tell_line)
+    session = Session(announce=tell_line)
+    with interruptible(session.stop):
         done = adapt(what, session, options)
     if done.trace is None:
         tell_line(

@@ -17,8 +17,9 @@ from guardmark.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from guardmark.app.data.verbs import BuiltinEntry, DataHash, Deduplicated, OpenedData, Written
+    from guardmark.app.data.verbs import BuiltinEntry, Deduplicated, OpenedData, Written
     from guardmark.datasets.checks.issues import DataCheck
+    from guardmark.datasets.loading import LoadedData
     from guardmark.reports.document.blocks import Document
 
 
@@ -119,11 +120,11 @@ def _stats() -> click.Command:
     @click.command("stats", help="Count what data consist of, facet by facet. " + _TARGETS)
     @_reads_data
     def stats(*, as_json: bool, **reading: Any) -> None:
-        from guardmark.app.data.verbs import describe_data
+        from guardmark.datasets.checks.census import take_census
         from guardmark.reports.chapters.data_sets import census_document
 
         opened = _opened(**reading)
-        census, half_width = describe_data(opened), opened.criteria.half_width
+        census, half_width = take_census(opened.loaded.samples()), opened.criteria.half_width
         document = census_document(census, half_width, shown_as=opened.shown_as)
         _say(_drawn(document), asdict(census), as_json=as_json)
 
@@ -232,10 +233,13 @@ def _hash() -> click.Command:
     @click.command("hash", help="Print the hashes by which a run names data. " + _TARGETS)
     @_reads_data
     def hash_(*, as_json: bool, **reading: Any) -> None:
-        from guardmark.app.data.verbs import hash_data
+        from guardmark.datasets.settings import data_sha256
 
-        found = hash_data(_opened(**reading))
-        _say(hash_lines(found), asdict(found), as_json=as_json)
+        loaded = _opened(**reading).loaded
+        manifests = [asdict(manifest) for manifest in loaded.manifests]
+        digest = data_sha256(loaded.manifests)
+        document = {"name": loaded.name, "sha256": digest, "manifests": manifests}
+        _say(hash_lines(loaded, digest), document, as_json=as_json)
 
     return hash_
 
@@ -320,10 +324,10 @@ def _say(lines: Iterable[str], document: object, *, as_json: bool) -> None:
 _ROWS = 16
 
 
-def hash_lines(found: DataHash) -> Iterator[str]:
+def hash_lines(loaded: LoadedData, digest: str) -> Iterator[str]:
     """Say by which hashes a run names the data."""
-    yield f"{found.sha256}  {found.name} (all, as in the manifest of a run)"
-    for manifest in found.manifests:
+    yield f"{digest}  {loaded.name} (all, as in the manifest of a run)"
+    for manifest in loaded.manifests:
         for name, file_hash in manifest.files.items():
             version = f" version {manifest.version}" if manifest.version else ""
             yield ""

@@ -71,18 +71,13 @@ def judge_command(
 
 def _judged(run: Path, *, config: Path | None, layer: str, human_labels: Path | None) -> Judged:
     """Judge again and write the reports of the run again."""
-    from datetime import UTC, datetime
-
     from guardmark.app.labels.judging import judge_run
     from guardmark.app.results.reporting import report
     from guardmark.app.run.running import Session
     from guardmark.cli.progress import ProgressLine, interruptible
-    from guardmark.engine.progress import Progress
-    from guardmark.engine.run_monitor import StopSignal
 
-    progress, stop = Progress(), StopSignal()
-    with interruptible(stop), ProgressLine(progress):
-        session = Session(now=datetime.now(UTC), progress=progress, stop=stop, announce=tell_line)
+    session = Session(announce=tell_line)
+    with interruptible(session.stop), ProgressLine(session.progress):
         judged = judge_run(run, session, config=config, layer=layer, human_labels=human_labels)
     for warning in judged.warnings:
         tell_line(f"Note: {warning}")

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from dataclasses import asdict
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,21 +95,14 @@ def run_command(
 
 def _carry_out(loaded: LoadedConfig, options: RunOptions, *, texts: bool, as_json: bool) -> int:
     """Run, write the reports and print what came out."""
-    from datetime import UTC, datetime
-
     from guardmark.app.run.running import Session, run
     from guardmark.cli.progress import ProgressLine, interruptible
     from guardmark.core.errors import BudgetReached, UntrustworthyRun
-    from guardmark.engine.progress import Progress
-    from guardmark.engine.run_monitor import StopSignal
     from guardmark.engine.runner import Ending
 
-    progress, stop = Progress(), StopSignal()
+    session = Session(announce=tell_line)
     try:
-        with interruptible(stop), ProgressLine(progress):
-            session = Session(
-                now=datetime.now(UTC), progress=progress, stop=stop, announce=tell_line
-            )
+        with interruptible(session.stop), ProgressLine(session.progress):
             result = run(loaded, options, session)
     except (BudgetReached, UntrustworthyRun) as error:
         tell_line(*str(error).split("\n"), f"To continue: {_same_command()}")
@@ -275,19 +269,13 @@ def matrix_command(matrix: Path, out: Path, limit: int | None, offline: bool, as
 
 
 def _carry_out_matrix(path: Path, out: Path, *, limit: int | None, offline: bool) -> MatrixDone:
-    from datetime import UTC, datetime
-
     from guardmark.app.run.matrix import run_matrix
     from guardmark.app.run.running import RunOptions, Session
     from guardmark.cli.progress import interruptible
-    from guardmark.engine.progress import Progress
     from guardmark.engine.run_monitor import StopSignal
 
-    stop = StopSignal()
-
-    def session() -> Session:
-        return Session(now=datetime.now(UTC), progress=Progress(), stop=stop, announce=tell_line)
-
+    stop, options = StopSignal(), RunOptions(limit=limit, offline=offline)
     with interruptible(stop):
-        options = RunOptions(limit=limit, offline=offline)
+        # Every row has a clock and counters of its own.
+        session = partial(Session, stop=stop, announce=tell_line)
         return run_matrix(path, out, session=session, options=options)

@@ -279,9 +279,9 @@ class _Work:
             seed=reader.manifest().seed,
             budget=options.budget,
             concurrency=config.loaded.config.run.concurrency,
-            shares_memory=options.shared_memory and config.shares_memory,
+            shares_memory=options.shared_memory and config.section.shared_memory,
             gradient=build_gradient(config.located, attacked),
-            seeds=options.seeds or config.seeds,
+            seeds=options.seeds or config.section.seeds,
             attacker=None if attacker is None else attacker.plan,
             target=protected_of(parts, reader, canaries=options.canaries, trace=options.trace),
         )

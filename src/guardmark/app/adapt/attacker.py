@@ -10,12 +10,7 @@ from pydantic import Field
 
 from guardmark.adaptive.model_asker import AttackerPlan
 from guardmark.app.parts.building import build_one
-from guardmark.app.parts.loading import (
-    LoadedConfig,
-    config_around,
-    load_config,
-    load_section,
-)
+from guardmark.app.parts.loading import LoadedConfig, config_around, load_config, load_section
 from guardmark.app.parts.probing import probe_helper
 from guardmark.app.parts.services import has_address
 from guardmark.app.registry import helper_kind
@@ -68,22 +63,9 @@ class AttackerConfig:
         return replace(self.loaded, folder=self.source.folder, source=self.source.source)
 
     @property
-    def settings(self) -> AdaptiveSettings | None:
-        """The section, or None where no attacker model is named."""
-        said = self.loaded.config.adaptive
-        return said if said is not None and said.attacker is not None else None
-
-    @property
-    def shares_memory(self) -> bool:
-        """Whether attacks may learn from each other."""
-        said = self.loaded.config.adaptive
-        return said is None or said.shared_memory
-
-    @property
-    def seeds(self) -> int:
-        """How often the search is carried out."""
-        said = self.loaded.config.adaptive
-        return 1 if said is None else said.seeds
+    def section(self) -> AdaptiveSettings:
+        """The section, or what holds where there is none."""
+        return self.loaded.config.adaptive or AdaptiveSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +81,8 @@ class Attacker:
     @property
     def named(self) -> tuple[tuple[str, BuiltPart], ...]:
         """The models, each with what to call it in messages."""
-        every = (
-            ("attacker model", self.model),
-            ("judge of sameness", self.judge),
-            ("critic", self.critic),
-        )
+        names = ("attacker model", "judge of sameness", "critic")
+        every = zip(names, (self.model, self.judge, self.critic), strict=True)
         return tuple((name, built) for name, built in every if built is not None)
 
     @property
@@ -128,12 +107,11 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
             f"{path} names no attacker model.\n"
             "Next: name one, adaptive.attacker (or an attack by gradient, adaptive.gradient)."
         )
-    services = {
-        base: each
-        if each.ca_file is None
-        else each.model_copy(update={"ca_file": str(own.folder / each.ca_file)})
-        for base, each in own.config.services.items()
-    }
+    services = dict(own.config.services)
+    for base, each in services.items():
+        if each.ca_file is not None:
+            located = str(own.folder / each.ca_file)
+            services[base] = each.model_copy(update={"ca_file": located})
     config = loaded.config.model_copy(
         update={
             "adaptive": said,
@@ -168,8 +146,8 @@ def read_attacker_file(path: Path) -> LoadedConfig:
 
 def build_attacker(config: AttackerConfig, services: Services | None) -> Attacker | None:
     """Build the attacker model, its judge and its critic."""
-    settings = config.settings
-    if settings is None:
+    settings = config.section
+    if settings.attacker is None:
         return None
     loaded = config.located
     model = build_one(loaded, (_SECTION, "attacker"), "model", name="attacker", services=services)
@@ -263,13 +241,13 @@ def _threshold_words(judge: BuiltPart | None) -> dict[str, str]:
     """Say from which cosine on texts count as the same request, and where that comes from."""
     if judge is None or not isinstance(judge.part, PairJudge):
         return {}
-    said = judge.manifest.settings
-    known = said.get("calibration")
-    told = {"tau": str(said.get("tau")), "calibration": _NOT_CALIBRATED}
+    settings = judge.manifest.settings
+    known = settings.get("calibration")
+    words = {"tau": str(settings.get("tau")), "calibration": _NOT_CALIBRATED}
     if isinstance(known, Mapping):
-        told["calibration"] = (
+        words["calibration"] = (
             f"{known['pairs']} {str(known['sha256'])[:12]}, {known['false_same']} of "
             f"{known['different']} different pairs and {known['true_same']} of {known['same']} "
             "equal ones called the same"
         )
-    return told
+    return words

@@ -17,6 +17,7 @@ from guardmark.app.parts.building import build_one
 from guardmark.app.parts.probing import probe_helper
 from guardmark.app.parts.process import run_on_loop
 from guardmark.app.parts.services import close_parts, has_address, open_services
+from guardmark.app.settings import AdaptiveSettings
 from guardmark.core.errors import ConfigError, DatasetError, StorageError, UntrustworthyRun
 from guardmark.models.similarity import TauSettings
 from guardmark.reports.document.cells import rate_text
@@ -70,16 +71,16 @@ def read_pairs(path: Path) -> PairFile:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        found = _pair(line)
-        if isinstance(found, str):
-            faults.append(f"{path}:{number}: {found}")
+        pair = _pair(line)
+        if isinstance(pair, str):
+            faults.append(f"{path}:{number}: {pair}")
         else:
-            pairs.append(found)
-    if faults:
-        more = f"\nand {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
-        raise DatasetError("\n".join(faults[:_MOST_FAULTS]) + more + f"\nA line reads: {_SHAPE}")
-    if not pairs:
-        raise DatasetError(f"{path} holds no pair.\nA line reads: {_SHAPE}")
+            pairs.append(pair)
+    if len(faults) > _MOST_FAULTS:
+        faults[_MOST_FAULTS:] = [f"and {len(faults) - _MOST_FAULTS} more"]
+    if faults or not pairs:
+        lines = faults or [f"{path} holds no pair."]
+        raise DatasetError("\n".join([*lines, f"A line reads: {_SHAPE}"]))
     return PairFile(name=path.name, sha256=sha256(raw).hexdigest(), pairs=tuple(pairs))
 
 
@@ -152,11 +153,17 @@ def calibrate(path: Path, options: CalibrationOptions) -> Calibrated:
     bare = settings.model_copy(update={"calibration": None})
     loaded = replace(loaded, parts={**loaded.parts, _PLACE: bare})
     measured, missing = run_on_loop(_measure(loaded, pairs, options), loaded.config.run)
-    _require_few(missing, len(pairs.pairs))
+    count, total = sum(missing.values()), len(pairs.pairs)
+    if count > _MOST_MISSING * total:
+        reasons = ", ".join(f"{kind} {times:,}" for kind, times in missing.items())
+        raise UntrustworthyRun(
+            f"{count:,} of {total:,} pairs have no cosine ({reasons}), more than "
+            f"{_MOST_MISSING:.0%}.\nWhat is missing may be what matters: a tau from the "
+            "rest would flatter.\nNext: see what the service says, and calibrate again."
+        )
     choice = choose_tau(measured, bound=options.bound, seed=options.seed)
-    adaptive = loaded.config.adaptive
-    said = (adaptive.equivalence if adaptive is not None else None) or {}
-    text = _fragment(said, settings.encoder, pairs, choice)
+    adaptive = loaded.config.adaptive or AdaptiveSettings()
+    text = _fragment(adaptive.equivalence or {}, settings.encoder, pairs, choice)
     with errors_of_files(options.out):
         options.out.write_text(text, encoding="utf-8")
     return Calibrated(choice=choice, pairs=pairs, missing=missing, path=options.out, text=text)
@@ -175,32 +182,21 @@ async def _measure(
         gate = asyncio.Semaphore(loaded.config.run.concurrency)
         judge = built.part
 
-        async def one(first: str, second: str) -> tuple[float | None, ErrorKind | None]:
+        async def one(pair: LabelledPair) -> tuple[float | None, ErrorKind | None]:
             async with gate:
-                cosine, answer = await judge.similarity(first, second)
+                cosine, answer = await judge.similarity(pair.first, pair.second)
                 return cosine, answer.error_kind
 
-        found = await asyncio.gather(*(one(each.first, each.second) for each in pairs.pairs))
+        cosines = await asyncio.gather(*map(one, pairs.pairs))
     finally:
         await close_parts(() if built is None else (built.part,), services)
-    missing = Counter(str(kind) for cosine, kind in found if cosine is None)
+    missing = Counter(str(kind) for cosine, kind in cosines if cosine is None)
     measured = [
         TextPair(cosine=cosine, is_same=each.is_same, group=each.group)
-        for each, (cosine, _) in zip(pairs.pairs, found, strict=True)
+        for each, (cosine, _) in zip(pairs.pairs, cosines, strict=True)
         if cosine is not None
     ]
     return measured, dict(sorted(missing.items()))
-
-
-def _require_few(missing: Mapping[str, int], total: int) -> None:
-    count = sum(missing.values())
-    if count > _MOST_MISSING * total:
-        said = ", ".join(f"{kind} {times:,}" for kind, times in missing.items())
-        raise UntrustworthyRun(
-            f"{count:,} of {total:,} pairs have no cosine ({said}), more than "
-            f"{_MOST_MISSING:.0%}.\nWhat is missing may be what matters: a tau from the "
-            "rest would flatter.\nNext: see what the service says, and calibrate again."
-        )
 
 
 def _fragment(said: Mapping[str, Any], encoder: str, pairs: PairFile, choice: TauChoice) -> str:

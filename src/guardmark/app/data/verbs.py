@@ -11,7 +11,6 @@ from guardmark.app.data.reading import load_data, taxonomy_of
 from guardmark.core.errors import ConfigError, did_you_mean, listed
 from guardmark.core.taxonomy import DEFAULT_TAXONOMY, Taxonomy
 from guardmark.datasets.builtin import BUILTIN_SETS, builtin_specs
-from guardmark.datasets.checks.census import take_census
 from guardmark.datasets.checks.duplicates import THRESHOLD, assign_parts, deduplicate
 from guardmark.datasets.checks.issues import Criteria, check_samples
 from guardmark.datasets.checks.mix import read_mix
@@ -24,21 +23,10 @@ from guardmark.stats.planning import wilson_half_width
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from guardmark.core.manifest import DataManifest
     from guardmark.core.sample import Label
-    from guardmark.datasets.checks.census import Census
     from guardmark.datasets.checks.duplicates import Dropped
     from guardmark.datasets.checks.issues import DataCheck
     from guardmark.datasets.formats.fields import DatasetSpec
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataHash:
-    """The hashes of a data set."""
-
-    name: str
-    sha256: str
-    manifests: tuple[DataManifest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,19 +85,6 @@ def check_data(opened: OpenedData) -> DataCheck:
     loaded = opened.loaded
     samples, manifests = list(loaded.samples()), loaded.manifests
     return check_samples(samples, opened.criteria, manifests=manifests, warnings=loaded.warnings)
-
-
-def describe_data(opened: OpenedData) -> Census:
-    """Count what a data set consists of."""
-    return take_census(opened.loaded.samples())
-
-
-def hash_data(opened: OpenedData) -> DataHash:
-    """Return the hashes by which a run's manifest names the data."""
-    loaded = opened.loaded
-    return DataHash(
-        name=loaded.name, sha256=data_sha256(loaded.manifests), manifests=loaded.manifests
-    )
 
 
 def convert_data(opened: OpenedData, out: Path, *, force: bool = False) -> Written:

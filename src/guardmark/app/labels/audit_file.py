@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from guardmark.app.run.description import utc_text
 from guardmark.canon.visible import csv_text, text_of_cell
 from guardmark.core.errors import DatasetError, StorageError
 
@@ -107,9 +108,9 @@ def refuse_to_overwrite(path: Path) -> None:
 def read_audit(path: Path) -> AuditFile:
     """Read an audit file of either kind."""
     rows = read_rows(path)
-    found = set(rows[0]) if rows else set()
-    sheet = BYPASSES if BYPASSES.label in found else ANSWERS
-    if missing := set(sheet.columns) - found:
+    columns = set(rows[0]) if rows else set()
+    sheet = BYPASSES if BYPASSES.label in columns else ANSWERS
+    if missing := set(sheet.columns) - columns:
         raise DatasetError(f"{path} is no audit file: it lacks {', '.join(sorted(missing))}.")
     kept = tuple({name: row[name] for name in sheet.columns} for row in rows)
     return AuditFile(path=path, rows=kept, sheet=sheet)
@@ -157,19 +158,17 @@ def label_row(audit: AuditFile, at: int, *, label: str, notes: str, now: datetim
         **audit.rows[at],
         audit.sheet.label: label,
         "human_notes": notes,
-        "reviewed_at_utc": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "reviewed_at_utc": utc_text(now),
     }
     rows = (*audit.rows[:at], changed, *audit.rows[at + 1 :])
-    after = AuditFile(path=audit.path, rows=rows, sheet=audit.sheet)
+    after = replace(audit, rows=rows)
     write_audit(after)
     return after
 
 
 def open_rows(audit: AuditFile) -> Iterator[int]:
     """Yield the rows nobody has labelled yet."""
-    for at, row in enumerate(audit.rows):
-        if not row[audit.sheet.label].strip():
-            yield at
+    return (at for at, row in enumerate(audit.rows) if not row[audit.sheet.label].strip())
 
 
 def _is_jsonl(path: Path) -> bool:
@@ -185,10 +184,10 @@ def _table(stream: Iterable[str]) -> list[Row]:
 
 
 def _line(text: str) -> Row:
-    said = json.loads(text)
-    if not isinstance(said, dict):
+    row = json.loads(text)
+    if not isinstance(row, dict):
         raise ValueError("a line is no JSON object")  # noqa: TRY004 - of the file, not of a caller
-    return said
+    return row
 
 
 def audit_id(sample_id: str, repeat: int) -> str:

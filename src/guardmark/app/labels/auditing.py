@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from guardmark.adaptive.questions import text_digest
+from guardmark.adaptive.search import MOST_USES
 from guardmark.analysis.adaptive.audited import resting_bypasses
 from guardmark.analysis.adaptive.rows import read_battles
-from guardmark.app.adapt.variant_texts import VariantTexts
 from guardmark.app.labels.audit_file import (
     ANSWERS,
     BYPASSES,
@@ -18,31 +22,32 @@ from guardmark.app.labels.audit_file import (
     write_audit,
 )
 from guardmark.app.results.opened_run import find_run
-from guardmark.core.errors import StoreError, UnknownName
+from guardmark.attacks.application import apply, seed_for
+from guardmark.attacks.catalogue import parse_chain
+from guardmark.attacks.contract import OperatorChain, Tier
+from guardmark.attacks.prompts import STRATEGIES
+from guardmark.core.errors import ConfigError, StoreError, UnknownName
 from guardmark.core.record import FIRST_LAYER, Stage
 from guardmark.engine.plan import NO_GUARD
-from guardmark.store.layers import ADAPTIVE
+from guardmark.parsing.attacker_models import read_candidates
+from guardmark.store.layers import ADAPTIVE, ATTACKER
 from guardmark.store.reader import RecordReader
+from guardmark.store.tries import read_tries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from guardmark.analysis.adaptive.rows import AdaptiveRecords, Try
-    from guardmark.app.adapt.variant_texts import VariantText
+    from guardmark.analysis.adaptive.rows import Try
     from guardmark.app.labels.audit_file import Row
     from guardmark.core.record import Record
     from guardmark.core.sample import Sample
-    from guardmark.store.reader import RecordReader as Reader
 
 
 def draw_audit(
     run: Path, *, out: Path, count: int, seed: int = 7, with_verdicts: bool = False
 ) -> AuditFile:
-    """Draw answers of a run at random and write them as a file to label.
-
-    Every answer has the same chance, so the labels may correct the rates of the whole run.
-    """
+    """Draw answers of a run at random, each with the same chance, as a file to label."""
     refuse_to_overwrite(out)
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
@@ -69,9 +74,9 @@ def draw_audit(
             )
             for record in drawn
         )
-    found = AuditFile(path=out, rows=rows)
-    write_audit(found)
-    return found
+    audit = AuditFile(path=out, rows=rows)
+    write_audit(audit)
+    return audit
 
 
 def _order(record: Record, seed: int) -> bytes:
@@ -93,19 +98,18 @@ def _verdicts(reader: RecordReader) -> dict[tuple[int, int], Record]:
 def _row(sample: Sample, answer: Record, *, source: str, verdict: Record | None) -> Row:
     evidence = verdict.evidence if verdict else None
     system = next((m.content for m in sample.prompt.messages if m.role.value == "system"), "")
-    said = sample.metadata
     values = (
         audit_id(sample.id, answer.key.repeat),
         source,
         str(answer.key.sample),
         sample.source,
-        str(said.get("pack_name", "")),
-        str(said.get("pack_subset", "")),
+        str(sample.metadata.get("pack_name", "")),
+        str(sample.metadata.get("pack_subset", "")),
         sample.lineage,
         sample.variant,
         str(answer.key.repeat),
         str(sample.is_attack).lower(),
-        str(said.get("label_source", "")),
+        str(sample.metadata.get("label_source", "")),
         verdict.outcome if verdict else "",
         str(verdict.outcome == "malformed").lower() if verdict else "",
         evidence.parse_method if evidence else "",
@@ -125,7 +129,7 @@ BYPASSES_COUNT: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class DrawnBypasses:
     """What was drawn of one defense."""
 
     defense: str
@@ -139,7 +143,7 @@ class BypassAudit:
     """A sheet of bypasses, and what it was drawn from."""
 
     file: AuditFile
-    defenses: tuple[Drawn, ...]
+    defenses: tuple[DrawnBypasses, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,14 +158,20 @@ class Bypass:
     @property
     def audit_id(self) -> str:
         """Its name on a sheet: a digest, so that it tells no reader anything."""
-        said = f"{self.defense}\0{self.sample.id}\0{self.attempt.text}"
-        return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        text = f"{self.defense}\0{self.sample.id}\0{self.attempt.text}"
+        return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def resting_of(reader: Reader, samples: Sequence[Sample]) -> Mapping[str, tuple[Bypass, ...]]:
+def resting_of(reader: RecordReader, samples: Sequence[Sample]) -> Mapping[str, tuple[Bypass, ...]]:
     """Return the bypasses of a run that rest on a judgement."""
     is_attack = [sample.is_attack for sample in samples]
-    return {battle.name: _resting(battle, samples, is_attack) for battle in read_battles(reader)}
+    return {
+        records.name: tuple(
+            Bypass(defense=records.name, sample=samples[position], position=position, attempt=each)
+            for position, each in resting_bypasses(records, is_attack).items()
+        )
+        for records in read_battles(reader)
+    }
 
 
 def draw_bypasses(
@@ -173,101 +183,80 @@ def draw_bypasses(
     defense: str = "",
     with_verdicts: bool = False,
 ) -> BypassAudit:
-    """Draw bypasses that rest on a judgement, and write them as a sheet to fill in.
-
-    Of each group one comes first, then a second of each, and so on, in random order: items are as
-    independent as they can be.
-    """
+    """Draw bypasses that rest on a judgement, and write them as a sheet to fill in."""
     refuse_to_overwrite(out)
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
         samples = list(reader.samples())
-        found = resting_of(reader, samples)
-        _require(run, found, defense)
-        chosen = {name: each for name, each in found.items() if name == (defense or name)}
+        resting = resting_of(reader, samples)
+        _require(run, resting, defense)
         seed_of_tries = int(str(reader.layer_settings(ADAPTIVE).get("seed", 0)))
         rows: list[Row] = []
-        told: list[Drawn] = []
-        for name, bypasses in chosen.items():
+        defenses: list[DrawnBypasses] = []
+        for name, bypasses in resting.items():
+            if defense not in {"", name}:
+                continue
             texts = VariantTexts(reader=reader, defense=name, samples=samples, seed=seed_of_tries)
-            drawn, untold = _draw(bypasses, texts, count=count, seed=seed)
-            rows += [
-                _bypass_row(each, text, str(folder.path), with_verdicts=with_verdicts)
-                for each, text in drawn
-            ]
-            told.append(Drawn(defense=name, resting=len(bypasses), drawn=len(drawn), untold=untold))
+            drawn, untold = 0, 0
+            for each in _ordered(bypasses, seed):
+                if drawn == count:
+                    break
+                text = texts.text_of(each.attempt)
+                if text is None:
+                    untold += 1
+                    continue
+                drawn += 1
+                rows.append(_bypass_row(each, text, str(folder.path), with_verdicts=with_verdicts))
+            counts = DrawnBypasses(defense=name, resting=len(bypasses), drawn=drawn, untold=untold)
+            defenses.append(counts)
     if not rows:
         raise StoreError(
-            f"None of the {sum(each.resting for each in told):,} bypasses of {run} that rest on a "
-            "judgement can be shown: their texts cannot be made again.\n"
+            f"None of the {sum(each.resting for each in defenses):,} bypasses of {run} that rest "
+            "on a judgement can be shown: their texts cannot be made again.\n"
             "Next: use the guardmark that attacked it."
         )
     rows.sort(key=lambda row: row["audit_id"])  # an order that tells nothing
     sheet = AuditFile(path=out, rows=tuple(rows), sheet=BYPASSES)
     write_audit(sheet)
-    return BypassAudit(file=sheet, defenses=tuple(told))
+    return BypassAudit(file=sheet, defenses=tuple(defenses))
 
 
-def _require(run: Path, found: Mapping[str, tuple[Bypass, ...]], defense: str) -> None:
-    if not found:
+def _require(run: Path, resting: Mapping[str, tuple[Bypass, ...]], defense: str) -> None:
+    if not resting:
         raise StoreError(f"Nobody attacked {run} adaptively.\nNext: guardmark adapt {run}")
-    if defense and defense not in found:
-        raise UnknownName("attacked defense of this run", defense, found)
-    if not any(found[name] for name in found if name == (defense or name)):
+    if defense and defense not in resting:
+        raise UnknownName("attacked defense of this run", defense, resting)
+    if not any(resting[name] for name in resting if defense in {"", name}):
         raise StoreError(
             f"No bypass of {run} rests on a judgement or a table (V3, V3-table): "
             "there is nothing to audit."
         )
 
 
-def _resting(
-    battle: AdaptiveRecords, samples: Sequence[Sample], is_attack: Sequence[bool]
-) -> tuple[Bypass, ...]:
-    resting = resting_bypasses(battle, is_attack)
-    return tuple(
-        Bypass(defense=battle.name, sample=samples[place], position=place, attempt=each)
-        for place, each in resting.items()
-    )
-
-
-def _draw(
-    bypasses: Sequence[Bypass], texts: VariantTexts, *, count: int, seed: int
-) -> tuple[list[tuple[Bypass, VariantText]], int]:
-    """Draw bypasses whose texts can be had; return them and how many could not."""
-    drawn: list[tuple[Bypass, VariantText]] = []
-    untold = 0
-    for each in _ordered(bypasses, seed):
-        if len(drawn) == count:
-            break
-        text = texts.text_of(each.attempt)
-        if text is None:
-            untold += 1
-        else:
-            drawn.append((each, text))
-    return drawn, untold
-
-
 def _ordered(bypasses: Sequence[Bypass], seed: int) -> list[Bypass]:
-    """Put them in a random order in which the first of every group comes before any second."""
-    shuffled = sorted(
-        bypasses, key=lambda each: sha256(f"{seed} {each.audit_id}".encode()).digest()
-    )
-    seen: dict[str, int] = {}
-    ranked = []
-    for number, each in enumerate(shuffled):
+    """Put them in a random order, the first of every group before any second."""
+
+    def key(each: Bypass) -> bytes:
+        return sha256(f"{seed} {each.audit_id}".encode()).digest()
+
+    seen = Counter[str]()
+    ranks = []
+    shuffled = sorted(bypasses, key=key)
+    for each in shuffled:
         group = each.sample.group or each.sample.id
-        rank = seen[group] = seen.get(group, -1) + 1
-        ranked.append((rank, number, each))
-    return [each for _, _, each in sorted(ranked, key=lambda row: row[:2])]
+        ranks.append(seen[group])
+        seen[group] += 1
+    # Sorting keeps the order of equals.
+    return [each for _, each in sorted(zip(ranks, shuffled, strict=True), key=lambda row: row[0])]
 
 
 def _bypass_row(each: Bypass, text: VariantText, source: str, *, with_verdicts: bool) -> Row:
-    told = (each.defense, each.attempt.round, each.attempt.tier, each.attempt.chain)
+    made = (each.defense, each.attempt.round, each.attempt.tier, each.attempt.chain)
     values = (
         each.audit_id,
         source,
         each.sample.id,
-        *(told if with_verdicts else ("",) * len(told)),
+        *(made if with_verdicts else ("",) * len(made)),
         each.sample.prompt.text,
         text.text,
         text.before,
@@ -276,3 +265,75 @@ def _bypass_row(each: Bypass, text: VariantText, source: str, *, with_verdicts: 
         "",
     )
     return dict(zip(BYPASSES.columns, values, strict=True))
+
+
+_BY_MODEL: Final = "attacker ["
+_SPAN: Final = re.compile(r"^(?P<chain>.*?)(?: \[(?P<start>\d+):(?P<end>\d+)\])?$", re.DOTALL)
+_JUDGED: Final = frozenset({Tier.V3, Tier.V3_TABLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantText:
+    """A text as it was sent."""
+
+    text: str
+    before: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantTexts:
+    """Makes the texts of one defense's tries again: chains from seeds, candidates from replies."""
+
+    reader: RecordReader
+    defense: str
+    samples: Sequence[Sample]
+    seed: int
+
+    def text_of(self, each: Try) -> VariantText | None:
+        """Return the text of a try."""
+        if each.chain.startswith(_BY_MODEL):
+            text = self._candidates.get((each.sample, each.text))
+            return None if text is None else VariantText(text=text)
+        return self._made(each)
+
+    def _made(self, each: Try) -> VariantText | None:
+        parsed = _SPAN.match(each.chain)
+        if parsed is None:
+            return None
+        try:
+            chain = parse_chain(parsed["chain"])
+        except ConfigError:  # an operator this version does not know
+            return None
+        sample = self.samples[each.sample]
+        span = None if parsed["start"] is None else (int(parsed["start"]), int(parsed["end"]))
+        for index in range(MOST_USES):
+            seed = seed_for(self.seed, chain.key, sample.id, index)
+            text = _applied(chain, sample, seed, span)
+            if text_digest(text) == each.text:
+                return VariantText(text=text, before=_before(chain, sample, seed, span))
+        return None
+
+    @cached_property
+    def _candidates(self) -> dict[tuple[int, str], str]:
+        """Every candidate of the attacker model, by sample and hash."""
+        texts: dict[tuple[int, str], str] = {}
+        for record in read_tries(self.reader, defense=self.defense, layer=ATTACKER):
+            raw = "" if record.evidence is None else record.evidence.raw
+            for each in read_candidates(raw, strategies=STRATEGIES).candidates:
+                texts[record.sample, text_digest(each.text)] = each.text
+        return texts
+
+
+def _applied(
+    chain: OperatorChain, sample: Sample, seed: bytes, span: tuple[int, int] | None
+) -> str:
+    text = sample.prompt.text
+    return apply(chain, text, seed=seed, must_keep=sample.must_keep, span=span).text
+
+
+def _before(chain: OperatorChain, sample: Sample, seed: bytes, span: tuple[int, int] | None) -> str:
+    """Apply the chain up to its last step that has to be judged; its draws stay the same."""
+    last = max((i for i, arm in enumerate(chain.arms) if arm.tier in _JUDGED), default=-1)
+    if last in {-1, len(chain.arms) - 1}:
+        return ""
+    return _applied(OperatorChain(arms=chain.arms[: last + 1]), sample, seed, span)

@@ -23,6 +23,7 @@ from guardmark.app.parts.process import keep_working_directory, run_on_loop
 from guardmark.app.parts.services import close_parts, concurrency_of, open_services
 from guardmark.app.registry import BUILTIN_PARTS
 from guardmark.app.results.opened_run import find_run
+from guardmark.app.run.description import utc_text
 from guardmark.app.settings import RunSettings, ServiceSettings
 from guardmark.config.settings import PriceSettings, Settings
 from guardmark.core.errors import ConfigError, StoreError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from guardmark.app.labels.human_labels import BypassLabel, HumanLabel
     from guardmark.app.parts.building import BuiltPart
     from guardmark.app.run.running import Session
     from guardmark.core.manifest import RunManifest
@@ -86,32 +88,27 @@ def judge_run(
     folder = find_run(run)
     with RecordReader(folder.records) as reader:
         manifest = reader.manifest()
-        sheet = human_labels if human_labels and is_sheet_of_bypasses(human_labels) else None
-        bypasses = () if sheet is None else read_bypass_labels(sheet, reader)
-        human_labels = None if sheet is not None else human_labels
-        is_about_answers = config is not None or human_labels is not None
-        if (
-            is_about_answers
-            and (NO_GUARD, Stage.MODEL, FIRST_LAYER) not in reader.recorded_stages()
-        ):
+        bypasses: tuple[BypassLabel, ...] = ()
+        labels: tuple[HumanLabel, ...] = ()
+        if human_labels is not None and is_sheet_of_bypasses(human_labels):
+            bypasses = read_bypass_labels(human_labels, reader)
+        is_asked = (NO_GUARD, Stage.MODEL, FIRST_LAYER) in reader.recorded_stages()
+        if not is_asked and (config is not None or not bypasses):
             raise ConfigError(
                 f"{run} holds no answers of a target model, so there is nothing to judge.\n"
                 "Next: name a run with a pipeline."
             )
-        labels = read_labels(human_labels, reader) if human_labels is not None else ()
+        if human_labels is not None and not bypasses:
+            labels = read_labels(human_labels, reader)
     loaded = None if config is None else load_judges(config, manifest)
-    with (
-        folder.lock(started=session.now.strftime("%Y-%m-%dT%H:%M:%SZ")),
-        RecordWriter(folder.records) as writer,
-    ):
+    done, added = Judged(folder=folder), []
+    with folder.lock(started=utc_text(session.now)), RecordWriter(folder.records) as writer:
         if writer.unanswered:
             session.announce(unanswered_note(writer.unanswered))
-        added = []
-        if human_labels is not None:
+        if human_labels is not None and bypasses:
+            added.append(store_bypass_labels(writer, bypasses, source=human_labels))
+        elif human_labels is not None:
             added.append(store_labels(writer, labels, source=human_labels))
-        if sheet is not None:
-            added.append(store_bypass_labels(writer, bypasses, source=sheet))
-        done = Judged(folder=folder)
         if loaded is not None:
             with keep_working_directory():
                 work = _judge(folder, writer, loaded, session, layer=layer)
@@ -131,10 +128,10 @@ def report_quality(run: Path) -> tuple[JudgeQuality, ...]:
         judged = [
             layer for layer in layers if reader.layer_settings(layer).get("kind") != HUMAN_LAYER
         ]
-        found = tuple(assess_judge(reader, layer) for layer in judged or ["run"])
-    folder.write_text("judge_quality.json", quality_json(found))
-    folder.write_text("judge_quality.md", render_markdown(quality_document(found)))
-    return found
+        quality = tuple(assess_judge(reader, layer) for layer in judged or ["run"])
+    folder.write_text("judge_quality.json", quality_json(quality))
+    folder.write_text("judge_quality.md", render_markdown(quality_document(quality)))
+    return quality
 
 
 def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
@@ -144,24 +141,24 @@ def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
     if any(line.startswith("pipeline:") for line in text.splitlines()):
         loaded = load_config(path)
         whole, model = loaded.config, loaded.parts.get(("pipeline", "model"))
-        said = JudgingSettings(
+        settings = JudgingSettings(
             judges=[] if whole.pipeline is None else whole.pipeline.judges,
             services=whole.services,
             prices=whole.prices,
             run=whole.run,
         )
     else:
-        said = load_section(path, JudgingSettings, key="judging")
-    if not said.judges:
+        settings = load_section(path, JudgingSettings, key="judging")
+    if not settings.judges:
         raise ConfigError(f"{path} names no judge.\nNext: list one under judges:")
     document: dict[str, Any] = {
         "version": 1,
         "data": [{"builtin": "tutor"}],
         "pipeline": {
             "model": {"type": "scripted", "system_prompt": _system_prompt(manifest, model, path)},
-            "judges": said.judges,
+            "judges": settings.judges,
         },
-        **said.model_dump(mode="json", exclude={"judges"}, exclude_none=True),
+        **settings.model_dump(mode="json", exclude={"judges"}, exclude_none=True),
     }
     document["run"]["repeats"] = manifest.repeats
     here = ("pipeline", "judges")
@@ -169,18 +166,13 @@ def load_judges(path: Path, manifest: RunManifest) -> LoadedConfig:
 
 
 def _system_prompt(manifest: RunManifest, own: BaseModel | None, path: Path) -> str:
-    """Return what the run's target model was told before every conversation, or nothing.
-
-    A file is read only where one's own configuration names it: a run folder may name any file, and
-    a judge may be a service.
-    """
+    """Return what the run's target model was told; only one's own configuration has files read."""
     part = next((part for part in manifest.parts if part.kind == "model" and part.settings), None)
     if part is None:
         return ""
     if own is not None and own.model_dump(mode="json") == part.settings:
         before = getattr(own, "before", None)
         return str(before(path.resolve().parent)) if before is not None else ""
-    kept = {name: part.settings.get(name) for name in ("system_prompt", "system_prompt_name")}
     if part.type not in BUILTIN_PARTS["model"] or part.settings.get("system_prompt_file"):
         named = part.settings.get("system_prompt_file") or f"a model of type {part.type}"
         raise ConfigError(
@@ -188,6 +180,7 @@ def _system_prompt(manifest: RunManifest, own: BaseModel | None, path: Path) -> 
             f"{path} does not name that model.\nNo file is read because a folder names it.\n"
             "Next: name the configuration of the run, with the judges to ask under pipeline.judges."
         )
+    kept = {name: part.settings.get(name) for name in ("system_prompt", "system_prompt_name")}
     try:
         settings = SystemPromptSettings.model_validate({k: v for k, v in kept.items() if v})
     except ValidationError as error:
@@ -216,15 +209,12 @@ async def _judge(
             settings = {"settings": dict(manifest.settings)}
             writer.add_layer(each, {"kind": "judge", "judge": manifest.name, **kept, **settings})
             session.announce(f"Judging the answers in {folder.path} as layer {each}")
-            judging = judge_again(
-                _plan(loaded),
-                writer,
-                judge=built.part,
-                layer=each,
-                progress=session.progress,
-                stop=session.stop,
+            plan, progress, stop = _plan(loaded), session.progress, session.stop
+            summaries.append(
+                await judge_again(
+                    plan, writer, judge=built.part, layer=each, progress=progress, stop=stop
+                )
             )
-            summaries.append(await judging)
     finally:
         await close_parts((built.part for built in parts), services)
     return Judged(

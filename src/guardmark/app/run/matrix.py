@@ -18,7 +18,7 @@ from guardmark.reports.render.markdown import render_markdown
 from guardmark.store.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from guardmark.app.run.running import Session
@@ -68,10 +68,7 @@ def load_matrix(path: Path) -> tuple[MatrixRow, ...]:
 def run_matrix(
     path: Path, out: Path, *, session: Callable[[], Session], options: RunOptions | None = None
 ) -> MatrixDone:
-    """Run every row of a matrix; one that fails does not stop the others.
-
-    Given again, it goes on: rows whose runs are finished call nothing.
-    """
+    """Run every row of a matrix, or go on; one that fails does not stop the others."""
     rows = load_matrix(path)
     home = RunDir(path=out).create()
     lines: list[MatrixLine] = []
@@ -81,23 +78,15 @@ def run_matrix(
         lines.append(line)
         if is_interrupted:
             break
-    source = str(path)
-    home.write_text("manifest.json", _manifest(lines, source))
+    source, told = str(path), ("label", "status", "message", "run_dir")
+    entries = [{"id": each.row_id} | {n: getattr(each, n) for n in told} for each in lines]
+    manifest = {"matrix": source, "rows": entries}
+    home.write_text("manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
     home.write_text("matrix_metrics.csv", matrix_metrics(lines))
     home.write_text("matrix_attack_success.csv", matrix_pivot(lines, alarms=False))
     home.write_text("matrix_false_alarms.csv", matrix_pivot(lines, alarms=True))
     home.write_text("matrix_report.md", render_markdown(matrix_document(lines, source=source)))
     return MatrixDone(folder=home, lines=tuple(lines), is_interrupted=is_interrupted)
-
-
-def _manifest(lines: Sequence[MatrixLine], source: str) -> str:
-    """Write `manifest.json`: what was run, and how each row ended."""
-    rows = [
-        {"id": line.row_id}
-        | {name: getattr(line, name) for name in ("label", "status", "message", "run_dir")}
-        for line in lines
-    ]
-    return json.dumps({"matrix": source, "rows": rows}, indent=2, ensure_ascii=False) + "\n"
 
 
 def _run_row(
@@ -113,11 +102,13 @@ def _run_row(
         # A probe speaks before anything is stored.
         began = RunDir(path=folder).records.exists()
         status, message = "failed" if began else "skipped_after_probe", str(error)
+    if is_interrupted:
+        status, message = "failed", "interrupted"
     line = MatrixLine(
         row_id=row.row_id,
         label=row.label,
-        status="failed" if is_interrupted else status,
-        message="interrupted" if is_interrupted else message,
+        status=status,
+        message=message,
         run_dir=str(folder),
         analysis=analysis,
     )
@@ -143,13 +134,11 @@ def _row(shared: Mapping[str, Any], said: object, path: Path) -> MatrixRow:
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay settings over settings: sections are merged, everything else is replaced.
-
-    A part that names its type is whole: the settings of another type do not show through.
-    """
-    found = dict(below)
+    """Lay settings over settings: sections are merged, everything else is replaced."""
+    merged = dict(below)
     for key, value in above.items():
-        under = found.get(key)
+        under = merged.get(key)
+        # A part that names its type is whole: settings of another type do not show through.
         is_section = isinstance(value, Mapping) and "type" not in value
-        found[key] = _merged(under, value) if is_section and isinstance(under, Mapping) else value
-    return found
+        merged[key] = _merged(under, value) if is_section and isinstance(under, Mapping) else value
+    return merged

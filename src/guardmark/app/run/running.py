@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from guardmark.app.data.reading import config_sha256, read_data
@@ -31,13 +32,14 @@ from guardmark.core.manifest import VERSION
 from guardmark.core.protocols import SampleBound
 from guardmark.datasets.settings import describe_data, merge_files
 from guardmark.engine.plan import Plan, Timing, Workers
+from guardmark.engine.progress import Progress
+from guardmark.engine.run_monitor import StopSignal
 from guardmark.engine.runner import run as run_engine
 from guardmark.store.records import RecordWriter, count_errors, supersede_errors
 from guardmark.store.under_way import unanswered_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
     from pathlib import Path
 
     from guardmark.app.parts.building import Parts
@@ -45,8 +47,6 @@ if TYPE_CHECKING:
     from guardmark.app.run.run_folder import RunLocation
     from guardmark.core.manifest import DataManifest, RunManifest
     from guardmark.datasets.loading import DataReading, LoadedData
-    from guardmark.engine.progress import Progress
-    from guardmark.engine.run_monitor import StopSignal
     from guardmark.engine.runner import RunSummary
     from guardmark.net.client import Services
     from guardmark.store.run_dir import RunDir
@@ -80,10 +80,10 @@ class RunOptions:
 class Session:
     """What a run is given by whoever started it."""
 
-    now: datetime
-    progress: Progress
-    stop: StopSignal
-    announce: Callable[[str], None]
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))  # noqa: TID251 - the clock's door
+    progress: Progress = field(default_factory=Progress)
+    stop: StopSignal = field(default_factory=StopSignal)
+    announce: Callable[[str], None] = lambda _line: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,18 +1,14 @@
-"""The headline of a run counted again from its records: counts, rates, paired differences.
-
-Nothing here shares code with `analysis`: SQL of its own and the formulas beside.
-"""
+"""The headline of a run counted again from its records, without the code of `analysis`."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from guardmark.app.verify.formulas import (
-    Interval,
     PairGroups,
     RateGroups,
     difference_interval,
@@ -70,10 +66,10 @@ class DefenseCounts:
 
     def rate(self, label: int, hit: int) -> RateGroups:
         """Return trials and hits among the decisions on one label."""
-        found: RateGroups = Counter()
+        rates: RateGroups = Counter()
         for counts, groups in self.decided[label].items():
-            found[sum(counts), counts[hit]] += groups
-        return found
+            rates[sum(counts), counts[hit]] += groups
+        return rates
 
 
 def check_headline(path: Path, connection: sqlite3.Connection, mismatches: Mismatches) -> str:
@@ -83,13 +79,29 @@ def check_headline(path: Path, connection: sqlite3.Connection, mismatches: Misma
         return f"{path.name} holds no headline that could be counted again."
     row = connection.execute("SELECT value FROM meta WHERE key = 'manifest'").fetchone()
     confidence = float(json.loads(row[0])["confidence"]) if row else 0.95
-    told = [each for each in _objects(stated.get("defenses")) if isinstance(each.get("name"), str)]
-    thresholds = {each["name"]: _threshold(each) for each in told}
-    skipped: list[str] = []
-    for each in told:
+    defenses = [
+        each for each in _objects(stated.get("defenses")) if isinstance(each.get("name"), str)
+    ]
+    thresholds = {each["name"]: _threshold(each) for each in defenses}
+    compared: list[tuple[str, Json, Json]] = []
+    for each in defenses:
         counts = count_defense(connection, each["name"], thresholds[each["name"]])
-        _check_defense(each, counts, confidence, mismatches=mismatches, skipped=skipped)
-    _check_pairs(stated, connection, confidence, thresholds, mismatches=mismatches, skipped=skipped)
+        compared += _defense_figures(each, counts, confidence)
+    compared += _pair_figures(stated, connection, confidence, thresholds)
+    skipped = []
+    for place, said, counted in compared:
+        # Limits of a defense that a rule ended early hold at any look.
+        if "sequence" in str(said.get("method")):
+            skipped.append(place)
+            continue
+        for key, value in counted.items():
+            mismatches.value(
+                MismatchKind.HEADLINE,
+                path.name,
+                f"{place}.{key}",
+                stated=said.get(key),
+                counted=value,
+            )
     if not skipped:
         return ""
     return (
@@ -134,98 +146,53 @@ def count_defense(
     return DefenseCounts(outcomes=outcomes, decided=decided, answered=answered)
 
 
-def _check_defense(
-    stated: Json,
-    counts: DefenseCounts,
-    confidence: float,
-    *,
-    mismatches: Mismatches,
-    skipped: list[str],
-) -> None:
+def _defense_figures(
+    stated: Json, counts: DefenseCounts, confidence: float
+) -> Iterator[tuple[str, Json, Json]]:
+    """Yield place, stated and counted figures of one defense."""
     place = f"defenses[{stated['name']}]"
     for side, label in _SIDES:
         tally = counts.outcomes[label]
         counted: Json = {outcome: tally[outcome] for outcome in _OUTCOMES}
         counted |= {"answered": tally["allow"] + tally["block"], "total": tally.total()}
-        said = _within(stated, "counts", side)
-        _compare(mismatches, f"{place}.counts.{side}", stated=said, counted=counted)
+        yield f"{place}.counts.{side}", _within(stated, "counts", side), counted
     for name, groups in (
         ("attack_success_rate", counts.rate(1, 0)),
         ("true_positive_rate", counts.rate(1, 1)),
         ("false_positive_rate", counts.rate(0, 1)),
         ("answered", counts.answered),
     ):
-        said = _within(stated, "rates", name)
-        if _is_sequence(said):
-            skipped.append(f"{place}.rates.{name}")
-            continue
-        counted = _told_rate(groups, confidence)
-        _compare(mismatches, f"{place}.rates.{name}", stated=said, counted=counted)
+        counted = {
+            "successes": sum(count * hits for (_, hits), count in groups.items()),
+            "trials": sum(count * trials for (trials, _), count in groups.items()),
+            "groups": groups.total(),
+            **asdict(rate_interval(groups, confidence)),
+        }
+        yield f"{place}.rates.{name}", _within(stated, "rates", name), counted
 
 
-def _check_pairs(
+def _pair_figures(
     stated: Json,
     connection: sqlite3.Connection,
     confidence: float,
     thresholds: Mapping[str, float | None],
-    *,
-    mismatches: Mismatches,
-    skipped: list[str],
-) -> None:
-    comparison = stated.get("comparison")
-    pairs = comparison.get("pairs") if isinstance(comparison, dict) else None
-    for number, pair in enumerate(_objects(pairs)):
+) -> Iterator[tuple[str, Json, Json]]:
+    """Yield place, stated and counted figures of the paired differences."""
+    for number, pair in enumerate(_objects(_within(stated, "comparison").get("pairs"))):
         for name, label, error in _PAIRED:
-            difference = _within(pair, name, "difference")
-            place = f"comparison.pairs[{number}].{name}.difference"
-            if _is_sequence(difference):
-                skipped.append(place)
-                continue
             sides = {key: str(pair.get(key)) for key in ("first", "second")}
             given = {"a": thresholds.get(sides["first"]), "b": thresholds.get(sides["second"])}
             rows = connection.execute(_MATCHED, {**sides, **given, "label": label, "error": error})
             groups: PairGroups = Counter((row[0], row[1], row[2]) for row in rows)
-            counted = _told_difference(groups, confidence)
-            _compare(mismatches, place, stated=difference, counted=counted)
-
-
-def _compare(mismatches: Mismatches, place: str, *, stated: Json, counted: Json) -> None:
-    for key, value in counted.items():
-        mismatches.value(
-            MismatchKind.HEADLINE,
-            "summary.json",
-            f"{place}.{key}",
-            stated=stated.get(key),
-            counted=value,
-        )
-
-
-def _told_rate(groups: RateGroups, confidence: float) -> Json:
-    said = {
-        "successes": sum(count * hits for (_, hits), count in groups.items()),
-        "trials": sum(count * trials for (trials, _), count in groups.items()),
-        "groups": groups.total(),
-    }
-    return said | _told(rate_interval(groups, confidence))
-
-
-def _told_difference(groups: PairGroups, confidence: float) -> Json:
-    said = {
-        "pairs": sum(count * m for (m, _, _), count in groups.items()),
-        "first_only": sum(count * one for (_, one, _), count in groups.items()),
-        "second_only": sum(count * two for (_, _, two), count in groups.items()),
-        "groups": groups.total(),
-    }
-    return said | _told(difference_interval(groups, confidence))
-
-
-def _told(interval: Interval) -> Json:
-    return {"value": interval.value, "low": interval.low, "high": interval.high}
-
-
-def _is_sequence(stated: Json) -> bool:
-    """Tell whether limits hold at any look, as for a defense that a rule ended early."""
-    return "sequence" in str(stated.get("method"))
+            counted = {
+                "pairs": sum(count * m for (m, _, _), count in groups.items()),
+                "first_only": sum(count * one for (_, one, _), count in groups.items()),
+                "second_only": sum(count * two for (_, _, two), count in groups.items()),
+                "groups": groups.total(),
+                **asdict(difference_interval(groups, confidence)),
+            }
+            difference = _within(pair, name, "difference")
+            yield f"comparison.pairs[{number}].{name}.difference", difference, counted
 
 
 def _threshold(stated: Json) -> float | None:
