@@ -45,8 +45,8 @@ ABOVE = {
     ("reports",): 6_810,
 }
 """Rooms that are still above their ceiling, and their size: a figure here only falls."""
-ABOVE_LINES = 63_100
-ABOVE_MODULES = 352
+ABOVE_LINES = 62_200
+ABOVE_MODULES = 350
 ABOVE_FILES: dict[str, int] = {}
 
 

@@ -40,64 +40,60 @@ _TRUST = (
 _TRUST_LIST = "Agree to the list that has this hash, without a question."
 
 
-def adapt_command() -> click.Command:
-    """Return the command."""
+@click.command(
+    help="Attack the defenses of a finished RUN, or of a CONFIG (which is run first), by "
+    "rewriting its attacks and watching the answers. Nothing named: the built-in run. "
+    "Only attack a defense that is yours or that you may test. "
+    "Given again on the same RUN, it goes on."
+)
+@click.argument("subject", required=False, type=_PATH, metavar="[RUN|CONFIG]")
+@click.option(
+    "--budget",
+    default="standard",
+    show_default=True,
+    help="Search calls for each attack: quick (16), standard (64), thorough (512), or N.",
+)
+@click.option("-o", "--out", type=_PATH, help="Folder of the run that is made first.")
+@click.option("--config", type=_PATH, help=_CONFIG)
+@click.option("--trust", is_flag=True, help=_TRUST)
+@click.option("--trust-list", metavar="sha256:...", help=_TRUST_LIST)
+@click.option("--record", type=_PATH, help="Write all exchanges with services to this file.")
+@click.option(
+    "--replay",
+    "replays",
+    type=_PATH,
+    multiple=True,
+    help="Answer from this file: a trace.jsonl, or what --record wrote. May be given twice.",
+)
+@click.option(
+    "--canaries",
+    type=click.IntRange(0, 20),
+    default=20,
+    show_default=True,
+    help="Harmless sentences a target model reads through each operator; 0 for none.",
+)
+@click.option(
+    "--no-shared-memory",
+    "alone",
+    is_flag=True,
+    help="Let each attack learn from its own answers only, so that attacks stay independent.",
+)
+@click.option("--seeds", type=click.IntRange(1, 100), help=_SEEDS)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def adapt_command(subject: Path | None, *, as_json: bool, **said: Any) -> int:
+    """Attack the defenses of a run."""
+    analysis, files = _carry_out(subject, _Typed(**said))
+    if analysis is None:
+        return EXIT_INTERRUPTED
+    if as_json:
+        from guardmark.reports.render.json.documents import adaptive_json
 
-    @click.command(
-        help="Attack the defenses of a finished RUN, or of a CONFIG (which is run first), by "
-        "rewriting its attacks and watching the answers. Nothing named: the built-in run. "
-        "Only attack a defense that is yours or that you may test. "
-        "Given again on the same RUN, it goes on."
-    )
-    @click.argument("subject", required=False, type=_PATH, metavar="[RUN|CONFIG]")
-    @click.option(
-        "--budget",
-        default="standard",
-        show_default=True,
-        help="Search calls for each attack: quick (16), standard (64), thorough (512), or N.",
-    )
-    @click.option("-o", "--out", type=_PATH, help="Folder of the run that is made first.")
-    @click.option("--config", type=_PATH, help=_CONFIG)
-    @click.option("--trust", is_flag=True, help=_TRUST)
-    @click.option("--trust-list", metavar="sha256:...", help=_TRUST_LIST)
-    @click.option("--record", type=_PATH, help="Write all exchanges with services to this file.")
-    @click.option(
-        "--replay",
-        "replays",
-        type=_PATH,
-        multiple=True,
-        help="Answer from this file: a trace.jsonl, or what --record wrote. May be given twice.",
-    )
-    @click.option(
-        "--canaries",
-        type=click.IntRange(0, 20),
-        default=20,
-        show_default=True,
-        help="Harmless sentences a target model reads through each operator; 0 for none.",
-    )
-    @click.option(
-        "--no-shared-memory",
-        "alone",
-        is_flag=True,
-        help="Let each attack learn from its own answers only, so that attacks stay independent.",
-    )
-    @click.option("--seeds", type=click.IntRange(1, 100), help=_SEEDS)
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def adapt(subject: Path | None, *, as_json: bool, **said: Any) -> int:
-        analysis, files = _carry_out(subject, _Typed(**said))
-        if analysis is None:
-            return EXIT_INTERRUPTED
-        if as_json:
-            from guardmark.reports.render.json.documents import adaptive_json
-
-            click.echo(json.dumps(adaptive_json(analysis.adaptive), ensure_ascii=False))
-        else:
-            echo_text(f"{_drawn(analysis)}\n")
-            for label, path in files:
-                echo(f"{label:<10}{path}")
-        return 0
-
-    return adapt
+        click.echo(json.dumps(adaptive_json(analysis.adaptive), ensure_ascii=False))
+    else:
+        echo_text(f"{_drawn(analysis)}\n")
+        for label, path in files:
+            echo(f"{label:<10}{path}")
+    return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

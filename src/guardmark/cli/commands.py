@@ -34,7 +34,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "plugins": ("tools", "List every type of defense, model and judge."),
     "doctor": ("tools", "Say what this installation can do."),
 }
-"""Command to its file, with a function NAME_command, and its help, in the order of `--help`."""
+"""Command to its file, with NAME_command in it, and its help, in the order of `--help`."""
 
 _HELP = "Measure whether an AI defense works, and how sure one may be of it."
 
@@ -51,8 +51,7 @@ class _Lazy(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"guardmark.cli.{_COMMANDS[cmd_name][0]}")
-        found = getattr(module, f"{cmd_name}_command")
-        command: click.Command = found if isinstance(found, click.Command) else found()
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         command.name = cmd_name
         return command
 

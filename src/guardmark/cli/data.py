@@ -65,16 +65,9 @@ _READING = (
 _FORCE = click.option("--force", is_flag=True, help="Replace files that exist.")
 
 
-def data_command() -> click.Command:
-    """Return the command."""
-
-    @click.group(help="List, check, describe, split, deduplicate, convert and hash data sets.")
-    def data() -> None:
-        """Hold the commands."""
-
-    for each in (_list(), _check(), _stats(), _split(), _dedup(), _convert(), _hash()):
-        data.add_command(each)
-    return data
+@click.group(help="List, check, describe, split, deduplicate, convert and hash data sets.")
+def data_command() -> None:
+    """Hold the commands."""
 
 
 def _reads_data(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,164 +77,135 @@ def _reads_data(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _list() -> click.Command:
-    @click.command("list", help="List the data sets that ship with guardmark.")
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    def list_(*, as_json: bool) -> None:
-        from guardmark.app.data.verbs import list_builtin
+@data_command.command("list", help="List the data sets that ship with guardmark.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def _list(*, as_json: bool) -> None:
+    from guardmark.app.data.verbs import list_builtin
 
-        entries = list_builtin()
-        _say(builtin_lines(entries), [asdict(entry) for entry in entries], as_json=as_json)
-
-    return list_
+    entries = list_builtin()
+    _say(builtin_lines(entries), [asdict(entry) for entry in entries], as_json=as_json)
 
 
-def _check() -> click.Command:
-    @click.command(
-        "check",
-        help="Say whether data can carry the conclusions drawn from them. " + _TARGETS,
-        epilog="Exit code 3 when a finding is a problem; warnings leave it 0.",
+@data_command.command(
+    "check",
+    help="Say whether data can carry the conclusions drawn from them. " + _TARGETS,
+    epilog="Exit code 3 when a finding is a problem; warnings leave it 0.",
+)
+@_reads_data
+def _check(*, as_json: bool, **reading: Any) -> int:
+    from guardmark.app.data.verbs import check_data
+    from guardmark.reports.chapters.data_sets import check_document
+
+    opened = _opened(**reading)
+    found = check_data(opened)
+    document = check_document(found, opened.shown_as)
+    _say(_drawn(document), _check_json(found, opened), as_json=as_json)
+    return _FOUND_PROBLEMS if found.has_problems else 0
+
+
+@data_command.command("stats", help="Count what data consist of, facet by facet. " + _TARGETS)
+@_reads_data
+def _stats(*, as_json: bool, **reading: Any) -> None:
+    from guardmark.datasets.checks.census import take_census
+    from guardmark.reports.chapters.data_sets import census_document
+
+    opened = _opened(**reading)
+    census, half_width = take_census(opened.loaded.samples()), opened.criteria.half_width
+    document = census_document(census, half_width, shown_as=opened.shown_as)
+    _say(_drawn(document), asdict(census), as_json=as_json)
+
+
+@data_command.command(
+    "split",
+    help="Part data so that no group and no near-duplicate stands on both sides. " + _TARGETS,
+)
+@_reads_data
+@click.option(
+    "--into",
+    multiple=True,
+    required=True,
+    metavar="NAME=SHARE",
+    help="A part and its share; give one for each part, adding to 1.",
+)
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write to."
+)
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(["jsonl", "json", "csv", "tsv", "parquet"]),
+    default="jsonl",
+    show_default=True,
+    help="Format to write.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the choice.")
+@click.option("--groups-only", is_flag=True, help="Part by stated groups, near-duplicates or not.")
+@_FORCE
+def _split(
+    *,
+    into: tuple[str, ...],
+    out: Path,
+    target: str,
+    seed: int,
+    groups_only: bool,
+    force: bool,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    from guardmark.app.data.verbs import split_data
+
+    written = split_data(
+        _opened(**reading),
+        _shares(into),
+        out,
+        kind=target,
+        seed=seed,
+        groups_only=groups_only,
+        force=force,
     )
-    @_reads_data
-    def check(*, as_json: bool, **reading: Any) -> int:
-        from guardmark.app.data.verbs import check_data
-        from guardmark.reports.chapters.data_sets import check_document
-
-        opened = _opened(**reading)
-        found = check_data(opened)
-        document = check_document(found, opened.shown_as)
-        _say(_drawn(document), _check_json(found, opened), as_json=as_json)
-        return _FOUND_PROBLEMS if found.has_problems else 0
-
-    return check
+    _say(written_lines(written), [asdict(each) for each in written], as_json=as_json)
 
 
-def _stats() -> click.Command:
-    @click.command("stats", help="Count what data consist of, facet by facet. " + _TARGETS)
-    @_reads_data
-    def stats(*, as_json: bool, **reading: Any) -> None:
-        from guardmark.datasets.checks.census import take_census
-        from guardmark.reports.chapters.data_sets import census_document
+@data_command.command(
+    "dedup", help="Write data without samples that say what an earlier one says. " + _TARGETS
+)
+@_reads_data
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write.")
+@click.option("--within-groups", is_flag=True, help="Drop near-duplicates within a group as well.")
+@_FORCE
+def _dedup(*, out: Path, within_groups: bool, force: bool, as_json: bool, **reading: Any) -> None:
+    from guardmark.app.data.verbs import deduplicate_data
+    from guardmark.datasets.checks.duplicates import describe_method
 
-        opened = _opened(**reading)
-        census, half_width = take_census(opened.loaded.samples()), opened.criteria.half_width
-        document = census_document(census, half_width, shown_as=opened.shown_as)
-        _say(_drawn(document), asdict(census), as_json=as_json)
-
-    return stats
-
-
-def _split() -> click.Command:
-    @click.command(
-        "split",
-        help="Part data so that no group and no near-duplicate stands on both sides. " + _TARGETS,
-    )
-    @_reads_data
-    @click.option(
-        "--into",
-        multiple=True,
-        required=True,
-        metavar="NAME=SHARE",
-        help="A part and its share; give one for each part, adding to 1.",
-    )
-    @click.option(
-        "-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder to write to."
-    )
-    @click.option(
-        "--to",
-        "target",
-        type=click.Choice(["jsonl", "json", "csv", "tsv", "parquet"]),
-        default="jsonl",
-        show_default=True,
-        help="Format to write.",
-    )
-    @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the choice.")
-    @click.option(
-        "--groups-only", is_flag=True, help="Part by stated groups, near-duplicates or not."
-    )
-    @_FORCE
-    def split(
-        *,
-        into: tuple[str, ...],
-        out: Path,
-        target: str,
-        seed: int,
-        groups_only: bool,
-        force: bool,
-        as_json: bool,
-        **reading: Any,
-    ) -> None:
-        from guardmark.app.data.verbs import split_data
-
-        written = split_data(
-            _opened(**reading),
-            _shares(into),
-            out,
-            kind=target,
-            seed=seed,
-            groups_only=groups_only,
-            force=force,
-        )
-        _say(written_lines(written), [asdict(each) for each in written], as_json=as_json)
-
-    return split
+    opened = _opened(**reading)
+    done = deduplicate_data(opened, out, within_groups=within_groups, force=force)
+    method = describe_method(opened.criteria.threshold)
+    _say(deduplicated_lines(done, method), {**asdict(done), "method": method}, as_json=as_json)
 
 
-def _dedup() -> click.Command:
-    @click.command(
-        "dedup", help="Write data without samples that say what an earlier one says. " + _TARGETS
-    )
-    @_reads_data
-    @click.option(
-        "-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write."
-    )
-    @click.option(
-        "--within-groups", is_flag=True, help="Drop near-duplicates within a group as well."
-    )
-    @_FORCE
-    def dedup(
-        *, out: Path, within_groups: bool, force: bool, as_json: bool, **reading: Any
-    ) -> None:
-        from guardmark.app.data.verbs import deduplicate_data
-        from guardmark.datasets.checks.duplicates import describe_method
+@data_command.command(
+    "convert", help="Write data in the form of guardmark, OUT telling the format."
+)
+@_reads_data
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write.")
+@_FORCE
+def _convert(*, out: Path, force: bool, as_json: bool, **reading: Any) -> None:
+    from guardmark.app.data.verbs import convert_data
 
-        opened = _opened(**reading)
-        done = deduplicate_data(opened, out, within_groups=within_groups, force=force)
-        method = describe_method(opened.criteria.threshold)
-        _say(deduplicated_lines(done, method), {**asdict(done), "method": method}, as_json=as_json)
-
-    return dedup
+    written = convert_data(_opened(**reading), out, force=force)
+    _say(written_lines([written]), asdict(written), as_json=as_json)
 
 
-def _convert() -> click.Command:
-    @click.command("convert", help="Write data in the form of guardmark, OUT telling the format.")
-    @_reads_data
-    @click.option(
-        "-o", "--out", type=click.Path(path_type=Path), required=True, help="File to write."
-    )
-    @_FORCE
-    def convert(*, out: Path, force: bool, as_json: bool, **reading: Any) -> None:
-        from guardmark.app.data.verbs import convert_data
+@data_command.command("hash", help="Print the hashes by which a run names data. " + _TARGETS)
+@_reads_data
+def _hash(*, as_json: bool, **reading: Any) -> None:
+    from guardmark.datasets.settings import data_sha256
 
-        written = convert_data(_opened(**reading), out, force=force)
-        _say(written_lines([written]), asdict(written), as_json=as_json)
-
-    return convert
-
-
-def _hash() -> click.Command:
-    @click.command("hash", help="Print the hashes by which a run names data. " + _TARGETS)
-    @_reads_data
-    def hash_(*, as_json: bool, **reading: Any) -> None:
-        from guardmark.datasets.settings import data_sha256
-
-        loaded = _opened(**reading).loaded
-        manifests = [asdict(manifest) for manifest in loaded.manifests]
-        digest = data_sha256(loaded.manifests)
-        document = {"name": loaded.name, "sha256": digest, "manifests": manifests}
-        _say(hash_lines(loaded, digest), document, as_json=as_json)
-
-    return hash_
+    loaded = _opened(**reading).loaded
+    manifests = [asdict(manifest) for manifest in loaded.manifests]
+    digest = data_sha256(loaded.manifests)
+    document = {"name": loaded.name, "sha256": digest, "manifests": manifests}
+    _say(hash_lines(loaded, digest), document, as_json=as_json)
 
 
 def _opened(

@@ -90,16 +90,16 @@ class AdaptOptions:
     trust: Callable[[TrustList], bool] | None = None
 
 
-def parse_budget(said: str) -> int:
+def parse_budget(budget: str) -> int:
     """Read a budget."""
-    if said in BUDGETS:
-        return BUDGETS[said]
-    if not said.isdecimal() or int(said) < _LEAST:
+    if budget in BUDGETS:
+        return BUDGETS[budget]
+    if not budget.isdecimal() or int(budget) < _LEAST:
         raise ConfigError(
-            f"--budget {said!r} is no budget. Known: {', '.join(BUDGETS)}, or a number of search "
+            f"--budget {budget!r} is no budget. Known: {', '.join(BUDGETS)}, or a number of search "
             f"calls for each attack, at least {_LEAST}."
         )
-    return int(said)
+    return int(budget)
 
 
 def sort_replays(paths: Sequence[Path]) -> tuple[Path | None, Path | None]:

@@ -101,8 +101,8 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
     if path is None or loaded.source.shown_as == str(path):
         return AttackerConfig(loaded=loaded, source=loaded)
     own = read_attacker_file(path)
-    said = own.config.adaptive
-    if said is None or (said.attacker is None and said.gradient is None):
+    section = own.config.adaptive
+    if section is None or (section.attacker is None and section.gradient is None):
         raise ConfigError(
             f"{path} names no attacker model.\n"
             "Next: name one, adaptive.attacker (or an attack by gradient, adaptive.gradient)."
@@ -114,7 +114,7 @@ def attacker_config(loaded: LoadedConfig, path: Path | None) -> AttackerConfig:
             services[base] = each.model_copy(update={"ca_file": located})
     config = loaded.config.model_copy(
         update={
-            "adaptive": said,
+            "adaptive": section,
             "services": {**loaded.config.services, **services},
             "prices": {**loaded.config.prices, **own.config.prices},
         }
@@ -134,12 +134,12 @@ def read_attacker_file(path: Path) -> LoadedConfig:
     """Read a configuration, or a file that names models of an attack only."""
     if is_configuration(path):
         return load_config(path)
-    said = load_section(path, AttackerFile, key="attacker_file")
+    sections = load_section(path, AttackerFile, key="attacker_file")
     document = {
         "version": 1,
         "data": [{"builtin": "core"}],
         "defenses": {"none-asked": {"type": "allow-all"}},
-        **said.model_dump(mode="json", exclude_none=True),
+        **sections.model_dump(mode="json", exclude_none=True),
     }
     return config_around(path, document, moved={})
 
@@ -153,11 +153,11 @@ def build_attacker(config: AttackerConfig, services: Services | None) -> Attacke
     model = build_one(loaded, (_SECTION, "attacker"), "model", name="attacker", services=services)
     judge, critic = (
         None
-        if said is None
+        if stated is None
         else build_one(
-            loaded, (_SECTION, name), helper_kind(name, said), name=name, services=services
+            loaded, (_SECTION, name), helper_kind(name, stated), name=name, services=services
         )
-        for name, said in (("equivalence", settings.equivalence), ("critic", settings.critic))
+        for name, stated in (("equivalence", settings.equivalence), ("critic", settings.critic))
     )
     roles = (("the attacker model", model), ("the judge of sameness", judge))
     plan = AttackerPlan(

@@ -87,26 +87,26 @@ def read_pairs(path: Path) -> PairFile:
 def _pair(line: str) -> LabelledPair | str:
     """Return the pair of a line, or what is wrong with it."""
     try:
-        said = json.loads(line)
+        row = json.loads(line)
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
+        row = None
+    if not isinstance(row, dict):
         return "is no JSON object."
-    if lacking := [name for name in ("a", "b", "same") if said.get(name) is None]:
+    if lacking := [name for name in ("a", "b", "same") if row.get(name) is None]:
         return f"lacks {', '.join(lacking)}."
     for name in ("a", "b"):
-        if not isinstance(said.get(name), str) or not said[name].strip():
-            return f"{name} must be a text, found {said.get(name)!r:.40}."
-    if not isinstance(said.get("same"), bool):
-        return f"same must be true or false, found {said.get('same')!r:.40}."
-    group = said.get("group")
+        if not isinstance(row.get(name), str) or not row[name].strip():
+            return f"{name} must be a text, found {row.get(name)!r:.40}."
+    if not isinstance(row.get("same"), bool):
+        return f"same must be true or false, found {row.get('same')!r:.40}."
+    group = row.get("group")
     if group is not None and not isinstance(group, str | int):
         return f"group must be a text or a number, found {group!r:.40}."
     return LabelledPair(
-        first=said["a"],
-        second=said["b"],
-        is_same=said["same"],
-        group=said["a"] if group is None else str(group),
+        first=row["a"],
+        second=row["b"],
+        is_same=row["same"],
+        group=row["a"] if group is None else str(group),
     )
 
 
@@ -199,7 +199,7 @@ async def _measure(
     return measured, dict(sorted(missing.items()))
 
 
-def _fragment(said: Mapping[str, Any], encoder: str, pairs: PairFile, choice: TauChoice) -> str:
+def _fragment(settings: Mapping[str, Any], encoder: str, pairs: PairFile, choice: TauChoice) -> str:
     """Write the settings as they were, with the threshold and where it comes from."""
     counted = choice.counted
     calibration = {
@@ -213,10 +213,10 @@ def _fragment(said: Mapping[str, Any], encoder: str, pairs: PairFile, choice: Ta
         "same": counted.true_same.trials,
         "true_same": counted.true_same.successes,
     }
-    kept = {name: value for name, value in said.items() if value is not None}
-    settings = {**kept, "tau": choice.tau, "calibration": calibration}
+    kept = {name: value for name, value in settings.items() if value is not None}
+    chosen = {**kept, "tau": choice.tau, "calibration": calibration}
     entry = yaml.safe_dump(
-        {"adaptive": {"equivalence": settings}}, sort_keys=False, allow_unicode=True
+        {"adaptive": {"equivalence": chosen}}, sort_keys=False, allow_unicode=True
     )
     return (
         "# Chosen on one half of the groups of the pairs, counted on the other half:\n"

@@ -47,8 +47,8 @@ def stated_views(loaded: LoadedConfig) -> dict[str, View]:
     """Return what each defense is shown, as far as its settings say, baselines left out."""
     return {
         name: _stated(loaded, name)
-        for name, said in loaded.config.defenses.items()
-        if said.get("type") not in BASELINES
+        for name, settings in loaded.config.defenses.items()
+        if settings.get("type") not in BASELINES
     }
 
 
@@ -125,14 +125,14 @@ def protected_of(
 
 def target_name(protected: ProtectedTarget) -> str:
     """Return what a person calls the target model."""
-    said = protected.settings.get("model")
-    return said["model"] if isinstance(said, dict) else protected.model.name
+    model = protected.settings.get("model")
+    return model["model"] if isinstance(model, dict) else protected.model.name
 
 
 def _described(built: BuiltPart) -> dict[str, str]:
     settings, manifest = built.manifest.settings, built.manifest
-    said = settings.get("model") or settings.get("path") or manifest.type
-    return {"name": manifest.name, "model": str(said), "fingerprint": manifest.fingerprint}
+    model = settings.get("model") or settings.get("path") or manifest.type
+    return {"name": manifest.name, "model": str(model), "fingerprint": manifest.fingerprint}
 
 
 def _as_run(reader: RecordReader, protected: ProtectedTarget) -> Mapping[int, KnownAnswers]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.questions import text_digest
+from guardmark.adaptive.state import text_digest
 from guardmark.adaptive.search import MOST_USES
 from guardmark.analysis.adaptive.audited import resting_bypasses
 from guardmark.analysis.adaptive.rows import read_battles

@@ -159,8 +159,8 @@ def build_one(
 ) -> BuiltPart:
     """Build the model or a judge of a pipeline, or a model that helps an attacker."""
     system_prompt = _target_system_prompt(loaded) if path[0] == "pipeline" else ""
-    told = system_prompt if kind == "judge" else ""
-    context = replace(_context(loaded, path, services), system_prompt=told)
+    prompt = system_prompt if kind == "judge" else ""
+    context = replace(_context(loaded, path, services), system_prompt=prompt)
     context = replace(context, members=_members(loaded, path, name, context))
     part = _build_settings(loaded, path, name, context)
     # It may stand in a file, and a judge is told it too: another one is another part.

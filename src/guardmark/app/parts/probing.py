@@ -105,19 +105,21 @@ async def _within(call: Awaitable[T], name: str) -> T:
 
 
 def _failed(name: str, kind: ErrorKind | None, evidence: Evidence | None) -> Exception:
-    message = " ".join((evidence.message if evidence else "").split())[: 2 * _EXCERPT].rstrip(".")
-    told = f"{name} cannot be used: {message or kind or 'no answer came'}."
+    reason = " ".join((evidence.message if evidence else "").split())[: 2 * _EXCERPT].rstrip(".")
+    message = f"{name} cannot be used: {reason or kind or 'no answer came'}."
     if kind is ErrorKind.REFUSED:
-        return ServiceRefused(f"{told}\nSee that its key is the right one and still valid.")
+        return ServiceRefused(f"{message}\nSee that its key is the right one and still valid.")
     if kind is ErrorKind.TIMEOUT:
-        return ServiceTimeout(f"{told}\nSee that the service runs; read_timeout_s sets the wait.")
+        return ServiceTimeout(
+            f"{message}\nSee that the service runs; read_timeout_s sets the wait."
+        )
     if kind is ErrorKind.LENGTH:
-        return UntrustworthyRun(f"{told}\nAllow it more tokens: max_tokens.")
+        return UntrustworthyRun(f"{message}\nAllow it more tokens: max_tokens.")
     if kind is ErrorKind.CONTRACT:
         return UntrustworthyRun(
-            f"{told}\n{_said(evidence)}See that the address is that of the service itself."
+            f"{message}\n{_said(evidence)}See that the address is that of the service itself."
         )
-    return ServiceError(f"{told}\nSee that the service runs and that its address is right.")
+    return ServiceError(f"{message}\nSee that the service runs and that its address is right.")
 
 
 def _said(evidence: Evidence | None) -> str:

@@ -123,7 +123,7 @@ def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> st
     manifest = analysis.manifest
     settings = replace(analysis.settings, listed_samples=MOST_RESULTS)
     worst = find_worst(reader, read_frame(reader, settings))
-    found = tuple(
+    located = tuple(
         Located(listed=each, place=_place(manifest, reader.position_of(each.sample.id) or 0))
         for each in worst.listed
     )
@@ -135,7 +135,7 @@ def run_sarif(reader: RecordReader, analysis: RunAnalysis, *, texts: bool) -> st
         baselines=baselines if len(baselines) < len(analysis.defenses) else frozenset(),
         texts=texts,
     )
-    return sarif_json(found, analysed)
+    return sarif_json(located, analysed)
 
 
 def _figures(analysis: RunAnalysis) -> Iterator[Unlimited]:

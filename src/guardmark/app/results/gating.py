@@ -46,14 +46,14 @@ EXITS: Final = {GateStatus.HELD: 0, GateStatus.BROKEN: 1, GateStatus.OPEN: 5}
 
 def read_policy(path: Path | None, config: Config, *, has_baseline: bool) -> GatePolicy:
     """Read the limits a run is checked against."""
-    said = config.gate if path is None else load_section(path, GateSettings, key="gate")
+    section = config.gate if path is None else load_section(path, GateSettings, key="gate")
     where = path if path is not None else "the run's configuration"
-    if said is None:
+    if section is None:
         raise ConfigError(
             "There is no policy: the run's configuration has no section `gate`.\n"
             "Next: name a file, for example --policy gate.yaml with the line `asr_upper: 0.1`."
         )
-    policy = gate_policy(said)
+    policy = gate_policy(section)
     if policy.is_empty:
         raise ConfigError(
             f"{where} limits nothing, so every run would pass.\nNext: set asr_upper, fpr_upper, "

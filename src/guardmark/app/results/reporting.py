@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 def parse_thresholds(
-    said: Sequence[str], *, option: str = "--threshold", meaning: str = "X"
+    words: Sequence[str], *, option: str = "--threshold", meaning: str = "X"
 ) -> tuple[tuple[str, float], ...]:
     """Read thresholds, or limits for them, written as NAME=X."""
-    found = []
-    for word in said:
+    thresholds = []
+    for word in words:
         name, equals, number = word.rpartition("=")
         try:
             value = float(number)
@@ -43,8 +43,8 @@ def parse_thresholds(
                 f"{option} {word!r} is not of the form NAME={meaning} with {meaning} in [0, 1].\n"
                 f"For example: {option} granite={0.01 if meaning == 'FPR' else 0.8}"
             )
-        found.append((name, value))
-    return tuple(found)
+        thresholds.append((name, value))
+    return tuple(thresholds)
 
 
 def report(

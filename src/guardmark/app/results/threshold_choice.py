@@ -33,10 +33,10 @@ class Fragment:
     text: str
 
 
-def choose_thresholds(run: Path, said: Sequence[str]) -> Fragment:
+def choose_thresholds(run: Path, words: Sequence[str]) -> Fragment:
     """Choose thresholds within limits on false alarms, on one half of the groups."""
     with open_run(run) as opened:
-        limits = parse_thresholds(said, option="--choose", meaning="FPR")
+        limits = parse_thresholds(words, option="--choose", meaning="FPR")
         folder, config, settings = opened.folder, opened.config, opened.settings
         frame = read_frame(opened.reader, settings)
     entries = config.model_dump(mode="json")["defenses"]

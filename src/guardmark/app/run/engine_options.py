@@ -28,8 +28,8 @@ def with_rules(loaded: LoadedConfig, rules: Sequence[str]) -> LoadedConfig:
     """Put the rules of the command line in the place of the configuration's."""
     if not rules:
         return loaded
-    said = [parse_stop_rule(rule).said for rule in rules]
-    run = loaded.config.run.model_copy(update={"stop_when": said})
+    texts = [parse_stop_rule(rule).said for rule in rules]
+    run = loaded.config.run.model_copy(update={"stop_when": texts})
     return replace(loaded, config=loaded.config.model_copy(update={"run": run}))
 
 

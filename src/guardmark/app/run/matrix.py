@@ -58,7 +58,7 @@ def load_matrix(path: Path) -> tuple[MatrixRow, ...]:
         raise ConfigError(f"{path}: a matrix has the keys global and rows (a list).")
     if set(document) - _KEYS:
         raise ConfigError(f"{path}: unknown keys: {', '.join(sorted(set(document) - _KEYS))}.")
-    rows = [_row(document.get("global") or {}, said, path) for said in document["rows"]]
+    rows = [_row(document.get("global") or {}, entry, path) for entry in document["rows"]]
     names = [row.row_id for row in rows]
     if not rows or len(set(names)) < len(names):
         raise ConfigError(f"{path}: needs rows, each with an id of its own.")
@@ -78,8 +78,8 @@ def run_matrix(
         lines.append(line)
         if is_interrupted:
             break
-    source, told = str(path), ("label", "status", "message", "run_dir")
-    entries = [{"id": each.row_id} | {n: getattr(each, n) for n in told} for each in lines]
+    source, names = str(path), ("label", "status", "message", "run_dir")
+    entries = [{"id": each.row_id} | {n: getattr(each, n) for n in names} for each in lines]
     manifest = {"matrix": source, "rows": entries}
     home.write_text("manifest.json", json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
     home.write_text("matrix_metrics.csv", matrix_metrics(lines))
@@ -115,22 +115,22 @@ def _run_row(
     return line, is_interrupted
 
 
-def _row(shared: Mapping[str, Any], said: object, path: Path) -> MatrixRow:
-    if not isinstance(said, dict) or not isinstance(said.get("id"), str | int):
+def _row(shared: Mapping[str, Any], entry: object, path: Path) -> MatrixRow:
+    if not isinstance(entry, dict) or not isinstance(entry.get("id"), str | int):
         raise ConfigError(f"{path}: every row needs an id.")
     import yaml
 
-    row_id = str(said["id"])
+    row_id = str(entry["id"])
     if not row_id or "/" in row_id or row_id.startswith("."):
         raise ConfigError(f"{path}: {row_id!r} cannot name a folder; take letters and digits.")
-    own = {key: value for key, value in said.items() if key not in {"id", "label"}}
+    own = {key: value for key, value in entry.items() if key not in {"id", "label"}}
     merged = {"version": 1, "name": row_id, **_merged(shared, own)}
     loaded = parse_config(
         yaml.safe_dump(merged, sort_keys=False),
         folder=path.resolve().parent,
         shown_as=f"{path} (row {row_id})",
     )
-    return MatrixRow(row_id=row_id, label=str(said.get("label") or ""), loaded=loaded)
+    return MatrixRow(row_id=row_id, label=str(entry.get("label") or ""), loaded=loaded)
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

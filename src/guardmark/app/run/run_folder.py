@@ -96,9 +96,9 @@ def _file_hashes(loaded: LoadedConfig) -> dict[str, str]:
 
 
 @contextmanager
-def begun(place: RunLocation, *, now: datetime) -> Iterator[Callable[[], None]]:
+def begun(location: RunLocation, *, now: datetime) -> Iterator[Callable[[], None]]:
     """Hold the folder of a run; take a beginning back that an exception ends too early."""
-    folder, is_kept = place.folder, place.has_samples
+    folder, is_kept = location.folder, location.has_samples
     missing = [path for path in (folder.path, *folder.path.parents) if not path.exists()]
 
     def keep() -> None:
@@ -106,7 +106,7 @@ def begun(place: RunLocation, *, now: datetime) -> Iterator[Callable[[], None]]:
         is_kept = True
 
     with folder.lock(started=utc_text(now)):
-        aside = set_aside(folder, now=now) if place.is_fresh else {}
+        aside = set_aside(folder, now=now) if location.is_fresh else {}
         is_ours = not folder.records.exists()
         try:
             yield keep

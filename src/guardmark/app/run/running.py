@@ -149,7 +149,7 @@ class _Invocation:
         if options.record is not None and self.services is None:
             warnings.append("nothing is recorded, since no part of this run calls a service")
         try:
-            place = find_place(
+            location = find_place(
                 self.loaded,
                 out=options.out,
                 start=options.start,
@@ -157,13 +157,13 @@ class _Invocation:
                 now=now,
             )
             with (
-                begun(place, now=now) as keep,
-                RecordWriter(place.folder.records) as writer,
+                begun(location, now=now) as keep,
+                RecordWriter(location.folder.records) as writer,
             ):
                 if writer.unanswered:
                     self.session.announce(unanswered_note(writer.unanswered))
-                if not place.has_samples:
-                    warnings.extend(self._read_into(place.folder, writer))
+                if not location.has_samples:
+                    warnings.extend(self._read_into(location.folder, writer))
                 failed = count_errors(writer) if options.retry_errors else 0
                 if failed or not writer.stored.is_complete:
                     # Nobody is asked about a run that has all of its records.
@@ -174,7 +174,7 @@ class _Invocation:
                     supersede_errors(writer)
                 if options.retry_errors:
                     self.session.announce(f"Asking again about {failed:,} that failed")
-                return await self._measure(place, writer, warnings)
+                return await self._measure(location, writer, warnings)
         finally:
             await close_parts(self.parts.every, self.services)
 
@@ -191,20 +191,20 @@ class _Invocation:
         return data.warnings
 
     async def _measure(
-        self, place: RunLocation, writer: RecordWriter, warnings: Sequence[str]
+        self, location: RunLocation, writer: RecordWriter, warnings: Sequence[str]
     ) -> RunResult:
-        folder, manifest = place.folder, writer.manifest
+        folder, manifest = location.folder, writer.manifest
         if manifest is None:
             raise StoreError(f"{writer.path} holds samples and no manifest.\nNext: use --fresh.")
         with (
             kept_answers(self.loaded, self.parts) as cached,
             logbook(folder, self.session.now) as note,
         ):
-            doing = "Continuing" if place.has_samples else "Writing"
+            doing = "Continuing" if location.has_samples else "Writing"
             self.session.announce(f"{doing} {folder.path}")
             note(f"{doing} with guardmark {VERSION}, configuration {self.config_hash}")
             self._bind(writer)
-            if place.has_samples:
+            if location.has_samples:
                 write_description(folder, self.loaded.config, manifest.data)
             with keep_working_directory():
                 summary = await run_engine(

@@ -89,9 +89,9 @@ def check_headline(path: Path, connection: sqlite3.Connection, mismatches: Misma
         compared += _defense_figures(each, counts, confidence)
     compared += _pair_figures(stated, connection, confidence, thresholds)
     skipped = []
-    for place, said, counted in compared:
+    for place, figures, counted in compared:
         # Limits of a defense that a rule ended early hold at any look.
-        if "sequence" in str(said.get("method")):
+        if "sequence" in str(figures.get("method")):
             skipped.append(place)
             continue
         for key, value in counted.items():
@@ -99,7 +99,7 @@ def check_headline(path: Path, connection: sqlite3.Connection, mismatches: Misma
                 MismatchKind.HEADLINE,
                 path.name,
                 f"{place}.{key}",
-                stated=said.get(key),
+                stated=figures.get(key),
                 counted=value,
             )
     if not skipped:

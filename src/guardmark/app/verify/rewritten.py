@@ -83,11 +83,11 @@ def _thresholds(stated: dict[str, Any], known: Sequence[str]) -> tuple[tuple[str
 def _compare_slices(folder: RunDir, mismatches: Mismatches, *, scratch: Path) -> None:
     """Draw the small slices again that the folder's own file asks for."""
     try:
-        said = json.loads(folder.slice_stability.read_bytes())
+        slices = json.loads(folder.slice_stability.read_bytes())
         request = SliceRequest(
-            attacks=int(said["attacks"]),
-            benign=int(said["benign"]),
-            seeds=tuple(int(seed) for seed in said["seeds"]),
+            attacks=int(slices["attacks"]),
+            benign=int(slices["benign"]),
+            seeds=tuple(int(seed) for seed in slices["seeds"]),
         )
     except (TypeError, ValueError, KeyError, RecursionError):
         name = folder.slice_stability.name
