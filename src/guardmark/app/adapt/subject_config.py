@@ -1,8 +1,4 @@
-"""The configuration a finished run is attacked with: one's own, never the word of a folder.
-
-A run folder may come from anybody. What its manifest names is built only where that can run no
-foreign code, call nobody and read no file or variable, or where a person saw the list and agreed.
-"""
+"""The configuration a finished run is attacked with: one's own, or what a person agreed to."""
 
 from __future__ import annotations
 

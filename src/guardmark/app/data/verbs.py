@@ -63,21 +63,19 @@ class Deduplicated:
 
 def list_builtin() -> tuple[BuiltinEntry, ...]:
     """Return the data sets that ship with guardmark."""
-    entries = []
-    for builtin in BUILTIN_SETS:
-        manifests = load(builtin_specs(builtin.name), DEFAULT_TAXONOMY).manifests
-        entries.append(
-            BuiltinEntry(
-                name=builtin.name,
-                version=builtin.version,
-                purpose=builtin.purpose,
-                attacks=sum(manifest.attacks for manifest in manifests),
-                benign=sum(manifest.benign for manifest in manifests),
-                sha256=data_sha256(manifests),
-                card=str(builtin.card),
-            )
+    every = {each: load(builtin_specs(each.name), DEFAULT_TAXONOMY) for each in BUILTIN_SETS}
+    return tuple(
+        BuiltinEntry(
+            name=builtin.name,
+            version=builtin.version,
+            purpose=builtin.purpose,
+            attacks=sum(manifest.attacks for manifest in loaded.manifests),
+            benign=sum(manifest.benign for manifest in loaded.manifests),
+            sha256=data_sha256(loaded.manifests),
+            card=str(builtin.card),
         )
-    return tuple(entries)
+        for builtin, loaded in every.items()
+    )
 
 
 def check_data(opened: OpenedData) -> DataCheck:

@@ -9,8 +9,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from guardmark.adaptive.state import text_digest
 from guardmark.adaptive.search import MOST_USES
+from guardmark.adaptive.state import text_digest
 from guardmark.analysis.adaptive.audited import resting_bypasses
 from guardmark.analysis.adaptive.rows import read_battles
 from guardmark.app.labels.audit_file import (

@@ -149,10 +149,8 @@ def _notes(row: Mapping[str, str]) -> str:
 
 def store_labels(writer: RecordWriter, labels: Sequence[HumanLabel], *, source: Path) -> str:
     """Store labels as a layer of their own; the same file again changes nothing."""
-    answers = repr(
-        sorted((each.position, each.repeat, each.label.value, each.notes) for each in labels)
-    )
-    layer = _add_layer(writer, f"{HUMAN_LAYER}-", answers, kind=HUMAN_LAYER, source=source)
+    answers = sorted((each.position, each.repeat, each.label.value, each.notes) for each in labels)
+    layer = _add_layer(writer, f"{HUMAN_LAYER}-", repr(answers), kind=HUMAN_LAYER, source=source)
     if any(writer.stored.count_by_outcome(writer.record_batch(NO_GUARD, Stage.JUDGE, layer=layer))):
         return layer
     for each in labels:

@@ -31,9 +31,7 @@ _FORMATS = {
     "parquet": ("records.parquet", "guardmark.exporters.tables:write_parquet"),
     "svg": ("figures", "guardmark.app.results.exporting:write_svg"),
 }
-"""Format to the usual name below the run's folder, and its writer: a function of an open
-reader and a path (a file, or a folder where the format has several files), which returns how
-many records it wrote. Writers are imported on use."""
+"""Format to its usual name below the run's folder, and its writer, which returns a count."""
 
 FORMATS = tuple(_FORMATS)
 

@@ -165,8 +165,7 @@ _OPTIONAL = ("onnxruntime", "pyarrow", "torch", "transformers", "uvloop")
 def installed_version(name: str) -> str | None:
     """Return the version of an installed distribution, or None."""
     try:
-        # The whole metadata is an e-mail of many kilobytes; the version stands near its top,
-        # and parsing twenty of them whole would cost more than a small run.
+        # The version stands near the top; parsing many kilobytes of metadata takes its time.
         head = (distribution(name).read_text("METADATA") or "").partition("\n\n")[0]
     except PackageNotFoundError:
         return None

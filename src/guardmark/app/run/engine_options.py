@@ -72,8 +72,7 @@ ANSWERS: Final = Path("runs", "answers.sqlite")
 """Where answers are kept: beside the runs, so that runs of one place share them."""
 
 _KEPT: Final = frozenset({"chat", "guard-model", "http"})
-"""Types whose settings name all that an answer depends on: address, model, body, prompts. A
-function may depend on anything, so it is always asked."""
+"""Types whose settings name all that an answer depends on, as those of a function do not."""
 
 
 @contextmanager
