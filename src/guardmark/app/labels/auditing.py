@@ -236,12 +236,9 @@ def _require(run: Path, resting: Mapping[str, tuple[Bypass, ...]], defense: str)
 def _ordered(bypasses: Sequence[Bypass], seed: int) -> list[Bypass]:
     """Put them in a random order, the first of every group before any second."""
 
-    def key(each: Bypass) -> bytes:
-        return sha256(f"{seed} {each.audit_id}".encode()).digest()
-
     seen = Counter[str]()
     ranks = []
-    shuffled = sorted(bypasses, key=key)
+    shuffled = sorted(bypasses, key=lambda b: sha256(f"{seed} {b.audit_id}".encode()).digest())
     for each in shuffled:
         group = each.sample.group or each.sample.id
         ranks.append(seen[group])
