@@ -235,7 +235,6 @@ def _require(run: Path, resting: Mapping[str, tuple[Bypass, ...]], defense: str)
 
 def _ordered(bypasses: Sequence[Bypass], seed: int) -> list[Bypass]:
     """Put them in a random order, the first of every group before any second."""
-
     seen = Counter[str]()
     ranks = []
     shuffled = sorted(bypasses, key=lambda b: sha256(f"{seed} {b.audit_id}".encode()).digest())
