@@ -18,17 +18,19 @@ from guardmark.stats.arguments import (
     label_column,
     number_column,
     require_count,
+    require_counts,
     require_equal_lengths,
     require_fraction,
 )
 from guardmark.stats.drawing import DrawPlan, draw_weights, percentile_limits
+from guardmark.stats.rates.clustered import effective_counts, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
-    from guardmark.stats.arguments import Floats
+    from guardmark.stats.arguments import Flags, Floats, Ints
 
 # A binomial probability is compared with a tail as if it were exact; this keeps a tie that
 # rounding has moved by a hair where exact arithmetic would put it.
@@ -105,16 +107,30 @@ def estimate_quantiles(
     quantiles: Sequence[float],
     *,
     censored: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> list[Quantile]:
     """Estimate several quantiles of the same times; see `estimate_quantile`.
 
-    The times are put in order once, and only as far as the quantiles call for.
+    The times are put in order once, and only as far as the quantiles call for. `groups` number the
+    group of each time, such as the sample that was asked several times; None: each stands alone.
+    Ranks are then those of the times that "at most this quantile" makes them worth, brought to the
+    scale of all times: Woodruff's interval with the effective counts of a rate.
+    Source: Woodruff (1952), doi:10.1080/01621459.1952.10483443; Francisco & Fuller (1991),
+    doi:10.1214/aos/1176347993.
     """
     numbers = number_column(values, name="values")
     late = None if censored is None else label_column(censored, name="censored")
     require_equal_lengths(values=len(numbers), censored=len(numbers) if late is None else len(late))
     intervals = [quantile_ranks(len(numbers), each, confidence=confidence) for each in quantiles]
+    if groups is not None and numbers.size:
+        codes = require_counts("groups", groups)
+        require_equal_lengths(values=len(numbers), groups=len(codes))
+        cuts = np.quantile(numbers, list(quantiles))
+        intervals = [
+            _group_ranks(numbers <= cut, codes, at, confidence)
+            for cut, at in zip(cuts, quantiles, strict=True)
+        ]
     times = _Times(numbers, 0, len(numbers))
     if late is not None and late.any():
         # At equal times the measured one comes first: the timed out would have taken longer.
@@ -177,6 +193,21 @@ class _Times(NamedTuple):
     numbers: Floats
     censored: int
     measured: int
+
+
+def _group_ranks(below: Flags, codes: Ints, quantile: float, confidence: float) -> RankInterval:
+    """Return the ranks that bound a quantile of times that share groups."""
+    trials, sizes = len(codes), np.bincount(codes)
+    counts = effective_counts(summarise(np.bincount(codes[below], minlength=len(sizes)), sizes))
+    worth = min(float(trials), counts.worth(confidence))
+    alone = quantile_ranks(math.floor(worth + 1e-9), quantile, confidence=confidence)
+    scale = trials / worth if worth else math.inf
+    return RankInterval(
+        lower=None if alone.lower is None else max(1, math.floor(alone.lower * scale)),
+        upper=None if alone.upper is None else min(trials, math.ceil(alone.upper * scale)),
+        trials=trials,
+        needed=math.ceil(alone.needed * scale) if worth else alone.needed * trials,
+    )
 
 
 def _places(ranks: RankInterval, quantile: float) -> set[int]:

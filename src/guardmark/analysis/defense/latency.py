@@ -78,10 +78,13 @@ def measure_latency(frame: Frame, arm: DefenseColumn) -> Latency:
         where = timed & (attack == is_attack)
         waited.append(records.latency_ns.compress(where) / 1e6)
         late = records.error_kind.compress(where) == _TIMEOUT
+        groups = None
+        if frame.is_grouped:
+            groups = frame.samples.group.codes.take(records.sample.compress(where))
         sides.append(
             SideLatency(
                 is_attack=is_attack,
-                quantiles=_quantiles(waited[-1], late, frame.settings.confidence),
+                quantiles=_quantiles(waited[-1], late, groups, frame.settings.confidence),
                 timed=len(late),
                 timeouts=int(late.sum()),
             )
@@ -118,12 +121,17 @@ def order_by_latency(arm: DefenseColumn) -> NDArray[np.int64]:
 
 
 def _quantiles(
-    waited_ms: NDArray[np.float64], late: NDArray[np.bool_], confidence: float
+    waited_ms: NDArray[np.float64],
+    late: NDArray[np.bool_],
+    groups: NDArray[np.int32] | None,
+    confidence: float,
 ) -> tuple[Quantile, ...]:
     return tuple(
         # A single bound of a quantile that is not estimable itself is left out.
         each if each.value is not None else replace(each, low=None, high=None)
-        for each in estimate_quantiles(waited_ms, QUANTILES, censored=late, confidence=confidence)
+        for each in estimate_quantiles(
+            waited_ms, QUANTILES, censored=late, groups=groups, confidence=confidence
+        )
     )
 
 

@@ -315,15 +315,19 @@ def detail_scores(frame: Frame, arm: DefenseColumn) -> ScoreDetails | None:
     scored, settings = _scored(frame, arm), frame.settings
     if scored is None:
         return None
-    attack, score, _ = scored
+    attack, score, groups = scored.attack, scored.score, None
+    if frame.is_grouped:
+        groups = scored.group
     confidence, stakes = settings.confidence, _stakes(settings, COST_PREVALENCES[0])
     costs = stakes and expected_cost_curve(
         attack, score, stakes=stakes, prevalences=COST_PREVALENCES
     )
     return ScoreDetails(
         brier=brier(attack, score),
-        by_width=calibration_error(attack, score, confidence=confidence),
-        by_mass=calibration_error(attack, score, binning="equal_mass", confidence=confidence),
+        by_width=calibration_error(attack, score, groups=groups, confidence=confidence),
+        by_mass=calibration_error(
+            attack, score, binning="equal_mass", groups=groups, confidence=confidence
+        ),
         partial_area=partial_auc(attack, score, max_fpr=PARTIAL_MAX_FPR),
         partial_area_standardised=partial_auc(
             attack, score, max_fpr=PARTIAL_MAX_FPR, standardised=True

@@ -25,7 +25,8 @@ from guardmark.analysis.settings import AnalysisSettings
 from guardmark.core.errors import StoreError, UnknownName
 from guardmark.core.record import Stage
 from guardmark.stats.agreement import clustered_kappa, krippendorff_alpha
-from guardmark.stats.rates.corrected import CorrectedRate, JudgeLabels, corrected_rate
+from guardmark.stats.rates.clustered import EffectiveCounts
+from guardmark.stats.rates.corrected import CorrectedRate, JudgedWorth, JudgeLabels, corrected_rate
 from guardmark.stats.rates.proportion import wilson
 from guardmark.store.schema import OUTCOME_NAMES
 
@@ -126,7 +127,7 @@ def correct_card(
     """Correct an arm's attack success rates for the judge's errors.
 
     The labelled answers are taken for a random sample of the answers to attacks in this arm;
-    `guardmark audit` draws them so. Answers count as independent.
+    `guardmark audit` draws them so. Rates stand on effective counts where answers share groups.
     """
     if pipeline.human is None:
         return None
@@ -134,16 +135,29 @@ def correct_card(
     labelled = judged & is_valid(pipeline.human.label)
     if not labelled.any():
         return None
-    rest = judged & ~labelled
+    rest, is_unsafe = judged & ~labelled, pipeline.human.label == UNSAFE
+    judged_unsafe = judging.label == UNSAFE
+    stands_on = [
+        EffectiveCounts.of(rates.of(hits, where))
+        for hits, where in (
+            (ends.is_unsafe, judged),
+            (judged_unsafe, labelled & is_unsafe),
+            (judged_unsafe, labelled & ~is_unsafe),
+        )
+    ]
+    worth = None
+    if any(each.degrees_of_freedom is not None for each in stands_on):
+        worth = JudgedWorth(*(each.worth(rates.confidence) for each in stands_on))
     model = corrected_rate(
         int(np.count_nonzero(rest & ends.is_unsafe)),
         int(np.count_nonzero(rest)),
         labels=_labels(
             labelled,
-            is_unsafe=pipeline.human.label == UNSAFE,
-            judged_unsafe=judging.label == UNSAFE,
+            is_unsafe=is_unsafe,
+            judged_unsafe=judged_unsafe,
         ),
         labels_from_run=True,
+        worth=worth,
         confidence=rates.confidence,
     )
     share = rates.of(ends.passed, ends.is_known & rates.is_attack)

@@ -41,7 +41,7 @@ def _method(analysis: RunAnalysis) -> tuple[str, ...]:
         (
             f"Intervals are two-sided at {confidence}. A rate: Wilson's, at the effective number "
             "of samples with Student's t where samples share groups. Fewer than two groups: no "
-            "interval; fewer than 10: greyed."
+            "interval; below 10: greyed. They speak of families like these, not attacks at large."
         ),
         (
             "Differences: the same samples on both sides, Bonett-Price intervals, McNemar's mid-p "

@@ -77,8 +77,8 @@ def success_area(
     """Estimate the area under ASR@k on log k; see `areas_of`.
 
     `groups` name each attack's group, None when each is its own; `confidence` is in (0, 1). Returns
-    the mean area with Student's t limits over groups; Wilson's over groups where all areas are 0 or
-    all are 1, so that an unbroken defense has an upper limit. Undefined without attacks.
+    the mean area with Wilson's limits at the attacks that they are worth, so that an unbroken
+    defense has an upper limit. Undefined without attacks.
     """
     require_fraction("confidence", confidence)
     areas = areas_of(firsts, reached, budget=budget)

@@ -195,9 +195,8 @@ def attack_success_at(
     group (None: every sample alone), `k`, at least 1, is how many tries the figure allows.
 
     Returns:
-        The mean over samples of the unbiased estimate 1 - C(n - c, k) / C(n, k). The interval is
-        Student's t over at least two groups; Wilson's over groups where every sample gives 0 or
-        every sample gives 1, or over samples where each gives one of the two and stands alone.
+        The mean over samples of the unbiased estimate 1 - C(n - c, k) / C(n, k), with Wilson's
+        limits at the rows that samples are worth over at least two groups (`share_limits`).
         Undefined without samples, and where k exceeds a sample's tries: it is not extrapolated.
 
     Source: Chen et al. (2021), arXiv:2107.03374.
@@ -211,7 +210,7 @@ def attack_success_at(
     reason = "" if len(n) else "no samples"
     if not reason and int(n.min()) < k:
         reason = f"ASR@{k} needs {k} tries of every sample, got {int(n.min())}"
-    value, limits = None, MeanLimits(None, None, "t", reason)
+    value, limits = None, MeanLimits(None, None, "none", reason)
     if not reason:
         per_sample = np.array([chance_of_any(int(a), int(b), k) for a, b in zip(n, c, strict=True)])
         value = float(per_sample.mean())

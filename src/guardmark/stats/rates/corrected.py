@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from guardmark.core.estimate import Ratio
 from guardmark.stats.arguments import require_count, require_fraction, require_part
 from guardmark.stats.distributions import two_sided_z
-from guardmark.stats.rates.proportion import NO_TRIALS, ONE_GROUP, wilson
+from guardmark.stats.rates.proportion import NO_TRIALS, ONE_GROUP, wilson_limits
 
 if TYPE_CHECKING:
     from guardmark.core.estimate import Estimate
@@ -28,6 +28,7 @@ _CHANCE = (
     "the lower limit of sensitivity + specificity - 1 is not above 0"
 )
 _NO_VARIANCE = "the labels show no variance to build an interval on"
+_NOTHING_LEFT = "the limits leave 0 to 1 on both ends: these labels say nothing about the rate"
 _FEW_ERRORS = 10
 
 
@@ -108,16 +109,33 @@ class CorrectedRate:
     reason: str = ""
 
 
+class JudgedWorth(NamedTuple):
+    """Independent trials that rows which share groups are worth (`EffectiveCounts.worth`).
+
+    `judged` are the judged responses, `unsafe` and `safe` those that people called so.
+    """
+
+    judged: float
+    unsafe: float
+    safe: float
+
+
 def rogan_gladen(
-    judged_unsafe: int, trials: int, *, labels: JudgeLabels, confidence: float = 0.95
+    judged_unsafe: int,
+    trials: int,
+    *,
+    labels: JudgeLabels,
+    worth: JudgedWorth | None = None,
+    confidence: float = 0.95,
 ) -> CorrectedRate:
     """Correct a rate for the judge's sensitivity and specificity.
 
     `trials` are all judged responses. The labels need not come from the same run, but the judge
     must err on them as it does on the run: measure them on the defense at hand. Returns the rate
-    with Lang and Reiczigel's interval. Undefined without judged responses or without labels of both
-    kinds; refused (only `raw` is kept) where the lower limit of sensitivity + specificity - 1 is
-    not above 0.
+    with Lang and Reiczigel's interval, on `worth` where responses share groups (None: each stands
+    alone). Undefined without judged responses or without labels of both kinds; refused (only `raw`
+    is kept) where the lower limit of sensitivity + specificity - 1 is not above 0, and where the
+    limits leave [0, 1] on both ends or lie outside of it.
     Source: Rogan & Gladen (1978), doi:10.1093/oxfordjournals.aje.a112510; Lang & Reiczigel (2014),
     doi:10.1016/j.prevetmed.2013.09.015.
     """
@@ -136,10 +154,13 @@ def rogan_gladen(
         youden = labels.caught / labels.unsafe + labels.cleared / labels.safe - 1
         specificity = labels.cleared / labels.safe
         raw = (positive / total + specificity - 1) / youden if youden else None
-        reason = "" if _youden_lower_limit(labels, confidence) > 0 else _CHANCE
-    if raw is None or reason:
+        worth = worth or JudgedWorth(total, labels.unsafe, labels.safe)
+        reason = "" if _youden_lower_limit(labels, worth, z) > 0 else _CHANCE
+    if raw is None or worth is None or reason:
         return replace(bare, raw=raw, reason=reason)
-    low, high = _lang_reiczigel(positive / total, total, labels=labels, z=z)
+    low, high = _lang_reiczigel(positive / total, worth, labels=labels, z=z)
+    if low >= 1 or high <= 0 or (low <= 0 and high >= 1):
+        return replace(bare, raw=raw, raw_low=low, raw_high=high, reason=_NOTHING_LEFT)
     return _bounded(bare, raw, low=low, high=high)
 
 
@@ -195,6 +216,7 @@ def corrected_rate(
     *,
     labels: JudgeLabels,
     labels_from_run: bool,
+    worth: JudgedWorth | None = None,
     confidence: float = 0.95,
 ) -> CorrectedRate:
     """Correct a rate by the method that the labels can carry.
@@ -202,13 +224,16 @@ def corrected_rate(
     `trials` are the responses without a human label; `labels_from_run` says whether the labelled
     ones are a random sample of this very run. If they are, and hold at least ten errors of each
     kind, it is PPI++; otherwise Rogan-Gladen with Lang and Reiczigel's interval (over labelled and
-    unlabelled responses together where the labels are a sample of the run).
+    unlabelled responses together where the labels are a sample of the run). Where responses share
+    groups (`worth`, which counts both together) it is Rogan-Gladen too: PPI takes each as alone.
     """
     if not labels_from_run:
-        return rogan_gladen(judged_unsafe, trials, labels=labels, confidence=confidence)
-    if labels.has_few_errors:
-        everything = judged_unsafe + labels.caught + labels.accused
-        return rogan_gladen(everything, trials + labels.total, labels=labels, confidence=confidence)
+        return rogan_gladen(
+            judged_unsafe, trials, labels=labels, worth=worth, confidence=confidence
+        )
+    if labels.has_few_errors or worth is not None:
+        everything, total = judged_unsafe + labels.caught + labels.accused, trials + labels.total
+        return rogan_gladen(everything, total, labels=labels, worth=worth, confidence=confidence)
     return ppi_mean(judged_unsafe, trials, labels=labels, confidence=confidence)
 
 
@@ -259,23 +284,24 @@ def audited_rate(full: Estimate, judged: Estimate, valid: Estimate, *, drawing: 
     return replace(bare, value=value, low=low, high=high, replicates=drawing.replicates)
 
 
-def _youden_lower_limit(labels: JudgeLabels, confidence: float) -> float:
+def _youden_lower_limit(labels: JudgeLabels, worth: JudgedWorth, z: float) -> float:
     """Return Newcombe's lower limit of sensitivity less false positive rate."""
-    caught = wilson(labels.caught, labels.unsafe, confidence=confidence)
-    accused = wilson(labels.accused, labels.safe, confidence=confidence)
+    if not worth.unsafe or not worth.safe:
+        return -1.0
     sensitivity, false_rate = labels.caught / labels.unsafe, labels.accused / labels.safe
-    below = sensitivity - (caught.low or 0.0)
-    above = (1.0 if accused.high is None else accused.high) - false_rate
+    below = sensitivity - wilson_limits(sensitivity, worth.unsafe, z=z).low
+    above = wilson_limits(false_rate, worth.safe, z=z).high - false_rate
     return sensitivity - false_rate - math.hypot(below, above)
 
 
 def _lang_reiczigel(
-    rate: float, trials: int, *, labels: JudgeLabels, z: float
+    rate: float, worth: JudgedWorth, *, labels: JudgeLabels, z: float
 ) -> tuple[float, float]:
-    n = trials + z * z
-    p = (trials * rate + z * z / 2) / n
-    n_unsafe, n_safe = labels.unsafe + 2, labels.safe + 2
-    sensitivity, specificity = (labels.caught + 1) / n_unsafe, (labels.cleared + 1) / n_safe
+    n = worth.judged + z * z
+    p = (worth.judged * rate + z * z / 2) / n
+    n_unsafe, n_safe = worth.unsafe + 2, worth.safe + 2
+    sensitivity = (labels.caught / labels.unsafe * worth.unsafe + 1) / n_unsafe
+    specificity = (labels.cleared / labels.safe * worth.safe + 1) / n_safe
     youden = sensitivity + specificity - 1
     centre = (p + specificity - 1) / youden
     var_unsafe = sensitivity * (1 - sensitivity) / n_unsafe
@@ -295,11 +321,12 @@ def _tuning(overlap: float, labels: JudgeLabels, *, positive: int, total: int) -
 
 
 def _bounded(bare: CorrectedRate, raw: float, *, low: float, high: float) -> CorrectedRate:
+    value = _clip(raw)
     return replace(
         bare,
-        value=_clip(raw),
-        low=_clip(low),
-        high=_clip(high),
+        value=value,
+        low=min(_clip(low), value),
+        high=max(_clip(high), value),
         raw=raw,
         raw_low=low,
         raw_high=high,

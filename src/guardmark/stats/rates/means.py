@@ -30,6 +30,7 @@ from guardmark.stats.arguments import (
     require_fraction,
 )
 from guardmark.stats.distributions import two_sided_t, two_sided_z
+from guardmark.stats.rates.clustered import group_freedom
 from guardmark.stats.rates.proportion import Limits, wilson_limits
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from guardmark.stats.arguments import Floats, Ints
 
+_EFFECTIVE = "wilson at effective rows"
 _NO_VARIANCE = "no variance between groups to build an interval on"
 FEWEST_SEEDS: Final = 3
 """With two seeds a single difference would tell how seeds differ: limits came out too short."""
@@ -45,7 +47,7 @@ FEWEST_SEEDS: Final = 3
 class MeanLimits(NamedTuple):
     """Limits of a mean, or None with the reason, and how they were built.
 
-    The method is `t`, or `wilson over groups`.
+    The method is `t`, or `wilson at effective rows`.
     """
 
     low: float | None
@@ -57,25 +59,49 @@ class MeanLimits(NamedTuple):
 def share_limits(values: Floats, codes: Ints, *, confidence: float) -> MeanLimits:
     """Return limits for the mean of figures in [0, 1], at least one, with each row's group.
 
-    Student's t on residuals summed by group, cut to [0, 1]. Where every row is its own group and 0
-    or 1, and where all rows are 0 or all are 1, Wilson's limits over groups. None with one group,
-    or without variance.
+    Wilson's at the rows that the variance between groups (CR1) makes them worth, drawn towards that
+    of whole groups the fewer groups show events (or non-events), as `wilson_default` is for marks;
+    Student's t with the degrees of freedom of `group_freedom`. None with one group.
     """
-    groups, mean = len(np.unique(codes)), float(values.mean())
-    alone = groups == len(values) and bool(np.all((values == 0) | (values == 1)))
-    if groups > 1 and (alone or mean in {0.0, 1.0}):
-        limits = wilson_limits(round(mean * groups) / groups, groups, z=two_sided_z(confidence))
-        return MeanLimits(limits.low, limits.high, "wilson over groups", "")
-    return _t_limits(values, codes, least=0.0, confidence=confidence)
+    members, of_row = np.unique(codes, return_inverse=True)
+    sizes, mean, rows = np.bincount(of_row), float(values.mean()), len(values)
+    if len(members) < 2:
+        return MeanLimits(None, None, _EFFECTIVE, "an interval needs two groups")
+    sums = np.bincount(of_row, weights=values)
+    effect = most = float(sizes @ sizes) / rows
+    marks = bool(np.all((values == 0) | (values == 1)))
+    if 0.0 < mean < 1.0:
+        residuals = sums - mean * sizes
+        seen = float(residuals @ residuals) / rows / (mean * (1.0 - mean))
+        seen = max(seen * len(members) / (len(members) - 1), float(marks))
+        telling = min(int((sums > 0).sum()), int((sums < sizes).sum()))
+        weight = telling / (telling + 2.0)
+        effect = weight * seen + (1.0 - weight) * max(most, seen)
+    quantile = two_sided_t(confidence, group_freedom(sizes))
+    if marks and len(members) == rows:
+        effect, quantile = 1.0, two_sided_z(confidence)
+    limits = wilson_limits(mean, rows / effect, z=quantile)
+    return MeanLimits(limits.low, limits.high, _EFFECTIVE, "")
 
 
 def gap_limits(gaps: Floats, codes: Ints, *, confidence: float) -> MeanLimits:
     """Return limits for the mean of paired differences in [-1, 1], at least one.
 
-    Student's t on residuals summed by group, cut to [-1, 1]; None with one group, or without
-    variance.
+    Student's t on residuals summed by group (CR1), cut to [-1, 1]; None with one group, or without
+    variance. Source: Liang & Zeger (1986), doi:10.1093/biomet/73.1.13; Miller (2024),
+    arXiv:2411.00640.
     """
-    return _t_limits(gaps, codes, least=-1.0, confidence=confidence)
+    members, of_row = np.unique(codes, return_inverse=True)
+    groups = len(members)
+    if groups < 2:
+        return MeanLimits(None, None, "t", "an interval needs two groups")
+    mean = float(gaps.mean())
+    residuals = np.bincount(of_row, weights=gaps - mean)
+    variance = float(residuals @ residuals) / len(gaps) ** 2 * groups / (groups - 1)
+    if variance < 1e-24:
+        return MeanLimits(None, None, "t", _NO_VARIANCE)
+    half = two_sided_t(confidence, group_freedom(np.bincount(of_row))) * math.sqrt(variance)
+    return MeanLimits(max(-1.0, mean - half), min(1.0, mean + half), "t", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,33 +322,6 @@ class _Variance(NamedTuple):
 
     value: float
     freedom: float
-
-
-def _t_limits(values: Floats, codes: Ints, *, least: float, confidence: float) -> MeanLimits:
-    """Return Student's t limits of a mean that lies between `least` and 1."""
-    if len(np.unique(codes)) < 2:
-        return MeanLimits(None, None, "t", "an interval needs two groups")
-    half = _half_width_over_groups(values, codes, confidence=confidence)
-    if half is None:
-        return MeanLimits(None, None, "t", _NO_VARIANCE)
-    mean = float(values.mean())
-    return MeanLimits(max(least, mean - half), min(1.0, mean + half), "t", "")
-
-
-def _half_width_over_groups(values: Floats, codes: Ints, *, confidence: float) -> float | None:
-    """Return half the width of an interval for a mean over rows of two groups or more.
-
-    Student's t at K - 1 degrees of freedom times the CR1 standard error (residuals summed by group,
-    K / (K - 1) for K groups), or None without variance.
-    Source: Liang & Zeger (1986), doi:10.1093/biomet/73.1.13; Miller (2024), arXiv:2411.00640.
-    """
-    members, of_row = np.unique(codes, return_inverse=True)
-    groups = len(members)
-    residuals = np.bincount(of_row, weights=values - values.mean())
-    variance = float(residuals @ residuals) / len(values) ** 2 * groups / (groups - 1)
-    if variance < 1e-24:
-        return None
-    return two_sided_t(confidence, groups - 1) * math.sqrt(variance)
 
 
 def _seed_table(

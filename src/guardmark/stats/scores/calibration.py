@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from guardmark.stats.arguments import require_fraction, scored_samples
+from guardmark.stats.arguments import group_column, require_fraction, scored_samples
+from guardmark.stats.rates.clustered import wilson_default
 from guardmark.stats.rates.proportion import wilson
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _NO_SAMPLES = "no samples"
 _NO_PROBABILITY = "calibration needs scores in [0, 1], read as probabilities"
 _NORMAL_FROM_VARIANCE = 25.0
 _FREQUENCIES = 128
+_MOST_CELLS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,7 @@ def calibration_error(
     *,
     bins: int = 10,
     binning: Binning = "equal_width",
+    groups: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> CalibrationError:
     """Measure the expected calibration error over bins.
@@ -154,11 +157,15 @@ def calibration_error(
         bins: How many bins, at least 1.
         binning: `equal_width`: a score p falls into bin min(floor(p * bins), bins - 1).
             `equal_mass`: bins of nearly equal size; equal scores stay together.
-        confidence: Nominal coverage of the bins' Wilson intervals, in (0, 1).
+        groups: Group of each sample, shape (n,); None: every sample alone. Bins then have the
+            default interval of grouped rows, and chance draws the label once for all rows of a
+            group that share it.
+        confidence: Nominal coverage of the bins' intervals, in (0, 1).
 
     Source: Naeini, Cooper & Hauskrecht (2015); Kumar, Liang & Ma (2019) and Roelofs et al. (2022)
-    for the bias. The reference value is exact: each bin's count of attacks is a sum of independent
-    labels with the claimed probabilities.
+    for the bias. The reference value of samples that stand alone is exact: each bin's count of
+    attacks is a sum of independent labels with the claimed probabilities. In a group one uniform
+    number decides, a row being an attack where it lies below its score.
     """
     require_fraction("confidence", confidence)
     _require_bins(bins)
@@ -168,13 +175,17 @@ def calibration_error(
         raise ValueError(f"binning must be equal_width or equal_mass, got {binning}")
     if reason:
         return CalibrationError(binning=binning, trials=len(attack), reason=reason)
+    codes = None if groups is None else group_column(groups, len(attack))
+    # Variants share a label: rows of one group with another label are drawn apart.
+    shared = None if codes is None else 2 * codes + attack
     parts = _parts(_by_width(score, bins) if binning == "equal_width" else _by_mass(score, bins))
     filled, gaps, chance = list[CalibrationBin](), list[float](), 0.0
     for part in parts:
         labelled, claimed = attack[part], score[part]
-        filled.append(_bin(labelled, claimed, confidence))
+        own = None if codes is None else codes[part]
+        filled.append(_bin(labelled, claimed, own, confidence))
         gaps.append(abs(float(claimed.mean() - labelled.mean())))
-        chance += _chance_gap(claimed)
+        chance += _chance_gap(claimed, None if shared is None else shared[part])
     value = sum(len(part) * gap for part, gap in zip(parts, gaps, strict=True)) / len(score)
     reference = chance / len(score)
     return CalibrationError(
@@ -218,17 +229,26 @@ def _parts(of_row: Ints) -> list[Ints]:
     return np.split(np.argsort(of_row, kind="stable"), np.cumsum(sizes[sizes > 0])[:-1])
 
 
-def _bin(attack: Flags, score: Floats, confidence: float) -> CalibrationBin:
+def _bin(attack: Flags, score: Floats, codes: Ints | None, confidence: float) -> CalibrationBin:
+    rate = wilson(int(attack.sum()), len(attack), confidence=confidence)
+    if codes is not None:
+        rate = wilson_default(
+            np.bincount(codes[attack], minlength=codes.max() + 1),
+            np.bincount(codes),
+            confidence=confidence,
+        )
     return CalibrationBin(
         low=float(score.min()),
         high=float(score.max()),
         mean_score=float(score.mean()),
-        attack_rate=wilson(int(attack.sum()), len(attack), confidence=confidence),
+        attack_rate=rate,
     )
 
 
-def _chance_gap(score: Floats) -> float:
+def _chance_gap(score: Floats, shared: Ints | None) -> float:
     """Return E|S - E S| of the attacks in a bin, were each score a true probability."""
+    if shared is not None and len(np.unique(shared)) < len(shared):
+        return _group_gap(score, shared)
     variance = float(score @ (1 - score))
     if variance > _NORMAL_FROM_VARIANCE:
         return float(np.sqrt(2 * variance / np.pi))
@@ -246,3 +266,23 @@ def _chance_gap(score: Floats) -> float:
     first = int(np.floor(mean)) - _FREQUENCIES // 2
     counts = first + np.arange(_FREQUENCIES)
     return float(np.abs(counts - mean) @ np.clip(mass[counts % _FREQUENCIES], 0.0, None))
+
+
+def _group_gap(score: Floats, shared: Ints) -> float:
+    """Return the same where rows of one group share the uniform number that decides.
+
+    Where many groups make up the variance it is that of a normal sum; else it is drawn, seeded.
+    """
+    order = np.lexsort((score, shared))
+    score, codes = score[order], np.unique(shared[order], return_inverse=True)[1]
+    sizes = np.bincount(codes)
+    after = np.repeat(np.cumsum(sizes), sizes) - np.arange(len(score)) - 1
+    # Cov(1[u < a], 1[u < b]) = min(a, b) - a b, and the lower of two is the earlier.
+    sums = np.bincount(codes, weights=score)
+    variance = float(score @ (2 * after + 1) - sums @ sums)
+    if variance > _NORMAL_FROM_VARIANCE * float(sizes.max()) ** 2:
+        return float(np.sqrt(2 * variance / np.pi))
+    rng = np.random.default_rng(0)
+    draws = max(50, min(2000, _MOST_CELLS // len(score)))
+    gaps = [float((rng.random(len(sizes))[codes] < score).sum()) for _ in range(draws)]
+    return float(np.abs(np.array(gaps) - score.sum()).mean())
