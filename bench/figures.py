@@ -30,7 +30,8 @@ from guardmark.stats.rates.clustered import EffectiveCounts, effective_counts, s
 from guardmark.stats.rates.ratios import correlate
 from guardmark.stats.rates.ratios import estimate_ratios as ratios_of_groups
 from guardmark.store.columns import Facet, RecordColumns, SampleColumns, record_columns
-from guardmark.store.records import RecordReader, RecordWriter
+from guardmark.store.reader import RecordReader
+from guardmark.store.records import RecordWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -125,7 +125,7 @@ def _run(bench: Bench, url: str) -> dict[str, float]:
 def latencies(folder: Path) -> tuple[float, float]:
     """Return the median and the 99th percentile of a run's latencies, cold calls apart."""
     from guardmark.store.columns import record_columns
-    from guardmark.store.records import RecordReader
+    from guardmark.store.reader import RecordReader
     from guardmark.store.schema import FLAG_COLD
 
     with RecordReader(folder / "records.sqlite") as reader:
