@@ -58,8 +58,8 @@ def _weighed(*top: tuple[str, float]) -> dict[str, object]:
         ("granite-guardian-3.2", "ALLOW", "malformed"),
         ("yes-no", "No.", "allow"),
         ("safe-unsafe", "unsafe\nS2", "block"),
-        ("safe-unsafe-native", "safe", "allow"),
-        ("safe-unsafe-native", "I cannot say", "malformed"),
+        ("llama-guard-3", "safe", "allow"),
+        ("llama-guard-3", "I cannot say", "malformed"),
     ],
 )
 async def test_each_profile_reads_its_own_contract(
@@ -146,6 +146,104 @@ async def test_a_probe_passes_the_remark_on_before_the_run(
     chat_server.reply = lambda body: "BLOCK" if "CANARY" in str(body["messages"]) else "ALLOW"
     report = await probe_defense(_guard(chat_server, services))
     assert report.warnings == ("no score: the server gave no token probabilities",)
+
+
+async def test_several_risks_are_asked_one_by_one_and_the_highest_counts(
+    chat_server: Any, services: Services
+) -> None:
+    """Any risk blocks; each is in the records with its own score; a missing one is no allow."""
+
+    def reply(body: dict[str, Any]) -> object:
+        risk = body["chat_template_kwargs"]["guardian_config"]["risk_name"]
+        if risk == "violence" and broken:
+            return "perhaps"
+        odds = (("Yes", 0.6), ("No", 0.2)) if risk == "jailbreak" else (("No", 0.9), ("Yes", 0.1))
+        return chat_server.document(odds[0][0], logprobs=_weighed(*odds))
+
+    broken: list[bool] = []
+    chat_server.reply = reply
+    risks = ["harm", "jailbreak", "violence"]
+    guard = _guard(chat_server, services, profile="granite-guardian-3.1", risk=risks)
+    decision = await guard.decide(Prompt.of_text("hi"))
+    assert (decision.outcome, decision.score_kind) == (Outcome.BLOCK, ScoreKind.CATEGORY_MAX)
+    assert decision.score == pytest.approx(0.75)
+    assert decision.evidence is not None
+    assert [(c.name, c.flagged) for c in decision.evidence.categories] == [
+        ("harm", False),
+        ("jailbreak", True),
+        ("violence", False),
+    ]
+    assert decision.evidence.usage is not None
+    assert decision.evidence.usage.prompt_tokens == 21
+    broken.append(True)
+    guard = _guard(chat_server, services, profile="granite-guardian-3.1", risk=["harm", "violence"])
+    decision = await guard.decide(Prompt.of_text("hi"))
+    assert (decision.outcome, decision.score) == (Outcome.MALFORMED, None)
+
+
+async def test_a_score_is_read_behind_the_tag_and_the_field(
+    chat_server: Any, services: Services
+) -> None:
+    """Granite 3.3 writes a thought first, Qwen3Guard a name; loose and strict differ in one word."""
+
+    def tokens(*texts: str, top: tuple[tuple[str, float], ...]) -> dict[str, object]:
+        plain = [{"token": t, "logprob": 0.0, "top_logprobs": []} for t in texts]
+        return {"content": [*plain, *_weighed(*top)["content"]]}  # type: ignore[misc]
+
+    logprobs = tokens("<think>", " no", "</think>", "<score>", top=((" yes", 0.6), (" no", 0.2)))
+    text = "<think> no</think><score> yes </score>"
+    chat_server.reply = lambda _: chat_server.document(text, logprobs=logprobs)
+    guard = _guard(chat_server, services, profile="granite-guardian-3.3", risk="jailbreak")
+    decision = await guard.decide(Prompt.of_text("hi"))
+    assert (decision.outcome, decision.score) == (Outcome.BLOCK, pytest.approx(0.75))
+    assert chat_server.requests[-1]["chat_template_kwargs"] == {
+        "think": False,
+        "guardian_config": {"criteria_id": "jailbreak"},
+    }
+    top = ((" Contro", 0.5), (" Unsafe", 0.3), (" Safe", 0.2))
+    logprobs = tokens("Safety", ":", top=top)
+    text = "Safety: Controversial\nCategories: None"
+    chat_server.reply = lambda _: chat_server.document(text, logprobs=logprobs)
+    for mode, outcome, score in (("strict", Outcome.BLOCK, 0.8), ("loose", Outcome.ALLOW, 0.3)):
+        guard = _guard(chat_server, services, profile=f"qwen3guard-{mode}")
+        decision = await guard.decide(Prompt.of_text("hi"))
+        assert (decision.outcome, decision.score) == (outcome, pytest.approx(score))
+        assert decision.evidence is not None
+        assert decision.evidence.label_mass == pytest.approx(1.0)
+
+
+async def test_an_unsafe_question_never_blocks_a_safe_response(
+    chat_server: Any, services: Services
+) -> None:
+    """Only the field of the stage under test is read."""
+    chat_server.reply = lambda _: '{"User Safety": "unsafe", "Response Safety": "safe"}'
+    asked = Message(role=Role.USER, content="q")
+    answered = Prompt(messages=(asked, Message(role=Role.ASSISTANT, content="a")))
+    for view in ("response", "conversation"):
+        guard = _guard(chat_server, services, profile="nemotron-safety-v3", view=view)
+        assert (await guard.decide(answered)).outcome is Outcome.ALLOW
+        assert [m["role"] for m in chat_server.requests[-1]["messages"]] == ["user", "assistant"]
+    assert (await guard.decide(Prompt(messages=(asked,)))).outcome is Outcome.BLOCK
+
+
+async def test_a_template_and_a_policy_of_the_user_are_sent(
+    chat_server: Any, services: Services, tmp_path: Path
+) -> None:
+    """As files of the defense; the block of Granite 4.1 stands last."""
+    (tmp_path / "t.jinja").write_text("{{ messages[0].content }}")
+    (tmp_path / "p.txt").write_text("<guardian> my criteria")
+    said = {"template_file": "t.jinja", "profile": "wildguard"}
+    guard = _guard(chat_server, services, tmp_path, **said)
+    await guard.decide(Prompt.of_text("hi"))
+    assert chat_server.requests[-1]["chat_template"] == "{{ messages[0].content }}"
+    assert guard.files == (tmp_path / "t.jinja",)
+    said = {"policy_file": "p.txt", "profile": "granite-guardian-4.1"}
+    guard = _guard(chat_server, services, tmp_path, **said)
+    await guard.decide(Prompt.of_text("hi"))
+    assert [m["content"] for m in chat_server.requests[-1]["messages"]] == [
+        "hi",
+        "<guardian> my criteria",
+    ]
 
 
 async def test_little_mass_on_the_labels_is_remarked(chat_server: Any, services: Services) -> None:

@@ -12,6 +12,7 @@ import yaml
 from tests.journeys.command_line import guardmark
 
 from guardmark.app.parts.loading import builtin_config, parse_config
+from guardmark.app.registry import settings_model
 from guardmark.core.errors import ConfigError
 from guardmark.defenses.classifier import ClassifierSettings, classifier_profile
 from guardmark.defenses.profile import kind_of_profile, list_profiles, profile_names
@@ -19,6 +20,8 @@ from guardmark.defenses.profile import kind_of_profile, list_profiles, profile_n
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "measure-a-known-guard.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+WHOLE = [text for text in SNIPPETS if text.startswith("version")]
+PARTS = [text for text in SNIPPETS if not text.startswith("version")]
 ENTRIES = list_profiles()
 
 
@@ -76,7 +79,14 @@ def test_a_missing_key_is_told_before_anything_else(tmp_path: Path) -> None:
     assert "--only" in refused.err
 
 
-@pytest.mark.parametrize("text", SNIPPETS)
+@pytest.mark.parametrize("text", PARTS)
+def test_a_defense_on_the_page_is_sound(text: str) -> None:
+    """With the settings of its type."""
+    settings = yaml.safe_load(text)
+    assert settings_model("defense", settings.pop("type")).model_validate(settings)
+
+
+@pytest.mark.parametrize("text", WHOLE)
 def test_a_configuration_on_the_page_is_sound(text: str) -> None:
     """As the page shows it."""
     loaded = parse_config(text, folder=ROOT, shown_as="page")

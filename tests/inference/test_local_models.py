@@ -110,6 +110,44 @@ async def test_a_local_granite_type_guard_gives_word_and_known_score(
     await guard.close()
 
 
+@pytest.mark.parametrize(
+    ("said", "mistake"),
+    [
+        (
+            {"profile": "nemoguard-topic-control", "policy": "Talk of ferries."},
+            "with one piece, 'o'",
+        ),
+        ({"profile": "granite-guardian-3.3"}, "ignores guardian_config"),
+        ({"profile": "shieldgemma", "risk": "No ferries."}, "ignores guideline"),
+        ({"profile": "wildguard", "template_file": "quiet.jinja"}, "does not show the guard"),
+        ({"profile": "wildguard", "template_file": "loud.jinja"}, "refuses what it is given: no"),
+    ],
+)
+def test_a_profile_that_does_not_fit_the_model_is_refused(
+    causal_folder: Callable[..., Path], tmp_path: Path, said: dict[str, Any], mistake: str
+) -> None:
+    """Labels that begin alike, arguments without effect, a template that leaves the text out."""
+    folder = causal_folder(says="Yes", against="No")
+    (tmp_path / "quiet.jinja").write_text("{{ messages | length }} messages")
+    (tmp_path / "loud.jinja").write_text("{{ raise_exception('no') }}")
+    if "template_file" in said:
+        said = {**said, "template_file": str(tmp_path / said["template_file"])}
+    with pytest.raises(ConfigError, match=mistake):
+        _build("defense", "guard-model", path=str(folder), **said)
+
+
+async def test_several_risks_are_asked_in_batches(causal_folder: Callable[..., Path]) -> None:
+    """Each with its own arguments of the template; the order is kept."""
+    folder = causal_folder(says="Yes", against="No")
+    profile, risks = "granite-guardian-3.1", ["harm", "jailbreak"]
+    guard = _build("defense", "guard-model", path=str(folder), profile=profile, risk=risks)
+    decisions = await guard.decide_batch(PROMPTS)
+    assert [d.outcome for d in decisions] == [Outcome.BLOCK] * len(PROMPTS)
+    assert all([c.name for c in d.evidence.categories] == risks for d in decisions)
+    assert all(d.score == pytest.approx(0.75, abs=0.02) for d in decisions)
+    await guard.close()
+
+
 async def test_a_guard_asked_in_the_wrong_contract_is_all_malformed(
     causal_folder: Callable[..., Path],
 ) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from pydantic import Field, field_validator, model_validator
 
 from guardmark.config.chat import ChatSettings
 from guardmark.config.settings import Rate
 from guardmark.config.source import read_text
-from guardmark.core.errors import UnknownName
+from guardmark.core.errors import ConfigError, UnknownName
 from guardmark.core.outcome import (
     CategoryFinding,
     Decision,
@@ -21,26 +23,26 @@ from guardmark.core.outcome import (
     Outcome,
     ScoreKind,
 )
-from guardmark.core.sample import View
+from guardmark.core.sample import Prompt, View
 from guardmark.defenses.baseline import NOTHING_SHOWN
 from guardmark.defenses.classifier import ClassifierBatchLimits
-from guardmark.defenses.guard_profile import ScoreMethod, guard_profile
+from guardmark.defenses.guard_profile import ScoreMethod, guard_profile, stage_of
 from guardmark.defenses.profile import profile_names, with_profile
 from guardmark.parsing.logprobs import ibm_sum, two_token_softmax
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from guardmark.config.settings import BuildContext
     from guardmark.core.outcome import ChatAnswer
-    from guardmark.core.sample import Prompt
-    from guardmark.defenses.guard_profile import GuardProfile
+    from guardmark.defenses.guard_profile import GuardProfile, Stage
     from guardmark.inference.generator import LocalGenerator
     from guardmark.net.chat import ChatEndpoint
     from guardmark.parsing.guard import GuardReading
     from guardmark.parsing.logprobs import TokenScore
 
+_CANARY: Final = "Which ferry leaves at nine? <b>7*7</b>"
 _MOST_RAW = 2_000
 _LOW_MASS = 0.5
 TOP_LOGPROBS = 20
@@ -52,9 +54,12 @@ class GuardReader:
 
     profile: GuardProfile
     ibm_sum: bool = False
+    wants_score: bool = True
     threshold: float | None = None
 
-    def decision(self, answer: ChatAnswer, *, amortised: bool = False) -> Decision:
+    def decision(
+        self, answer: ChatAnswer, stage: Stage = "prompt", *, amortised: bool = False
+    ) -> Decision:
         """Read one answer."""
         if answer.text is None or answer.error_kind is not None:
             return Decision(
@@ -65,10 +70,13 @@ class GuardReader:
                     message=answer.message, attempts=answer.attempts, usage=answer.usage
                 ),
             )
-        reading = self.profile.read(answer.text)
-        labels = self.profile.labels
-        score = ibm_sum if self.ibm_sum else two_token_softmax
-        found = score(answer.choices, risky=labels.risky, harmless=labels.harmless)
+        reading = self.profile.read(answer.text, stage)
+        risky, harmless = self.profile.labels.risky, self.profile.labels.harmless
+        if self.ibm_sum:
+            found = ibm_sum(answer.choices, risky=risky, harmless=harmless)
+        else:
+            after = self.profile.before_label(stage)
+            found = two_token_softmax(answer.choices, risky=risky, harmless=harmless, after=after)
         outcome = reading.outcome
         if self.threshold is not None and found is not None and outcome is not Outcome.MALFORMED:
             outcome = Outcome.BLOCK if found.score >= self.threshold else Outcome.ALLOW
@@ -88,7 +96,9 @@ class GuardReader:
         return Evidence(
             reason="; ".join(part for part in (reading.reason, confidence) if part),
             raw=(answer.text or "")[:_MOST_RAW],
-            message=_remark(self.profile.name, answer, reading, found),
+            message=_remark(
+                self.profile.name, answer, reading, found, wants_score=self.wants_score
+            ),
             parse_method="ibm_sum" if self.ibm_sum and found else "",
             finish_reason=answer.finish_reason,
             categories=tuple(CategoryFinding(name=c, flagged=True) for c in reading.categories),
@@ -99,7 +109,12 @@ class GuardReader:
 
 
 def _remark(
-    profile: str, answer: ChatAnswer, reading: GuardReading, found: TokenScore | None
+    profile: str,
+    answer: ChatAnswer,
+    reading: GuardReading,
+    found: TokenScore | None,
+    *,
+    wants_score: bool,
 ) -> str:
     """What a reader of the records should know about an answer."""
     if reading.outcome is Outcome.MALFORMED:
@@ -108,7 +123,43 @@ def _remark(
     mass = None if found is None else found.label_mass
     if mass is not None and mass < _LOW_MASS:
         return f"only {mass:.2f} of the probability is on the labels: does the profile fit?"
-    return "" if answer.choices else "no score: the server gave no token probabilities"
+    if answer.choices or not wants_score:
+        return ""
+    return "no score: the server gave no token probabilities"
+
+
+_GRAVEST: Final = (Outcome.BLOCK, Outcome.ERROR, Outcome.MALFORMED, Outcome.ALLOW)
+
+
+def join_risks(risks: Sequence[str], decisions: Sequence[Decision]) -> Decision:
+    """Join the decisions of one prompt by several risks: any blocks, the highest score counts.
+
+    Where one is missing, the others do not make an allow: that is an error, or malformed.
+    """
+    if len(decisions) == 1:
+        return decisions[0]
+    decides = min(decisions, key=lambda d: _GRAVEST.index(d.outcome))
+    scores = [d.score for d in decisions if d.score is not None]
+    all_scored = len(scores) == len(decisions)
+    evidences = [d.evidence or Evidence() for d in decisions]
+    usages = [e.usage for e in evidences if e.usage is not None]
+    masses = [e.label_mass for e in evidences if e.label_mass is not None]
+    latencies = [d.latency_ns for d in decisions if d.latency_ns is not None]
+    return replace(
+        decides,
+        score=max(scores) if all_scored else None,
+        score_kind=ScoreKind.CATEGORY_MAX if all_scored else ScoreKind.NONE,
+        latency_ns=sum(latencies) if len(latencies) == len(decisions) else None,
+        evidence=replace(
+            decides.evidence or Evidence(),
+            categories=tuple(
+                CategoryFinding(name=risk[:200], flagged=d.outcome is Outcome.BLOCK, score=d.score)
+                for risk, d in zip(risks, decisions, strict=True)
+            ),
+            usage=reduce(add, usages) if len(usages) == len(decisions) else None,
+            label_mass=min(masses, default=None),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -120,7 +171,7 @@ class GuardModelDefense:
     reader: GuardReader
     view: View
     policy: str
-    options: dict[str, object]
+    requests: dict[str, dict[str, object]]  # risk to the fields of its request
     files: tuple[Path, ...] = ()
 
     @property
@@ -129,11 +180,14 @@ class GuardModelDefense:
         return self.reader.threshold
 
     async def decide(self, prompt: Prompt) -> Decision:
-        """Ask the guard about one prompt."""
+        """Ask the guard about one prompt, once for each risk."""
         messages = self.reader.profile.messages(prompt, self.view, policy=self.policy)
         if messages is None:
             return NOTHING_SHOWN[self.view]
-        return self.reader.decision(await self.chat.complete(messages, **self.options))
+        stage = stage_of(prompt, self.view)
+        answers = [await self.chat.complete(messages, **each) for each in self.requests.values()]
+        decisions = [self.reader.decision(answer, stage) for answer in answers]
+        return join_risks(list(self.requests), decisions)
 
 
 class LocalGuardDefense:
@@ -145,6 +199,7 @@ class LocalGuardDefense:
         generator: LocalGenerator,
         *,
         reader: GuardReader,
+        requests: dict[str, dict[str, object]],
         view: View = View.TEXT,
         policy: str = "",
         files: tuple[Path, ...] = (),
@@ -156,24 +211,46 @@ class LocalGuardDefense:
         self.files = files
         self._generator = generator
         self._reader = reader
+        self._requests = requests
         self._policy = policy
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"guardmark-{name}")
 
     async def decide_batch(self, prompts: Sequence[Prompt]) -> list[Decision]:
-        """Ask the guard about several prompts."""
+        """Ask the guard about several prompts, once for each risk."""
         write = self._reader.profile.messages
         asked = [write(prompt, self.view, policy=self._policy) for prompt in prompts]
+        stages = [
+            stage_of(prompt, self.view)
+            for prompt, messages in zip(prompts, asked, strict=True)
+            if messages is not None
+        ]
         conversations = [messages for messages in asked if messages is not None]
-        loop = asyncio.get_running_loop()
-        complete = self._generator.complete
-        found = await loop.run_in_executor(self._thread, complete, conversations)
-        amortised = len(conversations) > 1
-        answers = iter([self._reader.decision(answer, amortised=amortised) for answer in found])
-        return [NOTHING_SHOWN[self.view] if m is None else next(answers) for m in asked]
+        loop, amortised = asyncio.get_running_loop(), len(conversations) > 1
+        by_risk = []
+        for options in self._requests.values():
+            call = partial(
+                self._generator.complete, conversations, template_options=_template_options(options)
+            )
+            found = await loop.run_in_executor(self._thread, call)
+            by_risk.append(
+                [
+                    self._reader.decision(answer, stage, amortised=amortised)
+                    for answer, stage in zip(found, stages, strict=True)
+                ]
+            )
+        joined = (join_risks(list(self._requests), each) for each in zip(*by_risk, strict=True))
+        return [NOTHING_SHOWN[self.view] if m is None else next(joined) for m in asked]
 
     async def close(self) -> None:
         """End the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _template_options(options: Mapping[str, object]) -> dict[str, Any]:
+    """The arguments of the chat template among the fields of a request."""
+    found = cast("dict[str, Any]", options.get("chat_template_kwargs", {}))
+    template = options.get("chat_template")
+    return found if template is None else {**found, "chat_template": template}
 
 
 class GuardModelSettings(ChatSettings):
@@ -183,9 +260,10 @@ class GuardModelSettings(ChatSettings):
     model: str = ""
     path: str | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    risk: str = "harm"
+    risk: str | list[str] = Field(default_factory=list)
     policy: str = ""
     policy_file: str | None = None
+    template_file: str | None = None
     view: View = View.TEXT
     threshold: Rate | None = None
     score: ScoreMethod = "two_token_softmax"
@@ -216,7 +294,31 @@ class GuardModelSettings(ChatSettings):
             raise ValueError("needs either a base_url (or preset) or the path of a local model")
         if behind_a_server and not self.model:
             raise ValueError("needs the name of the model, as its server knows it")
+        profile, transport = self._profile(), "server" if behind_a_server else "local"
+        if transport not in profile.transports:
+            raise ValueError(f"profile {profile.name} is for a {profile.transports[0]} only")
+        if profile.template == "given" and not behind_a_server and not self.template_file:
+            raise ValueError(
+                f"profile {profile.name} needs a template_file: the published prompt of the model "
+                f"as a chat template (Jinja); see {profile.source.url}"
+            )
+        if profile.policy and not (self.policy or self.policy_file):
+            raise ValueError(f"profile {profile.name} needs a policy or a policy_file")
+        if profile.risk_option and not self.risks:
+            raise ValueError(
+                f"profile {profile.name} needs a risk: the text of a policy, or several"
+            )
+        for risk in self.risks if profile.risks else ():
+            if risk not in profile.risks:
+                raise ValueError(str(UnknownName("risk", risk, profile.risks)))
         return self
+
+    @property
+    def risks(self) -> list[str]:
+        """The risks that the guard is asked about, one after the other."""
+        if self.risk:
+            return [self.risk] if isinstance(self.risk, str) else list(dict.fromkeys(self.risk))
+        return self._profile().risks[:1]
 
     @property
     def most_written(self) -> int:
@@ -229,24 +331,50 @@ class GuardModelSettings(ChatSettings):
 
     def build(self, name: str, context: BuildContext) -> object:
         """Build the defense."""
-        path = context.folder / self.policy_file if self.policy_file else None
         policy = self._policy(context.folder)
-        files = (path,) if path else ()
+        given = (self.policy_file, self.template_file)
+        files = tuple(context.folder / each for each in given if each)
+        reader = GuardReader(
+            profile=self._profile(),
+            ibm_sum=self.score == "ibm_sum",
+            wants_score=self.score != "none",
+            threshold=self.threshold,
+        )
         if self.path is not None:
-            return self._local(name, context.folder / self.path, policy, files)
-        reader = self._reader()
-        options = reader.profile.request_options(self.risk)
-        if self.score != "none":
-            options |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+            path = context.folder / self.path
+            requests = self._requests(context.folder)
+            generator = self._generator(path, reader.profile)
+            for risk, options in requests.items():
+                check_fit(generator, reader.profile, options, risk=risk, policy=policy)
+            return LocalGuardDefense(
+                name,
+                generator,
+                reader=reader,
+                requests=requests,
+                view=self.view,
+                policy=policy,
+                files=(path, *files),
+            )
         return GuardModelDefense(
             name=name,
             chat=self.chat_endpoint(name, context),
             reader=reader,
             view=self.view,
             policy=policy,
-            options=options,
+            requests=self._requests(context.folder),
             files=files,
         )
+
+    def _requests(self, folder: Path) -> dict[str, dict[str, object]]:
+        """The fields of the requests about one prompt, by risk."""
+        every: dict[str, object] = {}
+        if self.template_file:
+            path = folder / self.template_file
+            every["chat_template"] = read_text(path, f"The chat template {path}")
+        if self.score != "none":
+            every |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+        profile = self._profile()
+        return {risk: profile.request_options(risk) | every for risk in self.risks or [""]}
 
     def _policy(self, folder: Path) -> str:
         if not self.policy_file:
@@ -260,23 +388,47 @@ class GuardModelSettings(ChatSettings):
             return profile
         return profile.model_copy(update={"max_tokens": self.max_tokens})
 
-    def _reader(self) -> GuardReader:
-        return GuardReader(
-            profile=self._profile(), ibm_sum=self.score == "ibm_sum", threshold=self.threshold
-        )
-
-    def _local(self, name: str, path: Path, policy: str, files: tuple[Path, ...]) -> object:
+    def _generator(self, path: Path, profile: GuardProfile) -> LocalGenerator:
         from guardmark.inference.generator import LocalGenerator
 
-        reader = self._reader()
-        options = reader.profile.request_options(self.risk)
-        generator = LocalGenerator(
+        return LocalGenerator(
             path,
-            max_tokens=reader.profile.max_tokens,
-            template_options=cast("dict[str, Any]", options.get("chat_template_kwargs", {})),
+            max_tokens=profile.max_tokens,
             wants_scores=self.score != "none",
             device=self.device,
+            has_template=not self.template_file,
         )
-        return LocalGuardDefense(
-            name, generator, reader=reader, view=self.view, policy=policy, files=(path, *files)
+
+
+def check_fit(
+    generator: LocalGenerator,
+    profile: GuardProfile,
+    options: Mapping[str, object],
+    *,
+    risk: str,
+    policy: str,
+) -> None:
+    """Refuse a model that the profile does not fit, before anything is measured with it."""
+    messages = profile.messages(Prompt.of_text(_CANARY), View.TEXT, policy=policy) or []
+    written = generator.written(messages, _template_options(options))
+    if _CANARY not in written:
+        raise ConfigError(
+            f"The chat template does not show the guard the text as it is (profile {profile.name})."
+            "\nNext: take the template of the model's own tokenizer, or another template_file."
         )
+    other = next((each for each in profile.risks if each != risk), "another policy")
+    others = _template_options({**options, **profile.request_options(other)})
+    if profile.risk_option and generator.writes(messages, others, written):
+        raise ConfigError(
+            f"The chat template ignores {profile.risk_option[1]}, by which profile {profile.name} "
+            "names the risk.\n"
+            "Next: take the profile of this model, or the tokenizer that belongs to it."
+        )
+    labels = profile.labels
+    pairs = [(one, other) for one in labels.risky for other in labels.harmless]
+    for one, other in pairs if profile.score != "none" else ():
+        if shared := generator.shared_piece(one, other):
+            raise ConfigError(
+                f"The tokenizer begins {one!r} and {other!r} with one piece, {shared!r}: no token "
+                f"tells them apart (profile {profile.name}).\nNext: score: none, or another model."
+            )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from copy import deepcopy
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,33 +13,51 @@ from guardmark.config.settings import Settings
 from guardmark.core.errors import UnknownName
 from guardmark.core.sample import Role, View
 from guardmark.defenses.profile import Profile, load_profile
-from guardmark.parsing.guard import READERS
+from guardmark.parsing.guard import MALFORMED, READERS
+from guardmark.parsing.guard_fields import (
+    LabelWords,
+    read_fields,
+    read_final,
+    read_tag,
+    read_word,
+)
 
 if TYPE_CHECKING:
     from guardmark.core.sample import Prompt
     from guardmark.parsing.guard import GuardReading
 
-ChatMessages = list[dict[str, str]]
+ChatMessages = list[dict[str, Any]]
 ScoreMethod = Literal["two_token_softmax", "ibm_sum", "none"]
+Stage = Literal["prompt", "response"]
+Label = Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
 
 
 class ProfileLabels(Settings):
     """The words that decide, as the tokens of the answer show them."""
 
-    risky: str = Field(pattern=r"^[a-z-]+$")
-    harmless: str = Field(pattern=r"^[a-z-]+$")
+    risky: list[Label] = Field(min_length=1)
+    harmless: list[Label] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _distinct(self) -> ProfileLabels:
-        if self.risky.startswith(self.harmless) or self.harmless.startswith(self.risky):
+        pairs = [(one, other) for one in self.risky for other in self.harmless]
+        if any(a.startswith(b) or b.startswith(a) for a, b in pairs):
             raise ValueError("risky and harmless are not distinct")
         return self
+
+
+class ProfileField(Settings):
+    """The field of an answer that decides at a stage, and the one that names categories."""
+
+    decides: str = Field(min_length=1)
+    categories: str = ""
 
 
 class RecordedAnswer(Settings):
     """A native answer, and what the reader must make of it."""
 
     output: str
+    stage: Stage = "prompt"
     outcome: Literal["allow", "block", "malformed"]
     reason: str = ""
     confidence: str = ""
@@ -45,15 +65,26 @@ class RecordedAnswer(Settings):
 
 
 class GuardProfile(Profile):
-    """How one kind of guard model is asked and read."""
+    """How one kind of guard model is asked and read.
+
+    Its words come from the chat template of the model's own tokenizer (`template = "own"`), from
+    a file that the configuration names (`"given"`), or from the instruction (`"none"`).
+    """
 
     models: list[str]
+    transports: list[Literal["server", "local"]] = Field(default=["server", "local"], min_length=1)
+    template: Literal["own", "given", "none"] = "own"
     view: View
+    conversation: Literal["messages", "text"] = "messages"
+    content: Literal["text", "parts"] = "text"
     instruction: str = ""
+    policy: Literal["", "system", "last"] = ""  # where the user's policy stands, if it needs one
     options: dict[str, Any] = Field(default_factory=dict)
     risk_option: list[str] = Field(default_factory=list)
+    risks: list[str] = Field(default_factory=list)  # those it knows, the usual one first
     max_tokens: int = Field(ge=1)
     reader: str
+    fields: dict[Stage, ProfileField] = Field(default_factory=dict)
     score: ScoreMethod
     labels: ProfileLabels
     examples: list[RecordedAnswer] = Field(min_length=2)
@@ -61,36 +92,93 @@ class GuardProfile(Profile):
     @field_validator("reader")
     @classmethod
     def _known_reader(cls, value: str) -> str:
-        if value not in READERS:
-            raise ValueError(str(UnknownName("reader", value, READERS)))
+        known = [*READERS, *_OTHER_READERS]
+        if value not in known:
+            raise ValueError(str(UnknownName("reader", value, known)))
         return value
 
-    def read(self, text: str) -> GuardReading:
+    @model_validator(mode="after")
+    def _fields_are_named(self) -> GuardProfile:
+        if (self.reader in {"fields", "final"}) != bool(self.fields):
+            raise ValueError("fields go with the readers fields and final")
+        return self
+
+    def read(self, text: str, stage: Stage = "prompt") -> GuardReading:
         """Read an answer by the contract of the profile."""
-        return READERS[self.reader](text)
+        if self.reader in READERS:
+            return READERS[self.reader](text)
+        words = LabelWords(self.labels.risky, self.labels.harmless)
+        if self.reader == "tag":
+            return read_tag(text, words)
+        if self.reader == "word":
+            return read_word(text, words)
+        field = self.fields.get(stage)
+        if field is None:
+            return MALFORMED
+        if self.reader == "final":
+            return read_final(text, words, field=field.decides)
+        return read_fields(text, words, field=field.decides, categories=field.categories)
+
+    def before_label(self, stage: Stage) -> str:
+        """Return the pattern of what stands before the label; empty where it stands first."""
+        if self.reader == "tag":
+            return "<score>"
+        field = self.fields.get(stage)
+        return rf'(?:^|[{{,\n])\s*"?{re.escape(field.decides)}"?\s*:' if field else ""
 
     def messages(self, prompt: Prompt, view: View, *, policy: str = "") -> ChatMessages | None:
         """Write the conversation the guard is sent."""
         shown = prompt.shown(view)
         if shown is None:
             return None
-        instruction = policy or self.instruction
-        before = [{"role": "system", "content": instruction}] if instruction else []
+        instruction = "" if self.policy == "last" else policy or self.instruction
+        asked = [("system", instruction)] if instruction else []
         if view is View.RESPONSE:
-            asked = [m.content for m in prompt.messages[:-1] if m.role is Role.USER]
-            before.extend({"role": "user", "content": content} for content in asked[-1:])
-            return [*before, {"role": "assistant", "content": shown}]
-        return [*before, {"role": "user", "content": shown}]
+            users = [m.content for m in prompt.messages[:-1] if m.role is Role.USER]
+            asked.extend(("user", content) for content in users[-1:])
+            asked.append(("assistant", shown))
+        elif view is View.CONVERSATION and self.conversation == "messages":
+            asked.extend(_turns(prompt))
+        else:
+            asked.append(("user", shown))
+        if self.policy == "last":
+            asked.append(("user", policy))
+        return [{"role": role, "content": self._content(content)} for role, content in asked]
+
+    def _content(self, text: str) -> object:
+        return [{"type": "text", "text": text}] if self.content == "parts" else text
 
     def request_options(self, risk: str) -> dict[str, object]:
         """Return the fields of a request."""
-        asked: dict[str, object] = {"max_tokens": self.max_tokens, **self.options}
+        asked: dict[str, Any] = {"max_tokens": self.max_tokens, **deepcopy(self.options)}
         if self.risk_option and risk:
-            value: object = risk
-            for key in reversed(self.risk_option[1:]):
-                value = {key: value}
-            asked[self.risk_option[0]] = value
+            table = asked
+            for key in self.risk_option[:-1]:
+                table = table.setdefault(key, {})
+            table[self.risk_option[-1]] = risk
         return asked
+
+
+_OTHER_READERS = ("fields", "final", "tag", "word")
+
+
+def stage_of(prompt: Prompt, view: View) -> Stage:
+    """Return what is judged: what a user wrote, or what an assistant answered."""
+    if view is View.CONVERSATION:
+        return "response" if prompt.messages[-1].role is Role.ASSISTANT else "prompt"
+    return "response" if view is View.RESPONSE else "prompt"
+
+
+def _turns(prompt: Prompt) -> list[tuple[str, str]]:
+    """A conversation in turns of user and assistant, as templates of guards want them."""
+    turns: list[tuple[str, str]] = []
+    for message in prompt.messages:
+        role = "assistant" if message.role is Role.ASSISTANT else "user"
+        if turns and turns[-1][0] == role:
+            turns[-1] = role, f"{turns[-1][1]}\n\n{message.content}"
+        else:
+            turns.append((role, message.content))
+    return turns
 
 
 @cache

@@ -27,30 +27,33 @@ class LocalGenerator:
         path: Path,
         *,
         max_tokens: int,
-        template_options: Mapping[str, Any] | None = None,
         wants_scores: bool = False,
         budget: int = 4096,
         device: str = "auto",
+        has_template: bool = True,
     ) -> None:
         self._torch = library("torch")
         self._device = device_of(device)
         self._tokenizer = load("AutoTokenizer", path)
-        if self._tokenizer.chat_template is None:
+        if has_template and self._tokenizer.chat_template is None:
             raise ConfigError(f"The tokenizer in {path} has no chat template.")
         if self._tokenizer.pad_token_id is None:
             self._tokenizer.pad_token = self._tokenizer.eos_token
         self._tokenizer.padding_side = "left"
         self._model = load("AutoModelForCausalLM", path).to(self._device).eval()
         self._max_tokens = max_tokens
-        self._template_options = dict(template_options or {})
         self._wants_scores = wants_scores
         self._budget = budget
 
     def complete(
-        self, conversations: Sequence[Sequence[Mapping[str, str]]], *, draws: Draws | None = None
+        self,
+        conversations: Sequence[Sequence[Mapping[str, Any]]],
+        *,
+        draws: Draws | None = None,
+        template_options: Mapping[str, Any] | None = None,
     ) -> list[ChatAnswer]:
         """Answer conversations."""
-        prompts = [self._ids(messages) for messages in conversations]
+        prompts = [self._ids(messages, template_options or {}) for messages in conversations]
         answers: dict[int, ChatAnswer] = {}
         lengths = [len(ids) + self._max_tokens for ids in prompts]
         for batch in token_batches(lengths, budget=self._budget):
@@ -65,13 +68,48 @@ class LocalGenerator:
                 )
         return [answers[index] for index in range(len(prompts))]
 
-    def _ids(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        text = self._tokenizer.apply_chat_template(
-            [dict(message) for message in messages],
-            tokenize=False,
-            add_generation_prompt=True,
-            **self._template_options,
+    def written(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
+        """Return what the chat template makes of messages."""
+        try:
+            return self._rendered(messages, options)
+        except library("jinja2").TemplateError as error:
+            raise ConfigError(f"The chat template refuses what it is given: {error}") from error
+
+    def writes(
+        self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any], text: str
+    ) -> bool:
+        """Say whether the chat template makes one text of messages; a refusal is none."""
+        try:
+            return self._rendered(messages, options) == text
+        except library("jinja2").TemplateError:
+            return False
+
+    def shared_piece(self, one: str, other: str) -> str:
+        """Return the piece with which both words begin, or the empty string."""
+        for form in (str, str.capitalize, str.upper):
+            for before in ("", " "):
+                first = self._first_piece(before + form(one))
+                if first == self._first_piece(before + form(other)):
+                    return first
+        return ""
+
+    def _first_piece(self, text: str) -> str:
+        ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        pieces = (str(self._tokenizer.decode([token])) for token in ids)
+        return next((p.strip() for p in pieces if any(map(str.isalnum, p))), "")
+
+    def _rendered(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> str:
+        return str(
+            self._tokenizer.apply_chat_template(
+                [dict(message) for message in messages],
+                tokenize=False,
+                add_generation_prompt=True,
+                **options,
+            )
         )
+
+    def _ids(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> list[int]:
+        text = self._rendered(messages, options)
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _generate(

@@ -36,7 +36,7 @@ class GuardReading:
     categories: tuple[str, ...] = ()
 
 
-_MALFORMED = GuardReading(outcome=Outcome.MALFORMED)
+MALFORMED = GuardReading(outcome=Outcome.MALFORMED)
 
 
 def read_allow_block(text: str) -> GuardReading:
@@ -46,10 +46,10 @@ def read_allow_block(text: str) -> GuardReading:
     break; case and Markdown emphasis do not matter. `Blockchain`, `BLOCKED by` and `Allow me`
     are prose.
     """
-    answer = _after_thought(text)
+    answer = after_thought(text)
     found = _ALLOW_BLOCK.match(answer)
     if found is None:
-        return _MALFORMED
+        return MALFORMED
     rest = answer[found.end() :]
     if found.group(1).upper() == "ALLOW":
         contradicts = re.search(r"\bblock\b", rest, re.IGNORECASE)
@@ -60,20 +60,20 @@ def read_allow_block(text: str) -> GuardReading:
         contradicts = re.search(r"\bALLOW\b", rest)
         outcome = Outcome.BLOCK
     if contradicts:
-        return _MALFORMED
+        return MALFORMED
     return GuardReading(outcome=outcome, reason=rest.strip())
 
 
 def read_yes_no(text: str, *, risky: str = "yes") -> GuardReading:
     """Read the contract yes or no, with or without a confidence tag."""
-    answer = _after_thought(text)
+    answer = after_thought(text)
     found = _YES_NO.match(answer)
     if found is None:
-        return _MALFORMED
+        return MALFORMED
     word = found.group(1).lower()
     rest = answer[found.end() :]
     if re.match(r"\W*\b(?:yes|no)\b", rest, re.IGNORECASE):
-        return _MALFORMED
+        return MALFORMED
     tag = _CONFIDENCE.search(rest)
     return GuardReading(
         outcome=Outcome.BLOCK if word == risky else Outcome.ALLOW,
@@ -84,20 +84,20 @@ def read_yes_no(text: str, *, risky: str = "yes") -> GuardReading:
 
 def read_safe_unsafe(text: str) -> GuardReading:
     """Read the contract safe or unsafe, with category codes on the lines below."""
-    answer = _after_thought(text)
+    answer = after_thought(text)
     found = _SAFE_UNSAFE.match(answer)
     if found is None:
-        return _MALFORMED
+        return MALFORMED
     rest = answer[found.end() :]
     codes = tuple(_CODE.findall(rest))
     if found.group(1).lower() == "unsafe":
         return GuardReading(outcome=Outcome.BLOCK, reason=rest.strip(), categories=codes)
     if codes or re.search(r"\bunsafe\b", rest, re.IGNORECASE):
-        return _MALFORMED
+        return MALFORMED
     return GuardReading(outcome=Outcome.ALLOW, reason=rest.strip())
 
 
-def _after_thought(text: str) -> str:
+def after_thought(text: str) -> str:
     """The text after a finished reasoning part; an unfinished one stays, and is no contract."""
     thought = _THOUGHT.match(text)
     return text[thought.end() :] if thought else text
@@ -108,7 +108,7 @@ READERS: Final[Mapping[str, Callable[[str], GuardReading]]] = {
     "safe_unsafe": read_safe_unsafe,
     "yes_no": read_yes_no,
 }
-"""Name of a contract to what reads it."""
+"""Name of a contract whose words are fixed to what reads it."""
 
 VERDICT_SCHEMA: Final[Mapping[str, object]] = {
     "type": "object",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, isnan
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from guardmark.core.outcome import TokenChoice
+
+Words = str | Sequence[str]
 
 _IBM_START = 1e-50  # the published notebooks start both sums here, so that no logarithm fails
 
@@ -24,14 +26,19 @@ class TokenScore:
 
 
 def two_token_softmax(
-    choices: Sequence[TokenChoice], *, risky: str, harmless: str
+    choices: Sequence[TokenChoice], *, risky: Words, harmless: Words, after: str = ""
 ) -> TokenScore | None:
-    """Score the decision position: the first token with a letter or digit in it."""
-    at = next((c for c in choices if any(letter.isalnum() for letter in c.token)), None)
+    """Score the decision position: the first token with a letter or digit in it.
+
+    Where the answer names several judgements, `after` is a pattern of what stands before the
+    one that counts; the last match decides.
+    """
+    at = _decision(choices, after)
     if at is None:
         return None
     top = _probabilities(at)
-    found = _label_mass(top, risky, harmless), _label_mass(top, harmless, risky)
+    words = _listed(risky), _listed(harmless)
+    found = _label_mass(top, *words), _label_mass(top, *reversed(words))
     if found[0] is None and found[1] is None:
         return None
     masses = [mass for _, mass in top]
@@ -39,6 +46,29 @@ def two_token_softmax(
     p, q = (at_most if mass is None else mass for mass in found)
     observed = sum(mass for mass in found if mass is not None)
     return TokenScore(score=p / (p + q), label_mass=min(1.0, observed), is_bound=None in found)
+
+
+def _listed(words: Words) -> Sequence[str]:
+    return [words] if isinstance(words, str) else words
+
+
+def _decision(choices: Sequence[TokenChoice], after: str) -> TokenChoice | None:
+    """The token that decides: the first word, or the first one that goes past a match."""
+    texts = [_shown(choice.token) for choice in choices]
+    matches = list(re.finditer(after, "".join(texts), re.IGNORECASE)) if after else []
+    if after and not matches:
+        return None
+    start, end = matches[-1].end() if matches else 0, 0
+    for choice, text in zip(choices, texts, strict=True):
+        end += len(text)
+        if end > start and any(letter.isalnum() for letter in text):
+            return choice
+    return None
+
+
+def _shown(token: str) -> str:
+    # Some servers show a tokenizer's own marks for a leading blank or line break.
+    return token.translate({0x120: " ", 0x2581: " ", 0x10A: "\n"})
 
 
 def _probabilities(at: TokenChoice) -> list[tuple[str, float]]:
@@ -50,35 +80,41 @@ def _probabilities(at: TokenChoice) -> list[tuple[str, float]]:
     ]
 
 
-def _label_mass(top: Sequence[tuple[str, float]], label: str, other: str) -> float | None:
-    """Probability of a label, or None when it is not shown."""
-    exact = [mass for token, mass in top if _bare(token) == label]
-    if not exact:
-        exact = [mass for token, mass in top if _is_first_piece(_bare(token), label, other)]
-    return sum(exact) if exact else None
+def _label_mass(
+    top: Sequence[tuple[str, float]], labels: Sequence[str], others: Sequence[str]
+) -> float | None:
+    """Probability of the labels, or None when none of them is shown."""
+    found = []
+    for label in labels:
+        exact = [mass for token, mass in top if _bare(token) == label]
+        if not exact:
+            rest = [each for each in (*labels, *others) if each != label]
+            exact = [mass for token, mass in top if _is_first_piece(_bare(token), label, rest)]
+        found.extend(exact)
+    return sum(found) if found else None
 
 
 def _bare(token: str) -> str:
-    # Some servers show a tokenizer's own marks for a leading blank or line break.
-    return token.strip(" \t\r\n\u0120\u2581\u010a*\"'`").lower()
+    return _shown(token).strip(" \t\r\n*\"'`").lower()
 
 
-def _is_first_piece(token: str, label: str, other: str) -> bool:
-    return len(token) > 1 and label.startswith(token) and not other.startswith(token)
+def _is_first_piece(token: str, label: str, others: Sequence[str]) -> bool:
+    shared = any(other.startswith(token) for other in others)
+    return len(token) > 1 and label.startswith(token) and not shared
 
 
-def ibm_sum(choices: Sequence[TokenChoice], *, risky: str, harmless: str) -> TokenScore | None:
+def ibm_sum(choices: Sequence[TokenChoice], *, risky: Words, harmless: Words) -> TokenScore | None:
     """Score as IBM's notebooks do: the mass of each label over all positions.
 
     Not the same number as `two_token_softmax` when a confidence tag follows the label. For
     comparison with published figures only.
     """
-    sums = {risky: _IBM_START, harmless: _IBM_START}
+    words = set(_listed(risky)), set(_listed(harmless))
+    sums = [_IBM_START, _IBM_START]
     for choice in choices:
         for token, mass in _probabilities(choice):
-            label = token.strip().lower()
-            if label in sums:
-                sums[label] += mass
-    if max(sums.values()) <= _IBM_START:
+            for side in (0, 1):
+                sums[side] += mass if token.strip().lower() in words[side] else 0.0
+    if max(sums) <= _IBM_START:
         return None
-    return TokenScore(score=sums[risky] / (sums[risky] + sums[harmless]), label_mass=None)
+    return TokenScore(score=sums[0] / sum(sums), label_mass=None)

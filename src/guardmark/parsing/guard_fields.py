@@ -1,0 +1,103 @@
+"""Answers of guards that name several judgements: fields of JSON or lines, tags, final words."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from guardmark.core.outcome import Outcome
+from guardmark.parsing.guard import MALFORMED, GuardReading, after_thought
+from guardmark.parsing.objects import AmbiguousJson, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_LONGEST = 20_000
+_LINE = re.compile(r"^[ \t*_]*([A-Za-z][A-Za-z ]{1,40}?)[ \t*_]*:(.*)$", re.MULTILINE)
+_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n```\s*\Z", re.DOTALL)
+_TAG = re.compile(r"<score>\s*(.*?)\s*</score>", re.IGNORECASE | re.DOTALL)
+_FINAL = re.compile(r".*<\|channel\|>\s*final\s*<\|message\|>", re.DOTALL)
+_NO_CATEGORY = frozenset({"", "none", "n/a", "safe", "[]"})
+
+
+class LabelWords(NamedTuple):
+    """The words that decide, in lower case."""
+
+    risky: Collection[str]
+    harmless: Collection[str]
+
+
+def read_fields(text: str, labels: LabelWords, *, field: str, categories: str = "") -> GuardReading:
+    """Read one field of an answer that names several: that of the stage under test.
+
+    The answer is a JSON object or lines of the form `Name: value`. A field that is not there,
+    or there twice with different values, breaks the contract; the other fields never decide.
+    """
+    found = _fields(after_thought(text))
+    outcome = _outcome(found.get(field.lower(), ""), labels)
+    if outcome is None:
+        return MALFORMED
+    names = re.split(r"[,;]", found.get(categories.lower(), "")) if categories else []
+    codes = tuple(name.strip() for name in names if name.strip().lower() not in _NO_CATEGORY)
+    return GuardReading(outcome=outcome, categories=codes)
+
+
+def read_tag(text: str, labels: LabelWords) -> GuardReading:
+    """Read the last `<score>` tag; what stands in a thought that was not finished never counts."""
+    answer = after_thought(text)
+    words = [] if "<think>" in answer.lower() else _TAG.findall(answer)
+    outcome = _outcome(words[-1], labels) if words else None
+    return MALFORMED if outcome is None else GuardReading(outcome=outcome)
+
+
+def read_word(text: str, labels: LabelWords) -> GuardReading:
+    """Read an answer that is one of the words, and nothing else."""
+    outcome = _outcome(_plain(after_thought(text)), labels)
+    return MALFORMED if outcome is None else GuardReading(outcome=outcome)
+
+
+def read_final(text: str, labels: LabelWords, *, field: str) -> GuardReading:
+    """Read the final part of a reasoning model: a field of JSON, or a word on the last line."""
+    answer = _FINAL.sub("", after_thought(text)[-_LONGEST:])
+    if (value := _fields(answer).get(field.lower())) is not None:
+        outcome = _outcome(value, labels)
+    else:
+        lines = [line for line in answer.splitlines() if line.strip()]
+        outcome = _outcome(_plain(lines[-1]), labels) if lines else None
+    return MALFORMED if outcome is None else GuardReading(outcome=outcome)
+
+
+def _outcome(value: str, labels: LabelWords) -> Outcome | None:
+    word = value.strip().lower()
+    if word in labels.risky:
+        return Outcome.BLOCK
+    return Outcome.ALLOW if word in labels.harmless else None
+
+
+def _plain(text: str) -> str:
+    return text.strip(" \t\r\n*_`\"'.!")
+
+
+def _fields(answer: str) -> dict[str, str]:
+    """Names in lower case, with their values; a name with two values has none."""
+    answer = answer[:_LONGEST]
+    fenced = _FENCE.match(answer)
+    body = fenced[1] if fenced else answer
+    if body.lstrip().startswith("{"):
+        try:
+            document = read_json(body.encode())
+        except (AmbiguousJson, ValueError, RecursionError):
+            return {}
+        pairs = document.items() if isinstance(document, dict) else ()
+        return {key.lower(): _value(value) for key, value in pairs}
+    found: dict[str, str] = {}
+    for name, rest in _LINE.findall(body):
+        key, value = name.lower(), rest.strip(" \t\r*_.")
+        found[key] = value if found.get(key, value) == value else "\0"
+    return found
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(int(value)) if isinstance(value, bool) else str(value).strip()
